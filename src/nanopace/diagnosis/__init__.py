@@ -1,0 +1,1 @@
+"""What a run means: Run in, Diagnosis out. Arithmetic only; sentences are in wording."""

@@ -1,0 +1,81 @@
+"""Every finding there is, and the numbers that each carries.
+
+A finding is added here first; a test then asks for its sentence in every language. The names of the numbers say their
+unit: `_s` seconds, `_ms` milliseconds, `_share` and `mfu`-like names a fraction, `_tflops` TFLOP/s; a plain name is a
+count, an iteration, a loss or a name. Every number may be None only where the comment says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+FINDINGS: Mapping[str, tuple[str, ...]] = {
+    # --- slow rows
+    "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
+    "checkpoint_measured": ("evaluation_s", "checkpoint_s", "checkpoint_share", "saved_rows", "unsaved_rows"),
+    "checkpoint_bounded": ("spike_s", "predicted_s", "checkpoint_s"),  # checkpoint_s: at most
+    "checkpoint_unknown": ("spike_s",),
+    "checkpoint_not_first": ("total_s",),  # there is no checkpoint in the first row
+    "startup": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),
+    "startup_unsplit": ("iteration", "total_s", "step_s"),
+    "hidden_evaluations": ("hidden", "count", "log_interval", "eval_interval", "hidden_s"),
+    "hidden_unpriced": ("hidden", "count"),  # none is visible, so what they cost is unknown
+    "evaluations_outside_clock": ("count",),  # this trainer stops its clock for evaluation
+    "periodic_stalls": ("rows", "interval", "each_s", "total_s", "total_share"),
+    "stalls": ("rows", "largest_s", "iteration", "total_s", "total_share"),
+    "uneven_rows": ("rows", "normal_rows", "excess_share"),
+    "level_shift": ("iteration", "before_ms", "after_ms", "change_share"),
+    "memory_spill": ("iteration", "before_ms", "after_ms", "ratio"),  # a level shift of 2 x and more
+    "drift": ("drift_share",),
+    "restarts": ("count", "lost_iterations", "lost_s"),
+    "ended_out_of_memory": ("last_iteration",),
+    "ended_error": ("last_iteration",),
+    "ended_interrupted": ("last_iteration",),
+    "conflict": ("knob", "used", "other"),
+    # --- mfu
+    "mfu_smoothed": ("printed_last", "steady_printed"),
+    "mfu_other_card": ("steady_printed", "printed_peak_tflops", "card", "card_name", "card_tflops"),
+    "mfu_card_unknown": ("achieved_tflops", "steady_printed", "printed_peak_tflops"),
+    "mfu_unknown": ("missing",),  # which facts are missing, as a list of knobs
+    "mfu_over_100": ("steady_printed", "printed_peak_tflops", "achieved_tflops"),
+    "mfu_zero": ("achieved_tflops", "printed_peak_tflops"),  # achieved_tflops may be None
+    "card_without_peak": ("card_name",),
+    "card_above_peak": ("card", "card_name", "card_tflops"),
+    "utilisation_near_limit": ("card", "card_name"),
+    "utilisation_good": ("card", "card_name"),
+    "utilisation_half_idle": ("card", "card_name"),
+    "utilisation_mostly_idle": ("card", "card_name"),
+    "tokens_unknown": ("missing",),
+    # --- loss
+    "loss_noise": ("noise", "accumulation"),  # accumulation may be None
+    "overfitting": ("gap", "gap_trend", "best_val_iteration"),
+    "best_not_saved": ("best_val", "best_val_iteration"),
+    "loss_diverged": ("iteration",),
+    "forecast": ("iteration", "loss", "low", "high"),
+    # --- advice
+    "raise_eval_interval": ("from_interval", "to_interval", "evaluations"),  # evaluations: how many remain
+    "lower_eval_iters": ("from_iters", "to_iters", "noise_factor"),
+    "lower_eval_iters_unknown": ("factor", "noise_factor"),  # eval_iters is not known: divide it by factor
+    "save_less_often": ("checkpoints", "to_checkpoints"),
+    "align_log_interval": ("log_interval", "eval_interval"),
+    "turn_on_compile": (),
+    "larger_micro_batch": ("from_batch", "to_batch", "to_accumulation"),
+    "find_the_stall": ("interval",),  # interval may be None
+    "nothing_to_change": ("overhead_share",),
+    # --- comparing
+    "compare_speed": ("faster", "slower", "faster_tokens_per_s", "slower_tokens_per_s", "slower_share"),
+    "compare_speed_equal": ("tokens_per_s",),
+    "compare_speed_unknown": ("missing",),
+    "compare_time_per_iteration": ("faster", "slower", "faster_ms", "slower_ms"),  # where tokens are unknown
+    "compare_why": ("flops_per_token_share", "utilisation_share", "peak_share"),  # each: its factor on tokens/s, less 1
+    "compare_why_unknown_peak": ("flops_per_token_share", "utilisation_share"),
+    "compare_loss_tokens": ("better", "worse", "tokens", "better_loss", "worse_loss"),
+    "compare_loss_iterations": ("better", "worse", "iteration", "better_loss", "worse_loss"),
+    "compare_crossover": ("early", "late", "crossover_s"),
+    "compare_leads_time": ("leader", "follower", "at_s", "leader_loss", "follower_loss"),
+    "compare_loss_unknown": (),
+    "compare_one_knob": ("knob",),
+    "compare_several_knobs": ("count", "knobs"),
+    "compare_same_settings": (),
+    "compare_settings_unknown": ("missing",),
+}

@@ -1,0 +1,327 @@
+"""What a run means: codes and numbers, never sentences.
+
+The dataclasses are the JSON: `views/json.py` writes each field under its own name, and docs/json-format.md explains
+them. Shares and mfu are fractions, times carry their unit in their name, unknown is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nanopace.run import Ending, Fact, Format, Metric
+
+JSON_VERSION = 1
+
+Cause = Literal["compile", "evaluation", "checkpoint", "restart", "periodic", "stall"]
+Basis = Literal["measured", "upper_bound", "unknown"]
+Verdict = Literal["near_limit", "good", "half_idle", "mostly_idle", "above_peak"]
+
+Number = float | int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing worth saying. `numbers` are what its sentence needs (FINDINGS in wording/sentences.py)."""
+
+    code: str
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    saves_s: float | None = None  # advice only: what following it would have saved in this run
+    saves_share: float | None = None  # of this run's wall clock
+    advice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    name: str
+    format: Format
+    rows: int  # lines of the log with a time
+    first_iteration: int
+    last_iteration: int
+    log_interval: int | None
+    ending: Ending | None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A stretch of the run with one typical step time."""
+
+    first_iteration: int
+    last_iteration: int
+    median_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    median_ms: float
+    spread: float  # scaled MAD of the normal rows as a fraction of the median
+    normal_rows: int
+    uneven_rows: int  # outside of the noise, but too little to be called slow
+    levels: tuple[Level, ...]  # one unless the baseline shifted
+    drift_share: float | None  # slope of the baseline over the whole run, as a fraction; None if there is none
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRow:
+    iteration: int
+    ms: float
+    excess_ms: float  # over the step time around it
+    causes: tuple[Cause, ...]
+    parts_ms: Mapping[str, float]  # by cause, as far as the log can tell them apart; sums to excess_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluations:
+    count: int  # without the one before the first step, which belongs to start-up
+    visible: int  # those inside the time of a row
+    hidden: int  # those between rows, or outside of the rows' clock
+    each_ms: float | None  # of one evaluation; contains the checkpoint where that cannot be told apart
+    interval: int | None
+    contains_checkpoint: bool
+    predicted_ms: float | None  # 2 x eval_iters forward passes at a third of a micro-step; None without the config
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    count: int
+    each_ms: float | None  # if basis is upper_bound: at most this
+    basis: Basis
+    saved_rows: int  # evaluation rows with a save ...
+    unsaved_rows: int  # ... and without: the natural experiment
+    background_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """The first row: one step, and what came before it."""
+
+    total_ms: float
+    step_ms: float
+    evaluation_ms: float | None
+    compile_ms: float | None  # compile and warm-up; with the evaluation in it where that is unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    count: int
+    lost_iterations: int
+    lost_s: float  # iterations done again, and start-ups after the first
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """Every second of the run. The parts sum to total_s; a None part is inside another or unknown (see the findings)."""
+
+    total_s: float
+    training_s: float
+    evaluation_s: float | None
+    checkpoint_s: float | None
+    startup_s: float
+    stall_s: float
+    restart_s: float
+    unknown_s: float | None  # None: the log's clock leaves out evaluations whose cost nothing tells
+    overhead_share: float | None  # evaluation and checkpoints over the wall clock
+    goodput: float  # training over the wall clock
+    measured: bool  # from a ledger's own clock, not reconstructed from rows
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What is to come, at this pace, overhead included."""
+
+    seconds_per_1000: float
+    max_iters: int | None
+    remaining_iterations: int | None
+    eta_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """From normal rows only."""
+
+    tokens_per_s: float | None
+    tokens_per_s_overall: float | None  # with evaluation, checkpoints and stalls
+    tokens_per_day: float | None
+    tokens_per_iteration: float | None
+    tokens_total: float | None
+    micro_batch_ms: float | None
+    micro_batch_sequences: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mfu:
+    printed_last: float | None
+    steady_printed: float | None  # as printed, but without the rows that contain evaluation
+    printed_peak_tflops: float | None  # what the trainer divided by
+    achieved_tflops: float | None
+    achieved_tflops_causal: float | None  # counting only the half of attention that is computed
+    card: float | None  # of the card that ran: dense bf16 with FP32 accumulate
+    card_causal: float | None
+    card_name: str | None
+    card_tflops: float | None
+    card_verified: str | None  # how far to trust the table's row
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    parameters: float | None
+    flops_per_token: float | None
+    flops_per_token_causal: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Where more tokens would take the validation loss: a + b * iteration^-c, and its 80% interval."""
+
+    iteration: int
+    loss: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    metric: Metric
+    best_val: float | None
+    best_val_iteration: int | None
+    best_val_perplexity: float | None  # exp(loss); None for bits per byte
+    last_val: float | None
+    last_val_iteration: int | None
+    last_train: float | None  # of the last evaluation
+    gap: float | None  # last validation less last training loss
+    gap_trend: float | None  # change of the gap over the last half of the run
+    saved_best: bool | None  # whether a checkpoint was written at the best evaluation
+    noise: float | None  # standard deviation of the printed training loss around its trend
+    forecast: tuple[Forecast, ...]  # at 1.5 x and 2 x the iterations, where a trend can be fitted
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """For charts: at most a few thousand points, every slow row among them. Parallel tuples."""
+
+    row_iteration: tuple[int, ...] = ()
+    row_ms: tuple[float, ...] = ()
+    row_cause: tuple[str | None, ...] = ()  # the main cause of a slow row, None for a normal one
+    row_loss: tuple[float | None, ...] = ()
+    row_mfu_printed: tuple[float | None, ...] = ()
+    row_mfu_true: tuple[float | None, ...] = ()  # of the same peak, from the row's step time alone
+    row_seconds: tuple[float, ...] = ()  # wall clock at the end of the row
+    eval_iteration: tuple[int, ...] = ()
+    eval_seconds: tuple[float, ...] = ()
+    eval_train: tuple[float | None, ...] = ()
+    eval_val: tuple[float | None, ...] = ()
+    eval_saved: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What one run means. Build it with `nanopace.diagnose`."""
+
+    source: Source
+    facts: Mapping[str, Fact]
+    step: Step
+    slow_rows: tuple[SlowRow, ...]
+    evaluations: Evaluations
+    checkpoints: Checkpoints
+    startup: Startup | None
+    restarts: Restarts
+    wall: Wall
+    ahead: Ahead
+    throughput: Throughput
+    mfu: Mfu
+    model: Model
+    loss: Loss
+    findings: tuple[Finding, ...]
+    curves: Curves
+    version: int = JSON_VERSION
+
+
+# --- comparing -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    knob: str
+    a: Number | bool
+    b: Number | bool
+    a_origin: str | None
+    b_origin: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairOf:
+    """A figure of both runs, and b over a."""
+
+    a: float | None
+    b: float | None
+    ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """Exact: ln(tokens/s of b) - ln(tokens/s of a) = flops_per_token + utilisation + peak."""
+
+    total: float | None
+    flops_per_token: float | None
+    utilisation: float | None
+    peak: float | None  # 0 on the same card; None where a card is unknown, and then it is inside utilisation
+
+
+@dataclass(frozen=True, slots=True)
+class AtTokens:
+    tokens: float
+    a: float
+    b: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    seconds: float
+    a: float
+    b: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtFlops:
+    flops: float
+    a: float
+    b: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """A run that would settle what two runs cannot: run b with one knob set back to a's value."""
+
+    knob: str
+    value: Number | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Run b against run a. Build it with `nanopace.compare`."""
+
+    a: Diagnosis
+    b: Diagnosis
+    changed: tuple[Change, ...]
+    unknown_knobs: tuple[str, ...]  # known in one run only
+    parameters: PairOf
+    flops_per_token: PairOf
+    median_ms: PairOf
+    micro_batch_ms: PairOf
+    tokens_per_s: PairOf
+    mfu_card: PairOf
+    overhead_share: PairOf
+    decomposition: Decomposition
+    equal_tokens: tuple[AtTokens, ...]
+    equal_time: tuple[AtTime, ...]
+    equal_flops: tuple[AtFlops, ...]
+    leader_tokens: Literal["a", "b", "tie"] | None  # at the most tokens both have
+    leader_time: Literal["a", "b", "tie"] | None  # at the longest time both have
+    crossover_s: float | None  # from when on the later leader is ahead at equal time; None if the lead never changes
+    crossover_tokens: float | None
+    unattributable: tuple[str, ...]  # knobs that changed together and may each have moved the utilisation
+    settling: tuple[Settling, ...]
+    findings: tuple[Finding, ...]
+    version: int = JSON_VERSION

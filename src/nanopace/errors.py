@@ -1,0 +1,67 @@
+"""Everything that can go wrong for a person, as one tree.
+
+    NanopaceError            one line for the terminal, exit code 2
+    ├── UsageError           a flag or an argument: names the flag
+    ├── InputError           a file: names the file, and the line where there is one
+    │   ├── NotALog          the file was read, and no training log is in it
+    │   └── ConfigError      a config file or an override that is not literals
+    └── CardError            a graphics card
+        ├── UnknownCard      no card of that name is in the table
+        └── AmbiguousCard    several cards share that name
+
+A message is a template and its values, so that `wording` can say it in another language:
+
+    raise InputError("{path}: permission denied", path=path)
+
+A broken invariant is an `assert`, never one of these.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AmbiguousCard",
+    "CardError",
+    "ConfigError",
+    "InputError",
+    "NanopaceError",
+    "NotALog",
+    "UnknownCard",
+    "UsageError",
+]
+
+
+class NanopaceError(Exception):
+    """A message for a person: `template` in English, and the values that it names."""
+
+    def __init__(self, template: str, **values: object) -> None:
+        self.template = template
+        self.values = values
+        super().__init__(template.format(**values))
+
+
+class UsageError(NanopaceError):
+    """A flag or an argument that cannot be used."""
+
+
+class InputError(NanopaceError):
+    """A file that cannot be used."""
+
+
+class NotALog(InputError):
+    """A file that was read and holds no training log."""
+
+
+class ConfigError(InputError):
+    """A config file or an override that is more than names and literals."""
+
+
+class CardError(NanopaceError):
+    """A graphics card that cannot be told."""
+
+
+class UnknownCard(CardError):
+    """No card of that name is in the table."""
+
+
+class AmbiguousCard(CardError):
+    """Several cards share that name."""

@@ -1,0 +1,1 @@
+"""The ledger: the only door between the trainer and the analyst."""

@@ -1,0 +1,215 @@
+"""What happened in one training run: frozen, complete, and without opinion.
+
+A `Run` is what every source (a foreign log, our own ledger) is turned into, and all that the diagnosis sees.
+What is unknown is absent or None, never a guess, and every known fact says where it comes from.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, overload
+
+Origin = Literal["log", "config file", "flag", "inferred"]
+FactValue = bool | int | float | str
+
+Format = Literal["nanogpt", "nanochat", "ledger"]
+Phase = Literal["data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"]
+Ending = Literal["finished", "interrupted", "out_of_memory", "error"]
+Metric = Literal["loss", "bpb", "core"]
+
+# How an inferred fact was inferred. Wording has a short phrase for each.
+Because = Literal[
+    "nanogpt_default",  # a config header or file was seen that does not name the knob
+    "first_loss",  # the loss of an untrained model is close to ln(vocabulary)
+    "parameter_groups",  # from "num decayed parameter tensors" and its twin
+    "model_shape",  # computed from layers, width, vocabulary and context
+    "batch_shape",  # batch_size x gradient_accumulation_steps x block_size
+    "mfu_time_parameters",  # printed mfu x peak x time / FLOPs per token
+    "row_spacing",  # the distance of the rows, or of the evaluations, in the log
+    "trainer",  # what this trainer always does, such as nanoGPT's peak of 312 TFLOP/s
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A value and where it comes from."""
+
+    value: FactValue
+    origin: Origin
+    because: Because | None = None  # only for origin "inferred"
+
+
+# Facts that are not knobs of the trainer. Knobs have nanoGPT's names (nanopace.config.KNOBS).
+DERIVED_FACTS = (
+    "tokens_per_iteration",  # over all GPUs
+    "parameters",  # nanoGPT's count: with the tied head once, without the position table
+    "flops_per_token",  # 6 N + 12 L C T, forward and backward
+    "flops_per_token_causal",  # the same with half of the attention term
+    "gpu",  # the card's name as the log or the flag gives it
+    "gpu_memory_gb",
+    "gpu_count",
+    "printed_peak_tflops",  # what the printed mfu was divided by (nanoGPT: 312)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the log that has a time; or, in a very long log, the typical one of `count` like it."""
+
+    iteration: int
+    ms: float
+    loss: float | None = None
+    mfu: float | None = None  # as printed, a fraction; None before the trainer measures it
+    count: int = 1
+    last_iteration: int = -1  # of the group; the same as `iteration` for a single row
+    sum_ms: float = math.nan  # of the group; the same as `ms` for a single row
+
+    def __post_init__(self) -> None:
+        if self.last_iteration < 0:
+            object.__setattr__(self, "last_iteration", self.iteration)
+        if math.isnan(self.sum_ms):
+            object.__setattr__(self, "sum_ms", self.ms)
+
+
+class Rows(Sequence[Row]):
+    """The rows of a run, by column. A million rows are 56 MB, not 500.
+
+    Rows are in the order of the log and their iterations rise. In logs of many million rows, neighbours that are
+    alike stand as one row with `count` > 1 (see sources/bulk.py); slow rows are always single.
+    """
+
+    __slots__ = ("count", "iteration", "last_iteration", "loss", "mfu", "ms", "sum_ms")
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self.iteration = array("q")
+        self.last_iteration = array("q")
+        self.count = array("q")
+        self.ms = array("d")
+        self.sum_ms = array("d")
+        self.loss = array("d")  # nan where unknown
+        self.mfu = array("d")  # nan where unknown
+        for row in rows:
+            self.append(row)
+
+    def append(self, row: Row) -> None:
+        """Only for the one who builds the rows; a Run that is handed out is not changed any more."""
+        self.iteration.append(row.iteration)
+        self.last_iteration.append(row.last_iteration)
+        self.count.append(row.count)
+        self.ms.append(row.ms)
+        self.sum_ms.append(row.sum_ms)
+        self.loss.append(math.nan if row.loss is None else row.loss)
+        self.mfu.append(math.nan if row.mfu is None else row.mfu)
+
+    def __len__(self) -> int:
+        return len(self.ms)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+    def __getitem__(self, index: int | slice) -> Row | Rows:
+        if isinstance(index, slice):
+            part = Rows()
+            for column in self.__slots__:
+                setattr(part, column, getattr(self, column)[index])
+            return part
+        loss, mfu = self.loss[index], self.mfu[index]
+        return Row(
+            iteration=self.iteration[index],
+            ms=self.ms[index],
+            loss=None if math.isnan(loss) else loss,
+            mfu=None if math.isnan(mfu) else mfu,
+            count=self.count[index],
+            last_iteration=self.last_iteration[index],
+            sum_ms=self.sum_ms[index],
+        )
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self[index] for index in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rows) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # grows while it is built
+
+    @property
+    def lines(self) -> int:
+        """How many lines of the log these rows stand for."""
+        return sum(self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One evaluation, as the log tells of it."""
+
+    iteration: int
+    train: float | None
+    val: float | None
+    metric: Metric = "loss"
+    row: int | None = None  # index of the row whose time contains it; None if it fell between rows or outside their clock
+    ms: float | None = None  # only where the trainer measured it (our ledger)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint written."""
+
+    iteration: int
+    path: str | None = None
+    row: int | None = None
+    ms: float | None = None  # the stall of training, only where the trainer measured it
+    background_ms: float | None = None  # written beside training
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The process ended and training went on from a checkpoint."""
+
+    row: int  # index of the first row of the new process
+    iteration: int  # where it went on
+    reached: int  # the last iteration known of the process before
+    lost: Rows = field(default_factory=Rows)  # rows of iterations that were done again; not in Run.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Time that the trainer measured as one phase (our ledger)."""
+
+    phase: Phase
+    iteration: int
+    ms: float
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened. Build it with `nanopace.open_run`."""
+
+    name: str  # the file's name, and which run it is where a file has several
+    format: Format
+    rows: Rows
+    evaluations: tuple[Evaluation, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    restarts: tuple[Restart, ...] = ()
+    spans: tuple[Span, ...] = ()
+    facts: Mapping[str, Fact] = field(default_factory=lambda: MappingProxyType({}))
+    row_contains_evaluation: bool = True  # nanoGPT's clock runs on during evaluation and checkpoint; nanochat's does not
+    mfu_smoothing: float | None = None  # weight of the past in the printed mfu: 0.9 in nanoGPT, None where it is not smoothed
+    wall_ms: float | None = None  # measured from start to end, only in our ledger
+    ending: Ending | None = None  # how the log says that it ended; None if it just stops
+    conflicts: tuple[tuple[str, FactValue, FactValue], ...] = ()  # (knob, used, contradicted)
+
+    def value(self, name: str) -> FactValue | None:
+        """A fact's value, or None where it is unknown."""
+        fact = self.facts.get(name)
+        return None if fact is None else fact.value
+
+    def number(self, name: str) -> float | None:
+        """A fact's value where it is a number, or None."""
+        value = self.value(name)
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -1,0 +1,1 @@
+"""Logs in, Runs out: one file per trainer's format, and what all of them share."""

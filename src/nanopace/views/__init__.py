@@ -1,0 +1,1 @@
+"""A Diagnosis laid out: terminal, HTML page, JSON."""

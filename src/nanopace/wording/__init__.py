@@ -1,0 +1,1 @@
+"""Codes and numbers in, sentences out, in four languages."""

@@ -1,0 +1,18 @@
+"""What several tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_logs() -> Path:
+    """Real logs that stand beside a working copy; a fresh clone has none."""
+    folder = ROOT.parent / "shared" / "logs"
+    if not folder.is_dir():
+        pytest.skip("no real logs beside this working copy")
+    return folder
