@@ -1,0 +1,60 @@
+# nanopace: `make` alone lists what there is to do. Every target does its own set-up.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+LOCALE := src/nanopace/wording/locale
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format catalogs examples clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.analyst ## explain and compare the example logs; writes demo/*.html
+	@mkdir -p demo
+	$(BIN)/nanopace explain examples/slow-rows.log --html demo/explain.html
+	$(BIN)/nanopace compare examples/narrow.log examples/wide.log --gpu 4070 \
+		--config A=examples/narrow.py --config B=examples/wide.py --html demo/compare.html
+	@echo; echo "The same as pages: demo/explain.html and demo/compare.html"
+
+test: check ## everything that CI asks: the checks, then every test
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+check: $(VENV)/.dev ## style, types, layers, catalogs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+catalogs: $(VENV)/.dev ## collect the sentences, update the .po files, compile them
+	$(BIN)/python -m tests.wording.catalogs
+
+examples: $(VENV)/.analyst ## write the example logs anew
+	$(BIN)/python examples/make_logs.py
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+
+# --- set-up ----------------------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "nanopace needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.analyst: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.analyst

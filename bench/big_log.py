@@ -1,0 +1,78 @@
+"""A nanoGPT log of 1 GB: seconds and memory, beside the ten lines of regex that people write by hand.
+
+python bench/big_log.py            # writes and removes a 1 GB file in the temporary directory
+python bench/big_log.py 200        # the same with 200 MB
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from startup import BY_HAND
+
+BAR_SECONDS, BAR_MB = 15, 300
+
+
+def write_log(path: Path, megabytes: int) -> int:
+    """log_interval 1, an evaluation every 500 iterations, every second one saved. Returns the number of rows."""
+    rng = random.Random(0)
+    iteration = rows = 0
+    with path.open("w") as log:
+        while log.tell() < megabytes * 1_000_000:
+            block = []
+            for _ in range(50_000):
+                ms = rng.gauss(169.24, 0.6)
+                if iteration % 500 == 0:
+                    block.append(f"step {iteration}: train loss 3.9000, val loss {4 + 1 / (1 + iteration):.4f}")
+                    ms += 5136
+                    if iteration % 1000 == 0 and iteration:
+                        block.append("saving checkpoint to out")
+                        ms += 467
+                block.append(f"iter {iteration}: loss {rng.gauss(3.9, 0.1):.4f}, time {ms:.2f}ms, mfu 12.06%")
+                iteration += 1
+                rows += 1
+            log.write("\n".join(block) + "\n")
+    return rows
+
+
+def measure(command: list[str]) -> tuple[float, float, str]:
+    """Seconds, peak MB, and the last line that it printed."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    out = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if os.waitstatus_to_exitcode(status) != 0:
+        raise SystemExit(f"{command[0]} failed")
+    return time.perf_counter() - start, usage.ru_maxrss / 1024, out.strip().splitlines()[-1][:60]
+
+
+def main() -> int:
+    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    nanopace = str(Path(sys.executable).with_name("nanopace"))
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "train.log"
+        rows = write_log(log, megabytes)
+        log.read_bytes()[:1]  # warm file cache
+        print(f"{megabytes} MB, {rows:,} rows; {resource.getpagesize()} byte pages")
+        by_hand = measure([sys.executable, "-c", BY_HAND, str(log)])
+        ours = measure([nanopace, "explain", str(log)])
+    print(f"{'':18}{'seconds':>9}{'peak MB':>10}")
+    print(f"{'regex by hand':18}{by_hand[0]:9.1f}{by_hand[1]:10.0f}")
+    print(f"{'nanopace explain':18}{ours[0]:9.1f}{ours[1]:10.0f}")
+    print(f"ratio {by_hand[0] / ours[0]:.1f}x faster, with {ours[1] / by_hand[1]:.2f} of the memory")
+    bar = BAR_SECONDS * megabytes / 1000
+    missed = ours[0] > bar or ours[1] > BAR_MB
+    print(f"bar: {bar:.0f} s and {BAR_MB} MB: {'MISSED' if missed else 'holds'}")
+    return int(missed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,19 @@
+# A nanoGPT config, as train.py takes it.
+out_dir = 'out-fineweb'
+dataset = 'fineweb'
+eval_interval = 500
+eval_iters = 200
+log_interval = 200
+always_save_checkpoint = True
+batch_size = 16
+gradient_accumulation_steps = 32  # 16 * 32 * 1024 = 524,288 tokens per iteration
+block_size = 1024
+n_layer = 12
+n_head = 12
+n_embd = 384
+vocab_size = 50304
+dropout = 0.0
+bias = False
+learning_rate = 1e-3
+max_iters = 20000
+compile = True

@@ -1,0 +1,96 @@
+"""A Diagnosis as JSON, for scripts: the same in every language, and documented in docs/json-format.md.
+
+The dataclasses of `diagnosis.result` are the format, so there is no second list of keys that could fall behind. Two
+things are ours: floats are rounded to ten significant digits, so that two machines print the same text, and what is not
+a finite number is null, because JSON has no NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+
+from nanopace.diagnosis.result import JSON_VERSION, Comparison, Diagnosis
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+SIGNIFICANT_DIGITS = 10
+LINE_WIDTH = 120
+
+
+def explain_json(diagnoses: Sequence[Diagnosis]) -> str:
+    """One run as its object; several as `{"version": 1, "runs": [...]}`."""
+    runs = [_explained(diagnosis) for diagnosis in diagnoses]
+    if len(runs) == 1:
+        return _dump(runs[0])
+    return _dump({"version": JSON_VERSION, "runs": list(runs)})
+
+
+def compare_json(comparisons: Sequence[Comparison]) -> str:
+    """The first pair's keys, then every run; and every pair where there are more than two runs."""
+    everyone = [comparisons[0].a, *(comparison.b for comparison in comparisons)]
+    pairs = [_compared(comparison, other) for other, comparison in enumerate(comparisons, start=1)]
+    document: dict[str, Json] = {"version": JSON_VERSION, **pairs[0]}
+    document["runs"] = [_explained(diagnosis, curves=False) for diagnosis in everyone]
+    if len(pairs) > 1:
+        document["pairs"] = list(pairs)
+    return _dump(document)
+
+
+def _explained(diagnosis: Diagnosis, *, curves: bool = True) -> dict[str, Json]:
+    keys = [field.name for field in fields(diagnosis) if field.name != "version" and (curves or field.name != "curves")]
+    return {"version": diagnosis.version, **{key: _plain(getattr(diagnosis, key)) for key in keys}}
+
+
+def _compared(comparison: Comparison, other: int) -> dict[str, Json]:
+    """A pair without its two runs, which stand once under "runs": here is only where to find them."""
+    pair: dict[str, Json] = {
+        "a": {"run": 0, "name": comparison.a.source.name},
+        "b": {"run": other, "name": comparison.b.source.name},
+    }
+    keys = [field.name for field in fields(comparison) if field.name not in ("a", "b", "version")]
+    return pair | {key: _plain(getattr(comparison, key)) for key in keys}
+
+
+def _plain(value: object) -> Json:
+    """Dataclasses in the order of their fields, mappings in the order of the alphabet: the text is stable."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return _rounded(value)
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(value[key]) for key in sorted(value)}
+    assert isinstance(value, (list, tuple)), f"{type(value).__name__} has no place in the JSON"
+    return [_plain(item) for item in value]
+
+
+def _rounded(value: float) -> float | None:
+    if not math.isfinite(value):
+        return None
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}") + 0.0  # + 0.0: there is no minus nought
+
+
+def _dump(document: Json) -> str:
+    return "".join(_lines(document, "")) + "\n"
+
+
+def _lines(value: Json, indent: str) -> list[str]:
+    """Indented, but what fits stays on one line, and so does a curve: thousands of lines of one number help nobody."""
+    one_line = json.dumps(value, allow_nan=False)
+    scalars_only = isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value)
+    if not isinstance(value, (list, dict)) or not value or scalars_only:
+        return [one_line]
+    nested = isinstance(value, dict) and any(isinstance(item, dict) for item in value.values())
+    if not nested and indent and len(indent) + len(one_line) <= LINE_WIDTH:
+        return [one_line]
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        parts = [[deeper, json.dumps(key), ": ", *_lines(item, deeper)] for key, item in value.items()]
+    else:
+        parts = [[deeper, *_lines(item, deeper)] for item in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return [opening, "\n", ",\n".join("".join(part) for part in parts), "\n", indent, closing]

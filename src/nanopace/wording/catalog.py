@@ -1,0 +1,211 @@
+"""The one object that views ask for words: a language, its catalogue and its numbers.
+
+A catalogue maps the English text to the language's (gettext; `make catalogs` collects and compiles them). English needs
+no file. What a view wants said it writes in English and passes through `Words.text`, the keyword of the collection.
+"""
+
+from __future__ import annotations
+
+import gettext
+from collections.abc import Mapping
+from pathlib import Path
+
+from nanopace.errors import NanopaceError, UsageError
+from nanopace.run import Fact
+from nanopace.wording import labels, numbers
+from nanopace.wording.numbers import FIXED
+from nanopace.wording.sentences import ADVICE_COST, SENTENCES, Sentence
+
+LANGUAGES = ("en", "de", "fr", "es")
+LOCALE = Path(__file__).parent / "locale"
+UNKNOWN = "–"  # in a table, where a sentence has no place
+
+
+def pick_language(flag: str | None, environ: Mapping[str, str]) -> str:
+    """The language of --lang, else of the locale, else English."""
+    if flag is not None:
+        language = flag.strip().lower().replace("-", "_").partition("_")[0]
+        if language not in LANGUAGES:
+            raise UsageError("--lang {lang}: unknown language; known are {known}", lang=flag, known=", ".join(LANGUAGES))
+        return language
+    locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "")
+    language = locale.partition(".")[0].partition("_")[0].lower()
+    return language if language in LANGUAGES else "en"
+
+
+def words(lang: str | None = None) -> Words:
+    """The words of a language; English where none is asked for."""
+    return Words(pick_language(lang, {}))
+
+
+class Words:
+    """Sentences, labels and numbers in one language."""
+
+    def __init__(self, lang: str) -> None:
+        self.lang = lang
+        self._form = numbers.FORMS[lang]
+        self._catalog = gettext.NullTranslations()
+        if lang != "en":
+            self._catalog = gettext.translation("nanopace", LOCALE, languages=[lang])
+
+    # --- texts -------------------------------------------------------------------------------------------------------
+
+    def text(self, msgid: str, **values: object) -> str:
+        """A text of the catalogue with its values; strings are taken as they are, numbers get the language's form."""
+        return self._catalog.gettext(msgid).format(**{name: self._plain(value) for name, value in values.items()})
+
+    def plural(self, one: str, many: str, n: int, **values: object) -> str:
+        """A text that depends on a number, which is its value {n}."""
+        shown = {name: self._plain(value) for name, value in values.items()}
+        return self._catalog.ngettext(one, many, n).format(n=self.count(n), **shown)
+
+    def finding(self, code: str, values: Mapping[str, object]) -> str:
+        """The sentence of a finding, with its numbers in it."""
+        return self._say(SENTENCES[code], values)
+
+    def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:
+        """What following an advice costs; None where it costs nothing, or where the finding is no advice."""
+        cost = ADVICE_COST.get(code)
+        return None if cost is None else self._say(cost, values)
+
+    def error(self, error: NanopaceError) -> str:
+        """The message of an error, on one line and safe to print."""
+        message = self._catalog.gettext(error.template).format(**error.values)
+        return "".join(character if character.isprintable() else " " for character in message)
+
+    def _say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
+        template = sentence.choose(values)
+        if template.many is None or template.count is None:
+            said = self._catalog.gettext(template.one)
+        else:
+            amount = values.get(template.count)
+            n = int(amount) if isinstance(amount, (int, float)) else 2
+            said = self._catalog.ngettext(template.one, template.many, n)
+        return said.format(**{name: self.value(name, value) for name, value in values.items()})
+
+    # --- labels ------------------------------------------------------------------------------------------------------
+
+    def origin(self, fact: Fact) -> str:
+        """Where a fact comes from, in a few words."""
+        if fact.because is not None:
+            return self.text("inferred: {because}", because=self.text(labels.BECAUSE[fact.because]))
+        return self.text(labels.ORIGINS[fact.origin])
+
+    def cause(self, code: str) -> str:
+        """Of a slow row."""
+        return self.text(labels.CAUSES[code])
+
+    def phase(self, code: str) -> str:
+        """Of the wall clock: training, evaluation, checkpoint, startup, stall, restart or unknown."""
+        return self.text(labels.PHASES[code])
+
+    def format(self, code: str) -> str:
+        """The trainer that wrote a log."""
+        return self.text(labels.FORMATS[code])
+
+    def ending(self, code: str) -> str:
+        """How a run ended."""
+        return self.text(labels.ENDINGS[code])
+
+    def verdict(self, code: str) -> str:
+        """How busy the card is."""
+        return self.text(labels.VERDICTS[code])
+
+    def metric(self, code: str) -> str:
+        """What an evaluation measured."""
+        return self.text(labels.METRICS[code])
+
+    def basis(self, code: str) -> str:
+        """How the cost of a checkpoint is known."""
+        return self.text(labels.BASES[code])
+
+    def fact(self, name: str) -> str:
+        """A fact's name: knobs keep theirs, the others have one in the language."""
+        return self.text(labels.FACTS[name]) if name in labels.FACTS else name
+
+    # --- numbers -----------------------------------------------------------------------------------------------------
+
+    def number(self, x: float | None, digits: int | None = None) -> str:
+        """With `digits` after the point, or as short as it is."""
+        return UNKNOWN if x is None else numbers.decimal(x, self._form, digits)
+
+    def count(self, n: float | None) -> str:
+        """A whole number, its thousands grouped."""
+        return UNKNOWN if n is None else numbers.decimal(n, self._form, 0)
+
+    def percent(self, fraction: float | None, digits: int = 1, *, signed: bool = False) -> str:
+        """0.062 is 6.2%."""
+        return UNKNOWN if fraction is None else numbers.percent(fraction, self._form, digits, signed=signed)
+
+    def si(self, x: float | None, unit: str = "", digits: int = 1) -> str:
+        """A count in short: 134.1k tok/s."""
+        if x is None:
+            return UNKNOWN
+        return numbers.shortened(x, self._form, digits) + (f"{FIXED}{unit}" if unit else "")
+
+    def flops(self, x: float | None) -> str:
+        """An amount of arithmetic: 854.8 MFLOP."""
+        return UNKNOWN if x is None else numbers.with_prefix(x, self._form, "FLOP")
+
+    def tflops(self, x: float | None) -> str:
+        """A rate of arithmetic: 58.3 TFLOP/s."""
+        return UNKNOWN if x is None else f"{numbers.significant(x, self._form)}{FIXED}TFLOP/s"
+
+    def ms(self, x: float | None) -> str:
+        """Milliseconds as such, for tables of step times: 3,909.8 ms."""
+        return UNKNOWN if x is None else f"{numbers.decimal(x, self._form, 1 if abs(x) >= 10 else 2)}{FIXED}ms"
+
+    def duration(self, seconds: float | None) -> str:
+        """A time in the unit that suits it: 169 ms, 5.14 s, 3 min 41 s, 7.8 h, 2 d 3 h."""
+        if seconds is None:
+            return UNKNOWN
+        if seconds < 0:
+            return f"-{self.duration(-seconds)}"
+        if seconds < 0.9995:
+            return f"{numbers.significant(seconds * 1000, self._form)}{FIXED}ms"
+        if seconds < 59.95:
+            return f"{numbers.significant(seconds, self._form)}{FIXED}s"
+        if seconds < 3599.5:
+            minutes, rest = divmod(round(seconds), 60)
+            return self._two(minutes, "min", rest, "s")
+        hours = self.text("h")
+        if seconds < 3 * 3600 - 30:  # minutes still matter
+            return self._two(*divmod(round(seconds / 60), 60)[:1], hours, round(seconds / 60) % 60, "min")
+        if seconds < 23.95 * 3600:
+            return f"{numbers.decimal(seconds / 3600, self._form, 1)}{FIXED}{hours}"
+        days, rest = divmod(round(seconds / 3600), 24)
+        return self._two(days, self.text("d"), rest, hours)
+
+    def _two(self, large: int, large_unit: str, small: int, small_unit: str) -> str:
+        return f"{self.count(large)}{FIXED}{large_unit} {small}{FIXED}{small_unit}"
+
+    def value(self, name: str, value: object) -> str:
+        """A finding's number, in the form that its name asks for (diagnosis/codes.py says how they are named)."""
+        if value is None:
+            return self.text("unknown")
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            return str(value)
+        if name.endswith("tokens_per_s") or name == "tokens":
+            return self.si(value)
+        if name.endswith("_s"):
+            return self.duration(value)
+        if name.endswith("_ms"):
+            return self.ms(value)
+        if name in labels.SIGNED_SHARES:
+            return self.percent(value, signed=True)
+        if name.endswith("_share"):
+            return self.percent(value)
+        if name in labels.MFUS:
+            return self.percent(value, 2 if abs(value) < 0.2 else 0 if name == "card" else 1)
+        if name.endswith("_tflops"):
+            return self.tflops(value)
+        if name in labels.LOSSES:
+            return self.number(value, 4)
+        if name == "ratio":
+            return self.number(value, 1)
+        return self._plain(value)
+
+    def _plain(self, value: object) -> str:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return self.number(value)
+        return str(value)

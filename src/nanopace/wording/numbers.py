@@ -1,0 +1,90 @@
+"""Numbers in the form of a language, without a locale database: start-up matters, and four languages are few.
+
+The tests hold every form against Babel, which knows them all and takes too long to import for a terminal report.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+NARROW = "\u202f"  # French puts it between thousands
+FIXED = "\u00a0"  # a space at which no line is broken: between a number and its unit
+
+
+@dataclass(frozen=True, slots=True)
+class NumberForm:
+    """How a language writes numbers."""
+
+    point: str
+    group: str
+    group_from: int = 4  # digits before the point from which on they are grouped
+    before_percent: str = FIXED
+    short: tuple[str, str, str, str] = ("k", "M", "B", "T")  # thousand, million, 10^9, 10^12
+
+
+FORMS = {
+    "en": NumberForm(point=".", group=",", before_percent=""),
+    "de": NumberForm(point=",", group=".", short=("k", "M", f"{FIXED}Mrd.", f"{FIXED}Bio.")),
+    "fr": NumberForm(point=",", group=NARROW, short=("k", "M", f"{FIXED}Md", f"{FIXED}Bn")),
+    "es": NumberForm(point=",", group=".", group_from=5, short=("k", "M", f"{FIXED}mil{FIXED}M", f"{FIXED}B")),
+}
+
+
+def decimal(x: float, form: NumberForm, digits: int | None = None) -> str:
+    """`x` with `digits` after the point; without `digits`, as short as six significant digits allow."""
+    if not math.isfinite(x):
+        return "nan" if math.isnan(x) else ("∞" if x > 0 else "-∞")
+    if digits is None:
+        digits = 0 if isinstance(x, int) else _digits_needed(x)
+    plain = f"{x:.{digits}f}"
+    sign, plain = ("-", plain[1:]) if plain.startswith("-") else ("", plain)
+    if not plain.strip("0."):
+        sign = ""  # what rounds to zero is not negative
+    whole, _, rest = plain.partition(".")
+    if len(whole) >= form.group_from:
+        whole = f"{int(whole):,}".replace(",", form.group)
+    return f"{sign}{whole}{form.point}{rest}" if rest else f"{sign}{whole}"
+
+
+def _digits_needed(x: float) -> int:
+    if x == 0:
+        return 0
+    most = max(0, 5 - math.floor(math.log10(abs(x))))
+    shown = f"{x:.{most}f}"
+    return len(shown.rstrip("0").partition(".")[2]) if "." in shown else 0
+
+
+def significant(x: float, form: NumberForm, digits: int = 3) -> str:
+    """`x` with that many significant digits, but never fewer than all those before the point."""
+    if x == 0 or not math.isfinite(x):
+        return decimal(x, form, 0)
+    after = digits - 1 - math.floor(math.log10(abs(x)))
+    # 9.996 has three significant digits as 10.0, not as 10.00.
+    after = digits - 1 - math.floor(math.log10(abs(round(x, after)) or abs(x)))
+    return decimal(x, form, max(0, after))
+
+
+def percent(fraction: float, form: NumberForm, digits: int = 1, *, signed: bool = False) -> str:
+    """A fraction as per cent; `signed` writes a plus, too."""
+    shown = decimal(fraction * 100, form, digits)
+    plus = "+" if signed and fraction > 0 and shown.strip("0.,") else ""
+    return f"{plus}{shown}{form.before_percent}%"
+
+
+def shortened(x: float, form: NumberForm, digits: int = 1) -> str:
+    """A large count in short: 134.1k, 40.6M, 2.4B (in the language's own word for it)."""
+    size, step = abs(x), 0
+    while step < 4 and size >= 1000 - 0.5 * 10**-digits:
+        size, step = size / 1000, step + 1
+    if step == 0:
+        return decimal(x, form, 0 if float(x).is_integer() else digits)
+    return decimal(math.copysign(size, x), form, digits) + form.short[step - 1]
+
+
+def with_prefix(x: float, form: NumberForm, unit: str) -> str:
+    """An amount of a unit with its SI prefix: 854.8 MFLOP."""
+    size, step = abs(x), 0
+    while step < 7 and size >= 999.95:
+        size, step = size / 1000, step + 1
+    return f"{decimal(math.copysign(size, x), form, 1)}{FIXED}{('', 'k', 'M', 'G', 'T', 'P', 'E', 'Z')[step]}{unit}"
