@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -73,7 +74,9 @@ class TrainConfig:
     backend: str = _knob("nccl", "how several cards talk: 'nccl' on CUDA, 'gloo' on CPUs")
     device: str = _knob("cuda", "'cuda', 'cuda:1', 'cpu', or 'mps' on a Mac")
     dtype: str = _knob("bfloat16", "'float16' on cards without bfloat16 (it needs loss scaling), 'float32' anywhere")
-    compile: bool = _knob(True, "a minute at the start, and about half of the step time saved from then on")
+    compile: bool = _knob(
+        True, "a minute at the start, and from then on fewer and larger kernels: often half of the step time"
+    )
 
     def __post_init__(self) -> None:
         for knob in KNOBS.values():
@@ -84,11 +87,6 @@ class TrainConfig:
                     "{knob} must be {kind}, not {value}", knob=knob.name, kind=knob.kind, value=repr(value)
                 )
             object.__setattr__(self, knob.name, fitted)
-        for name, (least, below) in _RANGES.items():
-            value = getattr(self, name)
-            if not least <= value < below:
-                allowed = f"at least {least}" if below == math.inf else f"at least {least} and below {below}"
-                raise ConfigError("{knob} must be {allowed}, not {value}", knob=name, allowed=allowed, value=value)
         if self.n_embd % self.n_head:
             raise ConfigError(
                 "n_embd must be a multiple of n_head: {n_embd} is not one of {n_head}",
@@ -128,19 +126,28 @@ class Knob:
 
     @property
     def kind(self) -> str:
-        """What a value has to be, in words."""
-        return {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}[type(self.default)]
+        """What a value has to be, as a formula that is read alike in every language."""
+        if isinstance(self.default, bool):
+            return "True/False"
+        kind = type(self.default).__name__
+        if self.name not in _RANGES:
+            return kind
+        least, below = _RANGES[self.name]
+        return f"{kind} >= {least}" if below == math.inf else f"{kind} >= {least}, < {below}"
 
     def fitted(self, value: Value) -> Value | None:
-        """The value as this knob's type, or None if it is of another: 6e5 is a whole number, True is none."""
+        """The value as this knob's type, or None if it cannot be one: 6e5 is a whole number, True is none."""
         wanted = type(self.default)
-        if type(value) is wanted:
-            return value
         if wanted is float and type(value) is int:
-            return float(value)
-        if wanted is int and isinstance(value, float) and value.is_integer():
-            return int(value)
-        return None
+            value = float(value)
+        elif wanted is int and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if type(value) is not wanted:
+            return None
+        if self.name in _RANGES:
+            least, below = _RANGES[self.name]
+            return value if isinstance(value, (int, float)) and least <= value < below else None
+        return value
 
 
 KNOBS: Mapping[str, Knob] = MappingProxyType(
@@ -177,6 +184,7 @@ def read_config(path: str | Path) -> dict[str, Value]:
 
 def read_config_text(text: str, name: str) -> dict[str, Value]:
     """The knobs that the text of a config file sets. `name` is what errors call it."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     found: dict[str, object] = {}
     for statement in _parsed(text, name).body:
         match statement:
@@ -186,7 +194,7 @@ def read_config_text(text: str, name: str) -> dict[str, Value]:
                 try:
                     value = evaluate(expression, found)
                 except NotLiteralError as reason:
-                    raise _refused(name, text, reason.line or statement.lineno) from None
+                    raise _refused(name, text, reason.line) from None
                 found[target] = _checked(target, value, name, statement.lineno)
             case _:
                 raise _refused(name, text, statement.lineno)
@@ -195,7 +203,9 @@ def read_config_text(text: str, name: str) -> dict[str, Value]:
 
 def _parsed(text: str, name: str) -> ast.Module:
     try:
-        return ast.parse(text.replace("\r\n", "\n").replace("\r", "\n"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an odd escape in somebody's text, which is not ours to say
+            return ast.parse(text)
     except SyntaxError as error:
         raise ConfigError(
             "{path}, line {line}: is not Python: {reason}", path=name, line=error.lineno or 1, reason=error.msg
@@ -207,8 +217,7 @@ def _parsed(text: str, name: str) -> ast.Module:
 
 
 def _refused(name: str, text: str, line: int) -> ConfigError:
-    lines = text.splitlines()
-    code = lines[line - 1].strip() if line <= len(lines) else ""
+    code = text.split("\n")[line - 1].strip()
     return ConfigError(
         "{path}, line {line}: only name = literal is read, and nothing is executed: {code}",
         path=name,

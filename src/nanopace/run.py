@@ -84,6 +84,8 @@ class Rows(Sequence[Row]):
 
     __slots__ = ("count", "iteration", "last_iteration", "loss", "mfu", "ms", "sum_ms")
 
+    count: array[int]  # type: ignore[assignment]  # the column, in the place of Sequence.count
+
     def __init__(self, rows: Sequence[Row] = ()) -> None:
         self.iteration = array("q")
         self.last_iteration = array("q")

@@ -27,6 +27,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "level_shift": ("iteration", "before_ms", "after_ms", "change_share"),
     "memory_spill": ("iteration", "before_ms", "after_ms", "ratio"),  # a level shift of 2 x and more
     "drift": ("drift_share",),
+    "no_plain_row": ("rows",),  # each contains an evaluation or a start-up, so the step time is an estimate at best
     "restarts": ("count", "lost_iterations", "lost_s"),
     "ended_out_of_memory": ("last_iteration",),
     "ended_error": ("last_iteration",),
@@ -73,8 +74,11 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_loss_iterations": ("better", "worse", "iteration", "better_loss", "worse_loss"),
     "compare_crossover": ("early", "late", "crossover_s"),
     "compare_leads_time": ("leader", "follower", "at_s", "leader_loss", "follower_loss"),
+    "compare_loss_equal": ("better_loss", "worse_loss"),  # at the end of what both have; within noise
     "compare_loss_unknown": (),
+    "compare_other_data": ("a_dataset", "b_dataset"),  # losses on different data cannot be compared
     "compare_one_knob": ("knob",),
+    "compare_speed_knob": ("knob",),  # several changed, but only this one can change the speed
     "compare_several_knobs": ("count", "knobs"),
     "compare_same_settings": (),
     "compare_settings_unknown": ("missing",),

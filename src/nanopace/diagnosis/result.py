@@ -111,7 +111,7 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """Every second of the run. The parts sum to total_s; a None part is inside another or unknown (see the findings)."""
+    """Every second of the run. The parts sum to total_s; a None part is in another, or unknown (the findings say)."""
 
     total_s: float
     training_s: float
@@ -134,6 +134,7 @@ class Ahead:
     max_iters: int | None
     remaining_iterations: int | None
     eta_s: float | None
+    overhead_share: float | None = None  # of that time: evaluation and checkpoints at their interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from nanopace.diagnosis.result import JSON_VERSION, Comparison, Diagnosis
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 SIGNIFICANT_DIGITS = 10
-LINE_WIDTH = 120
+LINE_WIDTH = 160
 
 
 def explain_json(diagnoses: Sequence[Diagnosis]) -> str:
@@ -84,8 +84,7 @@ def _lines(value: Json, indent: str) -> list[str]:
     scalars_only = isinstance(value, list) and not any(isinstance(item, (list, dict)) for item in value)
     if not isinstance(value, (list, dict)) or not value or scalars_only:
         return [one_line]
-    nested = isinstance(value, dict) and any(isinstance(item, dict) for item in value.values())
-    if not nested and indent and len(indent) + len(one_line) <= LINE_WIDTH:
+    if indent and len(indent) + len(one_line) <= LINE_WIDTH:
         return [one_line]
     deeper = indent + "  "
     if isinstance(value, dict):

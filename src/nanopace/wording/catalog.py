@@ -13,8 +13,10 @@ from pathlib import Path
 from nanopace.errors import NanopaceError, UsageError
 from nanopace.run import Fact
 from nanopace.wording import labels, numbers
+from nanopace.wording.advice import ADVICE_COST
 from nanopace.wording.numbers import FIXED
-from nanopace.wording.sentences import ADVICE_COST, SENTENCES, Sentence
+from nanopace.wording.sentences import SENTENCES
+from nanopace.wording.template import Sentence
 
 LANGUAGES = ("en", "de", "fr", "es")
 LOCALE = Path(__file__).parent / "locale"
@@ -26,7 +28,9 @@ def pick_language(flag: str | None, environ: Mapping[str, str]) -> str:
     if flag is not None:
         language = flag.strip().lower().replace("-", "_").partition("_")[0]
         if language not in LANGUAGES:
-            raise UsageError("--lang {lang}: unknown language; known are {known}", lang=flag, known=", ".join(LANGUAGES))
+            raise UsageError(
+                "--lang {lang}: unknown language; known are {known}", lang=flag, known=", ".join(LANGUAGES)
+            )
         return language
     locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "")
     language = locale.partition(".")[0].partition("_")[0].lower()
@@ -89,7 +93,11 @@ class Words:
         """Where a fact comes from, in a few words."""
         if fact.because is not None:
             return self.text("inferred: {because}", because=self.text(labels.BECAUSE[fact.because]))
-        return self.text(labels.ORIGINS[fact.origin])
+        return self.origin_of(fact.origin)
+
+    def origin_of(self, code: str) -> str:
+        """The kind of an origin alone."""
+        return self.text(labels.ORIGINS[code])
 
     def cause(self, code: str) -> str:
         """Of a slow row."""
@@ -156,37 +164,38 @@ class Words:
         return UNKNOWN if x is None else f"{numbers.decimal(x, self._form, 1 if abs(x) >= 10 else 2)}{FIXED}ms"
 
     def duration(self, seconds: float | None) -> str:
-        """A time in the unit that suits it: 169 ms, 5.14 s, 3 min 41 s, 7.8 h, 2 d 3 h."""
+        """A time in the unit that suits it: 169 ms, 0.47 s, 5.14 s, 3 min 41 s, 7.8 h, 2 d 3 h."""
         if seconds is None:
             return UNKNOWN
         if seconds < 0:
             return f"-{self.duration(-seconds)}"
-        if seconds < 0.9995:
+        if seconds < 0.19995:
             return f"{numbers.significant(seconds * 1000, self._form)}{FIXED}ms"
+        if seconds < 0.995:  # so that 0.47 s can stand beside 5.14 s
+            return f"{numbers.decimal(seconds, self._form, 2)}{FIXED}s"
         if seconds < 59.95:
             return f"{numbers.significant(seconds, self._form)}{FIXED}s"
         if seconds < 3599.5:
-            minutes, rest = divmod(round(seconds), 60)
-            return self._two(minutes, "min", rest, "s")
-        hours = self.text("h")
+            return self._two_units(round(seconds), 60, "min", "s")
+        hour = self.text("h")
         if seconds < 3 * 3600 - 30:  # minutes still matter
-            return self._two(*divmod(round(seconds / 60), 60)[:1], hours, round(seconds / 60) % 60, "min")
+            return self._two_units(round(seconds / 60), 60, hour, "min")
         if seconds < 23.95 * 3600:
-            return f"{numbers.decimal(seconds / 3600, self._form, 1)}{FIXED}{hours}"
-        days, rest = divmod(round(seconds / 3600), 24)
-        return self._two(days, self.text("d"), rest, hours)
+            return f"{numbers.decimal(seconds / 3600, self._form, 1)}{FIXED}{hour}"
+        return self._two_units(round(seconds / 3600), 24, self.text("d"), hour)
 
-    def _two(self, large: int, large_unit: str, small: int, small_unit: str) -> str:
-        return f"{self.count(large)}{FIXED}{large_unit} {small}{FIXED}{small_unit}"
+    def _two_units(self, amount: int, in_one: int, large: str, small: str) -> str:
+        many, rest = divmod(amount, in_one)
+        return f"{self.count(many)}{FIXED}{large} {rest}{FIXED}{small}"
 
     def value(self, name: str, value: object) -> str:
         """A finding's number, in the form that its name asks for (diagnosis/codes.py says how they are named)."""
         if value is None:
             return self.text("unknown")
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or name in labels.KNOB_VALUES:
             return str(value)
         if name.endswith("tokens_per_s") or name == "tokens":
-            return self.si(value)
+            return self.si(value, digits=2 if name == "tokens" else 1)
         if name.endswith("_s"):
             return self.duration(value)
         if name.endswith("_ms"):
@@ -201,8 +210,10 @@ class Words:
             return self.tflops(value)
         if name in labels.LOSSES:
             return self.number(value, 4)
-        if name == "ratio":
-            return self.number(value, 1)
+        if name == "noise":
+            return numbers.significant(value, self._form, 2)
+        if name in {"ratio", "noise_factor"}:
+            return self.number(round(value, 1))
         return self._plain(value)
 
     def _plain(self, value: object) -> str:

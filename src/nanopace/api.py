@@ -1,0 +1,151 @@
+"""What `from nanopace import ...` gives: logs in, a Run; a Run in, a Diagnosis; a Diagnosis in, a text or a page.
+
+run = open_run("train.log", gpu="4070")
+print(render(diagnose(run)))
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
+
+from nanopace.config import KNOBS
+from nanopace.diagnosis.result import Comparison, Diagnosis
+from nanopace.errors import ConfigError, InputError, UsageError
+from nanopace.literals import Value
+from nanopace.run import Run
+
+if TYPE_CHECKING:
+    from nanopace.wording.catalog import Words
+
+Source = str | Path | BinaryIO
+Result = Diagnosis | Comparison
+
+
+def open_run(
+    source: Source,
+    *,
+    config: str | Path | None = None,
+    set: Mapping[str, Value] | None = None,
+    gpu: str | None = None,
+    run: int | None = None,
+) -> Run:
+    """The run in a log: a path, "-" for standard input, or a binary file. `run` picks one of several, from 1 on.
+
+    `config` is the run's nanoGPT config file (read, never executed), `set` knobs by name, and `gpu` the card that ran:
+    what the log itself does not say.
+    """
+    runs = open_runs(source, config=config, set=set, gpu=gpu)
+    if run is None and len(runs) > 1:
+        raise InputError(
+            "{source}: holds {count} runs; pick one with run=1 to run={count}", source=source, count=len(runs)
+        )
+    number = 1 if run is None else run
+    if not 1 <= number <= len(runs):
+        raise InputError(
+            "{source}: has no run {number}; there are {count}", source=source, number=number, count=len(runs)
+        )
+    return runs[number - 1]
+
+
+def open_runs(
+    source: Source,
+    *,
+    config: str | Path | None = None,
+    set: Mapping[str, Value] | None = None,
+    gpu: str | None = None,
+) -> list[Run]:
+    """All the runs in a log, in its order. See `open_run`."""
+    from nanopace import sources
+
+    overrides = _fitted(set or {})
+    if gpu is not None:
+        from nanopace.hardware.cards import find_card
+
+        find_card(gpu)
+    return sources.open_runs(source, config=config, overrides=overrides, gpu=gpu)
+
+
+def diagnose(run: Run) -> Diagnosis:
+    """What a run means: every slow row, every second of the wall clock, throughput, mfu, loss and advice."""
+    from nanopace.diagnosis.diagnose import diagnose
+
+    return diagnose(run)
+
+
+def compare(a: Run | Diagnosis, b: Run | Diagnosis) -> Comparison:
+    """Run `b` against run `a`."""
+    from nanopace.diagnosis.compare import compare
+
+    return compare(*(diagnose(each) if isinstance(each, Run) else each for each in (a, b)))
+
+
+def render(
+    result: Result | Sequence[Diagnosis] | Sequence[Comparison],
+    *,
+    format: Literal["text", "html", "json"] = "text",
+    lang: str | None = None,
+    width: int = 80,
+) -> str:
+    """A Diagnosis or a Comparison, or several, as a report. JSON is the same in every language."""
+    diagnoses, comparisons = _sorted([result] if isinstance(result, (Diagnosis, Comparison)) else result)
+    if format == "json":
+        from nanopace.views.json import compare_json, explain_json
+
+        return explain_json(diagnoses) if diagnoses else compare_json(comparisons)
+
+    from nanopace.wording.catalog import words
+
+    if format == "html":
+        from nanopace.views.page import compare_page, explain_page
+
+        return explain_page(diagnoses, words(lang)) if diagnoses else compare_page(comparisons, words(lang))
+    if format == "text":
+        out = io.StringIO()
+        print_report(diagnoses or comparisons, words(lang), out=out, width=width, color=False)
+        return out.getvalue()
+    raise UsageError("format must be text, html or json, not {format!r}", format=format)
+
+
+def print_report(
+    results: Sequence[Diagnosis] | Sequence[Comparison],
+    words: Words,
+    *,
+    out: TextIO,
+    verbose: bool = False,
+    width: int | None = None,
+    color: bool | None = None,
+) -> None:
+    """The text of `render`, on a terminal or a file; its width and colours are the terminal's unless given."""
+    from nanopace.views.terminal import print_compare, print_explain
+
+    diagnoses, comparisons = _sorted(results)
+    if diagnoses:
+        print_explain(diagnoses, words, out=out, verbose=verbose, width=width, color=color)
+    else:
+        print_compare(comparisons, words, out=out, verbose=verbose, width=width, color=color)
+
+
+def _sorted(results: Sequence[Result]) -> tuple[list[Diagnosis], list[Comparison]]:
+    """Only one of the two lists holds anything."""
+    diagnoses = [each for each in results if isinstance(each, Diagnosis)]
+    comparisons = [each for each in results if isinstance(each, Comparison)]
+    if bool(diagnoses) == bool(comparisons):
+        raise UsageError("render takes one Diagnosis or more, or one Comparison or more")
+    return diagnoses, comparisons
+
+
+def _fitted(overrides: Mapping[str, Value]) -> dict[str, Value]:
+    """The knobs as their types, complaining of those that are none."""
+    fitted: dict[str, Value] = {}
+    for name, value in overrides.items():
+        knob = KNOBS.get(name)
+        if knob is None:
+            raise UsageError("{knob}: no such knob; nanoGPT's names are known, such as batch_size", knob=name)
+        known = knob.fitted(value)
+        if known is None:
+            raise ConfigError("{knob} must be {kind}, not {value}", knob=name, kind=knob.kind, value=repr(value))
+        fitted[name] = known
+    return fitted

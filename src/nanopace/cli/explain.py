@@ -1,0 +1,51 @@
+"""Say what each slow row of a training log is, what it costs, and what to change."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from nanopace.cli.main import complain
+from nanopace.cli.options import add_output, check_output, show, words_of
+from nanopace.cli.reading import Settings, find_sources, read_runs
+from nanopace.config import read_override
+from nanopace.errors import NanopaceError
+
+if TYPE_CHECKING:
+    from nanopace.diagnosis.result import Diagnosis
+    from nanopace.wording.catalog import Words
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("logs", nargs="+", metavar="LOG", help="a log, a directory of logs, or - for standard input")
+    group = parser.add_argument_group("what the log does not say")
+    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file; it is read, never executed")
+    group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob, such as batch_size=8")
+    group.add_argument("--gpu", metavar="NAME", help='the card that ran, such as "4070" (nanopace cards lists them)')
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    settings = Settings(args.config, dict(map(read_override, args.set)), args.gpu)
+    settings.check()
+    check_output(args)
+    diagnoses, failed = _diagnosed(find_sources(args.logs, words), settings, words)
+    if diagnoses:
+        show(diagnoses, args, words)
+    return 2 if failed else 0
+
+
+def _diagnosed(sources: list[str], settings: Settings, words: Words) -> tuple[list[Diagnosis], bool]:
+    """One bad log of several is reported, and does not keep the others from being explained."""
+    from nanopace.diagnosis.diagnose import diagnose
+
+    diagnoses: list[Diagnosis] = []
+    failed = False
+    for source in sources:
+        try:
+            diagnoses += [diagnose(run) for run in read_runs(source, settings)]
+        except NanopaceError as error:
+            complain(error, words.lang)
+            failed = True
+    return diagnoses, failed

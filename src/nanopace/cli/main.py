@@ -1,0 +1,126 @@
+"""The `nanopace` command: finds the command that is asked for, and turns every error into one line.
+
+Only the module of that command is imported, so that --help costs no more than argparse. Exit codes: 0, 2 for whatever
+a person can mend, 130 after Ctrl-C, 141 where the reader of a pipe has left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn, Protocol, cast
+
+from nanopace.errors import NanopaceError, UsageError
+
+COMMANDS: Mapping[str, str] = {
+    "explain": "what each slow row of a training log is, what it costs, and what to change",
+    "compare": "two or more runs: which is better, at equal tokens and equal time, and why",
+    "cards": "the graphics cards that are known, and their peaks",
+}
+
+
+class Command(Protocol):
+    """What a module of this room has."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """The command's own flags."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it, and return the exit code."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, but a mistake is one line like every other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError("{message} ({prog} --help)", message=message, prog=self.prog)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a name in another alphabet must not end a report
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except NanopaceError as error:
+        complain(error, _language(arguments))
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python flushes, and complains, at exit
+        return 141
+
+
+def complain(error: NanopaceError, lang: str) -> None:
+    """Say on stderr what is wrong, in one line."""
+    from nanopace.wording.catalog import words
+
+    print(f"nanopace: {words(lang).error(error)}", file=sys.stderr)
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    top = _top_parser().parse_args(arguments)
+    if top.command is None:
+        _top_parser().print_help()
+        return 0
+    if top.command not in COMMANDS:
+        raise _no_such_command(top.command)
+    command = cast(Command, importlib.import_module(f"nanopace.cli.{top.command}"))
+    parser = Parser(prog=f"nanopace {top.command}", description=command.__doc__, allow_abbrev=False)
+    command.add_arguments(parser)
+    parser.set_defaults(lang=top.lang)
+    return command.run(parser.parse_args(top.rest))
+
+
+def _top_parser() -> Parser:
+    width = max(map(len, COMMANDS))
+    listed = "\n".join(f"  {name:{width}}  {about}" for name, about in COMMANDS.items())
+    parser = Parser(
+        prog="nanopace",
+        usage="nanopace [--lang LANG] COMMAND ...",
+        description="Reads the logs of GPT training runs and says where every millisecond goes.",
+        epilog=f"commands:\n{listed}\n\n`nanopace COMMAND --help` tells more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"nanopace {_version()}")
+    parser.add_argument("--lang", metavar="LANG", help="language of the answer: en, de, fr or es (else the locale's)")
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _version() -> str:
+    from nanopace.version import __version__
+
+    return __version__
+
+
+def _no_such_command(word: str) -> UsageError:
+    if os.path.exists(word):
+        return UsageError("{word}: is no command; try nanopace explain {word}", word=word)
+    return UsageError("{word}: is no command; there are {commands}", word=word, commands=", ".join(COMMANDS))
+
+
+def _language(arguments: Sequence[str]) -> str:
+    """Of an error, which may have come before --lang was parsed, or be about it."""
+    from nanopace.wording.catalog import pick_language
+
+    flag = None
+    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+        if argument == "--lang":
+            flag = following
+        elif argument.startswith("--lang="):
+            flag = argument.partition("=")[2]
+    try:
+        return pick_language(flag, os.environ)
+    except NanopaceError:
+        return pick_language(None, os.environ)

@@ -1,0 +1,66 @@
+"""The flags that commands share, and what they do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nanopace.cli.html import check_target, write_page
+
+if TYPE_CHECKING:
+    from nanopace.diagnosis.result import Comparison, Diagnosis
+    from nanopace.wording.catalog import Words
+
+
+def add_language(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--lang", metavar="LANG", help="en, de, fr or es; else the locale's")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """How the answer is shown."""
+    group = parser.add_argument_group("the answer")
+    add_language(group)
+    group.add_argument("--html", metavar="FILE", help="write one self-contained page instead of printing a report")
+    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
+    group.add_argument("-v", "--verbose", action="store_true", help="show every slow row and every known fact")
+    group.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
+    group.add_argument("--width", type=_width, metavar="N", help="columns of the report (else the terminal's, or 80)")
+
+
+def words_of(args: argparse.Namespace) -> Words:
+    """The language of --lang, else of the locale."""
+    from nanopace.wording.catalog import pick_language, words
+
+    return words(pick_language(args.lang, os.environ))
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Complain of a target before anything is read."""
+    if args.html is not None:
+        check_target(args.html)
+
+
+def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
+    """The answer, as the flags want it."""
+    from nanopace.api import print_report, render
+
+    if args.html is not None:
+        write_page(args.html, render(results, format="html", lang=words.lang))
+    if args.json:
+        sys.stdout.write(render(results, format="json"))
+    elif args.html is None:
+        color = False if args.no_color else None
+        print_report(results, words, out=sys.stdout, verbose=args.verbose, width=args.width, color=color)
+
+
+def _width(text: str) -> int:
+    width = int(text)
+    if width < 1:
+        raise ValueError(text)
+    return width
+
+
+_width.__name__ = "number of columns"  # argparse says it: "invalid number of columns value: '0'"

@@ -1,0 +1,117 @@
+"""From arguments to Runs: directories opened up, settings checked first, a bar while a large log is read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from nanopace.config import read_config
+from nanopace.errors import NotALog, UsageError
+from nanopace.literals import Value
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from nanopace.run import Run
+    from nanopace.wording.catalog import Words
+
+_WORTH_A_BAR = 16 << 20  # bytes: below, it would only flicker
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a person adds to what a log says."""
+
+    config: str | None = None
+    overrides: dict[str, Value] = field(default_factory=dict)
+    gpu: str | None = None
+
+    def check(self) -> None:
+        """Complain now, and not after a gigabyte of log."""
+        if self.config is not None:
+            read_config(self.config)
+        if self.gpu is not None:
+            from nanopace.hardware.cards import find_card
+
+            find_card(self.gpu)
+
+
+def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
+    """The logs that are meant: a directory stands for those in it, which are named on stderr."""
+    from nanopace.sources import find_logs
+
+    if arguments.count("-") > 1:
+        raise UsageError("-: standard input can be read only once")
+    sources: list[str] = []
+    for argument in arguments:
+        if argument == "-" or not os.path.isdir(argument):
+            sources.append(argument)
+            continue
+        logs = [str(path) for path in find_logs(argument)]
+        if not logs:
+            raise NotALog("{path}: no training log in this directory", path=argument)
+        names = ", ".join(os.path.relpath(log, argument) for log in logs)
+        said = words.plural(
+            "{path}: {n} log: {names}", "{path}: {n} logs: {names}", len(logs), path=argument, names=names
+        )
+        print(said, file=sys.stderr)
+        sources += logs
+    return sources
+
+
+def read_runs(source: str, settings: Settings) -> list[Run]:
+    """The runs in one log."""
+    from nanopace.sources import open_runs
+
+    with _Bar(source) as bar:
+        return open_runs(
+            source, config=settings.config, overrides=settings.overrides, gpu=settings.gpu, progress=bar.update
+        )
+
+
+class _Bar:
+    """Rate and time left on stderr, for a log that takes a while; nothing where stderr is no terminal."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._wanted = sys.stderr.isatty()
+        self._shown: tuple[Progress, TaskID] | None = None
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown is not None:
+            self._shown[0].stop()
+
+    def update(self, done: int, total: int | None) -> None:
+        if not self._wanted or max(done, total or 0) < _WORTH_A_BAR:
+            return
+        if self._shown is None:
+            self._shown = self._show(total)
+        progress, task = self._shown
+        progress.update(task, completed=done, total=total)
+
+    def _show(self, total: int | None) -> tuple[Progress, TaskID]:
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+        task = progress.add_task(escape(os.path.basename(self._name)), total=total)
+        progress.start()
+        return progress, task

@@ -1,0 +1,212 @@
+"""What to change, with what it would have saved in this run; or that nothing is worth changing.
+
+Each saving is computed as if its advice were the only one followed: evaluations left out times what one costs. What
+cannot be computed from the log (a larger micro-batch, compile) is advised without a figure. Time is never saved by
+evaluating more often, so that is never advised.
+"""
+
+from __future__ import annotations
+
+import math
+
+from nanopace.diagnosis.result import Diagnosis, Finding, Number
+from nanopace.errors import CardError
+from nanopace.run import Run
+
+_WORTH_TUNING = 0.015  # overhead from which on evaluations are worth a change
+_ENOUGH = 0.01  # ... and down to which
+_FEWEST_EVALUATIONS = 10  # that a run should keep, or its curve is lost
+_LARGEST_RAISE = 10  # times the interval
+_FEWER_BATCHES = 4  # eval_iters over this: half the precision for three quarters of the cost
+_FEWEST_ITERS = 20  # below this an evaluation says little
+_CHECKPOINT_SHARE = 0.003
+_FEWER_SAVES = 4
+_FEWEST_SAVES = 5
+_STALL_SHARE = 0.01
+_IDLE_CARD = 0.45  # mfu below which a larger micro-batch can help
+_LARGEST_BATCH_RAISE = 4  # beyond this a micro-batch brings memory trouble and hardly any speed
+_NOT_NOTHING = frozenset({"memory_spill", "level_shift"})  # a slower card is no overhead, but no reason to be content
+
+
+def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
+    """Ordered by what it saves; advice without a figure after that, and what only shows more at the end."""
+    found = [
+        _raise_eval_interval(diagnosis),
+        _lower_eval_iters(run, diagnosis),
+        _save_less_often(diagnosis),
+        _find_the_stall(diagnosis),
+        _turn_on_compile(run),
+        _larger_micro_batch(run, diagnosis),
+    ]
+    advice = [each for each in found if each is not None]
+    advice.sort(key=lambda each: -math.inf if each.saves_s is None else each.saves_s, reverse=True)
+    if not advice and _content(diagnosis):
+        advice.append(Finding("nothing_to_change", {"overhead_share": diagnosis.wall.overhead_share}, advice=True))
+    visible = _align_log_interval(diagnosis)
+    return [*advice, visible] if visible else advice
+
+
+def _saving(diagnosis: Diagnosis, code: str, seconds: float, **numbers: Number) -> Finding:
+    return Finding(code, numbers, saves_s=seconds, saves_share=seconds / diagnosis.wall.total_s, advice=True)
+
+
+def _content(diagnosis: Diagnosis) -> bool:
+    """Whether all that could be saved is too little, as far as the log can tell."""
+    wall, card = diagnosis.wall, diagnosis.mfu.card
+    if wall.overhead_share is None or wall.total_s <= 0 or (card is not None and card < _IDLE_CARD):
+        return False
+    codes = {finding.code for finding in diagnosis.findings}
+    return wall.overhead_share + wall.stall_s / wall.total_s < _WORTH_TUNING and not codes & _NOT_NOTHING
+
+
+# --- evaluations and checkpoints -------------------------------------------------------------------------------------
+
+
+def _overhead_matters(diagnosis: Diagnosis) -> bool:
+    share = diagnosis.wall.overhead_share
+    return share is not None and share >= _WORTH_TUNING and diagnosis.wall.total_s > 0
+
+
+def _raise_eval_interval(diagnosis: Diagnosis) -> Finding | None:
+    """To the smallest round interval that brings the overhead to 1%, as long as enough evaluations remain."""
+    interval, count = diagnosis.evaluations.interval, diagnosis.evaluations.count
+    wall = diagnosis.wall
+    if not _overhead_matters(diagnosis) or not interval or not count or wall.overhead_share is None:
+        return None
+    done = diagnosis.source.last_iteration - diagnosis.source.first_iteration
+    planned = max(done, diagnosis.ahead.max_iters or 0)
+    largest = min(planned // _FEWEST_EVALUATIONS, interval * _LARGEST_RAISE)
+    rounds = [number for number in _round_numbers(largest) if number > interval]
+    if not rounds:
+        return None
+    wanted = interval * wall.overhead_share / _ENOUGH
+    raised = next((number for number in rounds if number >= wanted), rounds[-1])
+    kept = done // raised
+    if kept >= count:
+        return None
+    numbers: dict[str, Number] = {
+        "from_interval": interval,
+        "to_interval": raised,
+        "evaluations": planned // raised,
+    }
+    return _saving(diagnosis, "raise_eval_interval", _saved_by_keeping(diagnosis, kept), **numbers)
+
+
+def _saved_by_keeping(diagnosis: Diagnosis, kept: int) -> float:
+    """Seconds saved with only so many evaluations, each of which may save a checkpoint."""
+    wall, saves = diagnosis.wall, diagnosis.checkpoints.count
+    checkpoint_s = wall.checkpoint_s or 0.0
+    evaluation_s = (wall.overhead_share or 0.0) * wall.total_s - checkpoint_s
+    fewer_saves = 1 - min(saves, kept) / saves if saves else 0.0
+    return evaluation_s * (1 - kept / diagnosis.evaluations.count) + checkpoint_s * fewer_saves
+
+
+def _round_numbers(largest: int) -> list[int]:
+    """1, 2, 5, 10, 20, ... up to the largest."""
+    magnitudes = range(len(str(max(largest, 1))))
+    return [digit * 10**k for k in magnitudes for digit in (1, 2, 5) if digit * 10**k <= largest]
+
+
+def _lower_eval_iters(run: Run, diagnosis: Diagnosis) -> Finding | None:
+    evaluations = diagnosis.evaluations
+    if not _overhead_matters(diagnosis) or not evaluations.count:
+        return None
+    iters = run.number("eval_iters")
+    if iters is None:
+        seconds = _evaluation_s(diagnosis, 1 - 1 / _FEWER_BATCHES)
+        numbers: dict[str, Number] = {"factor": _FEWER_BATCHES, "noise_factor": math.sqrt(_FEWER_BATCHES)}
+        code = "lower_eval_iters_unknown"
+    else:
+        lower = max(_FEWEST_ITERS, math.ceil(iters / _FEWER_BATCHES))
+        if lower >= iters:
+            return None
+        seconds = _evaluation_s(diagnosis, 1 - lower / iters)
+        numbers = {"from_iters": int(iters), "to_iters": lower, "noise_factor": math.sqrt(iters / lower)}
+        code = "lower_eval_iters"
+    if seconds is None:
+        return Finding(code, numbers, advice=True)
+    return _saving(diagnosis, code, seconds, **numbers)
+
+
+def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
+    """A share of what all evaluations took; None where a checkpoint of unknown size is in it."""
+    evaluations = diagnosis.evaluations
+    each = evaluations.each_ms
+    if each is not None and evaluations.contains_checkpoint:
+        each = None if evaluations.predicted_ms is None else min(each, evaluations.predicted_ms)
+    return None if each is None else evaluations.count * each / 1000 * share
+
+
+def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
+    checkpoints, total_s = diagnosis.checkpoints, diagnosis.wall.total_s
+    if checkpoints.basis != "measured" or checkpoints.each_ms is None or total_s <= 0:
+        return None
+    if (diagnosis.wall.overhead_share or 0.0) < _ENOUGH:
+        return None
+    fewer = max(_FEWEST_SAVES, checkpoints.count // _FEWER_SAVES)
+    each_s = checkpoints.each_ms / 1000
+    if checkpoints.count <= fewer or checkpoints.count * each_s < _CHECKPOINT_SHARE * total_s:
+        return None
+    saved = (checkpoints.count - fewer) * each_s
+    return _saving(diagnosis, "save_less_often", saved, checkpoints=checkpoints.count, to_checkpoints=fewer)
+
+
+def _align_log_interval(diagnosis: Diagnosis) -> Finding | None:
+    """Saves nothing, but shows evaluations that no row contains now."""
+    log_interval, eval_interval = diagnosis.source.log_interval, diagnosis.evaluations.interval
+    if not diagnosis.evaluations.hidden or not log_interval or not eval_interval or eval_interval % log_interval == 0:
+        return None  # hidden by a clock that stops, which no interval changes
+    return Finding("align_log_interval", {"log_interval": log_interval, "eval_interval": eval_interval}, advice=True)
+
+
+# --- the card and the step -------------------------------------------------------------------------------------------
+
+
+def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
+    stall_s, total_s = diagnosis.wall.stall_s, diagnosis.wall.total_s
+    if total_s <= 0 or stall_s < _STALL_SHARE * total_s:
+        return None
+    periodic = next((finding for finding in diagnosis.findings if finding.code == "periodic_stalls"), None)
+    return _saving(
+        diagnosis, "find_the_stall", stall_s, interval=periodic.numbers.get("interval") if periodic else None
+    )
+
+
+def _turn_on_compile(run: Run) -> Finding | None:
+    return Finding("turn_on_compile", advice=True) if run.value("compile") is False else None
+
+
+def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
+    """A doubled micro-batch, or one doubled twice, where the card is idle and has the memory for it."""
+    card = diagnosis.mfu.card
+    batch, accumulation = run.number("batch_size"), run.number("gradient_accumulation_steps")
+    if card is None or card >= _IDLE_CARD or not batch or not accumulation:
+        return None
+    fits = _largest_that_fits(run, diagnosis)
+    cards = int(run.number("gpu_count") or 1)
+    larger, fewer = int(batch), int(accumulation)
+    while larger * 2 <= min(fits, batch * _LARGEST_BATCH_RAISE) and fewer % (2 * cards) == 0:
+        larger, fewer = larger * 2, fewer // 2
+    if larger == batch:
+        return None
+    numbers = {"from_batch": int(batch), "to_batch": larger, "to_accumulation": fewer}
+    return Finding("larger_micro_batch", numbers, advice=True)
+
+
+def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
+    """0 where the card's memory or the model's shape is unknown."""
+    from nanopace.hardware.cards import find_card  # only few runs come this far
+    from nanopace.hardware.memory import largest_micro_batch
+
+    layers, width, vocabulary, context = (
+        int(run.number(name) or 0) for name in ("n_layer", "n_embd", "vocab_size", "block_size")
+    )
+    memory_gb = run.number("gpu_memory_gb")
+    if memory_gb is None and diagnosis.mfu.card_name is not None:
+        try:
+            memory_gb = find_card(diagnosis.mfu.card_name).memory_gb
+        except CardError:
+            return 0
+    if memory_gb is None or min(layers, width, vocabulary, context) <= 0:
+        return 0
+    return largest_micro_batch(layers, width, vocabulary, context, memory_gb, run.value("compile") is not False)

@@ -1,0 +1,130 @@
+"""Which settings differ between two runs, and which of them may have done it.
+
+Two runs tell a single difference's effect, not several at once. A learning rate cannot change the speed, though, and a
+micro-batch that is halved while accumulation is doubled is one change, not two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nanopace.config import KNOBS
+from nanopace.diagnosis.result import Change, Diagnosis, Finding, Settling
+from nanopace.run import Fact, FactValue
+
+MAIN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd")
+
+_SPEED_KNOBS = frozenset(MAIN_KNOBS) | {
+    "vocab_size",
+    "dropout",
+    "bias",
+    "dtype",
+    "compile",
+    "device",
+    "backend",
+    "gpu",
+    "gpu_count",
+}
+_BOOKKEEPING = frozenset(
+    {"out_dir", "wandb_log", "wandb_project", "wandb_run_name", "log_interval"}
+    | {"eval_interval", "eval_iters", "eval_only", "always_save_checkpoint"}  # change the overhead, not the steps
+)
+_COUPLED = ("batch_size", "gradient_accumulation_steps")
+_NEAR = 0.05  # a vocabulary that was inferred from a loss is right only to about this
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    unattributable: tuple[str, ...]
+    settling: tuple[Settling, ...]
+    findings: tuple[Finding, ...]
+
+
+def changes(a: Diagnosis, b: Diagnosis) -> tuple[Change, ...]:
+    """The settings known in both runs that differ."""
+    found = []
+    for name in (*KNOBS, "gpu", "gpu_count"):
+        of_a, of_b = _setting(a, name), _setting(b, name)
+        if of_a is not None and of_b is not None and not _same(of_a, of_b):
+            found.append(Change(name, of_a.value, of_b.value, of_a.origin, of_b.origin))
+    return tuple(found)
+
+
+def one_sided(a: Diagnosis, b: Diagnosis) -> tuple[str, ...]:
+    """The settings known in one run only."""
+    names = (*KNOBS, "gpu")
+    return tuple(name for name in names if (_setting(a, name) is None) != (_setting(b, name) is None))
+
+
+def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribution:
+    """What the changes may have done to the speed, as far as these two runs tell."""
+    relevant = [change for change in changed if change.knob not in _BOOKKEEPING]
+    groups = _groups([change for change in relevant if change.knob in _SPEED_KNOBS])
+    findings = []
+    if len(groups) > 1:
+        knobs = ", ".join(change.knob for change in relevant)
+        findings.append(Finding("compare_several_knobs", {"count": len(relevant), "knobs": knobs}))
+    elif groups:
+        code = "compare_one_knob" if len(groups[0]) == len(relevant) else "compare_speed_knob"
+        findings.append(Finding(code, {"knob": _knob(groups[0])}))
+    elif len(relevant) == 1:
+        findings.append(Finding("compare_one_knob", {"knob": relevant[0].knob}))
+    missing = [name for name in MAIN_KNOBS if name not in a.facts or name not in b.facts]
+    if missing:
+        findings.append(Finding("compare_settings_unknown", {"missing": ", ".join(missing)}))
+    elif not relevant:
+        findings.append(Finding("compare_same_settings"))
+    if len(groups) < 2:
+        return Attribution((), (), tuple(findings))
+    together = tuple(change.knob for group in groups for change in group)
+    return Attribution(together, tuple(_settling(group) for group in groups), tuple(findings))
+
+
+def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:
+    """A fact; for the card under the table's name, so that two spellings of one card are the same."""
+    fact = diagnosis.facts.get(name)
+    if name == "gpu" and fact is not None and diagnosis.mfu.card_name is not None:
+        return Fact(diagnosis.mfu.card_name, fact.origin, fact.because)
+    return fact
+
+
+def _same(a: Fact, b: Fact) -> bool:
+    if "first_loss" in (a.because, b.because):
+        return _near(a.value, b.value)
+    return a.value == b.value
+
+
+def _near(a: FactValue, b: FactValue) -> bool:
+    if isinstance(a, str) or isinstance(b, str):
+        return a == b
+    return abs(a - b) <= _NEAR * max(abs(a), abs(b))
+
+
+def _groups(changed: Sequence[Change]) -> list[list[Change]]:
+    """The changes, those that only make sense together as one."""
+    pair = [change for change in changed if change.knob in _COUPLED]
+    if len(pair) < 2 or _product([change.a for change in pair]) != _product([change.b for change in pair]):
+        return [[change] for change in changed]
+    rest = [[change] for change in changed if change.knob not in _COUPLED]
+    return [sorted(pair, key=lambda change: _COUPLED.index(change.knob)), *rest]
+
+
+def _product(values: Sequence[FactValue | None]) -> float | None:
+    product = 1.0
+    for value in values:
+        if not isinstance(value, (int, float)):
+            return None
+        product *= value
+    return product
+
+
+def _knob(group: Sequence[Change]) -> str:
+    return " × ".join(change.knob for change in group)
+
+
+def _settling(group: Sequence[Change]) -> Settling:
+    """Run b once more, with this set back to what it was in run a."""
+    if len(group) == 1:
+        return Settling(group[0].knob, group[0].a)
+    return Settling(_knob(group), " × ".join(str(change.a) for change in group))

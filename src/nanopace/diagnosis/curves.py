@@ -1,0 +1,92 @@
+"""The run as charts show it: few enough points for a page, and every slow row that can be kept among them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TypeVar
+
+from nanopace.diagnosis.result import Cause, Curves, Mfu
+from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace
+from nanopace.diagnosis.spikes import Spikes
+from nanopace.diagnosis.wall import Clock
+from nanopace.run import Evaluation, Run
+
+Item = TypeVar("Item")
+
+MOST_ROWS = 2000  # normal ones, and as many slow ones beside them
+MOST_EVALUATIONS = 2000
+
+
+def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves:
+    """Thin the rows out, and put each point on the clock."""
+    rows = run.rows
+    chosen = _chosen(pace, spikes)
+    evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
+    saved = spikes.prices.saved
+    return Curves(
+        row_iteration=tuple(rows.iteration[index] for index in chosen),
+        row_ms=tuple(rows.ms[index] for index in chosen),
+        row_cause=tuple(_main_cause(spikes.parts[index]) if pace.kind[index] == SLOW else None for index in chosen),
+        row_loss=tuple(_known(rows.loss[index]) for index in chosen),
+        row_mfu_printed=tuple(_known(rows.mfu[index]) for index in chosen),
+        row_mfu_true=tuple(_true_mfu(run, pace, mfu, index) for index in chosen),
+        row_seconds=tuple(clock.row_end_s[index] for index in chosen),
+        eval_iteration=tuple(each.iteration for each in evaluations),
+        eval_seconds=tuple(_eval_seconds(run, pace, clock, evaluations)),
+        eval_train=tuple(each.train for each in evaluations),
+        eval_val=tuple(each.val for each in evaluations),
+        eval_saved=tuple(each.iteration in saved for each in evaluations),
+    )
+
+
+def _chosen(pace: Pace, spikes: Spikes) -> list[int]:
+    """Rows to show: the largest of the slow ones, and others at even distances."""
+    slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW]
+    if len(slow) > MOST_ROWS:
+        slow = sorted(slow, key=lambda index: sum(spikes.parts[index].values()), reverse=True)[:MOST_ROWS]
+    others = [index for index, kind in enumerate(pace.kind) if kind != SLOW]
+    return sorted([*slow, *_spread(others, MOST_ROWS)])
+
+
+def _spread(items: Sequence[Item], most: int) -> Sequence[Item]:
+    """At most so many of them, at even distances, the first and the last among them."""
+    if len(items) <= most:
+        return items
+    return [items[position * (len(items) - 1) // (most - 1)] for position in range(most)]
+
+
+def _main_cause(parts: Mapping[Cause, float]) -> Cause:
+    return max(parts, key=lambda cause: parts[cause])
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _true_mfu(run: Run, pace: Pace, mfu: Mfu, index: int) -> float | None:
+    """What the trainer would have printed for this row's step alone."""
+    plain = pace.kind[index] in (NORMAL, UNEVEN)
+    step_ms = run.rows.ms[index] if plain else pace.baseline_ms[index]
+    return mfu.steady_printed * pace.step.median_ms / step_ms if mfu.steady_printed is not None and step_ms else None
+
+
+def _eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Evaluation]) -> Iterator[float]:
+    """The wall clock at the end of each evaluation, before the step of its iteration."""
+    rows, ends = run.rows, clock.row_end_s
+    at = [event.iteration for event in clock.events]
+    spent_s = [0.0, *accumulate(event.ms / 1000 for event in clock.events)]
+    for each in evaluations:
+        if each.row is not None:
+            yield ends[each.row] - pace.baseline_ms[each.row] / 1000
+            continue
+        before = bisect_left(rows.iteration, each.iteration) - 1  # the last row that began earlier
+        if before < 0:
+            yield 0.0
+            continue
+        last, step_s = rows.last_iteration[before], pace.baseline_ms[before] / 1000
+        steps = each.iteration - 1 - last  # negative inside a group of rows that stand as one
+        events_s = spent_s[bisect_right(at, each.iteration)] - spent_s[bisect_right(at, last)] if steps >= 0 else 0.0
+        yield max(0.0, ends[before] + steps * step_s + events_s)

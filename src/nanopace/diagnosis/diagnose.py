@@ -1,0 +1,73 @@
+"""From what happened to what it means: the steps in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nanopace.diagnosis.advice import advise
+from nanopace.diagnosis.curves import draw
+from nanopace.diagnosis.findings import log_interval, time_findings
+from nanopace.diagnosis.loss import describe_loss
+from nanopace.diagnosis.mfu import find_mfu, mfu_findings
+from nanopace.diagnosis.result import Diagnosis, Model, Source
+from nanopace.diagnosis.rows import find_pace
+from nanopace.diagnosis.spikes import find_spikes
+from nanopace.diagnosis.throughput import find_throughput, throughput_findings
+from nanopace.diagnosis.wall import account, look_ahead
+from nanopace.run import Run
+
+
+def diagnose(run: Run) -> Diagnosis:
+    """What a run means. Arithmetic only: it never fails, and what it cannot know is None."""
+    pace = find_pace(run)
+    spikes = find_spikes(run, pace)
+    wall, restarts, clock = account(run, pace, spikes)
+    throughput = find_throughput(run, pace, wall)
+    mfu = find_mfu(run, pace, throughput)
+    loss, loss_findings = describe_loss(run)
+
+    diagnosis = Diagnosis(
+        source=_source(run),
+        facts=run.facts,
+        step=pace.step,
+        slow_rows=spikes.slow_rows,
+        evaluations=spikes.prices.evaluations,
+        checkpoints=spikes.prices.checkpoints,
+        startup=spikes.startup,
+        restarts=restarts,
+        wall=wall,
+        ahead=look_ahead(run, pace, spikes, wall),
+        throughput=throughput,
+        mfu=mfu,
+        model=_model(run),
+        loss=loss,
+        findings=(
+            *time_findings(run, pace, spikes, wall, restarts, clock),
+            *mfu_findings(run, mfu),
+            *throughput_findings(run),
+            *loss_findings,
+        ),
+        curves=draw(run, pace, spikes, mfu, clock),
+    )
+    return replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis)))
+
+
+def _source(run: Run) -> Source:
+    rows = run.rows
+    return Source(
+        name=run.name,
+        format=run.format,
+        rows=rows.lines,
+        first_iteration=rows.iteration[0] if len(rows) else 0,
+        last_iteration=rows.last_iteration[-1] if len(rows) else 0,
+        log_interval=log_interval(run),
+        ending=run.ending,
+    )
+
+
+def _model(run: Run) -> Model:
+    return Model(
+        parameters=run.number("parameters"),
+        flops_per_token=run.number("flops_per_token"),
+        flops_per_token_causal=run.number("flops_per_token_causal"),
+    )

@@ -1,0 +1,176 @@
+"""What is worth saying about the time, the most expensive first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nanopace.diagnosis.medians import median
+from nanopace.diagnosis.prices import most_frequent_step
+from nanopace.diagnosis.result import Finding, Restarts, SlowRow, Wall
+from nanopace.diagnosis.rows import Pace, step_findings
+from nanopace.diagnosis.spikes import Spikes
+from nanopace.diagnosis.wall import Clock
+from nanopace.run import Run
+
+
+def time_findings(run: Run, pace: Pace, spikes: Spikes, wall: Wall, restarts: Restarts, clock: Clock) -> list[Finding]:
+    """Groups of findings, each group about one thing that took time, ordered by how much it took."""
+    of_steps = step_findings(run, pace)
+    groups = [
+        ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, spikes, wall, clock)),
+        (wall.startup_s, _startup(run, spikes)),
+        (_sum_s(spikes, "periodic") + _sum_s(spikes, "stall"), _stalls(spikes, wall)),
+        (wall.restart_s, _restarts(restarts)),
+        (_shift_s(run, pace), of_steps),
+    ]
+    groups.sort(key=lambda group: -group[0])
+    return [*_ending(run), *(finding for _, group in groups for finding in group), *_conflicts(run)]
+
+
+def log_interval(run: Run) -> int | None:
+    """The knob where it is known, else the most frequent distance of the rows."""
+    knob = run.number("log_interval")
+    if knob and knob > 0:
+        return int(knob)
+    return most_frequent_step(run.rows.iteration) if run.rows.lines == len(run.rows) else None
+
+
+def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock) -> list[Finding]:
+    evaluations, findings = spikes.prices.evaluations, []
+    if not run.row_contains_evaluation:
+        if evaluations.count and evaluations.each_ms is None:
+            findings.append(Finding("evaluations_outside_clock", {"count": evaluations.count}))
+        return findings
+    costs = [
+        pace.excess_ms(run.rows, evaluation.row)
+        for evaluation in spikes.prices.counted
+        if evaluation.row is not None and pace.basis != "none"
+    ]
+    slow = [
+        row for row in spikes.slow_rows if "evaluation" in row.causes and not {"compile", "restart"} & {*row.causes}
+    ]
+    if costs and slow and wall.overhead_share is not None:
+        numbers = {
+            "slow": len(slow),
+            "rows": run.rows.lines,
+            "interval": evaluations.interval,
+            "each_s": median(costs) / 1000,
+            "overhead_s": (wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0),
+            "overhead_share": wall.overhead_share,
+        }
+        findings.append(Finding("evaluation_rows", numbers))
+    findings += _checkpoint(spikes, median(costs) if costs else None)
+    if evaluations.hidden and spikes.prices.evaluation_ms is None:
+        findings.append(Finding("hidden_unpriced", {"hidden": evaluations.hidden, "count": evaluations.count}))
+    elif evaluations.hidden:
+        numbers = {
+            "hidden": evaluations.hidden,
+            "count": evaluations.count,
+            "log_interval": log_interval(run),
+            "eval_interval": evaluations.interval,
+            "hidden_s": clock.hidden_s,
+        }
+        findings.append(Finding("hidden_evaluations", numbers))
+    return findings
+
+
+def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
+    """How much of an evaluation row is its checkpoint."""
+    evaluations, checkpoints = spikes.prices.evaluations, spikes.prices.checkpoints
+    each_ms, save_ms = evaluations.each_ms, checkpoints.each_ms
+    if spike_ms is None or not checkpoints.saved_rows:
+        return []
+    if checkpoints.basis == "measured" and each_ms is not None and save_ms is not None:
+        numbers = {
+            "evaluation_s": each_ms / 1000,
+            "checkpoint_s": save_ms / 1000,
+            "checkpoint_share": save_ms / (each_ms + save_ms) if save_ms else 0.0,
+            "saved_rows": checkpoints.saved_rows,
+            "unsaved_rows": checkpoints.unsaved_rows,
+        }
+        return [Finding("checkpoint_measured", numbers)]
+    if checkpoints.basis == "upper_bound" and save_ms is not None and evaluations.predicted_ms is not None:
+        numbers = {
+            "spike_s": spike_ms / 1000,
+            "predicted_s": evaluations.predicted_ms / 1000,
+            "checkpoint_s": save_ms / 1000,
+        }
+        return [Finding("checkpoint_bounded", numbers)]
+    return [Finding("checkpoint_unknown", {"spike_s": spike_ms / 1000})]
+
+
+def _startup(run: Run, spikes: Spikes) -> list[Finding]:
+    startup = spikes.startup
+    if startup is None:
+        return []
+    total = {"iteration": run.rows.iteration[0], "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
+    if startup.evaluation_ms is None or startup.compile_ms is None:
+        findings = [Finding("startup_unsplit", total)]
+    else:
+        parts = {"evaluation_s": startup.evaluation_ms / 1000, "compile_s": startup.compile_ms / 1000}
+        findings = [Finding("startup", {**total, **parts})]
+    first = spikes.slow_rows[0]
+    if run.checkpoints and "evaluation" in first.causes and "checkpoint" not in first.causes:
+        findings.append(Finding("checkpoint_not_first", {"total_s": startup.total_ms / 1000}))
+    return findings
+
+
+def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
+    findings = []
+    periodic = [row for row in spikes.slow_rows if "periodic" in row.causes]
+    if periodic:
+        total_s = _sum_s(spikes, "periodic")
+        numbers = {
+            "rows": len(periodic),
+            "interval": spikes.period,
+            "each_s": median(row.excess_ms for row in periodic) / 1000,
+            "total_s": total_s,
+            "total_share": total_s / wall.total_s,
+        }
+        findings.append(Finding("periodic_stalls", numbers))
+    stalls = [row for row in spikes.slow_rows if "stall" in row.causes]
+    if stalls:
+        largest = max(stalls, key=_stall_ms)
+        total_s = _sum_s(spikes, "stall")
+        numbers = {
+            "rows": len(stalls),
+            "largest_s": _stall_ms(largest) / 1000,
+            "iteration": largest.iteration,
+            "total_s": total_s,
+            "total_share": total_s / wall.total_s,
+        }
+        findings.append(Finding("stalls", numbers))
+    return findings
+
+
+def _stall_ms(row: SlowRow) -> float:
+    return row.parts_ms["stall"]
+
+
+def _sum_s(spikes: Spikes, cause: str) -> float:
+    return sum(row.parts_ms.get(cause, 0.0) for row in spikes.slow_rows) / 1000
+
+
+def _restarts(restarts: Restarts) -> Sequence[Finding]:
+    if not restarts.count:
+        return ()
+    numbers = {"count": restarts.count, "lost_iterations": restarts.lost_iterations, "lost_s": restarts.lost_s}
+    return (Finding("restarts", numbers),)
+
+
+def _shift_s(run: Run, pace: Pace) -> float:
+    """What the run would have been shorter by, had all of it kept its fastest level."""
+    levels = pace.step.levels
+    best = min(level.median_ms for level in levels)
+    slower = ((level.last_iteration - level.first_iteration + 1) * (level.median_ms - best) for level in levels)
+    return sum(slower) / 1000 if len(run.rows) else 0.0
+
+
+def _ending(run: Run) -> list[Finding]:
+    if run.ending in (None, "finished") or not len(run.rows):
+        return []
+    return [Finding(f"ended_{run.ending}", {"last_iteration": run.rows.last_iteration[-1]})]
+
+
+def _conflicts(run: Run) -> list[Finding]:
+    return [Finding("conflict", {"knob": knob, "used": used, "other": other}) for knob, used, other in run.conflicts]

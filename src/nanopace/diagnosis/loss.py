@@ -1,0 +1,204 @@
+"""What the losses say: the best model, whether it was kept, over-fitting, noise, and where more training would lead.
+
+Trainers print two losses. That of the evaluations is an average over many batches and can be trusted; that of the rows
+is one micro-batch's in nanoGPT, and its ups and downs say nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nanopace.diagnosis.fit import curve_noise, fit_trend, slope, step_noise
+from nanopace.diagnosis.result import Finding, Forecast, Loss
+from nanopace.run import Evaluation, Metric, Run
+
+_FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
+_MOST_ROWS = 20_000  # the last ones; more would tell nothing new
+_RISING = 3  # evaluations in a row that make over-fitting more than an accident
+_CLEAR = 3.0  # standard deviations that a change has to be beyond
+_MATERIAL = 0.03  # a gap that grew by this share of the loss is worth a word
+_HORIZONS = (1.5, 2.0)  # times the iterations done
+_LARGEST = 1e6  # a loss beyond this has diverged, even if it is still printed as a number
+_LARGEST_EXPONENT = 700.0  # of a perplexity that is still a number
+
+
+def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
+    """The losses of a run, and what is worth saying about them."""
+    metric = _metric(run.evaluations)
+    evaluations = [each for each in run.evaluations if each.metric == metric]
+    curve = _curve(evaluations)
+    best = min(curve, key=lambda point: point[1], default=None)
+    last = curve[-1] if curve else None
+    gaps = _Gaps.of(evaluations)
+    diverged = _diverged(run, evaluations)
+    rising = _overfitting(curve, gaps)
+    forecast = () if diverged is not None or rising else _forecast(run, curve)
+    loss = Loss(
+        metric=metric,
+        best_val=best[1] if best else None,
+        best_val_iteration=best[0] if best else None,
+        best_val_perplexity=_perplexity(best[1]) if best and metric == "loss" else None,
+        last_val=last[1] if last else None,
+        last_val_iteration=last[0] if last else None,
+        last_train=gaps.last_train,
+        gap=gaps.last,
+        gap_trend=gaps.trend,
+        saved_best=_saved(run, best[0]) if best else None,
+        noise=_printed_noise(run),
+        forecast=forecast,
+    )
+    return loss, _findings(run, loss, curve, diverged, rising)
+
+
+def _findings(
+    run: Run, loss: Loss, curve: Sequence[tuple[int, float]], diverged: int | None, rising: bool
+) -> list[Finding]:
+    found = []
+    if diverged is not None:
+        found.append(Finding("loss_diverged", {"iteration": diverged}))
+    if rising:
+        numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend, "best_val_iteration": loss.best_val_iteration}
+        found.append(Finding("overfitting", numbers))
+    if _lost_a_better_one(run, loss, curve):
+        numbers = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration}
+        found.append(Finding("best_not_saved", numbers))
+    accumulation = run.number("gradient_accumulation_steps")
+    if loss.noise is not None and run.format == "nanogpt" and accumulation != 1:
+        number = None if accumulation is None else int(accumulation)
+        found.append(Finding("loss_noise", {"noise": loss.noise, "accumulation": number}))
+    if loss.forecast:
+        first = loss.forecast[0]
+        numbers = {"iteration": first.iteration, "loss": first.loss, "low": first.low, "high": first.high}
+        found.append(Finding("forecast", numbers))
+    return found
+
+
+def _metric(evaluations: Sequence[Evaluation]) -> Metric:
+    """The one that most evaluations have; benchmark scores, which rise, are none."""
+    in_bits = sum(each.metric == "bpb" for each in evaluations)
+    in_nats = sum(each.metric == "loss" for each in evaluations)
+    return "bpb" if in_bits > in_nats else "loss"
+
+
+def _curve(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
+    """Validation losses by rising iteration; of an iteration that was evaluated again, the later loss."""
+    by_iteration = {each.iteration: each.val for each in evaluations if each.val is not None}
+    return sorted((iteration, val) for iteration, val in by_iteration.items() if _sane(val))
+
+
+def _sane(loss: float) -> bool:
+    return abs(loss) <= _LARGEST  # False for nan too
+
+
+def _perplexity(loss: float) -> float | None:
+    return math.exp(loss) if loss < _LARGEST_EXPONENT else None
+
+
+def _diverged(run: Run, evaluations: Sequence[Evaluation]) -> int | None:
+    """The first iteration whose loss was printed as nan or inf."""
+    try:
+        in_rows = run.rows.iteration[run.rows.loss.index(math.inf)]
+    except ValueError:
+        in_rows = None
+    bad = (each.iteration for each in evaluations if each.val is not None and not _sane(each.val))
+    in_evaluations = next(bad, None)
+    return min((each for each in (in_rows, in_evaluations) if each is not None), default=None)
+
+
+# --- the best model, and whether it was kept -------------------------------------------------------------------------
+
+
+def _saved(run: Run, best: int) -> bool | None:
+    """None where the log shows no saves at all, or ends before it could tell of this one."""
+    if not run.checkpoints or not len(run.rows) or run.rows.last_iteration[-1] < best:
+        return None
+    return any(each.iteration == best for each in run.checkpoints)
+
+
+def _lost_a_better_one(run: Run, loss: Loss, curve: Sequence[tuple[int, float]]) -> bool:
+    """Whether the best model is gone and clearly better than the best of those that were saved."""
+    if loss.saved_best is not False or loss.best_val is None or loss.best_val_iteration == 0:
+        return False
+    saved = {each.iteration for each in run.checkpoints}
+    kept = min((val for iteration, val in curve if iteration in saved), default=math.inf)
+    return kept - loss.best_val > 2 * (_noise(curve) or 0.0)
+
+
+# --- over-fitting ----------------------------------------------------------------------------------------------------
+
+
+class _Gaps(NamedTuple):
+    """Validation less training loss: the last one, and its change over the last half of the run."""
+
+    last_train: float | None = None
+    last: float | None = None
+    trend: float | None = None
+    error: float = math.inf  # standard error of the trend
+
+    @classmethod
+    def of(cls, evaluations: Sequence[Evaluation]) -> _Gaps:
+        points = [
+            (each.iteration, each.train, each.val - each.train)
+            for each in evaluations
+            if each.train is not None and each.val is not None and _sane(each.train) and _sane(each.val)
+        ]
+        if not points:
+            return cls()
+        end, last_train, last = points[-1]
+        later = [(iteration, gap) for iteration, _, gap in points if iteration >= end / 2 and iteration > 0]
+        line = slope([iteration for iteration, _ in later], [gap for _, gap in later])
+        if line is None:
+            return cls(last_train, last)
+        span = later[-1][0] - later[0][0]
+        return cls(last_train, last, line[0] * span, line[1] * span)
+
+
+def _overfitting(curve: Sequence[tuple[int, float]], gaps: _Gaps) -> bool:
+    """The gap grows, and validation has clearly left its best or the gap is already a material part of the loss."""
+    if not curve or gaps.last is None or gaps.trend is None or gaps.last <= 0 or gaps.trend <= 0:
+        return False
+    best = min(range(len(curve)), key=lambda index: curve[index][1])
+    recent = [val for _, val in curve[best + 1 :]][-_RISING:]
+    noise = _noise(curve)
+    if len(recent) == _RISING and noise is not None and min(recent) > curve[best][1] + _CLEAR * noise:
+        return True
+    return gaps.trend > max(_MATERIAL * curve[-1][1], _CLEAR * gaps.error)
+
+
+def _noise(curve: Sequence[tuple[int, float]]) -> float | None:
+    points = [(iteration, val) for iteration, val in curve if iteration > 0]
+    return curve_noise([iteration for iteration, _ in points], [val for _, val in points])
+
+
+# --- the printed loss, and what is to come ---------------------------------------------------------------------------
+
+
+def _printed_noise(run: Run) -> float | None:
+    """From the later half of the rows, where the trend is slow."""
+    half = run.rows.loss[max(len(run.rows) // 2, len(run.rows) - _MOST_ROWS) :]
+    losses = [loss for loss in half if _sane(loss)]
+    return step_noise(losses) if len(losses) >= _FEWEST_ROWS else None
+
+
+def _forecast(run: Run, curve: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:
+    """Up to the end of the schedule: what comes after it needs another one, and is another curve."""
+    warm = int(run.number("warmup_iters") or 0) + 1  # the end of the warm-up is still part of its fall
+    later = curve[bisect_left(curve, (warm, -math.inf)) :]
+    trend = fit_trend([iteration for iteration, _ in later], [val for _, val in later])
+    if trend is None:
+        return ()
+    end = _schedule_end(run)
+    done = later[-1][0]
+    goals = [min(round(done * factor), end) if end else round(done * factor) for factor in _HORIZONS]
+    bands = [(goal, trend.at(goal)) for goal in dict.fromkeys(goals) if goal > done]
+    return tuple(Forecast(goal, band.value, band.low, band.high) for goal, band in bands)
+
+
+def _schedule_end(run: Run) -> int | None:
+    ends = [run.number("max_iters")]
+    if run.value("decay_lr") is not False:
+        ends.append(run.number("lr_decay_iters"))
+    return int(min((end for end in ends if end is not None), default=0)) or None

@@ -1,0 +1,171 @@
+"""What one evaluation costs, and what one checkpoint.
+
+A log that evaluates without always saving is a natural experiment: the rows with a save against the rows without.
+Where there is none, the forward-pass model bounds the checkpoint; where the config is unknown too, it stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from nanopace.diagnosis.medians import median
+from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
+from nanopace.diagnosis.rows import Pace, evaluation_in_steps
+from nanopace.run import Evaluation, Run
+
+# The smallest share of a micro-step that we have seen a forward pass take. What an evaluation row costs beyond
+# 2 x eval_iters such passes may be the checkpoint, and cannot be more of it.
+LEAST_FORWARD_SHARE = 0.30
+
+LIKE_THE_OTHERS = 1.25  # a first row that costs no more than this times the other evaluations holds no start-up
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The two figures, how well they are known, and the evaluations that they were taken from."""
+
+    evaluations: Evaluations
+    checkpoints: Checkpoints
+    counted: tuple[Evaluation, ...]  # one per iteration, without those that belong to a start-up
+    saved: frozenset[int]  # iterations with a checkpoint
+    cold_rows: frozenset[int]  # first rows of a process that hold its start-up
+    evaluation_ms: float | None  # the best estimate for an evaluation that cannot be seen
+    checkpoint_ms: float | None  # the same; None also where it is part of evaluation_ms
+
+
+def find_prices(run: Run, pace: Pace) -> Prices:
+    """Count the evaluations and checkpoints of a run, and price one of each."""
+    cold = _cold_rows(run, pace)
+    counted = _counted(run, cold)
+    saved = frozenset(checkpoint.iteration for checkpoint in run.checkpoints)
+    return (
+        _outside(run, counted, saved, cold)
+        if not run.row_contains_evaluation
+        else _inside(run, pace, counted, saved, cold)
+    )
+
+
+def _inside(
+    run: Run, pace: Pace, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
+) -> Prices:
+    """Where a row's time contains its evaluation and its save."""
+    marks = pace.marks
+    visible = [evaluation.row for evaluation in counted if evaluation.row is not None]
+    with_save = [pace.excess_ms(run.rows, row) for row in visible if row in marks.checkpoint]
+    without = [pace.excess_ms(run.rows, row) for row in visible if row not in marks.checkpoint]
+    only_save = [pace.excess_ms(run.rows, row) for row in marks.checkpoint - marks.evaluation - cold]
+
+    each, checkpoint, basis = _experiment(with_save, without, only_save)
+    in_steps = evaluation_in_steps(run)
+    predicted = in_steps * pace.step.median_ms if in_steps is not None and counted else None
+    contains = bool(with_save) and basis != "measured" and not without
+    if contains and in_steps is not None and each is not None:
+        least = in_steps * pace.step.median_ms * LEAST_FORWARD_SHARE * 3
+        checkpoint, basis = max(0.0, each - least), "upper_bound"
+    if pace.basis == "none":
+        each = None
+    return Prices(
+        evaluations=Evaluations(
+            count=len(counted),
+            visible=len(visible),
+            hidden=len(counted) - len(visible),
+            each_ms=each,
+            interval=_interval(run, counted),
+            contains_checkpoint=contains,
+            predicted_ms=predicted,
+        ),
+        checkpoints=Checkpoints(len(run.checkpoints), checkpoint, basis, len(with_save), len(without)),
+        counted=counted,
+        saved=saved,
+        cold_rows=cold,
+        evaluation_ms=each if each is not None or pace.basis == "none" else predicted,
+        checkpoint_ms=checkpoint if basis == "measured" else None,
+    )
+
+
+def _experiment(
+    with_save: Sequence[float], without: Sequence[float], only_save: Sequence[float]
+) -> tuple[float | None, float | None, Basis]:
+    """One evaluation, one checkpoint and how it is known, from the excess of the rows that hold one or both."""
+    if without and with_save:
+        return median(without), max(0.0, median(with_save) - median(without)), "measured"
+    if only_save:
+        checkpoint = median(only_save)
+        spike = median(with_save) - checkpoint if with_save else median(without) if without else None
+        return None if spike is None else max(0.0, spike), checkpoint, "measured"
+    spikes = without or with_save
+    return median(spikes) if spikes else None, None, "unknown"
+
+
+def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]) -> Prices:
+    """Where the trainer's clock stands still meanwhile: the cost is known only if the trainer measured it apart."""
+    times = [evaluation.ms for evaluation in counted if evaluation.ms is not None]
+    stalls = [checkpoint.ms for checkpoint in run.checkpoints if checkpoint.ms is not None]
+    background = [checkpoint.background_ms for checkpoint in run.checkpoints if checkpoint.background_ms is not None]
+    each = median(times) if times else None
+    checkpoint = median(stalls) if stalls else None
+    return Prices(
+        evaluations=Evaluations(
+            count=len(counted),
+            visible=len(times),
+            hidden=len(counted) - len(times),
+            each_ms=each,
+            interval=_interval(run, counted),
+            contains_checkpoint=False,
+            predicted_ms=None,
+        ),
+        checkpoints=Checkpoints(
+            count=len(run.checkpoints),
+            each_ms=checkpoint,
+            basis="unknown" if checkpoint is None else "measured",
+            saved_rows=0,
+            unsaved_rows=0,
+            background_ms=median(background) if background else None,
+        ),
+        counted=counted,
+        saved=saved,
+        cold_rows=cold,
+        evaluation_ms=each,
+        checkpoint_ms=checkpoint,
+    )
+
+
+def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
+    """First rows of processes. A log whose head was cut off begins with a row like any other."""
+    first, marks = pace.marks.first, pace.marks
+    if not first or run.rows.iteration[0] == 0 or 0 not in marks.evaluation:
+        return first
+    others = [pace.excess_ms(run.rows, row) for row in marks.evaluation - first]
+    like_others = others and pace.excess_ms(run.rows, 0) <= LIKE_THE_OTHERS * median(others)
+    return first - {0} if like_others else first
+
+
+def _counted(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...]:
+    """One evaluation per iteration: those within the rows' clock and not part of a start-up."""
+    by_iteration = {evaluation.iteration: evaluation for evaluation in reversed(run.evaluations)}
+    evaluations = tuple(by_iteration[iteration] for iteration in sorted(by_iteration))
+    if not run.row_contains_evaluation or not len(run.rows):
+        return evaluations
+    first, last = run.rows.iteration[0], run.rows.last_iteration[-1]
+    return tuple(
+        evaluation
+        for evaluation in evaluations
+        if evaluation.row not in cold and evaluation.iteration > 0 and first <= evaluation.iteration <= last
+    )
+
+
+def _interval(run: Run, counted: Sequence[Evaluation]) -> int | None:
+    """The knob where it is known, else the most frequent distance."""
+    knob = run.number("eval_interval")
+    return int(knob) if knob and knob > 0 else most_frequent_step([evaluation.iteration for evaluation in counted])
+
+
+def most_frequent_step(iterations: Sequence[int]) -> int | None:
+    """The distance that most neighbours have, the smaller one of two that are as frequent."""
+    seen: dict[int, int] = {}
+    for before, after in pairwise(iterations):
+        if after > before:
+            seen[after - before] = seen.get(after - before, 0) + 1
+    return min(seen, key=lambda step: (-seen[step], step)) if seen else None

@@ -1,0 +1,226 @@
+"""Normal or slow: what a step takes around each row, and which rows took longer.
+
+The baseline is a rolling median inside stretches of one level, so neither a spike, nor a drift, nor a card that
+suddenly runs slower bends it. Rows that are known to contain more than a step never take part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from nanopace.diagnosis.levels import baseline, drift, level_starts
+from nanopace.diagnosis.medians import median, weighted_median
+from nanopace.diagnosis.result import Finding, Level, Step
+from nanopace.run import Rows, Run
+
+NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
+
+OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
+LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
+SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
+SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
+
+FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice the forward pass
+
+StepBasis = Literal["rows", "predicted", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Rows, by index, whose time contains more than a step."""
+
+    evaluation: frozenset[int]
+    checkpoint: frozenset[int]
+    first: frozenset[int]  # of a process
+
+    @property
+    def rows(self) -> frozenset[int]:
+        return self.evaluation | self.checkpoint | self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The step time around each row, and what kind of row each is."""
+
+    step: Step
+    baseline_ms: array[float]
+    kind: bytearray
+    marks: Marks
+    basis: StepBasis  # "predicted" and "none": no row is a plain step
+
+    def excess_ms(self, rows: Rows, index: int) -> float:
+        """What a row took beyond its steps; never negative."""
+        return max(0.0, rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index])
+
+
+def find_pace(run: Run) -> Pace:
+    """Tell normal rows from slow ones."""
+    rows, marks = run.rows, _marks(run)
+    special = marks.rows
+    plain = [index for index in range(len(rows)) if index not in special]
+    if not plain:
+        return _pace_without_plain_rows(run, marks)
+
+    logs = [math.log(max(rows.ms[index], 1e-9)) for index in plain]
+    steady = _without_interleaved(logs)  # positions in `plain`
+    starts = level_starts([logs[position] for position in steady])
+    around = _step_around(rows, plain, logs, steady, starts)
+    kind, noise = _classify(rows, plain, logs, steady, special, around)
+
+    normal = [index for index in plain if kind[index] != SLOW]
+    times, weights = [rows.ms[index] for index in normal], [rows.count[index] for index in normal]
+    step = Step(
+        median_ms=weighted_median(times, weights),
+        spread=noise,
+        normal_rows=sum(weights),
+        uneven_rows=sum(rows.count[index] for index in normal if kind[index] == UNEVEN),
+        levels=_levels(rows, normal, [plain[steady[start]] for start in starts]),
+        drift_share=drift([math.log(max(ms, 1e-9)) for ms in times]) if len(starts) == 1 else None,
+    )
+    return Pace(step, around, kind, marks, "rows")
+
+
+def step_findings(run: Run, pace: Pace) -> list[Finding]:
+    """What is to be said about the baseline itself."""
+    step = pace.step
+    findings = []
+    for before, after in pairwise(step.levels):
+        ratio = after.median_ms / before.median_ms
+        numbers = {"iteration": after.first_iteration, "before_ms": before.median_ms, "after_ms": after.median_ms}
+        if ratio >= SPILL_RATIO:
+            findings.append(Finding("memory_spill", {**numbers, "ratio": ratio}))
+        else:
+            findings.append(Finding("level_shift", {**numbers, "change_share": ratio - 1}))
+    if step.drift_share is not None:
+        findings.append(Finding("drift", {"drift_share": step.drift_share}))
+    if step.uneven_rows >= max(3, 0.02 * step.normal_rows):
+        uneven = [index for index, kind in enumerate(pace.kind) if kind == UNEVEN]
+        excess = median(run.rows.ms[index] / pace.baseline_ms[index] - 1 for index in uneven)
+        numbers = {"rows": step.uneven_rows, "normal_rows": step.normal_rows, "excess_share": excess}
+        findings.append(Finding("uneven_rows", numbers))
+    if pace.basis != "rows" and len(run.rows):
+        findings.append(Finding("no_plain_row", {"rows": run.rows.lines}))
+    return findings
+
+
+def micro_steps(run: Run) -> float | None:
+    """Micro-batches that each GPU computes per iteration, or None where the config is unknown."""
+    accumulation = run.number("gradient_accumulation_steps")
+    if not accumulation or accumulation <= 0:
+        return None
+    return max(1.0, accumulation / max(1.0, run.number("gpu_count") or 1.0))
+
+
+def evaluation_in_steps(run: Run, forward_share: float = FORWARD_SHARE) -> float | None:
+    """What one evaluation should cost, in steps: 2 x eval_iters forward passes of one micro-batch."""
+    eval_iters, per_step = run.number("eval_iters"), micro_steps(run)
+    if not eval_iters or eval_iters <= 0 or per_step is None:
+        return None
+    return 2 * eval_iters * forward_share / per_step
+
+
+def _marks(run: Run) -> Marks:
+    first = frozenset({0, *(restart.row for restart in run.restarts)}) if len(run.rows) else frozenset()
+    if not run.row_contains_evaluation:
+        return Marks(frozenset(), frozenset(), first)
+    return Marks(
+        evaluation=frozenset(evaluation.row for evaluation in run.evaluations if evaluation.row is not None),
+        checkpoint=frozenset(checkpoint.row for checkpoint in run.checkpoints if checkpoint.row is not None),
+        first=first,
+    )
+
+
+def _without_interleaved(logs: Sequence[float]) -> Sequence[int]:
+    """Positions without the slow rows where these alternate with normal ones, as when every second row evaluates and
+    the lines that say so were cut out. A median cannot tell such rows from the normal ones: they are too many."""
+    everything = range(len(logs))
+    ordered = sorted(logs)
+    gaps = [(high - low, low) for low, high in pairwise(ordered)]
+    gap, bound = max(gaps, default=(0.0, 0.0))
+    if gap < math.log(SLOW_RATIO):
+        return everything
+    low = [position for position in everything if logs[position] <= bound]
+    high = len(logs) - len(low)
+    crossings = sum((a <= bound) != (b <= bound) for a, b in pairwise(logs))
+    alternate = crossings >= high and 0.3 * len(logs) <= high and len(low) >= max(3, 0.25 * len(logs))
+    return low if alternate else everything
+
+
+def _step_around(
+    rows: Rows, plain: Sequence[int], logs: Sequence[float], steady: Sequence[int], starts: Sequence[int]
+) -> array[float]:
+    """For every row the rolling median of its own level; a row outside of `steady` has its predecessor's."""
+    smooth: list[float] = []
+    for start, end in zip(starts, [*starts[1:], len(steady)], strict=True):
+        smooth += baseline([logs[position] for position in steady[start:end]])
+    around = array("d", bytes(8 * len(rows)))
+    filled = 0
+    current = math.exp(smooth[0])
+    for position, level in zip(steady, smooth, strict=True):
+        index = plain[position]
+        for skipped in range(filled, index):
+            around[skipped] = current
+        current = math.exp(level)
+        around[index] = current
+        filled = index + 1
+    for skipped in range(filled, len(rows)):
+        around[skipped] = current
+    return around
+
+
+def _classify(
+    rows: Rows,
+    plain: Sequence[int],
+    logs: Sequence[float],
+    steady: Sequence[int],
+    special: frozenset[int],
+    around: array[float],
+) -> tuple[bytearray, float]:
+    """The kind of every row, and the noise of the plain ones (scaled MAD)."""
+    residuals = [log - math.log(max(around[index], 1e-9)) for index, log in zip(plain, logs, strict=True)]
+    deviation = median(abs(residuals[position]) for position in steady)
+    bound = OUTSIDE_NOISE * max(deviation, LEAST_NOISE) / 0.6745
+    slow = max(bound, math.log(SLOW_RATIO))
+    kind = bytearray(len(rows))
+    for index, residual in zip(plain, residuals, strict=True):
+        if residual > bound:
+            kind[index] = SLOW if residual >= slow else UNEVEN
+    for index in special:
+        kind[index] = SLOW if rows.ms[index] > around[index] * math.exp(slow) else MARKED
+    return kind, deviation / 0.6745
+
+
+def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[Level, ...]:
+    """The stretches that begin at the rows `starts`, the first of them at the very first row."""
+    levels = []
+    bounds = [0, *starts[1:], len(rows)]
+    for begin, end in pairwise(bounds):
+        own = normal[bisect_left(normal, begin) : bisect_left(normal, end)]
+        times, weights = [rows.ms[index] for index in own], [rows.count[index] for index in own]
+        levels.append(Level(rows.iteration[begin], rows.last_iteration[end - 1], weighted_median(times, weights)))
+    return tuple(levels)
+
+
+def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
+    """Every row contains an evaluation or a start-up: predict the step if the config is known, else take the row."""
+    rows = run.rows
+    later = [index for index in range(len(rows)) if index not in marks.first] or range(len(rows))
+    typical = median(rows.ms[index] for index in later) if len(rows) else 0.0
+    in_steps = evaluation_in_steps(run)
+    predicted = in_steps is not None and marks.evaluation.issuperset(later) and len(rows) > 1
+    step_ms = typical / (1 + in_steps) if in_steps is not None and predicted else typical
+    slow = [rows.ms[index] > SLOW_RATIO * step_ms for index in range(len(rows))]
+    first, last = (rows.iteration[0], rows.last_iteration[-1]) if len(rows) else (0, 0)
+    return Pace(
+        step=Step(step_ms, 0.0, 0, 0, (Level(first, last, step_ms),), None),
+        baseline_ms=array("d", [step_ms]) * len(rows),
+        kind=bytearray(SLOW if is_slow else MARKED for is_slow in slow),
+        marks=marks,
+        basis="predicted" if predicted else "none",
+    )

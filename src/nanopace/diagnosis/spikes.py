@@ -1,0 +1,151 @@
+"""What a slow row is made of: start-up, evaluation, checkpoint, restart, a stall that recurs, or one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nanopace.diagnosis.medians import median
+from nanopace.diagnosis.prices import Prices, find_prices, most_frequent_step
+from nanopace.diagnosis.result import Cause, SlowRow, Startup
+from nanopace.diagnosis.rows import SLOW, Pace
+from nanopace.run import Run
+
+WARM_UP_ROWS = 10  # slow rows right after the first one are still compiling; later ones are not
+USUAL = 2.0  # an evaluation row that costs more than this times its like also holds a stall
+LEAST_PERIODIC = 3  # rows that make a rhythm
+MOST = 0.7  # of the rows at the rhythm's iterations that are slow, and of the unexplained rows that keep to it
+
+
+@dataclass(frozen=True, slots=True)
+class Spikes:
+    """Every row that took longer than its steps, explained."""
+
+    slow_rows: tuple[SlowRow, ...]
+    parts: Mapping[int, Mapping[Cause, float]]  # excess by cause, also of rows that are not slow; by the row's index
+    startup: Startup | None
+    prices: Prices
+    period: int | None  # iterations between the stalls that recur
+
+
+def find_spikes(run: Run, pace: Pace) -> Spikes:
+    """Explain the excess of every row."""
+    prices = find_prices(run, pace)
+    warming = _warming(pace, prices)
+    explained = {*warming, *pace.marks.evaluation, *pace.marks.checkpoint}
+    unexplained = [index for index, kind in enumerate(pace.kind) if kind == SLOW and index not in explained]
+    period, periodic = _rhythm(run, unexplained)
+    usual = _usual(run, pace, prices)
+
+    parts: dict[int, Mapping[Cause, float]] = {}
+    for index, kind in enumerate(pace.kind):
+        if kind:  # anything but normal
+            excess = pace.excess_ms(run.rows, index)
+            if index in warming:
+                parts[index] = _start(excess, warming[index], index in pace.marks.evaluation, prices)
+            elif index in pace.marks.evaluation or index in pace.marks.checkpoint:
+                parts[index] = _event(excess, index, pace, prices, usual)
+            else:
+                parts[index] = {"periodic" if index in periodic else "stall": excess}
+    slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW]
+    return Spikes(
+        slow_rows=tuple(_slow_row(run, pace, index, parts[index]) for index in slow),
+        parts=parts,
+        startup=_startup(run, pace, prices, parts),
+        prices=prices,
+        period=period,
+    )
+
+
+def _warming(pace: Pace, prices: Prices) -> dict[int, Cause]:
+    """First rows of processes and the slow ones right behind them, each with what to call its excess."""
+    warming: dict[int, Cause] = {}
+    marked = pace.marks.rows
+    for first in prices.cold_rows:
+        cause: Cause = "restart" if first else "compile"
+        warming[first] = cause
+        following = range(first + 1, min(first + WARM_UP_ROWS, len(pace.kind)))
+        for index in following if pace.kind[first] == SLOW else ():
+            if pace.kind[index] != SLOW or index in marked:
+                break
+            warming[index] = cause
+    return warming
+
+
+def _start(excess: float, cause: Cause, evaluates: bool, prices: Prices) -> dict[Cause, float]:
+    if not evaluates or prices.evaluation_ms is None:
+        return {cause: excess}
+    evaluation = min(excess, prices.evaluation_ms)
+    return {cause: excess - evaluation, "evaluation": evaluation}
+
+
+def _usual(run: Run, pace: Pace, prices: Prices) -> dict[bool, float]:
+    """The usual excess of an evaluation row, with a save (True) and without, where there are enough to say so."""
+    groups: dict[bool, list[float]] = {True: [], False: []}
+    for evaluation in prices.counted:
+        if evaluation.row is not None and pace.kind[evaluation.row] == SLOW:
+            groups[evaluation.row in pace.marks.checkpoint].append(pace.excess_ms(run.rows, evaluation.row))
+    return {saves: median(group) for saves, group in groups.items() if len(group) >= LEAST_PERIODIC}
+
+
+def _event(excess: float, index: int, pace: Pace, prices: Prices, usual: Mapping[bool, float]) -> Mapping[Cause, float]:
+    """An evaluation, a save, or both, and a stall if it took far longer than such rows do."""
+    saves = index in pace.marks.checkpoint
+    if index not in pace.marks.evaluation:
+        return {"checkpoint": excess}
+    if prices.evaluation_ms is None:
+        return {"stall": excess}  # beyond what all rows take, which is as far as this log can tell
+    expected = usual.get(saves, excess)
+    stall = excess - expected if excess > USUAL * expected > 0 else 0.0
+    parts: dict[Cause, float] = {"evaluation": excess - stall}
+    if saves and prices.checkpoint_ms is not None:
+        evaluation = min(excess - stall, prices.evaluation_ms)
+        parts = {"evaluation": evaluation, "checkpoint": excess - stall - evaluation}
+    return {**parts, "stall": stall} if stall else parts
+
+
+def _rhythm(run: Run, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
+    """The stride at which unexplained slow rows recur, and those that keep to it."""
+    iterations = [run.rows.iteration[index] for index in unexplained]
+    period = most_frequent_step(iterations) if len(iterations) >= LEAST_PERIODIC else None
+    if period is None:
+        return None, frozenset()
+    phases: dict[int, int] = {}
+    for iteration in iterations:
+        phases[iteration % period] = phases.get(iteration % period, 0) + 1
+    phase = max(phases, key=lambda each: phases[each])
+    keeping = frozenset(index for index in unexplained if run.rows.iteration[index] % period == phase)
+    begin, end = min(keeping), max(keeping)
+    due = sum(run.rows.iteration[index] % period == phase for index in range(begin, end + 1))
+    between = end - begin + 1 - due  # rows off the beat: without any, the rhythm is only that of the log
+    regular = len(keeping) >= max(LEAST_PERIODIC, MOST * len(unexplained), MOST * due) and between >= due - 1
+    return (period, keeping) if regular else (None, frozenset())
+
+
+def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) -> SlowRow:
+    causes = list(parts)
+    if index in pace.marks.evaluation and "evaluation" not in causes:
+        causes.append("evaluation")  # known to be in it, at a price that is not
+    if index in pace.marks.checkpoint and "checkpoint" not in causes:
+        causes.append("checkpoint")
+    return SlowRow(
+        iteration=run.rows.iteration[index],
+        ms=run.rows.ms[index],
+        excess_ms=pace.excess_ms(run.rows, index),
+        causes=tuple(causes),
+        parts_ms={str(cause): ms for cause, ms in parts.items()},
+    )
+
+
+def _startup(run: Run, pace: Pace, prices: Prices, parts: Mapping[int, Mapping[Cause, float]]) -> Startup | None:
+    """The first row, if it is more than a step and the log really begins there."""
+    if 0 not in prices.cold_rows or pace.kind[0] != SLOW:
+        return None
+    evaluates = 0 in pace.marks.evaluation
+    evaluation = parts[0].get("evaluation", None if evaluates else 0.0)
+    return Startup(
+        total_ms=run.rows.ms[0],
+        step_ms=pace.baseline_ms[0],
+        evaluation_ms=evaluation,
+        compile_ms=parts[0]["compile"],
+    )

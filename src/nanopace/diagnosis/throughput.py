@@ -1,0 +1,44 @@
+"""Tokens per second, from normal rows only."""
+
+from __future__ import annotations
+
+from nanopace.diagnosis.result import Finding, Throughput, Wall
+from nanopace.diagnosis.rows import Pace, micro_steps
+from nanopace.run import Run
+
+SECONDS_PER_DAY = 86_400
+
+
+def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
+    """What the step time means in tokens. Without a plain row and without a config there is no step time."""
+    tokens = run.number("tokens_per_iteration")
+    step_s = pace.step.median_ms / 1000 if pace.basis != "none" else 0.0
+    per_s = tokens / step_s if tokens and step_s else None
+    rows = run.rows
+    iterations = rows.last_iteration[-1] - rows.iteration[0] + 1 if len(rows) else 0
+    total = tokens * iterations if tokens else None
+    micro, sequences = micro_steps(run), run.number("batch_size")
+    return Throughput(
+        tokens_per_s=per_s,
+        tokens_per_s_overall=total / wall.total_s if total and wall.total_s else None,
+        tokens_per_day=None if per_s is None else per_s * SECONDS_PER_DAY,
+        tokens_per_iteration=tokens,
+        tokens_total=total,
+        micro_batch_ms=1000 * step_s / micro if micro and step_s else None,
+        micro_batch_sequences=int(sequences) if sequences else None,
+    )
+
+
+def throughput_findings(run: Run) -> list[Finding]:
+    """Which knobs would give the tokens, where the log does not."""
+    if run.number("tokens_per_iteration"):
+        return []
+    return [Finding("tokens_unknown", {"missing": ", ".join(missing_for_tokens(run))})]
+
+
+def missing_for_tokens(run: Run) -> list[str]:
+    """The knobs that are unknown of those that make up the tokens of an iteration."""
+    if run.number("tokens_per_iteration"):
+        return []
+    knobs = ("batch_size", "gradient_accumulation_steps", "block_size")
+    return [knob for knob in knobs if run.number(knob) is None] or ["tokens_per_iteration"]

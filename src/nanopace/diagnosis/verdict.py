@@ -1,0 +1,135 @@
+"""What a comparison comes to, in the order in which a person asks: which is faster, which learns better, and why."""
+
+from __future__ import annotations
+
+import math
+
+from nanopace.diagnosis.align import Aligned
+from nanopace.diagnosis.result import Decomposition, Diagnosis, Finding, Number
+
+_SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
+_TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
+
+
+def verdict(
+    a: Diagnosis, b: Diagnosis, parts: Decomposition, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned
+) -> list[Finding]:
+    """The first two are the verdict, speed and loss; what follows explains them."""
+    speed = _speed(a, b, parts.total)
+    loss = _loss(a, b, by_time, by_tokens, by_iteration)
+    return [speed[0], loss[0], *speed[1:], *loss[1:], *_why(parts)]
+
+
+def same_data(a: Diagnosis, b: Diagnosis) -> bool:
+    """Whether both were trained on the same data, as far as is known."""
+    of_a, of_b = a.facts.get("dataset"), b.facts.get("dataset")
+    return of_a is None or of_b is None or of_a.value == of_b.value
+
+
+def _names(a: Diagnosis, b: Diagnosis) -> tuple[str, str]:
+    of_a, of_b = a.source.name, b.source.name
+    return (of_a, of_b) if of_a != of_b else (f"{of_a} (A)", f"{of_b} (B)")
+
+
+def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
+    of_a, of_b = a.throughput.tokens_per_s, b.throughput.tokens_per_s
+    if total is None:
+        missing = Finding("compare_speed_unknown", {"missing": ", ".join(_missing(a, b))})
+        return [missing, *_time_per_iteration(a, b)]
+    if abs(total) <= _SAME_SPEED:
+        return [Finding("compare_speed_equal", {"tokens_per_s": of_b})]
+    names = _names(a, b)
+    faster, slower = names if total < 0 else names[::-1]
+    fast, slow = (of_a, of_b) if total < 0 else (of_b, of_a)
+    numbers = {"faster": faster, "slower": slower, "faster_tokens_per_s": fast, "slower_tokens_per_s": slow}
+    return [Finding("compare_speed", numbers | {"slower_share": 1 - math.exp(-abs(total))})]
+
+
+def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:
+    """The knobs without which tokens per iteration are unknown."""
+    without = [each for each in (a, b) if each.throughput.tokens_per_iteration is None]
+    knobs = [knob for knob in _TOKEN_KNOBS if any(knob not in each.facts for each in without)]
+    return knobs or ["tokens_per_iteration"]
+
+
+def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
+    of_a, of_b = a.step.median_ms, b.step.median_ms
+    if abs(of_a - of_b) <= _SAME_SPEED * max(of_a, of_b):
+        return []
+    names = _names(a, b)
+    faster, slower = names if of_a < of_b else names[::-1]
+    numbers: dict[str, Number] = {
+        "faster": faster,
+        "slower": slower,
+        "faster_ms": min(of_a, of_b),
+        "slower_ms": max(of_a, of_b),
+    }
+    return [Finding("compare_time_per_iteration", numbers)]
+
+
+def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned) -> list[Finding]:
+    if not same_data(a, b):
+        return [
+            Finding(
+                "compare_other_data",
+                {"a_dataset": str(a.facts["dataset"].value), "b_dataset": str(b.facts["dataset"].value)},
+            )
+        ]
+    names = _names(a, b)
+    at_tokens = _ahead("compare_loss_tokens", "tokens", names, by_tokens)
+    if not by_tokens.points:
+        at_tokens = _ahead("compare_loss_iterations", "iteration", names, by_iteration)
+    found = _over_time(names, by_time) + at_tokens
+    if found:
+        return found
+    known = next((each.points[-1] for each in (by_time, by_tokens, by_iteration) if each.points), None)
+    if known is None:
+        return [Finding("compare_loss_unknown")]
+    _, of_a, of_b = known
+    return [Finding("compare_loss_equal", {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)})]
+
+
+def _over_time(names: tuple[str, str], by_time: Aligned) -> list[Finding]:
+    if by_time.leader is None or by_time.leader == "tie":
+        return []
+    leader, follower = names if by_time.leader == "a" else names[::-1]
+    if by_time.crossover is not None:
+        numbers: dict[str, Number] = {"early": follower, "late": leader, "crossover_s": by_time.crossover}
+        return [Finding("compare_crossover", numbers)]
+    seconds, of_a, of_b = by_time.points[-1]
+    return [
+        Finding(
+            "compare_leads_time",
+            {
+                "leader": leader,
+                "follower": follower,
+                "at_s": seconds,
+                "leader_loss": min(of_a, of_b),
+                "follower_loss": max(of_a, of_b),
+            },
+        )
+    ]
+
+
+def _ahead(code: str, axis: str, names: tuple[str, str], aligned: Aligned) -> list[Finding]:
+    if aligned.leader is None or aligned.leader == "tie":
+        return []
+    better, worse = names if aligned.leader == "a" else names[::-1]
+    place, of_a, of_b = aligned.points[-1]
+    numbers: dict[str, Number] = {"better": better, "worse": worse, axis: round(place)}
+    return [Finding(code, numbers | {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)})]
+
+
+def _why(parts: Decomposition) -> list[Finding]:
+    """Nothing where the speeds are alike in every part."""
+    if parts.flops_per_token is None or parts.utilisation is None:
+        return []
+    if max(abs(parts.flops_per_token), abs(parts.utilisation), abs(parts.peak or 0.0)) <= _SAME_SPEED:
+        return []
+    shares = {
+        "flops_per_token_share": math.expm1(parts.flops_per_token),
+        "utilisation_share": math.expm1(parts.utilisation),
+    }
+    if parts.peak is None:
+        return [Finding("compare_why_unknown_peak", shares)]
+    return [Finding("compare_why", shares | {"peak_share": math.expm1(parts.peak)})]

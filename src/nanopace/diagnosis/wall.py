@@ -1,0 +1,190 @@
+"""Every second of the run, accounted for: what the rows say, and what happened between them.
+
+A row's time beyond its steps goes to its causes; iterations between rows take the step time around them; evaluations
+between rows take what visible ones take. Our own ledger has measured all that, and there is nothing to reconstruct.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
+from nanopace.diagnosis.rows import NORMAL, Pace
+from nanopace.diagnosis.spikes import Spikes
+from nanopace.run import Phase, Run
+
+Bucket = Literal["training", "evaluation", "checkpoint", "startup", "stall", "restart", "unknown"]
+
+_OF_CAUSE: Mapping[Cause, Bucket] = {
+    "compile": "startup",
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoint",
+    "restart": "restart",
+    "periodic": "stall",
+    "stall": "stall",
+}
+
+# Phases that are parts of a step are in the rows already.
+_OF_PHASE: Mapping[Phase, Bucket] = {
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoint",
+    "compile": "startup",
+    "startup": "startup",
+    "stall": "stall",
+    "logging": "unknown",
+    "other": "unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Time between rows, just before the step of its iteration."""
+
+    iteration: int
+    bucket: Bucket
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The wall clock along the run."""
+
+    row_end_s: array[float]
+    events: tuple[Event, ...]
+    hidden_s: float  # in evaluations between rows, with their checkpoints
+
+
+def account(run: Run, pace: Pace, spikes: Spikes) -> tuple[Wall, Restarts, Clock]:
+    """Put every millisecond into one bucket."""
+    events = _between_rows(run, spikes)
+    spent: dict[Bucket, float] = dict.fromkeys(
+        ("training", "evaluation", "checkpoint", "startup", "stall", "restart", "unknown"), 0.0
+    )
+    row_end_s = _walk(run, pace, spikes, events, spent)
+    remainder = (run.wall_ms or 0.0) - sum(spent.values())
+    spent["unknown"] += max(0.0, remainder)
+    lost = sum(max(0, restart.reached - restart.iteration + 1) for restart in run.restarts)
+    hidden_s = sum(event.ms for event in events) / 1000 if run.row_contains_evaluation else 0.0
+    return (
+        _wall(run, pace, spikes, spent),
+        Restarts(len(run.restarts), lost, spent["restart"] / 1000),
+        Clock(row_end_s, tuple(events), hidden_s),
+    )
+
+
+def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
+    """What is to come at the pace of the last level, with evaluations at their interval and stalls as so far."""
+    done = run.rows.last_iteration[-1] - run.rows.iteration[0] + 1 if len(run.rows) else 0
+    evaluations = spikes.prices.evaluations
+    overhead_s = (wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0)
+    if evaluations.count and evaluations.interval:
+        overhead_s /= evaluations.count * evaluations.interval
+    else:
+        overhead_s /= max(1, done)
+    each_s = pace.step.levels[-1].median_ms / 1000 + overhead_s + wall.stall_s / max(1, done)
+    limit = run.number("max_iters")
+    remaining = max(0, int(limit) - run.rows.last_iteration[-1]) if limit is not None and len(run.rows) else None
+    return Ahead(
+        seconds_per_1000=1000 * each_s,
+        max_iters=None if limit is None else int(limit),
+        remaining_iterations=remaining,
+        eta_s=None if remaining is None or pace.basis == "none" else remaining * each_s,
+        overhead_share=overhead_s / each_s if wall.overhead_share is not None and each_s else None,
+    )
+
+
+def _between_rows(run: Run, spikes: Spikes) -> list[Event]:
+    """What happened outside of the rows' time, as far as it is known, by iteration."""
+    prices = spikes.prices
+    events = []
+    if run.row_contains_evaluation:
+        hidden = [evaluation.iteration for evaluation in prices.counted if evaluation.row is None]
+        if prices.evaluation_ms is not None:
+            events += [Event(iteration, "evaluation", prices.evaluation_ms) for iteration in hidden]
+        if prices.checkpoint_ms is not None and len(run.rows):
+            first, last = run.rows.iteration[0], run.rows.last_iteration[-1]
+            saves = [save.iteration for save in run.checkpoints if save.row is None and first < save.iteration < last]
+            events += [Event(iteration, "checkpoint", prices.checkpoint_ms) for iteration in saves]
+    else:
+        events += [Event(each.iteration, "evaluation", each.ms) for each in run.evaluations if each.ms is not None]
+        events += [Event(each.iteration, "checkpoint", each.ms) for each in run.checkpoints if each.ms is not None]
+        events += [
+            Event(span.iteration, _OF_PHASE[span.phase], span.ms)
+            for span in run.spans
+            if span.phase in _OF_PHASE and not span.background
+        ]
+    return sorted(events, key=lambda event: event.iteration)
+
+
+def _walk(run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict[Bucket, float]) -> array[float]:
+    """Go through the run in its order, filling the buckets; gives the clock at the end of each row, in seconds."""
+    rows = run.rows
+    lost_ms = {restart.row: 0.0 for restart in run.restarts}
+    for restart in run.restarts:
+        unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines)
+        step_ms = pace.baseline_ms[min(restart.row, len(rows) - 1)] if len(rows) else 0.0
+        lost_ms[restart.row] += sum(restart.lost.sum_ms) + unseen * step_ms
+
+    known = pace.basis != "none"  # else only the rows themselves can be added up
+    ends = array("d")
+    clock_ms, training, pending, last = 0.0, 0.0, 0, rows.iteration[0] - 1 if len(rows) else -1
+    for index, kind in enumerate(pace.kind):
+        if index in lost_ms:
+            spent["restart"] += lost_ms[index]
+            clock_ms += lost_ms[index]
+        while pending < len(events) and events[pending].iteration <= rows.last_iteration[index]:
+            spent[events[pending].bucket] += events[pending].ms
+            clock_ms += events[pending].ms
+            pending += 1
+        unseen = max(0, rows.last_iteration[index] - last - rows.count[index]) if known else 0
+        last = rows.last_iteration[index]
+        passed = rows.sum_ms[index] + unseen * pace.baseline_ms[index]
+        clock_ms += passed
+        training += passed if kind == NORMAL else passed - _spend(spikes.parts[index], spent)
+        ends.append(clock_ms / 1000)
+    spent["training"] += training
+    for event in events[pending:]:
+        spent[event.bucket] += event.ms
+    return ends
+
+
+def _spend(parts: Mapping[Cause, float], spent: dict[Bucket, float]) -> float:
+    """A row's excess into its buckets. All of a start-up is start-up, the evaluation in it too."""
+    excess = sum(parts.values())
+    if "compile" in parts:
+        spent["startup"] += excess
+    elif "restart" in parts:
+        spent["restart"] += excess
+    else:
+        for cause, ms in parts.items():
+            spent[_OF_CAUSE[cause]] += ms
+    return excess
+
+
+def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -> Wall:
+    """The buckets in seconds; None where a part is inside another one, or nothing tells it."""
+    prices = spikes.prices
+    measured = run.wall_ms is not None
+    no_price = prices.evaluations.count > 0 and prices.evaluation_ms is None
+    saves_apart = any(save.row is None or save.row not in prices.cold_rows for save in run.checkpoints)
+    contained = prices.evaluations.contains_checkpoint
+    no_save_price = saves_apart and not contained and (prices.checkpoint_ms is None or pace.basis == "none")
+    unpriced = not measured and (no_price or no_save_price or pace.basis == "none")
+    total_ms = sum(spent.values())
+    overhead_ms = spent["evaluation"] + spent["checkpoint"]
+    return Wall(
+        total_s=total_ms / 1000,
+        training_s=spent["training"] / 1000,
+        evaluation_s=None if no_price and not spent["evaluation"] else spent["evaluation"] / 1000,
+        checkpoint_s=None if (no_save_price or contained) and not spent["checkpoint"] else spent["checkpoint"] / 1000,
+        startup_s=spent["startup"] / 1000,
+        stall_s=spent["stall"] / 1000,
+        restart_s=spent["restart"] / 1000,
+        unknown_s=None if unpriced else spent["unknown"] / 1000,
+        overhead_share=None if unpriced or no_price or no_save_price or not total_ms else overhead_ms / total_ms,
+        goodput=spent["training"] / total_ms if total_ms else 0.0,
+        measured=measured,
+    )

@@ -1,0 +1,183 @@
+"""The table of cards, and finding a card by what people and logs call it.
+
+Names are compared whole, after normalisation; never by substring, where "RTX A4000" holds an A40 and "L40" an L4.
+Several cards share a name (the RTX 3080 with 10 and with 12 GB): then memory or the number of SMs must tell them apart.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+
+from nanopace.errors import AmbiguousCard, CardError, UnknownCard
+
+_TABLE = Path(__file__).with_name("cards.csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One row of the table. Peaks are dense, in TFLOP/s, and accumulate in FP32, as training does."""
+
+    name: str  # as torch and nvidia-smi say it
+    arch: str
+    compute: str  # capability, such as 8.9; AMD's gfx name; empty for Apple
+    memory_gb: float
+    bandwidth_gb_s: float | None
+    bf16_tflops: float | None
+    fp16_tflops: float | None
+    fp32_tflops: float | None
+    sms: int | None  # compute units on AMD, cores on Apple
+    boost_mhz: float | None
+    source: str  # where the figures come from
+    verified: str  # how far to trust them
+    note: str
+
+    @property
+    def peak_tflops(self) -> float | None:
+        """What an mfu is a fraction of: bf16, else fp16 on cards without it, else unknown."""
+        return self.bf16_tflops if self.bf16_tflops is not None else self.fp16_tflops
+
+    @property
+    def label(self) -> str:
+        """The name with the memory, which tells namesakes apart."""
+        return f"{self.name} ({self.memory_gb:g} GB)"
+
+
+@cache
+def all_cards() -> tuple[Card, ...]:
+    """Every card of the table, in its order."""
+    with open(_TABLE, encoding="utf-8", newline="") as file:
+        return tuple(_card(row) for row in csv.DictReader(file))
+
+
+def _card(row: dict[str, str]) -> Card:
+    def number(column: str) -> float | None:
+        return float(row[column]) if row[column] else None
+
+    return Card(
+        name=row["name"],
+        arch=row["arch"],
+        compute=row["sm"],
+        memory_gb=float(row["memory_gb"]),
+        bandwidth_gb_s=number("bandwidth_gb_s"),
+        bf16_tflops=number("bf16_dense_tflops"),
+        fp16_tflops=number("fp16_dense_fp32acc_tflops"),
+        fp32_tflops=number("fp32_tflops"),
+        sms=int(row["sms"]) if row["sms"] else None,
+        boost_mhz=number("boost_mhz"),
+        source=row["source"],
+        verified=row["verified"],
+        note=row["note"].strip(" ;"),
+    )
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+# Words that tell nothing apart. "Quadro" is not among them: a Quadro RTX 6000 is not an RTX 6000 Ada.
+_MAKERS = {"nvidia", "corporation", "geforce", "tesla", "amd", "instinct", "radeon", "apple"}
+_NOISE = _MAKERS | {"gpu", "graphics", "card", "edition", "generation"}
+_SERIES = ("rtx", "gtx", "rx")  # "4070" is enough of a name: no two series share a number
+_SAME = {"mobile": "laptop", "sxm2": "sxm", "sxm4": "sxm", "sxm5": "sxm"}
+_ALSO = {"NVIDIA H100 80GB HBM3": "H100 SXM", "NVIDIA H200": "H200 SXM"}  # what the shops call them
+
+_MEMORY = re.compile(r"(?<![a-z0-9])(\d{1,3}) ?(?:gb|gib|g)(?![a-z0-9])")
+_TRADE_MARK = re.compile(r"\((?:r|tm|c)\)")
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def find_card(name: str, *, sms: int | None = None, memory_gb: float | None = None) -> Card:
+    """The card of that name; `UnknownCard` if there is none, `AmbiguousCard` if it may be several.
+
+    `memory_gb` may be what the driver reports, which is a little less than what is printed on the box.
+    """
+    bare, typed_gb = _without_memory(name)
+    bare_key = "".join(_words(bare))
+    family = [entry.card for entry in _index() if bare_key in entry.openings]
+    called = _called("".join(_words(name)))  # the memory is part of some names: A100-SXM4-40GB
+    cards = called
+    if not called:
+        called = _called(bare_key) or (family if len(family) > 1 else [])
+        cards = [card for card in called if typed_gb in (None, card.memory_gb)]
+    cards = [card for card in _nearest_memory(cards, memory_gb) if sms in (None, card.sms)]
+    if len(cards) == 1:
+        return cards[0]
+    if cards:
+        listed = "; ".join(card.label for card in cards)
+        raise AmbiguousCard("{name}: several cards are called that; say which: {cards}", name=name, cards=listed)
+    raise _unknown(name, bare_key, called, family)
+
+
+def _called(key: str) -> list[Card]:
+    return [entry.card for entry in _index() if key in entry.names]
+
+
+def _nearest_memory(cards: list[Card], reported_gb: float | None) -> list[Card]:
+    """Those with the memory that a driver reports, which keeps up to a tenth for itself."""
+    if reported_gb is None:
+        return cards
+    nearest = min((abs(card.memory_gb - reported_gb) for card in cards), default=0.0)
+    return [card for card in cards if abs(card.memory_gb - reported_gb) == nearest <= 0.1 * card.memory_gb]
+
+
+def _unknown(name: str, key: str, namesakes: list[Card], family: list[Card]) -> CardError:
+    if namesakes:
+        have = "; ".join(f"{card.label}, {card.sms} SMs" for card in namesakes)
+        return UnknownCard(
+            "{name}: no card of that name, memory and SMs in the table, only {cards}", name=name, cards=have
+        )
+    from difflib import get_close_matches  # only a name that is wrong needs it
+
+    close = get_close_matches(key[:40], [spelling for entry in _index() for spelling in entry.names], n=8, cutoff=0.6)
+    near = [card.name for card in family] + [
+        entry.card.name for each in close for entry in _index() if each in entry.names
+    ]
+    if near:
+        few = ", ".join(list(dict.fromkeys(near))[:3])
+        return UnknownCard(
+            "{name}: no such card in the table; near it are {near} (nanopace cards lists all)", name=name, near=few
+        )
+    return UnknownCard("{name}: no such card in the table (nanopace cards lists all)", name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    card: Card
+    names: frozenset[str]  # every whole name, normalised
+    openings: frozenset[str]  # the first words of one: "a100" opens four names, and so is none
+
+
+@cache
+def _index() -> tuple[_Entry, ...]:
+    return tuple(_entry(card) for card in all_cards())
+
+
+def _entry(card: Card) -> _Entry:
+    bare, memory = _without_memory(card.name)
+    spellings = [_words(card.name)]
+    if memory == card.memory_gb:  # in a GH200 480GB, the number is the memory of the CPU beside it
+        spellings.append(_words(bare))
+    if card.name in _ALSO:
+        spellings.append(_words(_ALSO[card.name]))
+    spellings += [words[1:] for words in spellings if words[0] in _SERIES]
+    openings = {opening for words in spellings for opening in list(accumulate(words))[:-1]}
+    if spellings[0][0] == "quadro":
+        openings.update(accumulate(spellings[0][1:]))
+    names = frozenset("".join(words) for words in spellings)
+    return _Entry(card, names, frozenset(each for each in openings if re.search(r"\d", each)))
+
+
+def _words(name: str) -> list[str]:
+    words = _WORD.findall(_TRADE_MARK.sub(" ", name.lower()))
+    return [_SAME.get(word, word) for word in words if word not in _NOISE]
+
+
+def _without_memory(name: str) -> tuple[str, float | None]:
+    """'RTX 3080 12 GB' as ('rtx 3080', 12)."""
+    found = _MEMORY.search(name.lower())
+    if found is None:
+        return name, None
+    return name[: found.start()] + " " + name[found.end() :], float(found[1])

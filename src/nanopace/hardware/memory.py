@@ -1,0 +1,56 @@
+"""What a training run needs of a card's memory, and so the largest micro-batch that fits.
+
+For nanoGPT's model in bf16 autocast with AdamW, flash attention and no dropout, with B sequences of T tokens:
+
+    16 N              fp32 weights, gradients and AdamW's two averages (12 N before there are gradients to keep)
+    + 2 N_matrices    the bf16 copies of the matrices that autocast keeps for the length of a step
+    + B T (36 C L + 6 C)   what the backward pass needs of each layer; the same eager and compiled
+    + B T V k         the logits, and what the loss keeps of them
+    + workspace       what the libraries take for themselves
+
+k was counted from the saved tensors of an eager step (14 bytes a logit), and measured on CUDA for a compiled one (2:
+the bf16 logits, once). The measurement (124M, T = 1024, one H200): 2.25 GiB + 0.417 GiB per sequence.
+"""
+
+from __future__ import annotations
+
+from nanopace.hardware.flops import parameters
+
+GIB = 1 << 30
+
+_WORKSPACE = GIB // 6  # what the measured 2.25 GiB holds beside weights and optimizer
+_BYTES_PER_LOGIT_COMPILED = 2
+_BYTES_PER_LOGIT_EAGER = 14
+_HEADROOM = 0.05  # the allocator's fragments, and whatever else is on the card
+
+
+def peak_bytes(
+    n_layer: int,
+    n_embd: int,
+    vocab_size: int,
+    block_size: int,
+    batch_size: int,
+    *,
+    compiled: bool = True,
+    accumulation: int = 2,
+    bias: bool = False,
+) -> int:
+    """The most memory that a step takes, with `batch_size` sequences in a micro-batch."""
+    everything = parameters(n_layer, n_embd, vocab_size, block_size, bias)
+    matrices = 12 * n_layer * n_embd * n_embd + vocab_size * n_embd
+    per_weight = 16 if accumulation > 1 else 12  # a single micro-batch peaks before its gradients are there
+    layers = 36 * n_embd * n_layer + 6 * n_embd
+    logits = vocab_size * (_BYTES_PER_LOGIT_COMPILED if compiled else _BYTES_PER_LOGIT_EAGER)
+    return per_weight * everything + 2 * matrices + batch_size * block_size * (layers + logits) + _WORKSPACE
+
+
+def largest_micro_batch(
+    n_layer: int, n_embd: int, vocab_size: int, block_size: int, memory_gb: float, compiled: bool = True
+) -> int:
+    """How many sequences fit on a card, with a little headroom; 0 if the model alone is too large.
+
+    A card's "GB" are GiB: a 12 GB card reports 12,282 MiB.
+    """
+    empty = peak_bytes(n_layer, n_embd, vocab_size, block_size, 0, compiled=compiled)
+    each = peak_bytes(n_layer, n_embd, vocab_size, block_size, 1, compiled=compiled) - empty
+    return max(0, int((memory_gb * GIB * (1 - _HEADROOM) - empty) // each))

@@ -1,0 +1,164 @@
+"""Events to lines of JSON, and back again with every field checked.
+
+So that old and new versions get along, an event or a field that this version does not know is skipped. A known event
+with a wrong type in it is damaged, and whoever reads counts it. Only a ledger of a newer major version, whose known
+words may mean something else, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+
+from nanopace.errors import InputError
+from nanopace.ledger.events import EVENTS, MAJOR, VERSION, Config, Event, RunEvent
+
+
+class DamagedError(ValueError):
+    """A line that is no event, or a known event that is not as the format says."""
+
+
+def to_json(event: Event, at_ms: float | None = None) -> str:
+    """The event as one line of ASCII without its newline, "event" first. What has its default is left out."""
+    record: dict[str, object] = {"event": event.name}
+    for name, default in _DEFAULTS[event.name]:
+        value = getattr(event, name)
+        if value != default:
+            record[name] = value
+    if at_ms is not None and event.at_ms is None:
+        record["at_ms"] = at_ms
+    try:
+        return _encode(record)
+    except ValueError:  # JSON has no nan and no infinity
+        return _encode({name: _spelled(value) for name, value in record.items()})
+
+
+def from_json(text: str) -> Event | None:
+    """The event, or None for one that only a later version knows.
+
+    Raises DamagedError for anything else, and InputError for a ledger of a newer major version.
+    """
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError("not a line of JSON") from error
+    return from_record(record)
+
+
+def from_record(record: object) -> Event | None:
+    """The same, for a line that is already decoded."""
+    if not isinstance(record, dict) or not isinstance(record.get("event"), str):
+        raise DamagedError("not an event")
+    kind = EVENTS.get(record["event"])
+    if kind is None:
+        return None
+    if kind is RunEvent:
+        _refuse_newer(record.get("ledger", VERSION))
+    values: dict[str, object] = {}
+    for name, check, required in _SCHEMA[kind.name]:
+        value = record.get(name)
+        if value is not None:
+            values[name] = check(value)
+        elif required:
+            raise DamagedError(f"{kind.name} without {name}")
+    return kind(**values)  # type: ignore[arg-type]
+
+
+def _refuse_newer(version: object) -> None:
+    major = version.partition(".")[0] if isinstance(version, str) else ""
+    if not (major.isascii() and major.isdigit() and len(major) < 10):
+        raise DamagedError("no version")
+    if int(major) > MAJOR:
+        raise InputError(
+            "the ledger has format version {version}, and this nanopace reads versions up to {known}: update nanopace",
+            version=version,
+            known=VERSION,
+        )
+
+
+# --- one check per annotation ----------------------------------------------------------------------------------------
+
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def _spelled(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _spelled(inner) for name, inner in value.items()}
+    return value
+
+
+def _count(value: object) -> int:
+    if type(value) is int and 0 <= value < 2**63:
+        return value
+    raise DamagedError("not a count")
+
+
+def _number(value: object) -> float:
+    if type(value) is float:
+        return value
+    if type(value) is int and abs(value) < 2**1023:
+        return float(value)
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    raise DamagedError("not a number")
+
+
+def _milliseconds(value: object) -> float:
+    number = _number(value)
+    if 0 <= number < math.inf:
+        return number
+    raise DamagedError("not a duration")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise DamagedError("not a text")
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise DamagedError("not true or false")
+
+
+def _config(value: object) -> Config:
+    """A knob that is a list or an object belongs to a later version and is skipped, like an unknown field."""
+    if isinstance(value, dict):
+        return {name: knob for name, knob in value.items() if isinstance(knob, (bool, int, float, str))}
+    raise DamagedError("not a config")
+
+
+_CHECKS: Mapping[str, Callable[[object], object]] = {
+    "Count": _count,
+    "Number": _number,
+    "Milliseconds": _milliseconds,
+    "str": _text,
+    "bool": _flag,
+    "Config": _config,
+}
+# By event: (field, check, whether it must be there), and (field, default) in the order in which they are written.
+_SCHEMA = {
+    name: tuple(
+        (
+            entry.name,
+            _CHECKS[str(entry.type).removesuffix(" | None")],
+            entry.default is MISSING and entry.default_factory is MISSING,
+        )
+        for entry in fields(kind)
+    )
+    for name, kind in EVENTS.items()
+}
+# The version is always written, although it has a default, and comes first; the time stamp comes last.
+_DEFAULTS = {
+    name: tuple(
+        (entry.name, MISSING if entry.name == "ledger" else entry.default)
+        for entry in sorted(fields(kind), key=lambda entry: {"ledger": 0, "at_ms": 2}.get(entry.name, 1))
+    )
+    for name, kind in EVENTS.items()
+}
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

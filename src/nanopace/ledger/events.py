@@ -1,0 +1,165 @@
+"""What a trainer tells of its run, event by event: the only words that trainer and analyst share.
+
+An event is one line of JSON, described in docs/ledger-format.md. The dataclasses below are the format: their fields
+are the keys, and a field's annotation says how it is checked when it is read (codec.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+MAJOR, MINOR = 1, 0
+VERSION = f"{MAJOR}.{MINOR}"
+
+# The annotations of the events, each with its own check in codec.py.
+Count = int  # an iteration, or how many of something: not negative
+Milliseconds = float  # finite and not negative
+Number = float  # any number, also nan and infinity: a loss that diverged is worth knowing
+Scalar = bool | int | float | str
+Config = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all events have: when it was written, by the process's monotonic clock."""
+
+    name: ClassVar[str] = ""
+
+    at_ms: Milliseconds | None = None  # since this process opened the ledger; the writer fills it in
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent(Event):
+    """A process introduces itself. The first event of each process that writes to the ledger."""
+
+    name: ClassVar[str] = "run"
+
+    started: str  # wall clock, ISO 8601 with its offset
+    nanopace: str  # version of the trainer
+    config: Config = field(default_factory=dict)  # nanoGPT's knob names
+    ledger: str = VERSION
+    monotonic_s: Number | None = None  # the monotonic clock at `started`, to relate other files of this machine
+    python: str | None = None
+    torch: str | None = None
+    code_hash: str | None = None
+    gpu: str | None = None
+    gpu_memory_gb: Number | None = None
+    gpu_sms: Count | None = None
+    gpu_count: Count | None = None
+    world_size: Count | None = None
+    parameters: Count | None = None
+    flops_per_token: Number | None = None
+    tokens_per_iteration: Count | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvent(Event):
+    """One iteration: data, forward, backward and optimizer, and nothing else."""
+
+    name: ClassVar[str] = "step"
+
+    iteration: Count
+    ms: Milliseconds
+    loss: Number | None = None  # mean of all micro-batches, not of the last one
+    tokens: Count | None = None  # of this iteration, over all GPUs
+    lr: Number | None = None
+    grad_norm: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent(Event):
+    """A stretch of time that has no event of its own: a part of the step, start-up, logging, ..."""
+
+    name: ClassVar[str] = "span"
+
+    phase: str
+    iteration: Count
+    ms: Milliseconds
+    background: bool = False  # ran beside training and kept nobody waiting
+
+
+@dataclass(frozen=True, slots=True)
+class EvalEvent(Event):
+    """One evaluation, before the step of the same iteration."""
+
+    name: ClassVar[str] = "eval"
+
+    iteration: Count
+    train: Number | None = None
+    val: Number | None = None
+    metric: str = "loss"
+    ms: Milliseconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvent(Event):
+    """One checkpoint: how long training stood still for it, and how long it was written beside training."""
+
+    name: ClassVar[str] = "checkpoint"
+
+    iteration: Count
+    path: str | None = None
+    stall_ms: Milliseconds | None = None
+    background_ms: Milliseconds | None = None
+    bytes: Count | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompileEvent(Event):
+    """Something was compiled, and training waited."""
+
+    name: ClassVar[str] = "compile"
+
+    ms: Milliseconds
+    what: str | None = None
+    iteration: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StallEvent(Event):
+    """Training stood still although it had nothing else to do."""
+
+    name: ClassVar[str] = "stall"
+
+    iteration: Count
+    ms: Milliseconds
+    reason: str = "unknown"  # data, suspend, gc, unknown
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeEvent(Event):
+    """This process goes on from a checkpoint. Right after its run event."""
+
+    name: ClassVar[str] = "resume"
+
+    iteration: Count  # the first that is done by this process
+    checkpoint: str | None = None
+    lost_iterations: Count | None = None  # done by the process before, and to be done again
+
+
+@dataclass(frozen=True, slots=True)
+class EndEvent(Event):
+    """The process ends and knows why."""
+
+    name: ClassVar[str] = "end"
+
+    reason: str  # finished, interrupted, out_of_memory, error
+    wall_ms: Milliseconds | None = None  # of this process
+
+
+EVENTS: Mapping[str, type[Event]] = {
+    kind.name: kind
+    for kind in (
+        RunEvent,
+        StepEvent,
+        SpanEvent,
+        EvalEvent,
+        CheckpointEvent,
+        CompileEvent,
+        StallEvent,
+        ResumeEvent,
+        EndEvent,
+    )
+}

@@ -1,0 +1,133 @@
+"""The ledger on disk: append an event, read what is there, and survive whatever happened in between.
+
+Every event is one `write()` of one whole line to a file opened for appending. The kernel has it from then on, so a
+killed process loses nothing that it wrote and tears at most its last line; threads that write do not mix their lines.
+
+Only a power cut can take away what the kernel has. `fsync` guards against that, and costs milliseconds: too much for
+every step. After a power cut training goes on from the last checkpoint, so what must not be lost is what came before
+it. Hence the ledger is synced with run, checkpoint, resume and end events, where training stands still anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
+from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
+
+# How every event begins that we write. A quote inside a text is escaped, so this stands at the start of events only.
+_START = '{"event":'
+_SYNCED = (RunEvent, CheckpointEvent, ResumeEvent, EndEvent)
+
+
+class LedgerWriter:
+    """Appends events to a ledger, which may exist already. Where several processes train, only the first one writes."""
+
+    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._opened = clock()
+        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)  # a pipe can neither be synced nor looked back into
+        self._torn = self._regular and not self._ends_with_newline()
+
+    def append(self, event: Event) -> None:
+        """Write one event, stamped with the time if it has no stamp of its own."""
+        line = to_json(event, at_ms=round((self._clock() - self._opened) * 1000, 3)).encode("ascii") + b"\n"
+        if self._torn:  # somebody died in the middle of a line: what they wrote stays, and we begin on a fresh one
+            line = b"\n" + line
+        self._torn = True
+        written = os.write(self._file, line)
+        while written < len(line):  # a full disk, mostly: the next round then says so
+            written += os.write(self._file, line[written:])
+        self._torn = False
+        if isinstance(event, _SYNCED):
+            self.sync()
+
+    def sync(self) -> None:
+        """Wait until everything written is on the disk."""
+        if self._regular:
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            with contextlib.suppress(OSError):  # closing must work on a full disk too
+                self.sync()
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ends_with_newline(self) -> bool:
+        size = os.fstat(self._file).st_size
+        if size == 0:
+            return True
+        os.lseek(self._file, size - 1, os.SEEK_SET)  # only reading looks at the position: O_APPEND writes at the end
+        return os.read(self._file, 1) == b"\n"
+
+
+@dataclass(slots=True)
+class EventReader:
+    """Takes the lines of a ledger one by one, and counts what was not to be read."""
+
+    damaged: int = 0  # torn lines, garbage, known events with wrong types
+    unknown: int = 0  # events of a later version
+
+    def read(self, line: str) -> list[Event]:
+        """The events of a line: one, or none, or several where lines ran into each other."""
+        line = line.strip("\0\r\n\t ")  # a file system may pad with NULs after a power cut
+        if not line:
+            return []
+        try:
+            event = from_json(line)
+        except DamagedError:
+            return self._salvage(line)
+        if event is None:
+            self.unknown += 1
+            return []
+        return [event]
+
+    def _salvage(self, line: str) -> list[Event]:
+        """Whole events between fragments: something else wrote into the ledger, or a line was torn and not ended."""
+        self.damaged += 1
+        events = []
+        for part in line.split(_START)[1:]:
+            try:
+                record, _ = _DECODER.raw_decode(_START + part)
+                event = from_record(record)
+            except (ValueError, RecursionError):  # DamagedError is one of them
+                continue
+            if event is not None:
+                events.append(event)
+        return events
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All that a ledger says, in its order."""
+
+    events: tuple[Event, ...]
+    damaged: int = 0
+    unknown: int = 0
+
+
+def read_ledger(lines: Iterable[str | bytes]) -> Ledger:
+    """Every whole event of the lines: of an open file, text or binary, or of a list."""
+    reader = EventReader()
+    events: list[Event] = []
+    for line in lines:
+        events += reader.read(line.decode("utf-8", "replace") if isinstance(line, bytes) else line)
+    return Ledger(tuple(events), reader.damaged, reader.unknown)
+
+
+_DECODER = json.JSONDecoder()

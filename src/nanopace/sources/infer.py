@@ -1,0 +1,215 @@
+"""What a log does not say, and yet tells.
+
+Facts have an order: a flag is believed before the log, the log before the config file, all of them before what is
+inferred. An inference says how it was made, and none is made where two answers would fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from types import MappingProxyType
+
+from nanopace.config import KNOBS
+from nanopace.hardware.flops import flops_per_token, parameters
+from nanopace.run import Because, Ending, Fact, FactValue, Rows, Run
+from nanopace.sources.groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
+from nanopace.sources.tokens import tokens_of_mfu
+from nanopace.sources.vocabulary import vocabulary_of_loss
+
+A100_TFLOPS = 312.0
+
+# Not knobs of nanoGPT's config, or with a default that depends on the machine or the dataset.
+_WITHOUT_DEFAULT = frozenset(("vocab_size", "dtype", "device", "init_from"))
+# What the log tells outside of an echoed config: it does not show that all other knobs have their defaults.
+_SAID_ANYWAY = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
+
+Conflict = tuple[str, FactValue, FactValue]
+
+
+class Known:
+    """The facts so far. What is already known is never inferred."""
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        self.facts = dict(facts)
+        self.conflicts: list[Conflict] = []
+
+    def number(self, name: str) -> int | None:
+        fact = self.facts.get(name)
+        known = fact is not None and isinstance(fact.value, (int, float)) and not isinstance(fact.value, bool)
+        return int(fact.value) if fact is not None and known else None
+
+    def add(self, name: str, value: FactValue | None, because: Because) -> None:
+        if value is not None and name not in self.facts:
+            self.facts[name] = Fact(value, "inferred", because)
+
+    def check(self, name: str, value: FactValue) -> None:
+        """A config file that the log disproves stays in use, and the contradiction is told."""
+        fact = self.facts.get(name)
+        if fact is not None and fact.origin == "config file" and fact.value != value:
+            self.conflicts.append((name, fact.value, value))
+
+
+def complete(
+    run: Run,
+    config: Mapping[str, FactValue] | None = None,
+    overrides: Mapping[str, FactValue] | None = None,
+    gpu: str | None = None,
+) -> Run:
+    """The run with all that can be known of it."""
+    known = Known(run.facts)
+    _add_config(known, config or {}, overrides or {})
+    if gpu is not None:
+        known.facts["gpu"] = Fact(gpu, "flag")
+    groups = {name: int(known.facts.pop(name).value) for name in GROUP_FACTS if name in known.facts}
+    _infer_intervals(known, run)
+    if run.format == "nanogpt":
+        known.add("printed_peak_tflops", A100_TFLOPS, "trainer")
+        _infer_model(known, run, groups, had_config=config is not None)
+    if run.format != "nanochat":
+        _infer_flops(known)
+        _infer_tokens(known, run)
+    return replace(
+        run,
+        facts=MappingProxyType(known.facts),
+        conflicts=(*run.conflicts, *known.conflicts),
+        ending=run.ending or _ending(known, run),
+    )
+
+
+def _add_config(known: Known, config: Mapping[str, FactValue], overrides: Mapping[str, FactValue]) -> None:
+    for knob, value in config.items():
+        if knob not in KNOBS or knob in overrides:
+            continue
+        said = known.facts.get(knob)
+        if said is None or said.origin == "inferred":
+            known.facts[knob] = Fact(value, "config file")
+        elif said.value != value:
+            known.conflicts.append((knob, said.value, value))
+    for knob, value in overrides.items():
+        known.facts[knob] = Fact(value, "flag")
+
+
+def _ending(known: Known, run: Run) -> Ending | None:
+    max_iters = known.number("max_iters")
+    last = max(run.rows.last_iteration[-1], *(e.iteration for e in run.evaluations[-1:]), 0)
+    return "finished" if run.format == "nanogpt" and max_iters is not None and last >= max_iters else None
+
+
+# --- intervals -------------------------------------------------------------------------------------------------------
+
+
+def _infer_intervals(known: Known, run: Run) -> None:
+    known.add("log_interval", _usual_spacing(run.rows), "row_spacing")
+    steps = sorted({evaluation.iteration for evaluation in run.evaluations if evaluation.metric != "core"})
+    known.add("eval_interval", _most_common(b - a for a, b in pairwise(steps)), "row_spacing")
+
+
+def _usual_spacing(rows: Rows) -> int | None:
+    spacings: Counter[int] = Counter()
+    before: int | None = None
+    for first, last, count in zip(rows.iteration, rows.last_iteration, rows.count, strict=True):
+        if before is not None:
+            spacings[first - before] += 1
+        if count > 1:
+            spacings[(last - first) // (count - 1)] += count - 1
+        before = last
+    return spacings.most_common(1)[0][0] if spacings else None
+
+
+def _most_common(values: Iterable[int]) -> int | None:
+    counted = Counter(values)
+    return counted.most_common(1)[0][0] if counted else None
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool) -> None:
+    shape = shape_of_groups(groups)
+    for name, value in shape.items():
+        known.check(name, value)
+        known.add(name, value, "parameter_groups")
+    if _defaults_hold(known, run, had_config):
+        for knob in KNOBS.values():
+            if knob.name not in _WITHOUT_DEFAULT:
+                known.add(knob.name, knob.default, "nanogpt_default")
+    if shape:
+        vocabulary, block = vocabulary_of_groups(
+            groups, known.number("parameters"), known.number("vocab_size"), known.number("block_size")
+        )
+        known.add("vocab_size", vocabulary, "parameter_groups")
+        known.add("block_size", block, "parameter_groups")
+    init_from = known.facts.get("init_from")
+    if init_from is None or init_from.value == "scratch":
+        known.add("vocab_size", vocabulary_of_loss(run, known.number("n_embd")), "first_loss")
+    _infer_parameters(known)
+
+
+def _defaults_hold(known: Known, run: Run, had_config: bool) -> bool:
+    """Whether a knob that is not named has today's default: a config was seen, and it is today's nanoGPT.
+
+    The defaults changed until nanoGPT began to print its tokens per iteration, in the spring of 2023.
+    """
+    echoed = any(fact.origin == "log" and name in KNOBS.keys() - _SAID_ANYWAY for name, fact in known.facts.items())
+    if echoed:
+        return "tokens_per_iteration" in known.facts
+    return had_config and not all(map(math.isnan, run.rows.mfu))
+
+
+def _infer_parameters(known: Known) -> None:
+    """Exact from the shape. What the log prints is rounded, and in the first weeks counted the positions too."""
+    layers, width, vocabulary = (known.number(name) for name in ("n_layer", "n_embd", "vocab_size"))
+    bias = known.facts.get("bias")
+    if layers is None or width is None or vocabulary is None or bias is None:
+        return
+    exact = parameters(layers, width, vocabulary, bias=bias.value is True)
+    printed = known.facts.get("parameters")
+    if printed is None:
+        known.add("parameters", exact, "model_shape")
+    elif abs(exact - float(printed.value)) <= 5001:
+        known.facts["parameters"] = Fact(exact, printed.origin, printed.because)
+    elif abs(exact + (known.number("block_size") or 0) * width - float(printed.value)) <= 5001:
+        known.facts["parameters"] = Fact(exact, "inferred", "model_shape")
+
+
+def _infer_flops(known: Known) -> None:
+    count, layers, width, block = (known.number(name) for name in ("parameters", "n_layer", "n_embd", "block_size"))
+    if count is None or layers is None or width is None or block is None:
+        return
+    known.add("flops_per_token", flops_per_token(count, layers, width, block), "model_shape")
+    known.add("flops_per_token_causal", flops_per_token(count, layers, width, block, causal=True), "model_shape")
+
+
+# --- tokens per iteration --------------------------------------------------------------------------------------------
+
+
+def _infer_tokens(known: Known, run: Run) -> None:
+    batch, steps, block = (known.number(name) for name in ("batch_size", "gradient_accumulation_steps", "block_size"))
+    if batch is not None and steps is not None and block is not None:
+        tokens = batch * steps * block  # nanoGPT divides its steps among the GPUs
+        said = known.facts.get("tokens_per_iteration")
+        if said is not None and said.value != tokens:
+            known.conflicts.append(("tokens_per_iteration", said.value, tokens))
+        known.add("tokens_per_iteration", tokens, "batch_shape")
+    flops, peak = known.facts.get("flops_per_token"), known.facts.get("printed_peak_tflops")
+    if flops is None or peak is None:
+        return
+    per_gpu = tokens_of_mfu(run, float(peak.value) * 1e12 / float(flops.value))
+    if per_gpu is None:
+        return
+    total = known.number("tokens_per_iteration")
+    if total is not None:
+        gpus = round(total / per_gpu)
+        if gpus >= 1 and abs(total / per_gpu / gpus - 1) < 0.03:
+            known.add("gpu_count", gpus, "mfu_time_parameters")
+        return
+    estimate = per_gpu * (known.number("gpu_count") or 1)
+    unit = (block or 1) * (batch or 1)
+    whole = round(estimate / unit) * unit
+    if abs(whole / estimate - 1) > 0.01:
+        whole = round(estimate)
+    known.add("tokens_per_iteration", whole, "mfu_time_parameters")

@@ -1,0 +1,251 @@
+"""nanoGPT's logs, in every era and after every terminal.
+
+A row's time on an evaluation iteration contains the evaluation (and the checkpoint): nanoGPT's clock runs on. Its
+printed mfu is smoothed, is -100% until it is measured, and is always divided by an A100's peak.
+
+A printed loss of `nan` or `inf` is kept as infinity: "no loss was printed" and "the loss was lost" stay apart.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import suppress
+
+from nanopace.config import KNOBS, read_config_text, read_override
+from nanopace.errors import ConfigError, UsageError
+from nanopace.run import Ending, FactValue, Format, Row
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.nanogpt_lines import HEADER, Kind, Line, begins_line, read_line
+
+MFU_SMOOTHING = 0.9
+
+_RANK = re.compile(r"\[(?:rank|default)\d+\]:\s?")  # torchrun's prefixes
+_ASSIGNMENT = re.compile(r"(?:[^#'\"=]{0,40}[\s:\]])?(" + "|".join(KNOBS) + r")\s*=(?!=)\s*(\S.*)")
+_MOST_PIECES = 12  # a terminal of 5 columns; more is something else
+_LONGEST_CONFIG = 2000  # lines
+
+_ENDINGS: dict[Kind, Ending] = {"memory": "out_of_memory", "interrupt": "interrupted", "traceback": "error"}
+_GPT2 = {  # (n_layer, n_head, n_embd)
+    "gpt2": (12, 12, 768),
+    "gpt2-medium": (24, 16, 1024),
+    "gpt2-large": (36, 20, 1280),
+    "gpt2-xl": (48, 25, 1600),
+}
+
+
+class NanogptReader:
+    """Feeds a RunBuilder. Lines that a terminal of `width` columns may have broken are held until the next is known."""
+
+    format: Format = "nanogpt"
+
+    def __init__(self, builder: RunBuilder, width: int = 0) -> None:
+        builder.describe("nanogpt", mfu_smoothing=MFU_SMOOTHING)
+        self._builder = builder
+        self._width = width or 1 << 30
+        self._held = ""
+        self._pieces = 0
+        self._config: list[str] | None = None  # the lines of a config that is being echoed
+        self._piece = 0  # length of the last of them
+        self._rows = 0
+        self.mfu_seen = False
+        self._measured = False  # this process has printed an mfu
+
+    # --- lines -------------------------------------------------------------------------------------------------------
+
+    def feed(self, line: str) -> bool:
+        """One line: the continuation of what is held, the beginning of something, or a whole."""
+        if line.startswith("["):
+            line = _RANK.sub("", line, count=1)
+        known = read_line(line)
+        if self._held:
+            if known is None and self._go_on(line):
+                return True
+            self._release()
+        if known is None:
+            return self._unknown(line)
+        if self._unsure(known, line):
+            self._hold(line)
+        else:
+            self._take(known, line)
+        return True
+
+    def feed_cut(self, line: str) -> bool:
+        """The unended last line: taken only if no byte can be missing that matters."""
+        if self._held and read_line(line) is None:
+            joined = self._held + line
+            if (known := read_line(joined)) is not None and known.end > len(self._held):
+                line, self._held = joined, ""
+        self._release_last()
+        known = read_line(line)
+        if known is None or known.kind not in ("row", "evaluation", *_ENDINGS):
+            return False
+        if known.sure or (known.kind == "row" and self._rows and not self.mfu_seen):
+            self._take(known, line)
+            return True
+        return False
+
+    def feed_row(self, row: Row) -> None:
+        """A row that was read elsewhere (bulk.py), in its place among the lines."""
+        self._release()
+        self._close_config()
+        self._add(row, restarted=False)
+
+    def finish(self) -> None:
+        """There are no more lines."""
+        self._release_last()
+        self._close_config()
+
+    # --- lines that a terminal broke ---------------------------------------------------------------------------------
+
+    def _unsure(self, known: Line, line: str) -> bool:
+        return not known.sure or (len(line) >= self._width and known.end == len(line) and known.kind != "row")
+
+    def _hold(self, line: str) -> None:
+        self._held, self._pieces = line, 1
+
+    def _go_on(self, line: str) -> bool:
+        """Try the line as the continuation of what is held."""
+        joined = self._held + line
+        known = read_line(joined)
+        if known is not None and known.end > len(self._held):
+            self._held = ""
+            if not known.sure or (len(line) >= self._width and known.end == len(joined)):
+                self._held = joined
+            else:
+                self._take(known, joined)
+            return True
+        if known is None and self._pieces < _MOST_PIECES and begins_line(joined):
+            self._held, self._pieces = joined, self._pieces + 1
+            return True
+        return False
+
+    def _release(self) -> None:
+        """What is held has no continuation: it counts if it can be read as it is."""
+        held, self._held = self._held, ""
+        if held and (known := read_line(held)) is not None:
+            self._take(known, held)
+
+    def _release_last(self) -> None:
+        """The same at the end of the log: it is either whole after all, or the log was cut there."""
+        known = read_line(self._held) if self._held else None
+        if known is not None and not known.sure:
+            cut = self.mfu_seen if known.kind == "row" else len(self._held) >= self._width
+            if cut:
+                self._held = ""
+        self._release()
+
+    def _unknown(self, line: str) -> bool:
+        if self._config is not None:
+            self._echoed(line)
+            return True
+        if len(line) >= self._width or begins_line(line):
+            self._hold(line[-1000:])
+        return False
+
+    # --- what they say -----------------------------------------------------------------------------------------------
+
+    def _take(self, known: Line | None, text: str) -> None:
+        self._close_config()
+        while known is not None:
+            if known.kind == "row":
+                self._row(*known.values)
+            elif known.kind == "evaluation":
+                iteration, train, val = known.values
+                self._builder.evaluation(int(iteration), _loss(train), _loss(val))
+            elif known.kind in _ENDINGS:
+                self._builder.ending(_ENDINGS[known.kind])
+            else:
+                self._header(known)
+                return
+            text = text[known.end :]  # two processes may print into one line
+            known = read_line(text) if text else None
+
+    def _row(self, iteration: str, loss: str, ms: str, percent: str) -> None:
+        mfu = float(percent) / 100 if percent else None
+        if mfu is not None and not mfu >= 0:
+            mfu = None  # -100% until five iterations are done
+        restarted = bool(percent) and mfu is None and self._measured and int(iteration) > 0
+        row = Row(int(iteration), float(ms), _loss(loss), mfu)
+        if row.ms > 0:  # a clock that stood still tells nothing
+            self.mfu_seen |= bool(percent)
+            self._add(row, restarted)
+
+    def _add(self, row: Row, restarted: bool) -> None:
+        self._rows += 1
+        self._measured = row.mfu is not None
+        self._builder.row(row, restarted=restarted)
+
+    def _header(self, known: Line) -> None:
+        """Facts about the run, or about the process that begins."""
+        builder, values = self._builder, known.values
+        if known.kind in HEADER:
+            fresh = {"scratch": True, "pretrained": True, "resuming": False}.get(known.kind)
+            builder.begin_process(fresh=fresh)
+        match known.kind:
+            case "saving":
+                builder.checkpoint(path=values[0].strip())
+            case "config":
+                self._config, self._piece = [], 0
+            case "override":
+                self._override(*values)
+            case "tokens":
+                builder.fact("tokens_per_iteration", _count(values[0]))
+            case "parameters":
+                builder.fact("parameters", round(float(values[0]) * 1e6))
+            case "groups":
+                which = "non_decayed" if len(values) == 3 else "decayed"
+                builder.fact(f"{which}_tensors", _count(values[-2]))
+                builder.fact(f"{which}_parameters", _count(values[-1]))
+            case "vocabulary":
+                builder.fact("vocab_size", int(values[-1]))
+            case "pretrained":
+                builder.fact("init_from", values[0])
+                for knob, value in zip(("n_layer", "n_head", "n_embd"), _GPT2.get(values[0], ()), strict=False):
+                    builder.fact(knob, value)
+            case "forcing":
+                builder.fact("vocab_size", int(values[0]))
+                builder.fact("bias", values[2] == "True")
+            case "compiling":
+                builder.fact("compile", True)
+
+    # --- the config that is echoed -----------------------------------------------------------------------------------
+
+    def _echoed(self, line: str) -> None:
+        """One line of a config file. The rest of a broken line follows one that fills the terminal."""
+        assert self._config is not None
+        if self._config and self._piece >= self._width and not _ASSIGNMENT.match(line):
+            self._config[-1] += line
+        elif len(self._config) < _LONGEST_CONFIG:
+            self._config.append(line)
+        self._piece = len(line)
+
+    def _close_config(self) -> None:
+        lines, self._config = self._config, None
+        for knob, value in read_echo(lines).items() if lines else ():
+            self._builder.fact(knob, value)
+
+    def _override(self, knob: str, value: str) -> None:
+        with suppress(UsageError):  # a fork's own knob
+            self._builder.fact(*read_override(f"{knob}={value}"))
+
+
+def read_echo(lines: list[str]) -> dict[str, FactValue]:
+    """The knobs that an echoed config sets: if it cannot be read as a whole, then what its lines say."""
+    try:
+        found = read_config_text("\n".join(lines), "config")
+    except ConfigError:
+        found = {}
+        for line in lines:
+            if (assignment := _ASSIGNMENT.match(line)) is not None:
+                with suppress(ConfigError):
+                    found |= read_config_text(f"{assignment[1]} = {assignment[2]}", "config")
+    return {knob: value for knob, value in found.items() if knob in KNOBS}
+
+
+def _loss(printed: str) -> float:
+    return math.inf if printed in ("nan", "inf") else float(printed)
+
+
+def _count(printed: str) -> int:
+    return int(printed.replace(",", ""))

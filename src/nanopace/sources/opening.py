@@ -1,0 +1,162 @@
+"""Bytes from wherever a log is: a file, a compressed file, standard input, a directory full of them.
+
+Everything is streamed. A compressed file is told by its first bytes, never by its name alone, and a log that was
+compressed while it grew, or was cut, is read as far as it goes.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from nanopace.errors import InputError
+from nanopace.sources.detect import SNIFF_BYTES, has_row
+from nanopace.sources.text import CHUNK, lines
+
+Source = str | Path | BinaryIO
+Progress = Callable[[int, int | None], object]
+
+_MOST_FILES = 20_000  # looked at in one directory tree
+# A program or a page may quote a row and is no log; the others are large, and none either.
+_OTHER_SUFFIXES = frozenset(
+    (".py", ".pyc", ".md", ".rst", ".html", ".css", ".js", ".ipynb", ".toml", ".yaml", ".yml", ".pdf", ".svg", ".png")
+    + (".jpg", ".gif", ".zip", ".tar", ".so", ".o", ".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".npy", ".npz")
+    + (".parquet", ".arrow", ".pkl", ".sqlite")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A log that is being read."""
+
+    name: str
+    chunks: Iterator[bytes]
+
+
+@contextmanager
+def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opened]:
+    """The bytes of a log, decompressed, in chunks."""
+    if isinstance(source, (str, Path)) and str(source) != "-":
+        path = Path(source)
+        with _open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size or None
+            yield Opened(path.name, _chunks(file, str(path), size, progress))
+    elif isinstance(source, (str, Path)):
+        yield Opened("stdin", _chunks(_peekable(sys.stdin.buffer), "stdin", None, progress))
+    else:
+        name = getattr(source, "name", "log")
+        name = os.path.basename(name) if isinstance(name, str) else "log"
+        yield Opened(name, _chunks(_peekable(source), name, None, progress))
+
+
+def find_logs(directory: str | Path) -> list[Path]:
+    """The training logs in a directory and below it, by name. Hidden directories and links are left out."""
+    found: list[Path] = []
+    looked_at = 0
+    for folder, folders, files in os.walk(directory):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) and name != "node_modules")
+        for name in sorted(files):
+            looked_at += 1
+            if looked_at > _MOST_FILES:
+                return found
+            path = Path(folder, name)
+            if path.suffix.lower() not in _OTHER_SUFFIXES and not name.startswith(".") and _is_log(path):
+                found.append(path)
+    return found
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+            return False
+        with open_log(path) as opened:
+            head = _first(opened.chunks, SNIFF_BYTES)
+    except (OSError, InputError):
+        return False
+    return has_row(line for line, _ in lines([head]))
+
+
+def _first(chunks: Iterator[bytes], size: int) -> bytes:
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if len(head) >= size:
+            break
+    return head[:size]
+
+
+def _open_file(path: Path) -> io.BufferedReader:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise InputError("{path}: no such file", path=path) from None
+    except PermissionError:
+        raise InputError("{path}: permission denied", path=path) from None
+    except IsADirectoryError:
+        raise InputError("{path}: is a directory", path=path) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
+
+
+def _peekable(stream: BinaryIO) -> io.BufferedReader:
+    if isinstance(stream, io.BufferedReader):
+        return stream
+    return io.BufferedReader(cast(io.RawIOBase, stream))
+
+
+def _chunks(file: io.BufferedReader, name: str, size: int | None, progress: Progress | None) -> Iterator[bytes]:
+    """The decompressed bytes. `progress` hears of the bytes of the file itself."""
+    done = 0
+    try:
+        stream = _decompressed(file)
+        while chunk := stream.read(CHUNK):
+            yield chunk
+            done = done + len(chunk) if stream is file or size is None else file.tell()
+            if progress is not None:
+                progress(done, size)
+    except EOFError:
+        pass  # compressed, and cut: what came before is a log all the same
+    except OSError as error:
+        if not done:
+            raise InputError(
+                "{path}: cannot be read: {reason}", path=name, reason=error.strerror or str(error)
+            ) from None
+    except Exception as error:
+        if not _is_corrupt(error):
+            raise
+        if not done:
+            raise InputError("{path}: is compressed, but broken: {reason}", path=name, reason=str(error)) from None
+
+
+def _decompressed(file: io.BufferedReader) -> BinaryIO:
+    head = file.peek(6)[:6]
+    if head.startswith(b"\x1f\x8b"):
+        import gzip
+
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    if head == b"\xfd7zXZ\x00":
+        import lzma
+
+        return cast(BinaryIO, lzma.LZMAFile(file))
+    if head.startswith(b"BZh"):
+        import bz2
+
+        return cast(BinaryIO, bz2.BZ2File(file))
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        import zstandard
+
+        return cast(BinaryIO, zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False))
+    return file
+
+
+def _is_corrupt(error: Exception) -> bool:
+    """The decompressors' own errors, without importing the decompressors."""
+    return type(error).__module__.partition(".")[0] in ("zlib", "_lzma", "lzma", "zstandard", "zstd")

@@ -1,0 +1,17 @@
+"""What any trainer's process leaves in a log besides its own lines: torchrun's prefix, and how it died."""
+
+from __future__ import annotations
+
+import re
+
+from nanopace.run import Ending
+
+RANK = re.compile(r"\[(?:rank|default)\d+\]:\s?")  # in front of every line, where torchrun is asked for it
+
+# For an alternation: the group that matched is a key of ENDINGS.
+ENDING = (
+    r"(?P<memory>OutOfMemoryError\b|CUDA out of memory)"
+    r"|(?P<interrupt>^\s*(?:\[\w+\]:)?\s*KeyboardInterrupt\b|^\s*\^C\s*$)"
+    r"|(?P<traceback>Traceback \(most recent call last\)|^Killed\b|^Segmentation fault)"
+)
+ENDINGS: dict[str, Ending] = {"memory": "out_of_memory", "interrupt": "interrupted", "traceback": "error"}

@@ -1,0 +1,258 @@
+"""A report as one HTML file that needs nothing else: no network, no fonts, no second file.
+
+All words are made here and in `tables`, all looks are in templates/ and assets/. Whatever stands in a log is hostile
+until shown otherwise: Jinja escapes it in the text, `_script_safe` in the data of the charts, and the page's own policy
+forbids the browser to load anything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from nanopace.diagnosis.result import Comparison, Diagnosis
+from nanopace.version import __version__
+from nanopace.views import charts, pair_tables, strip, tables
+from nanopace.views.answer import answer_lines, key_figures
+from nanopace.views.charts import Chart
+from nanopace.views.comparing import LEARNING, SPEED, Pair
+from nanopace.views.sections import SECTIONS
+from nanopace.wording.catalog import Words
+
+ROOM = Path(__file__).parent
+DIGITS = 7  # of a point in a chart: more than any screen can show
+
+
+def explain_page(diagnoses: Sequence[Diagnosis], words: Words) -> str:
+    """One run, or several below each other."""
+    drawn: dict[str, Chart] = {}
+    runs = [_explained(run, words, drawn, f"run{number}") for number, run in enumerate(diagnoses)]
+    title = ", ".join(run.source.name for run in diagnoses)
+    return _render("explain.html", words, drawn, title=title, runs=runs)
+
+
+def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
+    """Every run against the first."""
+    everyone = [comparisons[0].a, *(pair.b for pair in comparisons)]
+    drawn: dict[str, Chart] = {}
+    overlays = (
+        charts.times_chart(everyone, words),
+        *charts.loss_charts(everyone, words),
+        charts.mfu_chart(everyone, words),
+    )
+    return _render(
+        "compare.html",
+        words,
+        drawn,
+        title=" / ".join(run.source.name for run in everyone),
+        runs=[_introduced(number, run, words) for number, run in enumerate(everyone)],
+        charts=[_placed(chart, drawn, "all") for chart in overlays if chart is not None],
+        pairs=[_compared(pair, number, words) for number, pair in enumerate(comparisons, start=1)],
+    )
+
+
+# --- what the templates are given ------------------------------------------------------------------------------------
+
+
+def _explained(run: Diagnosis, words: Words, drawn: dict[str, Chart], prefix: str) -> dict[str, object]:
+    def placed(chart: Chart | None) -> dict[str, object] | None:
+        return None if chart is None else _placed(chart, drawn, prefix)
+
+    answer = answer_lines(run, words)
+    return {
+        "name": run.source.name,
+        "about": _about(run, words),
+        "answer": answer,
+        "figures": key_figures(run, words),
+        "strip": _strip(run, words),
+        "timeline": _timeline(run, words),
+        "ends": (words.number(0), words.duration(run.wall.total_s)),
+        "wall": tables.wall_table(run, words),
+        "times": placed(charts.times_chart([run], words)),
+        "slow": tables.slow_rows_table(run, words) if run.slow_rows else None,
+        "mfu": placed(charts.mfu_chart([run], words)),
+        "losses": [placed(chart) for chart in charts.loss_charts([run], words)],
+        "throughput_table": tables.throughput_table(run, words),
+        "utilisation_table": tables.utilisation_table(run, words),
+        "loss_table": tables.loss_table(run, words),
+        "said": _said_by_section(run, answer, words),
+        "advice": tables.advice_table(run, words),
+        "facts": tables.facts_table(run, words),
+    }
+
+
+def _said_by_section(run: Diagnosis, answer: Sequence[str], words: Words) -> dict[str, list[str]]:
+    """The findings, each under the section it belongs to as in the terminal, but for those that the answer has."""
+    above = " ".join(answer)
+    section_of = {code: section for section, codes in SECTIONS.items() for code in codes}
+    said: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    for finding in run.findings:
+        sentence = words.finding(finding.code, finding.numbers)
+        if not finding.advice and sentence not in above:
+            said[section_of.get(finding.code, "slow")].append(sentence)
+    return said
+
+
+def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
+    return {
+        "letter": charts.run_letter(number),
+        "shade": charts.run_colour(number),
+        "name": run.source.name,
+        "about": _about(run, words),
+        "facts": tables.facts_table(run, words),
+    }
+
+
+def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:
+    pair = Pair(found, charts.run_letter(0), charts.run_letter(other))
+    verdict = [finding for finding in (pair.first(SPEED), pair.first(LEARNING)) if finding is not None]
+    shown = [
+        pair_tables.changed_table(found, other, words),
+        pair_tables.figures_table(found, other, words),
+        pair_tables.decomposition_table(found, words),
+        *pair_tables.equal_tables(found, other, words),
+    ]
+    return {
+        "a": pair.a,
+        "b": pair.b,
+        "verdict": [pair.sentence(words, finding) for finding in verdict],
+        "rest": [pair.sentence(words, finding) for finding in found.findings if finding not in verdict],
+        "tables": [table for table in shown if table.rows],
+        "settle": words.text("Runs that would settle it, each like {b} with one knob as in {a}:", a=pair.a, b=pair.b),
+        "settling": [f"--{settling.knob}={settling.value}" for settling in found.settling],
+    }
+
+
+def _about(run: Diagnosis, words: Words) -> str:
+    source = run.source
+    span = words.text(
+        "{rows} rows, iterations {first} to {last}",
+        rows=source.rows,
+        first=source.first_iteration,
+        last=source.last_iteration,
+    )
+    parts = [words.format(source.format), span]
+    if source.ending is not None:
+        parts.append(words.ending(source.ending))
+    return " · ".join(parts)
+
+
+def _strip(run: Diagnosis, words: Words) -> list[dict[str, object]]:
+    return [
+        {
+            "phase": part.phase,
+            "share": f"{part.share:.6f}",
+            "says": f"{words.phase(part.phase)}: {words.duration(part.seconds)} ({words.percent(part.share, 1)})",
+        }
+        for part in strip.wall_parts(run)
+    ]
+
+
+def _timeline(run: Diagnosis, words: Words) -> list[dict[str, object]]:
+    return [
+        {
+            "cause": moment.cause,
+            "start": f"{moment.start:.5f}",
+            "width": f"{moment.width:.5f}",
+            "says": f"{words.cause(moment.cause)}: {words.duration(moment.seconds)}",
+        }
+        for moment in strip.timeline(run)
+    ]
+
+
+def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, object]:
+    """Give a chart its place: the key under which the script finds its data."""
+    key = f"{prefix}-{chart.name}"
+    drawn[key] = chart
+    return {"key": key, "title": chart.title, "clipped": chart.y_top is not None}
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def _render(template: str, words: Words, drawn: dict[str, Chart], **content: object) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(ROOM / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template(template).render(
+        lang=words.lang,
+        say=_headings(words),
+        data=_script_safe(_data(drawn, words)),
+        asset=_asset,
+        version=__version__,
+        **content,
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")  # a file's name may hold bytes that are no text
+
+
+def _headings(words: Words) -> dict[str, str]:
+    """The words that the templates themselves need."""
+    return {
+        "explained": words.text("A training run, explained"),
+        "compared": words.text("Training runs, compared"),
+        "runs": words.text("Runs"),
+        "answer": words.text("The answer"),
+        "figures": words.text("Key figures"),
+        "wall": words.text("Where the time went"),
+        "in_order": words.text("The same in the order in which it happened"),
+        "times": words.text("Iteration times"),
+        "times_note": words.text("Each mark is one row of the log; slow rows show their cause."),
+        "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
+        "slow": words.text("Every slow row"),
+        "utilisation": words.text("Throughput and utilisation"),
+        "loss": words.text("Loss"),
+        "clipped": words.text("The start of the run rises above the frame."),
+        "advice": words.text("Advice"),
+        "facts": words.text("What is known, and how"),
+        "curves": words.text("The runs overlaid"),
+        "against": words.text("against"),
+        "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
+        "made": words.text("Made by nanopace {version}. This file is complete: it loads nothing.", version=__version__),
+    }
+
+
+def _data(drawn: dict[str, Chart], words: Words) -> dict[str, object]:
+    return {
+        "lang": words.lang,
+        "perplexity": words.text("perplexity"),
+        "units": {"s": "s", "min": "min", "h": words.text("h"), "d": words.text("d")},
+        "charts": {key: _drawable(chart) for key, chart in drawn.items()},
+    }
+
+
+def _drawable(chart: Chart) -> dict[str, object]:
+    plain = asdict(chart)
+    for series in plain["series"]:
+        points = [(_short(x), _short(y)) for x, y in zip(series["x"], series["y"], strict=True)]
+        ordered = sorted(((x, y) for x, y in points if x is not None), key=lambda point: point[0])
+        series["x"], series["y"] = [x for x, _ in ordered], [y for _, y in ordered]
+    return plain
+
+
+def _short(value: float | None) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")
+
+
+def _script_safe(data: object) -> Markup:
+    """JSON that cannot end the script element it stands in, nor start a comment or another one."""
+    text = json.dumps(data, allow_nan=False)  # ASCII: U+2028 and U+2029 are escaped, too
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _asset(name: str) -> Markup:
+    """A file of our own, as it is."""
+    return Markup((ROOM / "assets" / name).read_text("utf-8"))

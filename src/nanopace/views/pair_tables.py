@@ -1,0 +1,98 @@
+"""The tables of the page on two runs. Runs go by letters there: names of files are long, and columns are narrow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from nanopace.diagnosis.result import Comparison, PairOf
+from nanopace.views.charts import run_colour, run_letter
+from nanopace.views.tables import Cell, Table, Texts, make_table
+from nanopace.wording.catalog import UNKNOWN, Words
+
+
+def changed_table(pair: Comparison, other: int, words: Words) -> Table:
+    """The knobs that differ, and where each value is from."""
+
+    def value(x: object, origin: str | None) -> Cell:
+        if x is None:
+            return Cell(UNKNOWN)
+        shown = words.number(float(x)) if isinstance(x, (int, float)) and not isinstance(x, bool) else str(x)
+        inferred = origin == "inferred"
+        return Cell(("~" if inferred else "") + shown, inferred=inferred)
+
+    rows = [
+        (change.knob, value(change.a, change.a_origin), value(change.b, change.b_origin)) for change in pair.changed
+    ]
+    unknown = ", ".join(pair.unknown_knobs)
+    note = words.text("Known of one run only: {knobs}.", knobs=unknown) if unknown else None
+    return make_table(words.text("What changed"), (words.text("setting"), *_runs(other)), rows, (1, 2), note=note)
+
+
+def figures_table(pair: Comparison, other: int, words: Words) -> Table:
+    """The two runs side by side; what is known of neither is left out."""
+    figures: list[tuple[str, PairOf, Callable[[float | None], str]]] = [
+        (words.text("tokens per second"), pair.tokens_per_s, words.si),
+        (words.text("normal step"), pair.median_ms, words.ms),
+        (words.text("one micro-batch"), pair.micro_batch_ms, words.ms),
+        (words.text("parameters"), pair.parameters, lambda x: words.si(x, digits=2)),
+        (words.text("FLOPs per token"), pair.flops_per_token, words.flops),
+        (words.text("mfu of the card"), pair.mfu_card, words.percent),
+        (words.text("evaluation and checkpoints"), pair.overhead_share, lambda x: words.percent(x, 2)),
+    ]
+    rows = [
+        (name, shown(figure.a), shown(figure.b), _times(figure.ratio, 2, words))
+        for name, figure, shown in figures
+        if figure.a is not None or figure.b is not None
+    ]
+    head: Texts = ("", *_runs(other), f"{run_letter(other)} / {run_letter(0)}")
+    return make_table(words.text("Side by side"), head, rows, (1, 2, 3))
+
+
+def decomposition_table(pair: Comparison, words: Words) -> Table:
+    """Why one is faster: parts that add up to the logarithm, and factors that multiply to the ratio."""
+    parts = pair.decomposition
+    named = [
+        (words.text("FLOPs per token"), parts.flops_per_token),
+        (words.text("utilisation"), parts.utilisation),
+        (words.text("peak of the card"), parts.peak),
+        (words.text("together"), parts.total),
+    ]
+    rows = [(name, words.number(x, 3), _times(math.exp(x), 3, words)) for name, x in named if x is not None and x < 700]
+    head = ("", "ln(tokens/s)", words.text("factor"))
+    return make_table(words.text("Why the speed differs"), head, rows, (1, 2))
+
+
+def equal_tables(pair: Comparison, other: int, words: Words) -> tuple[Table, ...]:
+    """Validation loss of both at equal tokens, equal time and equal arithmetic; the better one of each is marked."""
+    named = (
+        (words.text("Loss at equal tokens"), [(words.si(at.tokens), at.a, at.b) for at in pair.equal_tokens]),
+        (words.text("Loss at equal time"), [(words.duration(at.seconds), at.a, at.b) for at in pair.equal_time]),
+        (words.text("Loss at equal FLOPs"), [(words.flops(at.flops), at.a, at.b) for at in pair.equal_flops]),
+    )
+    better = words.text("better")
+    return tuple(
+        make_table(
+            caption,
+            ("", *_runs(other), better),
+            [(at, words.number(a, 4), words.number(b, 4), _better(a, b, other)) for at, a, b in rows],
+            (1, 2),
+        )
+        for caption, rows in named
+        if rows
+    )
+
+
+def _runs(other: int) -> tuple[Cell, Cell]:
+    return Cell(run_letter(0), run_colour(0)), Cell(run_letter(other), run_colour(other))
+
+
+def _better(a: float, b: float, other: int) -> Cell:
+    if a == b:
+        return Cell("=")
+    winner = 0 if a < b else other
+    return Cell(run_letter(winner), run_colour(winner))
+
+
+def _times(ratio: float | None, digits: int, words: Words) -> str:
+    return UNKNOWN if ratio is None else f"×{words.number(ratio, digits)}"

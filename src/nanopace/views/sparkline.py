@@ -1,0 +1,71 @@
+"""Iteration times on one line, with the slow rows marked below it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+LEVELS = "▁▂▃▄▅▆▇█"
+FULL = "█"
+
+# One letter for each cause, the same in every language: they are explained below the line.
+LETTERS: Mapping[str, str] = {
+    "compile": "S",
+    "evaluation": "E",
+    "checkpoint": "C",
+    "restart": "R",
+    "periodic": "P",
+    "stall": "!",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sparkline:
+    bars: str
+    marks: str  # a letter under each column that has a slow row, else a space
+    causes: tuple[str, ...]  # those that are marked, in the order of LETTERS
+
+
+def sparkline(iterations: Sequence[int], times: Sequence[float], causes: Sequence[str | None], width: int) -> Sparkline:
+    """The largest time of each column, on a logarithmic scale: a spike is 30 times a step, and a shift only a half."""
+    if not times:
+        return Sparkline("", "", ())
+    columns = min(width, len(times))
+    first, length = iterations[0], max(1, iterations[-1] - iterations[0])
+    tallest: list[float | None] = [None] * columns
+    marks: list[str | None] = [None] * columns
+    for iteration, ms, cause in zip(iterations, times, causes, strict=True):
+        column = min(columns - 1, (iteration - first) * columns // length)
+        before = tallest[column]
+        if before is None or ms > before:
+            tallest[column] = ms
+        if cause is not None and (marks[column] is None or _rank(cause) > _rank(marks[column] or "")):
+            marks[column] = cause
+    return Sparkline(
+        bars=_bars(tallest),
+        marks="".join(" " if cause is None else LETTERS.get(cause, "!") for cause in marks),
+        causes=tuple(cause for cause in LETTERS if cause in marks),
+    )
+
+
+def _rank(cause: str) -> int:
+    """Where two share a column the rarer one is marked."""
+    return (
+        ("evaluation", "checkpoint", "periodic", "stall", "restart", "compile").index(cause) if cause in LETTERS else -1
+    )
+
+
+def _bars(tallest: Sequence[float | None]) -> str:
+    known = [ms for ms in tallest if ms is not None and ms > 0]
+    if not known:
+        return ""
+    low = min(known)
+    # Noise is no mountain: the top is at least half as much again as the bottom.
+    scale = (len(LEVELS) - 1) / math.log(max(max(known) / low, 1.5))
+    return "".join(LEVELS[round(scale * math.log(ms / low))] if ms else " " for ms in tallest)
+
+
+def bar(share: float, width: int) -> str:
+    """A horizontal bar; what is more than nothing is at least one mark."""
+    return FULL * max(1 if share > 0 else 0, round(share * width))

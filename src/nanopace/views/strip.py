@@ -1,0 +1,90 @@
+"""The wall clock as a strip: how it divides by phase, and in which order things happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nanopace.diagnosis.result import Diagnosis, SlowRow
+from nanopace.views.charts import row_group
+
+NARROWEST = 0.0008  # share of the strip below which a moment could not be seen
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A phase's share of the wall clock."""
+
+    phase: str
+    seconds: float
+    share: float
+
+
+def wall_parts(run: Diagnosis) -> tuple[Part, ...]:
+    """The phases that took any time, in the order in which the strip shows them."""
+    wall = run.wall
+    seconds = {
+        "training": wall.training_s,
+        "evaluation": wall.evaluation_s,
+        "checkpoint": wall.checkpoint_s,
+        "startup": wall.startup_s,
+        "stall": wall.stall_s,
+        "restart": wall.restart_s,
+        "unknown": wall.unknown_s,
+    }
+    total = wall.total_s
+    return tuple(Part(phase, s, s / total if total else 0.0) for phase, s in seconds.items() if s is not None and s > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Time that was not training, at its place in the run: shares of the wall clock from its start."""
+
+    cause: str
+    start: float
+    width: float
+    seconds: float
+
+
+def timeline(run: Diagnosis) -> tuple[Moment, ...]:
+    """What interrupted the training, and when: slow rows, and the evaluations that fell between rows."""
+    total, curves = run.wall.total_s, run.curves
+    if not total:
+        return ()
+    ends = dict(zip(curves.row_iteration, curves.row_seconds, strict=True))
+    moments = [
+        _moment(_main_part(slow), ends[slow.iteration], slow.excess_ms / 1000, total)
+        for slow in run.slow_rows
+        if slow.iteration in ends
+    ]
+    each_ms = run.evaluations.each_ms
+    if each_ms is not None:
+        seen = {slow.iteration for slow in run.slow_rows}
+        hidden = [
+            end
+            for iteration, end in zip(curves.eval_iteration, curves.eval_seconds, strict=True)
+            if iteration not in seen and iteration > 0
+        ]
+        moments += [_moment("evaluation", end, each_ms / 1000, total) for end in hidden]
+    return _apart(sorted(moments, key=lambda moment: moment.start))
+
+
+def _apart(moments: Iterable[Moment]) -> tuple[Moment, ...]:
+    """Without those that would be drawn upon one of the same cause: a strip has only so many columns."""
+    latest: dict[str, float] = {}
+    kept = []
+    for moment in moments:
+        if moment.start - latest.get(moment.cause, -1.0) >= NARROWEST:
+            latest[moment.cause] = moment.start
+            kept.append(moment)
+    return tuple(kept)
+
+
+def _main_part(slow: SlowRow) -> str:
+    """The cause that took most of the time, where the log can tell; a timeline shows time, not rarity."""
+    return max(slow.parts_ms, key=lambda cause: slow.parts_ms[cause]) if slow.parts_ms else row_group(slow)
+
+
+def _moment(cause: str, end_s: float, length_s: float, total_s: float) -> Moment:
+    width = min(1.0, max(length_s / total_s, NARROWEST))
+    return Moment(cause, min(1.0 - width, max(0.0, (end_s - length_s) / total_s)), width, length_s)

@@ -1,0 +1,120 @@
+"""The first lines of a terminal report: the answer, before anything that supports it."""
+
+from __future__ import annotations
+
+from nanopace.views.paper import styled
+from nanopace.views.sections import Report, saving
+
+ALARMS = ("ended_out_of_memory", "loss_diverged", "memory_spill", "level_shift", "ended_error", "restarts")
+ORDINARY = frozenset({"evaluation", "checkpoint", "compile", "restart"})
+
+
+def summary(report: Report) -> None:
+    """What this is, how fast it trains, what the slow rows are and cost, the card, and what to do."""
+    paper = report.paper
+    paper.line(*_title(report), indent=0)
+    paper.line(_step(report), indent=0)
+    alarm = report.find(*ALARMS)
+    if alarm is not None:
+        paper.line(styled(report.sentence(alarm), "bold red"), indent=0)
+    for line in (_cost(report), _card(report)):
+        if line:
+            paper.line(line, indent=0)
+    do = _do(report)
+    if do:
+        paper.line(styled(do, "bold green"), indent=0)
+
+
+def _title(report: Report) -> tuple[str, ...]:
+    words, source = report.words, report.diagnosis.source
+    span = words.text(
+        "{rows} rows, iterations {first} to {last}",
+        rows=source.rows,
+        first=source.first_iteration,
+        last=source.last_iteration,
+    )
+    parts = [words.format(source.format), span, words.duration(report.diagnosis.wall.total_s)]
+    if source.ending is not None:
+        parts.append(words.ending(source.ending))
+    return (source.name, *(f" · {part}" for part in parts))
+
+
+def _step(report: Report) -> str:
+    words, diagnosis = report.words, report.diagnosis
+    step = words.ms(diagnosis.step.median_ms)
+    slow = len(diagnosis.slow_rows)
+    if not slow:
+        return words.text("A normal step takes {step}, and no row is slow.", step=step)
+    odd = sum(1 for row in diagnosis.slow_rows if not ORDINARY.issuperset(row.causes) or not row.causes)
+    said = words.text("A normal step takes {step}.", step=step) + " "
+    if not odd:
+        return said + words.plural(
+            "{n} of {rows} rows is slower; it is not slow training.",
+            "{n} of {rows} rows are slower; none is slow training.",
+            slow,
+            rows=diagnosis.source.rows,
+        )
+    return said + words.text(
+        "{slow} of {rows} rows are slower, {odd} of them for no reason that the log names.",
+        slow=slow,
+        rows=diagnosis.source.rows,
+        odd=odd,
+    )
+
+
+def _cost(report: Report) -> str:
+    words, diagnosis = report.words, report.diagnosis
+    evaluations, checkpoints, wall = diagnosis.evaluations, diagnosis.checkpoints, diagnosis.wall
+    if evaluations.each_ms is None or wall.overhead_share is None:
+        finding = report.find("hidden_unpriced", "evaluations_outside_clock")
+        return report.sentence(finding) if finding else ""
+    each = words.duration(evaluations.each_ms / 1000)
+    checkpoint = words.duration(None if checkpoints.each_ms is None else checkpoints.each_ms / 1000)
+    if checkpoints.each_ms is not None and checkpoints.basis == "measured":
+        said = words.text("Evaluation takes {each}, a checkpoint {checkpoint}:", each=each, checkpoint=checkpoint)
+    elif checkpoints.each_ms is not None:
+        said = words.text(
+            "Evaluation takes {each} with its checkpoint (that {checkpoint} at most):",
+            each=each,
+            checkpoint=checkpoint,
+        )
+    elif evaluations.contains_checkpoint:
+        said = words.text("Evaluation takes {each} with its checkpoint:", each=each)
+    else:
+        said = words.text("Evaluation takes {each}:", each=each)
+    report.skip("evaluation_rows")  # these lines say it
+    overhead = words.duration(wall.overhead_share * wall.total_s)
+    share = words.percent(wall.overhead_share)
+    return f"{said} " + words.text("{share} of the run ({overhead}).", share=share, overhead=overhead)
+
+
+def _card(report: Report) -> str:
+    words, mfu = report.words, report.diagnosis.mfu
+    verdict = report.find(
+        *("card_above_peak", "utilisation_near_limit", "utilisation_good"),
+        *("utilisation_half_idle", "utilisation_mostly_idle", "card_without_peak", "mfu_over_100", "mfu_zero"),
+    )
+    if verdict is not None:
+        return words.text("GPU: {text}", text=report.sentence(verdict))
+    if mfu.steady_printed is not None and mfu.printed_peak_tflops is not None:
+        return words.text(
+            "GPU: the printed {share} is of {peak}, not of your card; pass --gpu NAME.",
+            share=words.percent(mfu.steady_printed, 2),
+            peak=words.tflops(mfu.printed_peak_tflops),
+        )
+    unknown = report.find("mfu_unknown")
+    return words.text("GPU: {text}", text=report.sentence(unknown)) if unknown else ""
+
+
+def _do(report: Report) -> str:
+    words = report.words
+    advice = [finding for finding in report.diagnosis.findings if finding.advice]
+    best = max(advice, key=lambda finding: finding.saves_s or 0.0, default=None)
+    if best is None:
+        best = report.find("nothing_to_change")
+    if best is None:
+        return ""
+    if best.code == "nothing_to_change":
+        return report.sentence(best)
+    said = words.text("Do: {advice}", advice=words.finding(best.code, best.numbers))
+    return f"{said} {saving(words, best)}".rstrip()

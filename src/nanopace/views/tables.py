@@ -1,0 +1,210 @@
+"""The tables of the page on one run: what stands in them, in words and numbers of a language, before any layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.views import charts, strip
+from nanopace.wording.catalog import UNKNOWN, Words
+
+MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text; `shade` is a colour of the palette that is shown beside it, `inferred` that it is no given fact."""
+
+    text: str
+    shade: str | None = None
+    inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under headings; the first cell of each is its name. Columns in `numbers` are set to the right."""
+
+    caption: str
+    head: tuple[Cell, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    numbers: frozenset[int] = frozenset()
+    note: str | None = None
+    wordy: bool = False  # cells hold sentences: a phone shows each row as a card
+
+
+Texts = Iterable[str | Cell]
+
+
+def make_table(
+    caption: str,
+    head: Texts,
+    rows: Iterable[Texts],
+    numbers: Sequence[int],
+    *,
+    note: str | None = None,
+    wordy: bool = False,
+) -> Table:
+    """A table of texts."""
+    return Table(caption, _cells(head), tuple(_cells(row) for row in rows), frozenset(numbers), note, wordy)
+
+
+def _cells(texts: Texts) -> tuple[Cell, ...]:
+    return tuple(Cell(text) if isinstance(text, str) else text for text in texts)
+
+
+def tilde(run: Diagnosis, *facts: str) -> str:
+    """The mark of a figure that rests on an inferred fact, as in the terminal."""
+    return "~" if any(name in run.facts and run.facts[name].origin == "inferred" for name in facts) else ""
+
+
+# --- the wall clock --------------------------------------------------------------------------------------------------
+
+
+def wall_table(run: Diagnosis, words: Words) -> Table:
+    """The legend of the strip, with the figures."""
+    rows: list[Texts] = [
+        (Cell(words.phase(part.phase), part.phase), words.percent(part.share), words.duration(part.seconds))
+        for part in strip.wall_parts(run)
+    ]
+    if run.wall.unknown_s is None:
+        rows.append((Cell(words.phase("unknown"), "unknown"), "?", "?"))
+    rows.append((words.text("whole run"), words.percent(1.0, 0), words.duration(run.wall.total_s)))
+    head = (words.text("phase"), words.text("share"), words.text("time"))
+    inside = run.wall.checkpoint_s is None and run.checkpoints.count > 0
+    note = words.text("Checkpoints are inside the evaluation's time here.") if inside else None
+    return make_table(words.text("Every second of the run"), head, rows, (1, 2), note=note)
+
+
+def slow_rows_table(run: Diagnosis, words: Words) -> Table:
+    """Every slow row, as far as a page can hold them."""
+    shown = run.slow_rows[:MOST_SLOW_ROWS]
+    left = len(run.slow_rows) - len(shown)
+    rows = [
+        (
+            words.count(slow.iteration),
+            words.ms(slow.ms),
+            f"+{words.duration(slow.excess_ms / 1000)}",
+            Cell(charts.named_causes(slow, words), charts.row_group(slow)),
+            ", ".join(f"{words.cause(cause)} {words.duration(ms / 1000)}" for cause, ms in slow.parts_ms.items()),
+        )
+        for slow in shown
+    ]
+    head = (
+        *(words.text("iteration"), words.text("time"), words.text("over a step")),
+        *(words.text("cause"), words.text("made of")),
+    )
+    note = words.plural("{n} more row is in the JSON.", "{n} more rows are in the JSON.", left) if left else None
+    return make_table(words.text("Slow rows"), head, rows, (0, 1, 2), note=note)
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def throughput_table(run: Diagnosis, words: Words) -> Table:
+    """From normal rows only, and how long the rest will take."""
+    pace, step, ahead = run.throughput, run.step, run.ahead
+    tokens = tilde(run, "tokens_per_iteration")
+    micro_batch = marked(tilde(run, "gradient_accumulation_steps"), words.ms(pace.micro_batch_ms))
+    rows = [
+        (words.text("normal step"), words.ms(step.median_ms)),
+        (words.text("one micro-batch"), micro_batch),
+        (words.text("tokens per iteration"), marked(tokens, words.count(pace.tokens_per_iteration))),
+        (words.text("tokens per second"), marked(tokens, words.si(pace.tokens_per_s))),
+        (words.text("tokens per second, overhead included"), marked(tokens, words.si(pace.tokens_per_s_overall))),
+        (words.text("tokens per day"), marked(tokens, words.si(pace.tokens_per_day))),
+        (words.text("tokens in this run"), marked(tokens, words.si(pace.tokens_total))),
+        (words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000)),
+        (words.text("until max_iters"), marked(tilde(run, "max_iters"), words.duration(ahead.eta_s))),
+    ]
+    return _known(words.text("Throughput"), rows)
+
+
+def utilisation_table(run: Diagnosis, words: Words) -> Table:
+    """The mfu in its three readings, and what it is made of."""
+    mfu, model = run.mfu, run.model
+    mark = tilde(run, "flops_per_token", "tokens_per_iteration")
+    card = mfu.card_name or words.text("GPU")
+    causal = words.text("the same with causal attention")
+    rows = [
+        (words.text("as printed, last row"), words.percent(mfu.printed_last, 2)),
+        (words.text("without evaluation rows"), words.percent(mfu.steady_printed, 2)),
+        (words.text("peak behind the printed mfu"), words.tflops(mfu.printed_peak_tflops)),
+        (words.text("of the {card}", card=card), marked(mark, words.percent(mfu.card))),
+        (causal, marked(mark, words.percent(mfu.card_causal))),
+        (words.text("peak of the {card}, dense bf16", card=card), words.tflops(mfu.card_tflops)),
+        (words.text("achieved"), marked(mark, words.tflops(mfu.achieved_tflops))),
+        (causal, marked(mark, words.tflops(mfu.achieved_tflops_causal))),
+        (words.text("parameters"), marked(tilde(run, "parameters"), words.si(model.parameters, digits=2))),
+        (words.text("FLOPs per token"), marked(tilde(run, "flops_per_token"), words.flops(model.flops_per_token))),
+    ]
+    return _known(words.text("GPU utilisation (mfu)"), rows)
+
+
+def loss_table(run: Diagnosis, words: Words) -> Table:
+    """Loss with its perplexity beside it, so that nobody takes one for the other, and where the trend leads."""
+    loss = run.loss
+
+    def at(name: str, value: float | None, iteration: int | None = None, *, is_loss: bool = True) -> tuple[str, ...]:
+        perplexity = math.exp(value) if value is not None and value < 50 and is_loss and loss.metric == "loss" else None
+        return name, words.number(value, 4), words.number(perplexity, 1), words.count(iteration)
+
+    rows = [
+        at(words.text("best validation"), loss.best_val, loss.best_val_iteration),
+        at(words.text("last validation"), loss.last_val, loss.last_val_iteration),
+        at(words.text("last training"), loss.last_train, loss.last_val_iteration),
+        at(words.text("validation less training"), loss.gap, is_loss=False),
+        at(words.text("noise of the printed loss"), loss.noise, is_loss=False),
+    ]
+    for ahead in loss.forecast:
+        low, high = words.number(ahead.low, 3), words.number(ahead.high, 3)
+        name = words.text("if the trend holds: {low} to {high}", low=low, high=high)
+        rows.append(at(name, ahead.loss, ahead.iteration))
+    known = [row for row in rows if row[1] != UNKNOWN]
+    head = ("", words.metric(loss.metric), words.text("perplexity"), words.text("iteration"))
+    return make_table(words.text("Loss"), head, known, (1, 2, 3))
+
+
+def marked(mark: str, text: str) -> str:
+    """A figure with its mark; what is unknown needs none."""
+    return text if text == UNKNOWN else mark + text
+
+
+def _known(caption: str, rows: Sequence[tuple[str, str]]) -> Table:
+    """A table of names and values without those that are unknown."""
+    return make_table(caption, (), [row for row in rows if row[1] != UNKNOWN], (1,))
+
+
+# --- advice and facts ------------------------------------------------------------------------------------------------
+
+
+def advice_table(run: Diagnosis, words: Words) -> Table:
+    """What to change, what it saves and what it costs, in the diagnosis' order: the largest saving is first."""
+    rows = [
+        (
+            words.finding(advice.code, advice.numbers),
+            words.duration(advice.saves_s),
+            words.percent(advice.saves_share),
+            words.advice_cost(advice.code, advice.numbers) or UNKNOWN,
+        )
+        for advice in run.findings
+        if advice.advice
+    ]
+    head = (words.text("change"), words.text("saves"), words.text("share"), words.text("costs"))
+    return make_table(words.text("What each change would have saved in this run"), head, rows, (1, 2), wordy=True)
+
+
+def facts_table(run: Diagnosis, words: Words) -> Table:
+    """All that is known of the run, and how."""
+    rows: list[Texts] = []
+    for name, fact in sorted(run.facts.items()):
+        number = isinstance(fact.value, (int, float)) and not isinstance(fact.value, bool)
+        shown = words.number(float(fact.value)) if number else str(fact.value)
+        inferred = fact.origin == "inferred"
+        value = Cell(("~" if inferred else "") + shown, inferred=inferred)
+        rows.append((words.fact(name), value, Cell(words.origin(fact), inferred=inferred)))
+    head = (words.text("setting"), words.text("value"), words.text("origin"))
+    marks = any(fact.origin == "inferred" for fact in run.facts.values())
+    note = words.text("~ marks what is inferred, not read, and every figure that rests on it.") if marks else None
+    return make_table(words.text("What is known, and how"), head, rows, (1,), note=note)

@@ -1,0 +1,56 @@
+"""Reports for the terminal: the answer in the first lines, then a section for each thing that supports it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from nanopace.diagnosis.result import Comparison, Diagnosis
+from nanopace.views import comparing, figures, sections
+from nanopace.views.paper import Paper
+from nanopace.views.sections import Report
+from nanopace.views.summary import summary
+from nanopace.wording.catalog import Words
+
+
+def print_explain(
+    diagnoses: Sequence[Diagnosis],
+    words: Words,
+    *,
+    out: TextIO,
+    verbose: bool = False,
+    width: int | None = None,
+    color: bool | None = None,
+) -> None:
+    """What each run means. `color` and `width` are the terminal's unless given; a pipe gets plain text."""
+    paper = Paper(out, width, color)
+    for number, diagnosis in enumerate(diagnoses):
+        if number:
+            paper.blank()
+            paper.line("–" * paper.width, indent=0)
+        report = Report(diagnosis, words, paper, verbose=verbose)
+        summary(report)
+        sections.where_the_time_went(report)
+        sections.iteration_times(report)
+        sections.slow_rows(report)
+        figures.throughput(report)
+        figures.utilisation(report)
+        figures.loss(report)
+        figures.known_facts(report)
+        sections.advice(report)
+    paper.finish()
+
+
+def print_compare(
+    comparisons: Sequence[Comparison],
+    words: Words,
+    *,
+    out: TextIO,
+    verbose: bool = False,
+    width: int | None = None,
+    color: bool | None = None,
+) -> None:
+    """Runs against the first of them: the verdict, then the tables."""
+    paper = Paper(out, width, color)
+    comparing.write(comparisons, words, paper, verbose=verbose)
+    paper.finish()

@@ -1,0 +1,47 @@
+"""What to change, and what the change costs: an advice without its price is half an advice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nanopace.wording.template import Sentence, say, say_n
+
+ADVICE: Mapping[str, Sentence] = {
+    "raise_eval_interval": say("Raise eval_interval from {from_interval} to {to_interval}."),
+    "lower_eval_iters": say("Lower eval_iters from {from_iters} to {to_iters}."),
+    "lower_eval_iters_unknown": say("Divide eval_iters by {factor}."),
+    "save_less_often": say("Save less often: {to_checkpoints} instead of {checkpoints} checkpoints."),
+    "align_log_interval": say(
+        "Choose log_interval (now {log_interval}) so that it divides eval_interval ({eval_interval}): then the log "
+        "shows every evaluation."
+    ),
+    "turn_on_compile": say("Turn compile on: fused kernels usually make every step faster."),
+    "larger_micro_batch": say(
+        "Raise batch_size from {from_batch} to {to_batch} and set gradient_accumulation_steps to {to_accumulation}: "
+        "the same tokens per iteration in fewer, larger pieces."
+    ),
+    "find_the_stall": say(
+        "Find what happens every {interval} iterations: compare the times with logging, sampling, data shards and "
+        "other jobs."
+    )
+    | say("Find what holds up the slow rows: compare their times with data loading, disk and other jobs."),
+    "nothing_to_change": say(
+        "Nothing worth changing: evaluations and checkpoints take {overhead_share} of the wall clock."
+    ),
+}
+
+ADVICE_COST: Mapping[str, Sentence] = {
+    "raise_eval_interval": say_n(
+        "the whole run shows the validation loss only {evaluations} time, and up to {to_interval} iterations are lost "
+        "if it stops",
+        "the whole run shows the validation loss only {evaluations} times, and up to {to_interval} iterations are lost "
+        "if it stops",
+        count="evaluations",
+    ),
+    "lower_eval_iters": say("the validation loss is {noise_factor} times as noisy"),
+    "lower_eval_iters_unknown": say("the validation loss is {noise_factor} times as noisy"),
+    "save_less_often": say("more training is lost if the run stops"),
+    "turn_on_compile": say("about a minute at the start"),
+    "larger_micro_batch": say("more GPU memory"),
+    "find_the_stall": say("an hour of looking"),
+}

@@ -1,0 +1,243 @@
+"""What each finding says, in English; the catalogues have the other languages.
+
+A sentence says what is so and what to do about it, in words for people who train models and do not study clocks. It
+blames nobody, and says "unknown" where something is. Codes and the names of their numbers are those of
+diagnosis/codes.py; a test holds the two tables together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nanopace.wording.advice import ADVICE
+from nanopace.wording.template import Sentence, say, say_n
+
+SENTENCES: Mapping[str, Sentence] = {
+    # --- slow rows
+    "evaluation_rows": say_n(
+        "{slow} of {rows} rows is slow, and it is not slow training: its time contains evaluation and saving "
+        "({each_s}, every {interval} iterations). That costs {overhead_s}, {overhead_share} of the wall clock.",
+        "{slow} of {rows} rows are slow, and none of them is slow training: their time contains evaluation and saving "
+        "({each_s} each, every {interval} iterations). That costs {overhead_s}, {overhead_share} of the wall clock.",
+        count="slow",
+    )
+    | say_n(
+        "{slow} of {rows} rows is slow, and it is not slow training: its time contains evaluation and saving "
+        "({each_s}). That costs {overhead_s}, {overhead_share} of the wall clock.",
+        "{slow} of {rows} rows are slow, and none of them is slow training: their time contains evaluation and saving "
+        "({each_s} each). That costs {overhead_s}, {overhead_share} of the wall clock.",
+        count="slow",
+    ),
+    "checkpoint_measured": say(
+        "Rows with a save ({saved_rows}) against rows without ({unsaved_rows}): the evaluation takes {evaluation_s}, "
+        "the checkpoint {checkpoint_s}. The checkpoint is {checkpoint_share} of the delay."
+    ),
+    "checkpoint_bounded": say(
+        "Every evaluation row also saves, so the two cannot be timed apart. Of the delay of {spike_s}, the evaluation "
+        "should take about {predicted_s}; a checkpoint takes {checkpoint_s} at most."
+    ),
+    "checkpoint_unknown": say(
+        "Evaluation and checkpoint take {spike_s} together, and this log cannot tell them apart. With --config FILE "
+        "or --set eval_iters=N the evaluation can be estimated."
+    ),
+    "checkpoint_not_first": say(
+        "There is no checkpoint in the first row ({total_s}): none is written before training."
+    ),
+    "startup": say(
+        "Iteration {iteration} took {total_s}: first evaluation {evaluation_s}, compile and warm-up {compile_s}, "
+        "the step itself {step_s}. This happens once per start."
+    ),
+    "startup_unsplit": say(
+        "Iteration {iteration} took {total_s} instead of {step_s}: compile, warm-up and, if there was one, the first "
+        "evaluation. This happens once per start."
+    ),
+    "hidden_evaluations": say_n(
+        "{hidden} of {count} evaluations falls between two rows (log_interval {log_interval}, eval_interval "
+        "{eval_interval}), so no row shows it. The wall clock here contains its {hidden_s}.",
+        "{hidden} of {count} evaluations fall between the rows (log_interval {log_interval}, eval_interval "
+        "{eval_interval}), so no row shows them. The wall clock here contains their {hidden_s}.",
+        count="hidden",
+    )
+    | say("Between the rows, so that none shows them: {hidden} of {count} evaluations, {hidden_s} in all."),
+    "hidden_unpriced": say(
+        "Hidden between the rows: {hidden} of {count} evaluations. No row contains one, so what they cost is unknown. "
+        "A log_interval that divides eval_interval would show it."
+    ),
+    "evaluations_outside_clock": say(
+        "This trainer stops its clock for evaluations ({count} here): no row is slow because of them, and the log does "
+        "not say how long they take."
+    ),
+    "periodic_stalls": say(
+        "Every {interval} iterations a row is slower by {each_s} without an evaluation ({rows} rows, {total_s} in all, "
+        "{total_share} of the wall clock). Something recurs there: logging, sampling, data shards or a job beside it."
+    ),
+    "stalls": say_n(
+        "{rows} row was held up for no reason that the log names: by {largest_s} at iteration {iteration}, "
+        "{total_share} of the wall clock. Usual reasons: data loading, the disk, another program on the card.",
+        "{rows} rows were held up for no reason that the log names: {total_s} in all, {total_share} of the wall clock, "
+        "most at iteration {iteration} ({largest_s}). Usual reasons: data loading, the disk, another program on the "
+        "card.",
+        count="rows",
+    ),
+    "uneven_rows": say_n(
+        "{rows} row differs a little from the {normal_rows} normal ones (by {excess_share}); too little to matter.",
+        "{rows} rows differ a little from the {normal_rows} normal ones (by {excess_share}); too little to matter.",
+        count="rows",
+    ),
+    "level_shift": say(
+        "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). A card that "
+        "changes its clock with its temperature or another program on it is the usual reason: watch nvidia-smi."
+    ),
+    "memory_spill": say(
+        "From iteration {iteration} on a step takes {ratio} times as long ({after_ms} instead of {before_ms}). That is "
+        "typical of full GPU memory spilling into main memory: try a smaller batch_size with more "
+        "gradient_accumulation_steps."
+    ),
+    "drift": say("The step time moved by {drift_share} over the whole run, gradually and without a jump."),
+    "no_plain_row": say_n(
+        "The log has {rows} row, and it contains an evaluation or the start-up: the step time is an estimate at best.",
+        "Each of the {rows} rows contains an evaluation or the start-up: the step time is an estimate at best. A "
+        "smaller log_interval would show plain steps.",
+        count="rows",
+    ),
+    "restarts": say_n(
+        "Training was restarted once; iterations done twice: {lost_iterations}. With the new start-up this cost "
+        "{lost_s}.",
+        "Training was restarted {count} times; iterations done twice: {lost_iterations}. With the new start-ups this "
+        "cost {lost_s}.",
+        count="count",
+    ),
+    "ended_out_of_memory": say(
+        "The run ran out of memory after iteration {last_iteration}. A smaller batch_size with more "
+        "gradient_accumulation_steps needs less and trains on the same tokens per iteration."
+    ),
+    "ended_error": say("The run ended with an error after iteration {last_iteration}; the end of the log names it."),
+    "ended_interrupted": say("The run was interrupted after iteration {last_iteration}."),
+    "conflict": say("{knob} is given as {used} and as {other}; {used} is used here."),
+    # --- mfu
+    "mfu_smoothed": say(
+        "The printed mfu ends at {printed_last}, but the card did not slow down: the trainer smooths the figure over "
+        "rows that contain evaluations. Without those it is {steady_printed} throughout."
+    ),
+    "mfu_other_card": say(
+        "The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the trainer assumes for any "
+        "card. Of the {card_name} ({card_tflops}) it is {card}."
+    ),
+    "mfu_card_unknown": say(
+        "The card is unknown. The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the "
+        "trainer assumes for any card; this one did {achieved_tflops}. Pass --gpu NAME to see its own share."
+    ),
+    "mfu_unknown": say(
+        "How well the card is used cannot be computed; unknown: {missing}. Pass --config FILE or --set NAME=VALUE."
+    ),
+    "mfu_over_100": say(
+        "An mfu of {steady_printed} is no miracle: the trainer divides by {printed_peak_tflops}, and this card, which "
+        "did {achieved_tflops}, has a higher peak."
+    ),
+    "mfu_zero": say(
+        "The printed mfu of 0 does not mean an idle card: the trainer has no peak for it, or the figure is too small "
+        "for its two decimals. The card did {achieved_tflops}."
+    )
+    | say(
+        "The printed mfu of 0 does not mean an idle card: the trainer has no peak for it, or the figure is too small "
+        "for its two decimals."
+    ),
+    "card_without_peak": say(
+        "The dense bf16 peak of the {card_name} is not in our table, so its utilisation stays unknown."
+    ),
+    "card_above_peak": say(
+        "{card} of the rated {card_tflops} of the {card_name}: more than such a card should reach. Check the name of "
+        "the card, the number of GPUs and the model's settings."
+    ),
+    "utilisation_near_limit": say(
+        "{card} of what the {card_name} can do: close to the card's limit; no batch setting can give much more."
+    ),
+    "utilisation_good": say(
+        "{card} of what the {card_name} can do: well used. A better micro-batch may still give a little."
+    ),
+    "utilisation_half_idle": say(
+        "{card} of what the {card_name} can do: about half of the card is idle. Look at compile, at a larger "
+        "batch_size and at data loading."
+    ),
+    "utilisation_mostly_idle": say(
+        "{card} of what the {card_name} can do: most of the card is idle. Usual reasons: a small model or batch_size, "
+        "compile off, dtype float32, slow data loading."
+    ),
+    "tokens_unknown": say(
+        "Tokens per second are unknown because these are: {missing}. Pass --config FILE or --set NAME=VALUE."
+    ),
+    # --- loss
+    "loss_noise": say_n(
+        "The loss on each row is of one micro-batch and scatters by ±{noise}; the evaluations tell more.",
+        "The loss on each row is of the last of {accumulation} micro-batches and scatters by ±{noise}; the evaluations "
+        "tell more.",
+        count="accumulation",
+    )
+    | say("The loss on each row scatters by ±{noise}; the evaluations tell more."),
+    "overfitting": say(
+        "The model is over-fitting: the validation loss is {gap} above the training loss, and the gap grew by "
+        "{gap_trend} in the second half. The best model is that of iteration {best_val_iteration}."
+    ),
+    "best_not_saved": say(
+        "The best validation loss ({best_val} at iteration {best_val_iteration}) was not saved as a checkpoint."
+    ),
+    "loss_diverged": say(
+        "The loss diverged at iteration {iteration}. Go back to a checkpoint before it, with a lower learning_rate or "
+        "a longer warm-up."
+    ),
+    "forecast": say(
+        "If the trend holds, the validation loss at iteration {iteration} will be about {loss} (80% interval {low} to "
+        "{high})."
+    ),
+    # --- comparing
+    "compare_speed": say(
+        "{faster} is faster: {faster_tokens_per_s} tokens/s against {slower_tokens_per_s} of {slower}, which is "
+        "{slower_share} slower."
+    ),
+    "compare_speed_equal": say("Both are equally fast: {tokens_per_s} tokens/s."),
+    "compare_speed_unknown": say(
+        "Which one is faster per token cannot be told; unknown: {missing}. Pass --config A=FILE or --set A.NAME=VALUE."
+    ),
+    "compare_time_per_iteration": say(
+        "An iteration of {faster} takes {faster_ms}, one of {slower} {slower_ms}; this says nothing about tokens."
+    ),
+    "compare_why": say(
+        "Where the change in tokens/s comes from: the arithmetic that a token needs {flops_per_token_share}, the use "
+        "of the card {utilisation_share}, the card itself {peak_share}."
+    ),
+    "compare_why_unknown_peak": say(
+        "Where the change in tokens/s comes from: the arithmetic that a token needs {flops_per_token_share}, the card "
+        "and its use {utilisation_share}. These two cannot be told apart without --gpu NAME."
+    ),
+    "compare_loss_tokens": say(
+        "At equal tokens ({tokens}) {better} has the lower validation loss: {better_loss} against {worse_loss} of "
+        "{worse}."
+    ),
+    "compare_loss_iterations": say(
+        "At iteration {iteration} {better} has the lower validation loss: {better_loss} against {worse_loss} of "
+        "{worse}."
+    ),
+    "compare_crossover": say(
+        "At equal time {early} leads at first; after {crossover_s} {late} overtakes it and stays ahead."
+    ),
+    "compare_leads_time": say(
+        "At equal time {leader} stays ahead: {leader_loss} against {follower_loss} of {follower} after {at_s}."
+    ),
+    "compare_loss_equal": say("They learn equally well: {better_loss} against {worse_loss} is within the noise."),
+    "compare_other_data": say(
+        "The losses cannot be compared: they are on different data ({a_dataset} and {b_dataset})."
+    ),
+    "compare_loss_unknown": say("The losses cannot be compared: no validation losses for the same tokens or time."),
+    "compare_one_knob": say("Only {knob} differs among the known settings, so the difference is its doing."),
+    "compare_speed_knob": say("Of what changed only {knob} can change the speed, so that is its doing."),
+    "compare_several_knobs": say(
+        "Knobs that changed at once: {count} ({knobs}). Which of them changed the use of the card cannot be told from "
+        "these runs."
+    ),
+    "compare_same_settings": say("All known settings are the same; the difference lies in what the logs do not name."),
+    "compare_settings_unknown": say(
+        "Settings that are not known in both runs: {missing}. Pass --config A=FILE --config B=FILE."
+    ),
+    # --- what to change, in its own module
+    **ADVICE,
+}

@@ -1,0 +1,57 @@
+"""What the tables of sentences are made of. `mark`, `say` and `say_n` are keywords of the collection of catalogues."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+def mark(msgid: str) -> str:
+    """A text that is translated where it is used."""
+    return msgid
+
+
+def placeholders(text: str) -> frozenset[str]:
+    """The names of the values that a template needs."""
+    return frozenset(_PLACEHOLDER.findall(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One way to say it; with `many`, its form depends on the value named `count`."""
+
+    one: str
+    many: str | None = None
+    count: str | None = None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The values without which this cannot be said."""
+        return placeholders(self.many or self.one)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """The ways to say one thing, the most telling first: the first whose values are all known is said."""
+
+    templates: tuple[Template, ...]
+
+    def choose(self, values: Mapping[str, object]) -> Template:
+        known = {name for name, value in values.items() if value is not None}
+        return next((template for template in self.templates if template.needs <= known), self.templates[-1])
+
+    def __or__(self, other: Sentence) -> Sentence:
+        return Sentence(self.templates + other.templates)
+
+
+def say(text: str) -> Sentence:
+    """A sentence with one form."""
+    return Sentence((Template(text),))
+
+
+def say_n(one: str, many: str, *, count: str) -> Sentence:
+    """A sentence whose form depends on the value named `count`."""
+    return Sentence((Template(one, many, count),))

@@ -1,0 +1,38 @@
+"""`nanopace cards`."""
+
+from __future__ import annotations
+
+import pytest
+
+from nanopace.cli.main import main
+from nanopace.hardware.cards import all_cards
+
+
+def test_the_list_has_every_card_and_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cards"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(any(line.startswith(card.name) for line in lines) for card in all_cards())
+    assert max(map(len, lines)) <= 80
+
+
+def test_one_card_says_where_its_figures_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cards", "3080", "12GB"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("NVIDIA GeForce RTX 3080\n")
+    assert "61.3 TFLOP/s" in shown
+    assert "source" in shown
+
+
+def test_what_is_unknown_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cards", "5090 laptop"]) == 0
+    assert "unknown" in capsys.readouterr().out
+
+
+def test_numbers_have_the_language_s_form(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cards", "4070", "--lang", "de"]) == 0
+    assert "58,3 TFLOP/s" in capsys.readouterr().out
+
+
+def test_a_shared_name_lists_the_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cards", "4060 ti"]) == 2
+    assert "(8 GB); NVIDIA GeForce RTX 4060 Ti (16 GB)" in capsys.readouterr().err

@@ -1,0 +1,135 @@
+"""The command line as a whole: help, exit codes, one line per error, and what it must not import."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nanopace.cli import main as main_module
+from nanopace.cli.main import COMMANDS, main
+from nanopace.version import __version__
+
+COMMAND = [sys.executable, "-m", "nanopace"]
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown and about in shown for name, about in COMMANDS.items())
+
+
+def test_no_command_is_a_question_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "commands:" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"nanopace {__version__}\n"
+
+
+OPTIONS = {
+    "explain": [
+        "--config",
+        "--gpu",
+        "--help",
+        "--html",
+        "--json",
+        "--lang",
+        "--no-color",
+        "--set",
+        "--verbose",
+        "--width",
+    ],
+    "compare": [
+        "--config",
+        "--gpu",
+        "--help",
+        "--html",
+        "--json",
+        "--lang",
+        "--no-color",
+        "--set",
+        "--verbose",
+        "--width",
+    ],
+    "cards": ["--help", "--lang"],
+}
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_the_options_are_frozen(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Scripts rely on them: a new one is added here, and one that goes is announced first."""
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    words = capsys.readouterr().out.replace("[", " ").replace("]", " ").replace(",", " ").split()
+    assert sorted({word for word in words if word.startswith("--")} | {"--help"}) == OPTIONS[command]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["explian"], "explian: is no command; there are explain, compare, cards"),
+        (["explain"], "the following arguments are required: LOG (nanopace explain --help)"),
+        (["explain", "--frobnicate", "x"], "unrecognized arguments: --frobnicate (nanopace explain --help)"),
+        (["explain", "x", "--width", "0"], "argument --width: invalid number of columns value: '0'"),
+        (["--lang", "tlh", "explain", "x"], "--lang tlh: unknown language; known are en, de, fr, es"),
+        (["explain", "x", "--lang"], "argument --lang: expected one argument"),
+        (["explain", "x", "--lan", "de"], "unrecognized arguments: --lan"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"nanopace: {said}")
+    assert err.count("\n") == 1
+
+
+def test_a_log_in_place_of_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "train.log"
+    log.touch()
+    assert main([str(log)]) == 2
+    assert f"try nanopace explain {log}" in capsys.readouterr().err
+
+
+def test_control_c_is_silent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main_module, "_dispatch", interrupted)
+    assert main(["explain", "x"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run([*COMMAND, "cards"], stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_help_imports_nothing_that_is_slow() -> None:
+    """What --help may not need: it would be there before every answer."""
+    probe = """
+import sys
+from nanopace.cli.main import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+slow = {"rich", "jinja2", "numpy", "torch", "zstandard", "dataclasses", "inspect", "csv", "ast", "json"}
+rooms = {f"nanopace.{room}" for room in ("sources", "diagnosis", "views", "wording", "hardware", "config", "api")}
+print(sorted((slow | rooms) & set(sys.modules)), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nanopace.diagnosis.advice import advise
+from nanopace.diagnosis.codes import FINDINGS
+from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.run import Fact, Rows, Run
+
+
+def run_of(**facts: Any) -> Run:
+    return Run("train.log", "nanogpt", Rows(), facts={name: Fact(value, "flag") for name, value in facts.items()})
+
+
+def codes(advice: list[Finding]) -> list[str]:
+    return [finding.code for finding in advice]
+
+
+@pytest.fixture
+def case_1(make_diagnosis: Any) -> Diagnosis:
+    """40 evaluations of 5.136 s and 33 checkpoints of 0.467 s in an hour."""
+    evaluation_s, checkpoint_s, total_s = 40 * 5.136, 33 * 0.467, 3620.0
+    return make_diagnosis(  # type: ignore[no-any-return]
+        evaluations={"count": 40, "visible": 40, "each_ms": 5136.0, "interval": 500},
+        checkpoints={"count": 33, "each_ms": 467.0, "basis": "measured", "saved_rows": 33, "unsaved_rows": 7},
+        wall={
+            "total_s": total_s,
+            "evaluation_s": evaluation_s,
+            "checkpoint_s": checkpoint_s,
+            "overhead_share": (evaluation_s + checkpoint_s) / total_s,
+        },
+    )
+
+
+def test_case_1_is_worth_tuning(case_1: Diagnosis) -> None:
+    interval, iters, saves = advise(run_of(), case_1)
+    assert interval.code == "raise_eval_interval"
+    assert interval.numbers == {"from_interval": 500, "to_interval": 2000, "evaluations": 10}
+    assert interval.saves_s == pytest.approx(30 * 5.136 + 23 * 0.467)  # ten remain, and each of them may save
+    assert interval.saves_share == pytest.approx(0.0456, abs=0.0005)
+    assert iters.code == "lower_eval_iters_unknown"
+    assert iters.numbers == {"factor": 4, "noise_factor": 2}
+    assert iters.saves_share == pytest.approx(0.0426, abs=0.0005)
+    assert saves.code == "save_less_often"
+    assert saves.numbers == {"checkpoints": 33, "to_checkpoints": 8}
+    assert saves.saves_s == pytest.approx(25 * 0.467)
+    assert all(finding.advice for finding in (interval, iters, saves))
+
+
+@pytest.mark.parametrize(
+    ("iters", "to_iters", "noise_factor", "share"), [(200, 50, 2, 0.75), (40, 20, 2**0.5, 0.5), (20, None, None, None)]
+)
+def test_known_eval_iters_are_named(
+    case_1: Diagnosis, iters: int, to_iters: int | None, noise_factor: float, share: float
+) -> None:
+    found = [finding for finding in advise(run_of(eval_iters=iters), case_1) if "eval_iters" in finding.code]
+    if to_iters is None:
+        assert not found
+        return
+    assert found[0].numbers == {
+        "from_iters": iters,
+        "to_iters": to_iters,
+        "noise_factor": pytest.approx(noise_factor),
+    }
+    assert found[0].saves_s == pytest.approx(40 * 5.136 * share)
+
+
+@pytest.mark.parametrize("overhead", [0.0042, 0.0077, 0.0])
+def test_case_2_is_not(make_diagnosis: Any, overhead: float) -> None:
+    diagnosis = make_diagnosis(
+        log_interval=200,
+        evaluations={"count": 40, "visible": 20, "hidden": 20, "each_ms": 15_280.0, "interval": 500},
+        checkpoints={"count": 40, "each_ms": 15_000.0, "basis": "measured"},
+        wall={"total_s": 78_900.0, "overhead_share": overhead},
+    )
+    nothing, visible = advise(run_of(eval_iters=200, compile=True), diagnosis)
+    assert (nothing.code, nothing.numbers) == ("nothing_to_change", {"overhead_share": overhead})
+    assert (visible.code, visible.numbers) == ("align_log_interval", {"log_interval": 200, "eval_interval": 500})
+    assert visible.saves_s is None
+
+
+def test_nothing_is_not_said_where_it_is_not_true(make_diagnosis: Any) -> None:
+    assert codes(advise(run_of(), make_diagnosis())) == ["nothing_to_change"]
+    assert advise(run_of(), make_diagnosis(wall={"overhead_share": None})) == []
+    assert advise(run_of(), make_diagnosis(mfu=0.2, card="Some card", peak=100.0)) == []
+    assert advise(run_of(), make_diagnosis(findings=[Finding("memory_spill")])) == []
+    assert codes(advise(run_of(compile=False), make_diagnosis())) == ["turn_on_compile"]
+
+
+def test_the_interval_is_raised_only_as_far_as_needed(make_diagnosis: Any) -> None:
+    def raised(overhead: float, *, iterations: int = 20_000, **more: Any) -> Any:
+        diagnosis = make_diagnosis(
+            iterations=iterations,
+            evaluations={"count": iterations // 100, "each_ms": 1.0, "interval": 100},
+            wall={"overhead_share": overhead},
+            **more,
+        )
+        found = [f.numbers for f in advise(run_of(), diagnosis) if f.code == "raise_eval_interval"]
+        return (found[0]["to_interval"], found[0]["evaluations"]) if found else None
+
+    assert raised(0.015) == (200, 100)
+    assert raised(0.04) == (500, 40)
+    assert raised(0.30) == (1000, 20)  # never more than tenfold
+    assert raised(0.30, iterations=5000) == (500, 10)  # ten evaluations remain
+    assert raised(0.30, iterations=1000) is None
+    assert raised(0.30, iterations=1000, max_iters=20_000) == (1000, 20)  # ... of the whole run
+
+
+def test_a_saving_that_is_partly_checkpoint_is_not_claimed(make_diagnosis: Any) -> None:
+    def saved(predicted_ms: float | None) -> float | None:
+        diagnosis = make_diagnosis(
+            evaluations={
+                "count": 40, "each_ms": 5000.0, "interval": 500, "contains_checkpoint": True,
+                "predicted_ms": predicted_ms,
+            },
+            wall={"overhead_share": 0.1},
+        )  # fmt: skip
+        (finding,) = [f for f in advise(run_of(eval_iters=200), diagnosis) if f.code == "lower_eval_iters"]
+        return finding.saves_s
+
+    assert saved(None) is None
+    assert saved(4000.0) == pytest.approx(40 * 4 * 0.75)
+    assert saved(9000.0) == pytest.approx(40 * 5 * 0.75)
+
+
+def test_stalls_are_to_be_found(make_diagnosis: Any) -> None:
+    periodic = Finding("periodic_stalls", {"interval": 250})
+    finding = advise(run_of(), make_diagnosis(wall={"stall_s": 100.0}, findings=[periodic]))[0]
+    assert (finding.code, finding.numbers) == ("find_the_stall", {"interval": 250})
+    assert (finding.saves_s, finding.saves_share) == (100.0, 0.05)
+    assert advise(run_of(), make_diagnosis(wall={"stall_s": 100.0}))[0].numbers == {"interval": None}
+    assert codes(advise(run_of(), make_diagnosis(wall={"stall_s": 10.0}))) == ["nothing_to_change"]
+
+
+def test_no_interval_shows_what_a_stopped_clock_hides(make_diagnosis: Any) -> None:
+    diagnosis = make_diagnosis(
+        log_interval=1, evaluations={"count": 9, "hidden": 9, "interval": 250}, wall={"overhead_share": None}
+    )
+    assert advise(run_of(), diagnosis) == []
+
+
+GPT2 = {"n_layer": 12, "n_embd": 768, "vocab_size": 50304, "block_size": 1024}
+
+
+@pytest.mark.parametrize(
+    ("mfu", "batch", "accumulation", "memory_gb", "expected"),
+    [
+        (0.30, 4, 128, 24, (16, 32)),
+        (0.30, 4, 128, 12, (8, 64)),  # 16 would not fit
+        (0.30, 4, 2, 24, (8, 1)),  # no more to take from accumulation
+        (0.30, 4, 1, 24, None),
+        (0.30, 4, 128, 4, None),
+        (0.60, 4, 128, 24, None),  # a busy card gains little
+        (None, 4, 128, 24, None),
+    ],
+)
+def test_a_larger_micro_batch_keeps_the_tokens(
+    make_diagnosis: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    mfu: float | None,
+    batch: int,
+    accumulation: int,
+    memory_gb: int,
+    expected: tuple[int, int] | None,
+) -> None:
+    fits = {24: 40, 12: 15, 4: 5}  # the memory model has tests of its own
+    monkeypatch.setattr("nanopace.hardware.memory.largest_micro_batch", lambda *shape: fits[shape[4]])
+    run = run_of(**GPT2, batch_size=batch, gradient_accumulation_steps=accumulation, gpu_memory_gb=memory_gb)
+    diagnosis = make_diagnosis(mfu=mfu, card=None if mfu is None else "Some card", peak=100.0)
+    found = [f.numbers for f in advise(run, diagnosis) if f.code == "larger_micro_batch"]
+    assert [(f["to_batch"], f["to_accumulation"]) for f in found] == ([expected] if expected else [])
+
+
+def test_the_cards_own_memory_decides(make_diagnosis: Any) -> None:
+    run = run_of(**GPT2, batch_size=1, gradient_accumulation_steps=512)
+    known = make_diagnosis(mfu=0.2, card="NVIDIA GeForce RTX 4090", peak=165.2)
+    assert codes(advise(run, known)) == ["larger_micro_batch"]
+    assert advise(run, make_diagnosis(mfu=0.2, card="a card of no table", peak=165.2)) == []
+
+
+@given(
+    overhead=st.none() | st.floats(0, 1),
+    total=st.floats(0, 1e6),
+    stall=st.floats(0, 1e5),
+    count=st.integers(0, 10_000),
+    hidden=st.integers(0, 100),
+    each=st.none() | st.floats(0, 1e6),
+    interval=st.none() | st.integers(1, 100_000),
+    iterations=st.integers(0, 10**6),
+    saves=st.integers(0, 1000),
+    basis=st.sampled_from(["measured", "upper_bound", "unknown"]),
+    iters=st.none() | st.integers(1, 1000),
+)
+def test_advice_is_ordered_complete_and_never_backwards(make_diagnosis: Any, **drawn: Any) -> None:
+    diagnosis = make_diagnosis(
+        iterations=drawn["iterations"],
+        evaluations={
+            "count": drawn["count"], "hidden": drawn["hidden"], "each_ms": drawn["each"], "interval": drawn["interval"],
+        },
+        checkpoints={"count": drawn["saves"], "each_ms": drawn["each"], "basis": drawn["basis"]},
+        wall={"total_s": drawn["total"], "stall_s": drawn["stall"], "overhead_share": drawn["overhead"]},
+    )  # fmt: skip
+    facts = {} if drawn["iters"] is None else {"eval_iters": drawn["iters"]}
+    advice = advise(run_of(**facts), diagnosis)
+    savings = [finding.saves_s for finding in advice if finding.saves_s is not None]
+    assert savings == sorted(savings, reverse=True)
+    for finding in advice:
+        assert finding.advice
+        assert set(finding.numbers) == set(FINDINGS[finding.code])
+        if finding.code == "raise_eval_interval":
+            assert finding.numbers["to_interval"] > finding.numbers["from_interval"]  # type: ignore[operator]
+            assert 0 <= finding.saves_share <= drawn["overhead"] * (1 + 1e-9)  # type: ignore[operator]
+    assert ("nothing_to_change" in codes(advice)) <= (len(set(codes(advice)) - {"align_log_interval"}) == 1)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.result import Finding
+
+GOOD = [(500 * k, 100.0 * k, 3.0 + 1 / k) for k in range(1, 13)]
+BAD = [(iteration, seconds, val + 0.3) for iteration, seconds, val in GOOD]
+
+
+@pytest.fixture
+def said(make_diagnosis: Any) -> Any:
+    def ask(a: dict[str, Any], b: dict[str, Any]) -> list[Finding]:
+        return list(compare(make_diagnosis(**{"name": "a.log"} | a), make_diagnosis(**{"name": "b.log"} | b)).findings)
+
+    return ask
+
+
+def test_which_is_faster(said: Any) -> None:
+    first = said({"tokens": 1000.0, "median_ms": 10.0}, {"tokens": 1000.0, "median_ms": 40.0})[0]
+    assert first.code == "compare_speed"
+    assert first.numbers == {
+        "faster": "a.log", "slower": "b.log", "faster_tokens_per_s": 100_000.0, "slower_tokens_per_s": 25_000.0,
+        "slower_share": pytest.approx(0.75),
+    }  # fmt: skip
+
+
+def test_what_is_missing_is_named(said: Any) -> None:
+    findings = said({"median_ms": 10.0, "knobs": {"batch_size": 8}}, {"median_ms": 20.0, "tokens": 1000.0})
+    assert findings[0] == Finding("compare_speed_unknown", {"missing": "gradient_accumulation_steps, block_size"})
+    assert findings[2] == Finding(
+        "compare_time_per_iteration", {"faster": "a.log", "slower": "b.log", "faster_ms": 10.0, "slower_ms": 20.0}
+    )
+
+
+def test_one_that_leads_all_the_time(said: Any) -> None:
+    findings = said({"tokens": 1000.0, "curve": BAD}, {"tokens": 1000.0, "curve": GOOD})
+    assert findings[1].code == "compare_leads_time"
+    assert findings[1].numbers["leader"] == "b.log"
+    assert findings[1].numbers["at_s"] == 1200.0
+    assert findings[1].numbers["leader_loss"] == GOOD[-1][2]
+    assert findings[2].code == "compare_loss_tokens"
+    assert findings[2].numbers["tokens"] == 6_000_000
+
+
+def test_without_tokens_iterations_have_to_do(said: Any) -> None:
+    findings = said({"curve": BAD}, {"curve": GOOD[:9]})
+    (finding,) = [each for each in findings if each.code == "compare_loss_iterations"]
+    assert finding.numbers == {
+        "better": "b.log", "worse": "a.log", "iteration": 4500, "better_loss": GOOD[8][2], "worse_loss": BAD[8][2],
+    }  # fmt: skip
+
+
+def test_losses_on_other_data_say_nothing(said: Any) -> None:
+    findings = said({"curve": BAD, "knobs": {"dataset": "owt"}}, {"curve": GOOD, "knobs": {"dataset": "fineweb"}})
+    assert findings[1] == Finding("compare_other_data", {"a_dataset": "owt", "b_dataset": "fineweb"})
+    assert not any("leads" in finding.code or "loss_" in finding.code for finding in findings)
+
+
+def test_no_validation_loss(said: Any) -> None:
+    assert said({"curve": BAD}, {})[1] == Finding("compare_loss_unknown")
+
+
+def test_a_tie_is_called_one(said: Any) -> None:
+    close = [(iteration, seconds, val + 0.001) for iteration, seconds, val in GOOD]
+    assert said({"curve": GOOD}, {"curve": close})[1].code == "compare_loss_equal"
+
+
+def test_namesakes_are_told_apart(said: Any) -> None:
+    fast, slow = {"name": "log.txt", "tokens": 9.0, "median_ms": 1.0}, {"name": "log.txt", "tokens": 9.0}
+    first = said(slow, fast)[0]
+    assert (first.numbers["faster"], first.numbers["slower"]) == ("log.txt (B)", "log.txt (A)")
+
+
+def test_why(said: Any) -> None:
+    a = {"tokens": 1000.0, "median_ms": 10.0, "flops": 1e9, "card": "x", "peak": 100.0}
+    b = {"tokens": 1000.0, "median_ms": 10.0, "flops": 2e9, "card": "y", "peak": 100.0}
+    (finding,) = [each for each in said(a, b) if each.code == "compare_why"]
+    assert finding.numbers == {
+        "flops_per_token_share": pytest.approx(-0.5),
+        "utilisation_share": pytest.approx(1.0),
+        "peak_share": 0.0,
+    }

@@ -1,0 +1,152 @@
+"""Every card is found by its own name and by no other's."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nanopace.errors import AmbiguousCard, CardError, UnknownCard
+from nanopace.hardware.cards import Card, all_cards, find_card
+
+CARDS = all_cards()
+NAMESAKES = Counter(card.name for card in CARDS)
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.label)
+def test_every_card_by_its_name_sms_and_memory(card: Card) -> None:
+    for name in (card.name, card.name.lower(), card.name.removeprefix("NVIDIA "), f"  {card.name} "):
+        assert find_card(name, sms=card.sms, memory_gb=card.memory_gb) is card
+        assert find_card(name, memory_gb=card.memory_gb * 0.95) is card
+        if NAMESAKES[card.name] == 1:
+            assert find_card(name) is card
+        else:
+            assert find_card(f"{name} {card.memory_gb:g}GB") is card
+            with pytest.raises(AmbiguousCard, match=rf"{card.memory_gb:g} GB"):
+                find_card(name)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "memory_gb"),
+    [
+        ("4070", "NVIDIA GeForce RTX 4070", 12),
+        ("rtx4070", "NVIDIA GeForce RTX 4070", 12),
+        ("GeForce(R) RTX(TM) 4070", "NVIDIA GeForce RTX 4070", 12),
+        ("RTX4070Ti Super", "NVIDIA GeForce RTX 4070 Ti SUPER", 16),
+        ("4060 Ti 16GB", "NVIDIA GeForce RTX 4060 Ti", 16),
+        ("RTX 3080 12 GB", "NVIDIA GeForce RTX 3080", 12),
+        ("3060 8g", "NVIDIA GeForce RTX 3060", 8),
+        ("4090 D", "NVIDIA GeForce RTX 4090 D", 24),
+        ("4090-laptop", "NVIDIA GeForce RTX 4090 Laptop GPU", 16),
+        ("4090 Mobile", "NVIDIA GeForce RTX 4090 Laptop GPU", 16),
+        ("1080ti", "NVIDIA GeForce GTX 1080 Ti", 11),
+        ("A4000", "NVIDIA RTX A4000", 16),
+        ("a40", "NVIDIA A40", 48),
+        ("a10", "NVIDIA A10", 24),
+        ("a10g", "NVIDIA A10G", 24),
+        ("l4", "NVIDIA L4", 24),
+        ("L40", "NVIDIA L40", 48),
+        ("l40s", "NVIDIA L40S", 48),
+        ("A6000", "NVIDIA RTX A6000", 48),
+        ("quadro rtx 6000", "Quadro RTX 6000", 24),
+        ("RTX 6000 Ada", "NVIDIA RTX 6000 Ada Generation", 48),
+        ("RTX 6000 24GB", "Quadro RTX 6000", 24),
+        ("A100 PCIe 80GB", "NVIDIA A100 80GB PCIe", 80),
+        ("a100 sxm 40gb", "NVIDIA A100-SXM4-40GB", 40),
+        ("H100 SXM", "NVIDIA H100 80GB HBM3", 80),
+        ("H100 94GB", "NVIDIA H100 NVL", 94),
+        ("T4", "Tesla T4", 16),
+        ("gh200 480gb", "NVIDIA GH200 480GB", 96),
+        ("MI300X", "AMD Instinct MI300X", 192),
+        ("7900 XTX", "AMD Radeon RX 7900 XTX", 24),
+        ("M2 Max", "Apple M2 Max", 96),
+    ],
+)
+def test_what_people_call_them(asked: str, name: str, memory_gb: float) -> None:
+    card = find_card(asked)
+    assert (card.name, card.memory_gb) == (name, memory_gb)
+
+
+@pytest.mark.parametrize(
+    ("asked", "listed"),
+    [
+        ("3080", ["RTX 3080 (10 GB)", "RTX 3080 (12 GB)"]),
+        (
+            "A100",
+            ["A100-SXM4-40GB (40 GB)", "A100-SXM4-80GB (80 GB)", "A100-PCIE-40GB (40 GB)", "A100 80GB PCIe (80 GB)"],
+        ),
+        ("V100 32GB", ["V100-SXM2-32GB", "V100-PCIE-32GB"]),
+        ("H100", ["H100 80GB HBM3 (80 GB)", "H100 PCIe (80 GB)", "H100 NVL (94 GB)"]),
+        ("RTX 6000", ["Quadro RTX 6000 (24 GB)", "RTX 6000 Ada Generation (48 GB)"]),
+        ("RTX PRO 6000", ["Max-Q", "Workstation", "Server"]),
+    ],
+)
+def test_shared_names_are_listed_with_their_memory(asked: str, listed: list[str]) -> None:
+    with pytest.raises(AmbiguousCard) as caught:
+        find_card(asked)
+    named = str(caught.value.values["cards"]).split("; ")
+    assert len(named) == len(listed)
+    assert all(any(card in each for each in named) for card in listed)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "6000",
+        "4000",
+        "RTX A1000",
+        "A1000",
+        "4050",
+        "Titan",
+        "rtx",
+        "100",
+        "GTX 4070",
+        "RTX 4070 16GB",
+        "40",
+        "",
+        "é",
+    ],
+)
+def test_names_that_are_no_cards(asked: str) -> None:
+    with pytest.raises(UnknownCard):
+        find_card(asked)
+
+
+def test_an_unknown_card_names_its_neighbours() -> None:
+    with pytest.raises(UnknownCard, match="RTX 4050 Laptop GPU"):
+        find_card("RTX 4050")
+    with pytest.raises(UnknownCard, match=r"only NVIDIA GeForce RTX 4070 \(12 GB\)"):
+        find_card("RTX 4070 16GB")
+
+
+def test_sms_tell_namesakes_apart() -> None:
+    assert find_card("NVIDIA GeForce RTX 3080", sms=70).memory_gb == 12
+    with pytest.raises(UnknownCard, match="68 SMs"):
+        find_card("NVIDIA GeForce RTX 3080", sms=69)
+
+
+def test_what_a_driver_reports_is_close_enough() -> None:
+    assert find_card("RTX 3080", memory_gb=9.78).memory_gb == 10
+    assert find_card("NVIDIA A40", memory_gb=44.3).name == "NVIDIA A40"
+    with pytest.raises(UnknownCard):
+        find_card("RTX 3080", memory_gb=20)
+
+
+def test_peaks() -> None:
+    assert find_card("4070").peak_tflops == 58.3
+    assert find_card("A10G").peak_tflops == 70
+    assert find_card("2080 Ti").peak_tflops == 53.8  # no bf16, and half of its fp16 rate with FP32 accumulate
+    assert find_card("1080 Ti").peak_tflops is None
+    assert find_card("5090 laptop").peak_tflops is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.text(max_size=30), st.text(alphabet="rtxa0459 -gb", max_size=16)))
+def test_any_name_is_answered(name: str) -> None:
+    try:
+        card = find_card(name)
+    except CardError:
+        return
+    assert card in CARDS

@@ -1,0 +1,38 @@
+"""The events are a frozen surface: trainers of yesterday wrote them, and their ledgers are to be read tomorrow."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+
+from nanopace.ledger.events import EVENTS, MAJOR, VERSION, StepEvent
+
+# Taking a name away or giving it another meaning needs a new major version; adding one needs a new minor version.
+FROZEN = {
+    "run": (
+        "at_ms started nanopace config ledger monotonic_s python torch code_hash gpu gpu_memory_gb gpu_sms gpu_count"
+        " world_size parameters flops_per_token tokens_per_iteration"
+    ),
+    "step": "at_ms iteration ms loss tokens lr grad_norm",
+    "span": "at_ms phase iteration ms background",
+    "eval": "at_ms iteration train val metric ms",
+    "checkpoint": "at_ms iteration path stall_ms background_ms bytes",
+    "compile": "at_ms ms what iteration",
+    "stall": "at_ms iteration ms reason",
+    "resume": "at_ms iteration checkpoint lost_iterations",
+    "end": "at_ms reason wall_ms",
+}
+
+
+def test_the_events_and_their_fields_are_those_of_version_1_0() -> None:
+    assert VERSION == "1.0"
+    assert MAJOR == 1
+    assert {name: " ".join(entry.name for entry in fields(kind)) for name, kind in EVENTS.items()} == FROZEN
+
+
+def test_an_event_cannot_be_changed() -> None:
+    event = StepEvent(1, 2.0)
+    with pytest.raises(FrozenInstanceError):
+        event.ms = 3.0  # type: ignore[misc]
+    assert not hasattr(event, "__dict__")

@@ -1,0 +1,176 @@
+"""The JSON is a surface that scripts rely on: complete, documented, stable, and valid for any Diagnosis."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nanopace.diagnosis import result
+from nanopace.diagnosis.result import Comparison, Diagnosis
+from nanopace.views.json import compare_json, explain_json
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "json-format.md").read_text("utf-8")
+OPEN_MAPPINGS = ("facts", "numbers", "parts_ms")  # their keys are names from outside, not of the format
+PAIRS_OF = ("parameters", "flops_per_token", "median_ms", "micro_batch_ms", "tokens_per_s", "mfu_card", "overhead_share")
+
+diagnoses = st.from_type(Diagnosis)
+comparisons = st.from_type(Comparison)
+quick = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def refuse(constant: str) -> None:
+    pytest.fail(f"{constant} is not JSON")
+
+
+def load(text: str) -> Any:
+    return json.loads(text, parse_constant=refuse)
+
+
+def documented(part: str) -> set[str]:
+    explain, compare = DOCUMENT.split("## compare\n")
+    return set(re.findall(r"^\| `([^`]+)` \|", explain if part == "explain" else compare, re.MULTILINE))
+
+
+def paths(value: Any, before: str = "") -> Iterator[str]:
+    """Every key of a document as the documentation writes it."""
+    if isinstance(value, list):
+        for item in value:
+            yield from paths(item, before + "[]")
+    elif isinstance(value, dict):
+        open_mapping = before.rpartition(".")[2] in OPEN_MAPPINGS
+        for key, item in value.items():
+            path = f"{before}.*" if open_mapping else f"{before}.{key}".lstrip(".")
+            if not open_mapping:
+                yield path
+            yield from paths(item, path)
+
+
+@quick
+@given(st.lists(diagnoses, min_size=1, max_size=2))
+def test_explain_is_valid_and_documented(runs: list[Diagnosis]) -> None:
+    document = load(explain_json(runs))
+    each = [document] if len(runs) == 1 else document["runs"]
+    assert len(each) == len(runs)
+    for found in each:
+        assert set(paths(found)) <= documented("explain")
+
+
+@quick
+@given(st.lists(comparisons, min_size=1, max_size=2))
+def test_compare_is_valid_and_documented(pairs: list[Comparison]) -> None:
+    document = load(compare_json(pairs))
+    assert ("pairs" in document) == (len(pairs) > 1)
+    assert len(document["runs"]) == len(pairs) + 1
+    for run in document.pop("runs"):
+        assert "curves" not in run
+        assert set(paths(run)) <= documented("explain")
+    documented_pair = documented("compare") | {f"{name}.{side}" for name in PAIRS_OF for side in ("a", "b", "ratio")}
+    documented_pair |= {path for path in documented("explain") if path.startswith("findings")}
+    for number, pair in enumerate(document.pop("pairs", []), start=1):
+        assert pair["b"]["run"] == number
+        assert set(paths(pair)) <= documented_pair
+    assert set(paths(document)) <= documented_pair
+
+
+def fields_of(kind: type, before: str = "") -> Iterator[str]:
+    """Every field of a dataclass and of those inside it, as the documentation writes it."""
+    for field in dataclasses.fields(kind):
+        path = f"{before}.{field.name}".lstrip(".")
+        yield path
+        for name, inner in vars(result).items():
+            if dataclasses.is_dataclass(inner) and re.search(rf"\b{name}\b", str(field.type)):
+                yield from fields_of(inner, path + ("[]" if str(field.type).startswith("tuple") else ""))
+
+
+def test_every_field_is_documented() -> None:
+    assert set(fields_of(Diagnosis)) <= documented("explain")
+    assert {field.name for field in dataclasses.fields(Comparison)} <= documented("compare")
+
+
+def test_nothing_is_documented_that_is_not_there() -> None:
+    written = set(fields_of(Diagnosis)) | {"runs", "facts.*.value", "facts.*.origin", "facts.*.because"}
+    assert documented("explain") == written
+
+
+def with_(kind: type[Any], **known: Any) -> Any:
+    """A small instance; what is not given is None, zero or empty."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        if field.name in known:
+            values[field.name] = known[field.name]
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            values[field.name] = empty(str(field.type))
+    return kind(**values)
+
+
+def empty(kind: str) -> Any:
+    if "None" in kind:
+        return None
+    if kind.startswith("tuple"):
+        return ()
+    if kind.startswith("Mapping"):
+        return {}
+    if hasattr(result, kind) and dataclasses.is_dataclass(getattr(result, kind)):
+        return with_(getattr(result, kind))
+    return {"str": "", "int": 0, "float": 0.0, "bool": False}.get(kind, "loss")
+
+
+def diagnosis(**known: Any) -> Diagnosis:
+    made: Diagnosis = with_(Diagnosis, **known)
+    return made
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_null(value: float) -> None:
+    found = load(explain_json([diagnosis(step=with_(result.Step, median_ms=value))]))
+    assert found["step"]["median_ms"] is None
+
+
+def test_floats_have_ten_digits_and_integers_all() -> None:
+    step = with_(result.Step, median_ms=1 / 3, spread=-0.0, normal_rows=12345678901234567)
+    found = load(explain_json([diagnosis(step=step)]))["step"]
+    assert found["median_ms"] == 0.3333333333
+    assert math.copysign(1, found["spread"]) == 1
+    assert found["normal_rows"] == 12345678901234567
+
+
+def test_mappings_are_sorted_and_fields_in_their_order() -> None:
+    numbers = {"b": 1, "a": None, "c": "x"}
+    found = load(explain_json([diagnosis(findings=(result.Finding("startup", numbers),))]))
+    assert list(found["findings"][0]["numbers"]) == ["a", "b", "c"]
+    assert list(found) == ["version", *(f.name for f in dataclasses.fields(Diagnosis) if f.name != "version")]
+
+
+def test_a_curve_stands_on_one_line_and_the_text_is_ascii() -> None:
+    curves = result.Curves(row_iteration=tuple(range(1000)), row_ms=(1.5,) * 1000)
+    text = explain_json([diagnosis(curves=curves, source=with_(result.Source, name="größe\u2028\udcff.log"))])
+    assert text.isascii()
+    assert text.endswith("}\n")
+    assert text.count("\n") < 80
+    assert load(text)["source"]["name"] == "größe\u2028\udcff.log"
+
+
+def test_the_keys_that_scripts_rely_on() -> None:
+    promised = {
+        "source": "format rows", "step": "median_ms", "evaluations": "count visible hidden each_ms interval",
+        "checkpoints": "count each_ms basis", "throughput": "tokens_per_s tokens_per_iteration micro_batch_ms",
+        "wall": "total_s training_s evaluation_s checkpoint_s startup_s stall_s unknown_s overhead_share",
+        "mfu": "printed_last steady_printed card achieved_tflops", "model": "parameters flops_per_token",
+        "loss": "best_val last_val best_val_perplexity", "startup": "total_ms",
+    }  # fmt: skip
+    slow = result.SlowRow(500, 5985.3, 5816.1, ("evaluation",), {"evaluation": 5816.1})
+    full = diagnosis(startup=with_(result.Startup), slow_rows=(slow,), findings=(result.Finding("startup"),))
+    found = load(explain_json([full]))
+    for section, keys in promised.items():
+        assert set(keys.split()) <= set(found[section]), section
+    assert {"iteration", "ms", "excess_ms", "causes"} <= set(found["slow_rows"][0])
+    assert {"code", "saves_s", "saves_share", "numbers"} <= set(found["findings"][0])
