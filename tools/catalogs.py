@@ -7,6 +7,7 @@ longer has are dropped. The compiled .mo files are committed, so that nothing bu
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
@@ -17,6 +18,8 @@ from babel.messages.pofile import read_po, write_po
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "nanopace"
 LOCALE = SOURCE / "wording" / "locale"
 LANGUAGES = ("de", "fr", "es")
+
+UNDATED = datetime(2026, 1, 1, tzinfo=UTC)  # so that a run that changes no text changes no file
 
 ERRORS = (
     "NanopaceError", "UsageError", "InputError", "NotALog", "ConfigError", "CardError", "UnknownCard", "AmbiguousCard",
@@ -53,10 +56,11 @@ def update(language: str, template: Catalog) -> Catalog:
     catalog.update(template, no_fuzzy_matching=True, update_header_comment=False)
     catalog.obsolete.clear()
     catalog.fuzzy = False
+    catalog.creation_date = catalog.revision_date = UNDATED
     catalog.header_comment = f"# nanopace in {catalog.locale.english_name}." if catalog.locale else ""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        write_po(file, catalog, width=0, include_lineno=False, omit_header=False, ignore_obsolete=True)
+        write_po(file, catalog, width=0, include_lineno=False, ignore_obsolete=True)
     with path.with_suffix(".mo").open("wb") as file:
         write_mo(file, catalog)
     return catalog

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
 
 from nanopace.config import KNOBS
@@ -18,10 +17,12 @@ from nanopace.literals import Value
 from nanopace.run import Run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nanopace.wording.catalog import Words
 
-Source = str | Path | BinaryIO
-Result = Diagnosis | Comparison
+    Source = str | Path | BinaryIO
+    Result = Diagnosis | Comparison
 
 
 def open_run(

@@ -43,11 +43,14 @@ def nanogpt_run(
     printed: float | None = None
     iteration, cold = first_iteration, True
     while iteration <= iterations:
+        shown, evaluates = iteration % log_interval == 0, bool(eval_interval) and iteration % eval_interval == 0
+        if not (shown or evaluates or iteration in died):
+            iteration, cold = iteration + 1, False
+            continue
         step = step_ms * pace(iteration) * (1 + noise * abs(noisy.gauss(0, 1)))
         took = step + (stalls or {}).get(iteration, 0.0) + (compile_ms if cold else 0.0)
-        shown = iteration % log_interval == 0
         row = len(rows) if shown else None
-        if eval_interval and iteration % eval_interval == 0:
+        if evaluates:
             took += evaluation_ms
             if tells_evaluations:
                 evaluations.append(Evaluation(iteration, 4.0, 4.1, row=row))

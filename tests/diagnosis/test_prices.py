@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nanopace.diagnosis.prices import Prices, find_prices, most_frequent_step
+from nanopace.diagnosis.prices import Prices, find_prices, most_frequent
 from nanopace.diagnosis.rows import find_pace
 from nanopace.run import Checkpoint, Evaluation, Row, Rows, Run
 
@@ -113,7 +113,7 @@ def test_a_trainer_that_measured_is_believed() -> None:
     assert prices.checkpoints.background_ms == 900.0
 
 
-def test_the_most_frequent_step() -> None:
-    assert most_frequent_step([0, 10, 20, 25, 35]) == 10
-    assert most_frequent_step([0, 10, 15]) == 5
-    assert most_frequent_step([7]) is None
+def test_the_most_frequent() -> None:
+    assert most_frequent([10, 10, 5, 10]) == 10
+    assert most_frequent([10, 5]) == 5
+    assert most_frequent([]) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,103 +15,16 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.detect import detect
 from nanopace.sources.nanochat import NanochatReader
 
-# Three eras of pretraining and one of fine-tuning, with figures of our own.
-OCTOBER_2025 = """\
-Vocab size: 65,536
-num_layers: 8
-model_dim: 512
-num_heads: 4
-num_kv_heads: 4
-Tokens / micro-batch / rank: 16 x 2048 = 32,768
-Tokens / micro-batch: 131,072
-Total batch size 524,288 => gradient accumulation steps: 4
-Number of parameters: 92,274,688
-Estimated FLOPs per token: 4.530831e+08
-Using user-provided number of iterations: 6
-Total number of training tokens: 3,145,728
-Step 00000 | Validation bpb: 3.2104
-step 00000/00006 (0.00%) | loss: 11.090355 | lrm: 1.00 | dt: 20311.45ms | tok/sec: 6,453 | mfu: 0.30 | total time: 0.00m
-step 00001/00006 (16.67%) | loss: 10.811234 | lrm: 1.00 | dt: 480.10ms | tok/sec: 273,010 | mfu: 12.51 | total time: 0.00m
-step 00002/00006 (33.33%) | loss: 10.400001 | lrm: 1.00 | dt: 479.90ms | tok/sec: 273,124 | mfu: 12.51 | total time: 0.00m
-Step 00003 | Validation bpb: 2.9011
-step 00003/00006 (50.00%) | loss: 10.000000 | lrm: 1.00 | dt: 480.30ms | tok/sec: 272,896 | mfu: 12.50 | total time: 0.00m
-step 00004/00006 (66.67%) | loss: nan | lrm: 0.80 | dt: 480.00ms | tok/sec: 273,067 | mfu: 12.51 | total time: 0.00m
-step 00005/00006 (83.33%) | loss: 9.300000 | lrm: 0.40 | dt: 481.00ms | tok/sec: 272,499 | mfu: 12.48 | total time: 0.00m
-Step 00006 | Validation bpb: 2.7003
-Step 00006 | CORE metric: 0.0312
-The capital of Freedonia is a step 00009 | of the
-2025-10-14 10:11:12,345 - nanochat.checkpoint_manager - INFO - Saved model file to: /root/.cache/nanochat/base_checkpoints/d8/model_000006.pt
-2025-10-14 10:11:13,345 - nanochat.checkpoint_manager - INFO - Saved optimizer file to: /root/.cache/nanochat/base_checkpoints/d8/optim_000006.pt
-2025-10-14 10:11:13,346 - nanochat.checkpoint_manager - INFO - Saved metadata file to: /root/.cache/nanochat/base_checkpoints/d8/meta_000006.json
-Peak memory usage: 30123.45MiB
-Total training time: 0.00m
-Minimum validation bpb: 2.7003
-""".splitlines()
 
-DECEMBER_2025 = """\
-Autodetected device type: cuda
-2025-12-01 08:00:00,001 - nanochat.common - INFO - Distributed world size: 1
-Vocab size: 65,536
-Number of parameters: 92,274,688
-Estimated FLOPs per token: 4.530831e+08
-step 00000/00900 (0.00%) | loss: 11.090355 | grad norm: 0.5123 | lrm: 1.00 | dt: 9311.45ms | tok/sec: 6,453 | mfu: 0.30 | total time: 0.00m
-step 00001/00900 (0.11%) | loss: 10.911234 | grad norm: 0.4871 | lrm: 1.00 | dt: 480.10ms | tok/sec: 273,010 | mfu: 12.51 | total time: 0.00m
-""".splitlines()
+def _log(name: str) -> list[str]:
+    """Written by hand in nanochat's line formats, with figures of our own."""
+    return (Path(__file__).parent / "nanochat" / f"{name}.log").read_text("utf-8").splitlines()
 
-MARCH_2026 = """\
-Autodetected device type: cuda
-2026-03-05 08:00:00,001 - nanochat.common - INFO - Distributed world size: 2
-GPU: NVIDIA H100 PCIe | Peak FLOPS (BF16): 7.56e+14
-COMPUTE_DTYPE: torch.bfloat16 (auto-detected: CUDA SM 90 (bf16 supported))
-Vocab size: 32,768
-Model config:
-{
-  "sequence_len": 2048,
-  "vocab_size": 32768,
-  "n_layer": 12,
-  "n_head": 6,
-  "n_kv_head": 6,
-  "n_embd": 768,
-  "window_pattern": "SSSL"
-}
-Parameter counts:
-wte                     : 25,165,824
-value_embeds            : 150,994,944
-lm_head                 : 25,165,824
-transformer_matrices    : 84,935,808
-scalars                 : 26
-total                   : 286,262,426
-Estimated FLOPs per token: 7.560922e+08
-Calculated number of iterations from target data:param ratio: 2,520
-Total number of training tokens: 1,321,205,760
-Tokens / micro-batch / rank: 32 x 2048 = 65,536
-Tokens / micro-batch: 131,072
-Total batch size 524,288 => gradient accumulation steps: 4
-Step 00000 | Validation bpb: 3.210412
-step 00000/02520 (0.00%) | loss: 10.397355 | lrm: 0.03 | dt: 31311.45ms | tok/sec: 16,744 | bf16_mfu: 0.84 | epoch: 1 pq: 0 rg: 16 | total time: 0.00m
-step 00001/02520 (0.04%) | loss: 10.311234 | lrm: 0.05 | dt: 620.10ms | tok/sec: 845,489 | bf16_mfu: 42.28 | epoch: 1 pq: 0 rg: 32 | total time: 0.00m
-step 00011/02520 (0.44%) | loss: 9.211234 | lrm: 0.30 | dt: 619.50ms | tok/sec: 846,308 | bf16_mfu: 42.32 | epoch: 1 pq: 0 rg: 64 | total time: 0.01m | eta: 25.9m
-Step 00250 | Validation bpb: 1.310412
-step 00250/02520 (9.92%) | loss: 4.011234 | lrm: 1.00 | dt: 619.70ms | tok/sec: 846,035 | bf16_mfu: 42.31 | epoch: 1 pq: 2 rg: 0 | total time: 2.47m | eta: 23.4m
-2026-03-05 08:10:00,001 - nanochat.checkpoint_manager - INFO - Saved model parameters to: /data/d12/model_000300.pt
-step 00300/02520 (11.90%) | loss: 3.911234 | lrm: 1.00 | dt: 619.60ms | tok/sec: 846,172 | bf16_mfu: 42.31 | epoch: 1 pq: 2 rg: 32 | total time: 2.98m | eta: 22.9m
-""".splitlines()
 
-FINE_TUNING = """\
-Autodetected device type: cuda
-2026-02-20 08:00:00,001 - nanochat.common - INFO - Distributed world size: 1
-GPU: NVIDIA GeForce RTX 4090 | Peak FLOPS (BF16): 1.65e+14
-2026-02-20 08:00:01,001 - nanochat.checkpoint_manager - INFO - Building model with config: {'sequence_len': 2048, 'vocab_size': 32768, 'n_layer': 12, 'n_head': 6, 'n_kv_head': 6, 'n_embd': 768, 'window_pattern': 'SSSL'}
-Inherited total_batch_size=524288 from pretrained checkpoint
-Tokens / micro-batch / rank: 8 x 2048 = 16,384
-Tokens / micro-batch: 16,384
-Total batch size 524,288 => gradient accumulation steps: 32
-Step 00000 | Validation bpb: 0.7102
-step 00001 (0.12%) | loss: 1.611234 | lrm: 1.00 | dt: 5100.10ms | tok/sec: 102,799 | mfu: 47.11 | epoch: 1 | total time: 0.00m
-step 00002 (0.25%) | loss: 1.601234 | lrm: 1.00 | dt: 5101.10ms | tok/sec: 102,779 | mfu: 47.10 | epoch: 1 | total time: 0.00m
-Step 00003 | Validation bpb: 0.4102
-Step 00003 | ChatCORE: 0.2711 | ChatCORE_cat: 0.3011
-""".splitlines()
+OCTOBER_2025 = _log("pretraining-2025-10")
+DECEMBER_2025 = _log("pretraining-2025-12")
+MARCH_2026 = _log("pretraining-2026-03")
+FINE_TUNING = _log("finetuning-2026-02")
 
 
 def runs_of(lines: Iterable[str]) -> list[Run]:
@@ -169,12 +83,10 @@ def test_october_2025() -> None:
         "parameters": 92_274_688,
         "flops_per_token": 453_083_100.0,
         "max_iters": 6,
-        "eval_interval": 3,
         "printed_peak_tflops": 989.0,
         "compile": True,
     }
     assert run.facts["printed_peak_tflops"] == Fact(989.0, "inferred", "trainer")
-    assert run.facts["eval_interval"] == Fact(3, "inferred", "row_spacing")
     assert run.facts["max_iters"].origin == "log"
 
 
@@ -217,7 +129,6 @@ def test_march_2026() -> None:
         "parameters": 286_262_426,
         "flops_per_token": 756_092_200.0,
         "max_iters": 2520,
-        "eval_interval": 250,
         "compile": True,
     }
     assert run.facts["printed_peak_tflops"].origin == "log"
@@ -248,7 +159,8 @@ def test_fine_tuning_has_no_total() -> None:
     ],
 )
 def test_what_the_printed_mfu_was_divided_by(header: list[str], step: str, peak: float | None) -> None:
-    row = f"step 00001/00900 (0.11%) | loss: 10.9 | lrm: 1.00 | dt: 480.10ms | tok/sec: 273,010 | {step} | total time: 0.00m"
+    figures = "loss: 10.900000 | lrm: 1.00 | dt: 480.10ms | tok/sec: 273,010"
+    row = f"step 00001/00900 (0.11%) | {figures} | {step} | total time: 0.00m"
     run = run_of([*header, row])
     assert run.value("printed_peak_tflops") == peak
     assert run.rows[0].mfu == pytest.approx(0.1251)
@@ -305,6 +217,20 @@ def test_a_resumed_run_counts_its_iterations_once() -> None:
     assert run.rows[-1].ms == pytest.approx(719.60)
     assert [(each.iteration, len(each.lost)) for each in run.restarts] == [(300, 1)]
     assert [save.iteration for save in run.checkpoints] == [300]
+
+
+@pytest.mark.parametrize(
+    ("last", "ending"),
+    [
+        (["Traceback (most recent call last):", "ValueError: no"], "error"),
+        (["Traceback (most recent call last):", "torch.OutOfMemoryError: CUDA out of memory."], "out_of_memory"),
+        (["Traceback (most recent call last):", "KeyboardInterrupt"], "interrupted"),
+        (["Total training time: 2.98m"], "finished"),
+        ([], None),
+    ],
+)
+def test_how_it_ended(last: list[str], ending: str | None) -> None:
+    assert run_of([*MARCH_2026, *last]).ending == ending
 
 
 def test_torchruns_prefix_and_text_before_a_row_do_no_harm() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from nanopace.diagnosis import result
@@ -20,11 +20,20 @@ from nanopace.views.json import compare_json, explain_json
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "json-format.md").read_text("utf-8")
 OPEN_MAPPINGS = ("facts", "numbers", "parts_ms")  # their keys are names from outside, not of the format
-PAIRS_OF = ("parameters", "flops_per_token", "median_ms", "micro_batch_ms", "tokens_per_s", "mfu_card", "overhead_share")
+PAIRS_OF = (
+    "parameters",
+    "flops_per_token",
+    "median_ms",
+    "micro_batch_ms",
+    "tokens_per_s",
+    "mfu_card",
+    "overhead_share",
+)
 
 diagnoses = st.from_type(Diagnosis)
 comparisons = st.from_type(Comparison)
-quick = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+# A whole Diagnosis is a large thing to draw, and shrinking one would take minutes.
+quick = settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 def refuse(constant: str) -> None:
@@ -88,7 +97,8 @@ def fields_of(kind: type, before: str = "") -> Iterator[str]:
         yield path
         for name, inner in vars(result).items():
             if dataclasses.is_dataclass(inner) and re.search(rf"\b{name}\b", str(field.type)):
-                yield from fields_of(inner, path + ("[]" if str(field.type).startswith("tuple") else ""))
+                inside = {"tuple": "[]", "Mapping": ".*"}.get(str(field.type).partition("[")[0], "")
+                yield from fields_of(inner, path + inside)
 
 
 def test_every_field_is_documented() -> None:
@@ -97,8 +107,7 @@ def test_every_field_is_documented() -> None:
 
 
 def test_nothing_is_documented_that_is_not_there() -> None:
-    written = set(fields_of(Diagnosis)) | {"runs", "facts.*.value", "facts.*.origin", "facts.*.because"}
-    assert documented("explain") == written
+    assert documented("explain") == set(fields_of(Diagnosis)) | {"runs"}
 
 
 def with_(kind: type[Any], **known: Any) -> Any:
@@ -129,7 +138,7 @@ def diagnosis(**known: Any) -> Diagnosis:
     return made
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1.7976931348623157e308])
 def test_what_is_no_number_is_null(value: float) -> None:
     found = load(explain_json([diagnosis(step=with_(result.Step, median_ms=value))]))
     assert found["step"]["median_ms"] is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nanopace.diagnosis.medians import median
-from nanopace.diagnosis.prices import most_frequent_step
+from nanopace.diagnosis.prices import most_frequent
 from nanopace.diagnosis.result import Finding, Restarts, SlowRow, Wall
 from nanopace.diagnosis.rows import Pace, step_findings
 from nanopace.diagnosis.spikes import Spikes
@@ -32,7 +32,8 @@ def log_interval(run: Run) -> int | None:
     knob = run.number("log_interval")
     if knob and knob > 0:
         return int(knob)
-    return most_frequent_step(run.rows.iteration) if run.rows.lines == len(run.rows) else None
+    some = run.rows[:10_000]
+    return most_frequent(start - end for end, start in zip(some.last_iteration, some.iteration[1:], strict=False))
 
 
 def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock) -> list[Finding]:
@@ -62,11 +63,11 @@ def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock)
     findings += _checkpoint(spikes, median(costs) if costs else None)
     if evaluations.hidden and spikes.prices.evaluation_ms is None:
         findings.append(Finding("hidden_unpriced", {"hidden": evaluations.hidden, "count": evaluations.count}))
-    elif evaluations.hidden:
+    elif evaluations.hidden and evaluations.interval and (logged := log_interval(run)):
         numbers = {
             "hidden": evaluations.hidden,
             "count": evaluations.count,
-            "log_interval": log_interval(run),
+            "log_interval": logged,
             "eval_interval": evaluations.interval,
             "hidden_s": clock.hidden_s,
         }

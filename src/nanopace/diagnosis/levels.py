@@ -92,14 +92,12 @@ def _jumps(blocks: Sequence[float], begin: int, split: int, end: int) -> bool:
     """Whether the change is there at the split itself, in enough rows and large enough for their number."""
     before = blocks[max(begin, split - NEIGHBOURHOOD) : split]
     after = blocks[split : min(end, split + NEIGHBOURHOOD)]
-    low, high = sorted((median(before), median(after)))
-    middle = (low + high) / 2
-    above_before, above_after = sum(value > middle for value in before), sum(value > middle for value in after)
-    showing = max(
-        min(len(before) - above_before, above_after), min(above_before, len(after) - above_after)
-    )  # rows on their own side of the middle, on the side that has fewer
-    large = (high - low) * min(split - begin, end - split) >= LEAST_AREA
-    return high - low >= LEAST_SHIFT and large and showing >= LEAST_ROWS
+    low, high = median(before), median(after)
+    jump, middle = abs(high - low), (low + high) / 2
+    rises = high > low
+    showing = min(sum((value > middle) != rises for value in before), sum((value > middle) == rises for value in after))
+    large = jump >= LEAST_SHIFT and jump * min(split - begin, end - split) >= LEAST_AREA
+    return large and showing >= LEAST_ROWS
 
 
 def _merged(blocks: Sequence[float], starts: list[int]) -> list[int]:

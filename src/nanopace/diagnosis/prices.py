@@ -6,7 +6,7 @@ Where there is none, the forward-pass model bounds the checkpoint; where the con
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -72,7 +72,7 @@ def _inside(
             visible=len(visible),
             hidden=len(counted) - len(visible),
             each_ms=each,
-            interval=_interval(run, counted),
+            interval=_interval(run),
             contains_checkpoint=contains,
             predicted_ms=predicted,
         ),
@@ -112,7 +112,7 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
             visible=len(times),
             hidden=len(counted) - len(times),
             each_ms=each,
-            interval=_interval(run, counted),
+            interval=_interval(run),
             contains_checkpoint=False,
             predicted_ms=None,
         ),
@@ -156,16 +156,18 @@ def _counted(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...]:
     )
 
 
-def _interval(run: Run, counted: Sequence[Evaluation]) -> int | None:
+def _interval(run: Run) -> int | None:
     """The knob where it is known, else the most frequent distance."""
     knob = run.number("eval_interval")
-    return int(knob) if knob and knob > 0 else most_frequent_step([evaluation.iteration for evaluation in counted])
+    if knob and knob > 0:
+        return int(knob)
+    iterations = sorted({evaluation.iteration for evaluation in run.evaluations})
+    return most_frequent(after - before for before, after in pairwise(iterations))
 
 
-def most_frequent_step(iterations: Sequence[int]) -> int | None:
-    """The distance that most neighbours have, the smaller one of two that are as frequent."""
+def most_frequent(distances: Iterable[int]) -> int | None:
+    """The distance that occurs most often, the smaller one of two that do."""
     seen: dict[int, int] = {}
-    for before, after in pairwise(iterations):
-        if after > before:
-            seen[after - before] = seen.get(after - before, 0) + 1
-    return min(seen, key=lambda step: (-seen[step], step)) if seen else None
+    for distance in distances:
+        seen[distance] = seen.get(distance, 0) + 1
+    return min(seen, key=lambda distance: (-seen[distance], distance)) if seen else None

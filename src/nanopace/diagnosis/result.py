@@ -74,7 +74,7 @@ class SlowRow:
 @dataclass(frozen=True, slots=True)
 class Evaluations:
     count: int  # without the one before the first step, which belongs to start-up
-    visible: int  # those inside the time of a row
+    visible: int  # those inside the time of a row, or that the trainer measured
     hidden: int  # those between rows, or outside of the rows' clock
     each_ms: float | None  # of one evaluation; contains the checkpoint where that cannot be told apart
     interval: int | None

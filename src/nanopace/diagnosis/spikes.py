@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from nanopace.diagnosis.medians import median
-from nanopace.diagnosis.prices import Prices, find_prices, most_frequent_step
+from nanopace.diagnosis.prices import Prices, find_prices, most_frequent
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
 from nanopace.diagnosis.rows import SLOW, Pace
 from nanopace.run import Run
@@ -107,8 +108,8 @@ def _event(excess: float, index: int, pace: Pace, prices: Prices, usual: Mapping
 def _rhythm(run: Run, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
     """The stride at which unexplained slow rows recur, and those that keep to it."""
     iterations = [run.rows.iteration[index] for index in unexplained]
-    period = most_frequent_step(iterations) if len(iterations) >= LEAST_PERIODIC else None
-    if period is None:
+    period = most_frequent(after - before for before, after in pairwise(iterations))
+    if period is None or len(unexplained) < LEAST_PERIODIC:
         return None, frozenset()
     phases: dict[int, int] = {}
     for iteration in iterations:

@@ -121,34 +121,40 @@ def _between_rows(run: Run, spikes: Spikes) -> list[Event]:
 
 def _walk(run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict[Bucket, float]) -> array[float]:
     """Go through the run in its order, filling the buckets; gives the clock at the end of each row, in seconds."""
-    rows = run.rows
-    lost_ms = {restart.row: 0.0 for restart in run.restarts}
-    for restart in run.restarts:
-        unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines)
-        step_ms = pace.baseline_ms[min(restart.row, len(rows) - 1)] if len(rows) else 0.0
-        lost_ms[restart.row] += sum(restart.lost.sum_ms) + unseen * step_ms
-
+    rows, lost_ms = run.rows, _lost_ms(run, pace)
     known = pace.basis != "none"  # else only the rows themselves can be added up
     ends = array("d")
-    clock_ms, training, pending, last = 0.0, 0.0, 0, rows.iteration[0] - 1 if len(rows) else -1
-    for index, kind in enumerate(pace.kind):
+    clock_ms, training_ms, pending = 0.0, 0.0, 0
+    last = rows.iteration[0] - 1 if len(rows) else 0
+    columns = zip(pace.kind, rows.last_iteration, rows.count, rows.sum_ms, pace.baseline_ms, strict=True)
+    for index, (kind, end, count, row_ms, step_ms) in enumerate(columns):
         if index in lost_ms:
             spent["restart"] += lost_ms[index]
             clock_ms += lost_ms[index]
-        while pending < len(events) and events[pending].iteration <= rows.last_iteration[index]:
+        while pending < len(events) and events[pending].iteration <= end:
             spent[events[pending].bucket] += events[pending].ms
             clock_ms += events[pending].ms
             pending += 1
-        unseen = max(0, rows.last_iteration[index] - last - rows.count[index]) if known else 0
-        last = rows.last_iteration[index]
-        passed = rows.sum_ms[index] + unseen * pace.baseline_ms[index]
-        clock_ms += passed
-        training += passed if kind == NORMAL else passed - _spend(spikes.parts[index], spent)
+        if known:
+            row_ms += max(0, end - last - count) * step_ms  # and the iterations that have no row
+        last = end
+        clock_ms += row_ms
+        training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts[index], spent)
         ends.append(clock_ms / 1000)
-    spent["training"] += training
+    spent["training"] += training_ms
     for event in events[pending:]:
         spent[event.bucket] += event.ms
     return ends
+
+
+def _lost_ms(run: Run, pace: Pace) -> dict[int, float]:
+    """What was done in vain before each restart, by the first row after it."""
+    lost = {restart.row: 0.0 for restart in run.restarts}
+    for restart in run.restarts:
+        unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines)
+        step_ms = pace.baseline_ms[restart.row] if pace.basis != "none" else 0.0
+        lost[restart.row] += sum(restart.lost.sum_ms) + unseen * step_ms
+    return lost
 
 
 def _spend(parts: Mapping[Cause, float], spent: dict[Bucket, float]) -> float:
@@ -183,7 +189,7 @@ def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -
         startup_s=spent["startup"] / 1000,
         stall_s=spent["stall"] / 1000,
         restart_s=spent["restart"] / 1000,
-        unknown_s=None if unpriced else spent["unknown"] / 1000,
+        unknown_s=None if unpriced and not spent["unknown"] else spent["unknown"] / 1000,
         overhead_share=None if unpriced or no_price or no_save_price or not total_ms else overhead_ms / total_ms,
         goodput=spent["training"] / total_ms if total_ms else 0.0,
         measured=measured,

@@ -7,15 +7,15 @@ Several cards share a name (the RTX 3080 with 10 and with 12 GB): then memory or
 from __future__ import annotations
 
 import csv
+import os
 import re
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from pathlib import Path
 
 from nanopace.errors import AmbiguousCard, CardError, UnknownCard
 
-_TABLE = Path(__file__).with_name("cards.csv")
+_TABLE = os.path.join(os.path.dirname(__file__), "cards.csv")
 
 
 @dataclass(frozen=True, slots=True)

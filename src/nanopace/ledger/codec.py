@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from operator import attrgetter
 
 from nanopace.errors import InputError
 from nanopace.ledger.events import EVENTS, MAJOR, VERSION, Config, Event, RunEvent
@@ -22,11 +23,10 @@ class DamagedError(ValueError):
 
 def to_json(event: Event, at_ms: float | None = None) -> str:
     """The event as one line of ASCII without its newline, "event" first. What has its default is left out."""
+    names, values_of, defaults = _WRITTEN[event.name]
+    known = zip(names, values_of(event), defaults, strict=True)
     record: dict[str, object] = {"event": event.name}
-    for name, default in _DEFAULTS[event.name]:
-        value = getattr(event, name)
-        if value != default:
-            record[name] = value
+    record |= {name: value for name, value, default in known if value is not None and value != default}
     if at_ms is not None and event.at_ms is None:
         record["at_ms"] = at_ms
     try:
@@ -141,7 +141,7 @@ _CHECKS: Mapping[str, Callable[[object], object]] = {
     "bool": _flag,
     "Config": _config,
 }
-# By event: (field, check, whether it must be there), and (field, default) in the order in which they are written.
+# By event: (field, check, whether it must be there).
 _SCHEMA = {
     name: tuple(
         (
@@ -153,12 +153,17 @@ _SCHEMA = {
     )
     for name, kind in EVENTS.items()
 }
-# The version is always written, although it has a default, and comes first; the time stamp comes last.
-_DEFAULTS = {
-    name: tuple(
-        (entry.name, MISSING if entry.name == "ledger" else entry.default)
-        for entry in sorted(fields(kind), key=lambda entry: {"ledger": 0, "at_ms": 2}.get(entry.name, 1))
-    )
-    for name, kind in EVENTS.items()
-}
+
+
+def _written(kind: type[Event]) -> tuple[tuple[str, ...], Callable[[Event], tuple[object, ...]], tuple[object, ...]]:
+    """The fields in the order in which they are written: the version first, the time stamp last."""
+    entries = sorted(fields(kind), key=lambda entry: {"ledger": 0, "at_ms": 2}.get(entry.name, 1))
+    names = tuple(entry.name for entry in entries)
+    # The version is always written, although it has a default.
+    defaults = tuple(MISSING if entry.name == "ledger" else entry.default for entry in entries)
+    return names, attrgetter(*names), defaults
+
+
+# By event: the names of its fields, how to get all their values at once (this runs at every step), and their defaults.
+_WRITTEN = {name: _written(kind) for name, kind in EVENTS.items()}
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

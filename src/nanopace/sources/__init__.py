@@ -18,6 +18,7 @@ from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
 __all__ = ["find_logs", "open_runs"]
 
 BULK_BYTES = 16 * CHUNK  # from here on numpy is worth its import, and rows are folded
+_PREAMBLE = 4  # chunks of other things that may come before the first line of a trainer
 FORMATS = "nanoGPT, nanochat, nanopace"
 
 
@@ -93,7 +94,7 @@ def _reader(head: list[bytes], builder: RunBuilder, source: Source) -> LineReade
                 path=_said(source),
                 formats=FORMATS,
             )
-        format = detect(line for line, _ in lines(head))
+        format = detect(line for line, _ in lines(head[:_PREAMBLE]))
     if format is None:
         raise NotALog(
             "{path}: text, but no training log in it; known are the logs of {formats}",

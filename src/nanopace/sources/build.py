@@ -192,6 +192,8 @@ class RunBuilder:
         draft = self._draft
         if not draft.rows:
             return
+        if iteration > draft.rows.last_iteration[-1] and not (self._waiting or self._began or restarted):
+            return  # nearly always
         first, last = draft.rows.iteration[0], draft.rows.last_iteration[-1]
         start = iteration
         if self._evaluations_in_order:

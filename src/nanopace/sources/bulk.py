@@ -32,6 +32,10 @@ Flags = npt.NDArray[np.bool_]
 
 _PAD = b" " * 8  # so that a word can be read around any byte of the block
 
+# By the length of a number: which bytes of the word that ends with it are its own, and zeros for the others.
+_KEEP = np.array([(1 << 64) - (1 << 64 - 8 * length) for length in range(9)], np.uint64)
+_FILL = ~_KEEP & np.uint64(0x3030303030303030)
+
 
 class RowBlock(NamedTuple):
     """The rows of a block, by column; mfu is nan where none is printed."""
@@ -147,13 +151,7 @@ def _follows(words: Words, at: Ints, text: bytes) -> Flags:
 def _digits(words: Words, start: Ints, end: Ints) -> tuple[Words, Ints]:
     """The up to eight characters of a number, with zeros in front; and how many they are."""
     length = end - start
-    blank = (8 - np.clip(length, 0, 8)).astype(np.uint64) * np.uint64(8)
-    word = words[end - 8]
-    zeros = np.uint64(0x3030303030303030)
-    # Shifting a 64-bit number by 64 is undefined: in two steps it is not.
-    half = blank >> np.uint64(1)
-    keep = (np.uint64(0xFFFFFFFFFFFFFFFF) << half) << (blank - half)
-    return (word & keep) | (zeros & ~keep), length
+    return (words[end - 8] & _KEEP.take(length, mode="clip")) | _FILL.take(length, mode="clip"), length
 
 
 def _number(word: Words) -> tuple[Ints, Flags]:
@@ -179,9 +177,9 @@ def _decimal(words: Words, start: Ints, end: Ints, decimals: int) -> tuple[Float
     at = np.uint64(8 * (7 - decimals))
     point = (word >> at) & np.uint64(0xFF) == np.uint64(ord("."))
     value, good = _number(word ^ (np.uint64(ord(".") ^ ord("0")) << at))
-    scale = 10**decimals
-    whole, fraction = value // (10 * scale), value % scale
-    return (whole * scale + fraction) / scale, good & point & (length >= decimals + 2) & (length <= 8)
+    scale = 10.0**decimals
+    whole = np.floor(value / (10 * scale))
+    return (value - whole * (9 * scale)) / scale, good & point & (length >= decimals + 2) & (length <= 8)
 
 
 # --- folding ---------------------------------------------------------------------------------------------------------
@@ -192,20 +190,20 @@ def fold_block(rows: RowBlock, first_single: Flags) -> Iterator[tuple[int, Row]]
     if not len(rows.line):
         return
     starts = _block_starts(rows, first_single)
-    block = np.cumsum(starts) - 1
-    slow = rows.ms > SLOW * _medians(rows.ms, block, starts)[block]
-    if slow.any():
-        starts = starts | slow
-        starts[1:] |= slow[:-1]
-        block = np.cumsum(starts) - 1
     begin = np.flatnonzero(starts)
-    end = np.append(begin[1:], len(starts))
-    count = end - begin
-    last = end - 1
+    medians = _medians(rows.ms, begin)
+    slow = rows.ms > SLOW * np.repeat(medians, np.diff(begin, append=len(starts)))
+    if slow.any():
+        starts |= slow
+        starts[1:] |= slow[:-1]
+        begin = np.flatnonzero(starts)
+        medians = _medians(rows.ms, begin)
+    count = np.diff(begin, append=len(starts))
+    last = begin + count - 1
     columns = (
         rows.line[begin],
         rows.iteration[begin],
-        _medians(rows.ms, block, starts),
+        medians,
         np.add.reduceat(rows.loss, begin) / count,
         rows.mfu[last],
         count,
@@ -234,10 +232,15 @@ def _block_starts(rows: RowBlock, first_single: Flags) -> Flags:
     return starts
 
 
-def _medians(values: Floats, block: Ints, starts: Flags) -> Floats:
-    """The upper median of each block."""
-    ordered = values[np.lexsort((values, block))]
-    begin = np.flatnonzero(starts)
+def _medians(values: Floats, begin: Ints) -> Floats:
+    """The upper median of each block of values; `begin` is where they begin."""
     count = np.diff(begin, append=len(values))
-    middle: Floats = ordered[begin + count // 2]
-    return middle
+    medians = values[begin]
+    several = np.flatnonzero(count > 1)
+    if len(several):
+        place = np.arange(count[several].max())
+        table = values.take(begin[several, None] + place, mode="clip")
+        table[place >= count[several, None]] = np.inf
+        table.sort(axis=1)
+        medians[several] = table[np.arange(len(several)), count[several] // 2]
+    return medians

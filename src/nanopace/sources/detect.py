@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from nanopace.run import Format
@@ -23,6 +23,7 @@ _HINT = re.compile(
     r"""(?P<nanogpt>step\s*\d+:\s*train\s+loss\s|number\s+of\s+parameters:\s*[\d.]+M|tokens\s+per\s+iteration\s+will)"""
     r"""|(?P<nanochat>Step\s*\d+\s*\|\s*(?:Validation|CORE)|Estimated\s+FLOPs\s+per\s+token|Tokens\s*/\s*micro-batch)"""
 )
+_WORDS = ("iter", "step", "Step", "event", "parameters:", "FLOPs", "micro-batch")  # one is in each of them
 
 
 def detect(lines: Iterable[str]) -> Format | None:
@@ -31,25 +32,28 @@ def detect(lines: Iterable[str]) -> Format | None:
     Two lines are looked at together, since a terminal may have broken a row anywhere.
     """
     hint: Format | None = None
-    before = ""
-    for line in lines:
-        for text in (line, before + line):
-            if found := _ROW.search(text):
-                return _name(found)
-            if hint is None and (found := _HINT.search(text)):
-                hint = _name(found)
-        before = line[-400:]
+    for text in _in_twos(lines):
+        if found := _ROW.search(text):
+            return _name(found)
+        if hint is None and (found := _HINT.search(text)):
+            hint = _name(found)
     return hint
 
 
 def has_row(lines: Iterable[str]) -> bool:
     """Whether a log of any format that we know is here: not only what may be the header of one."""
+    return any(_ROW.search(text) for text in _in_twos(lines))
+
+
+def _in_twos(lines: Iterable[str]) -> Iterator[str]:
+    """Each line, and each joined with the one before it, as far as they are worth a closer look."""
     before = ""
     for line in lines:
-        if _ROW.search(line) or _ROW.search(before + line):
-            return True
+        joined = before + line
+        if any(word in joined for word in _WORDS):
+            yield line
+            yield joined
         before = line[-400:]
-    return False
 
 
 def _name(found: re.Match[str]) -> Format:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from nanopace.run import FactValue, Format, Metric, Row
 from nanopace.sources.build import RunBuilder, kept_loss
+from nanopace.sources.process import ENDING, ENDINGS, RANK
 
 H100_TFLOPS = 989.0
 _LONGEST_LINE = 1000  # a checkpoint's path is in the longest one
@@ -47,7 +48,7 @@ _METRICS: dict[str, Metric] = {"Validation bpb": "bpb", "CORE metric": "core", "
 
 # The top of what a script prints: a new process, and a new run unless it says that it resumes.
 _TOP = re.compile(
-    r"Autodetected device type: (\w+)|Distributed world size: (\d{1,6})|^GPU: .+ \| Peak FLOPS"
+    r"Autodetected device type: (\w+)|Distributed\s*world\s*size:\s*(\d{1,6})|^GPU: .+ \| Peak FLOPS"
     r"|^Vocab size: \d|^Target examples per step: \d|^Calculated number of steps: \d",
     re.ASCII,
 )
@@ -57,10 +58,13 @@ _MICRO_BATCH = re.compile(rf"Tokens / micro-batch / rank: {_INT} x {_INT} = {_IN
 _WORLD_MICRO_BATCH = re.compile(rf"Tokens / micro-batch: {_INT}", re.ASCII)
 _BATCH = re.compile(rf"Total batch size {_INT} =>", re.ASCII)
 # The model's config: as JSON with a line for each entry, or, where a model is loaded, as a dict in one line.
-_CONFIG = re.compile(r"""^\s*("\w{1,20}": \d{1,12}),$|Building model with config:\s*(\{[^}]{1,500}\})""", re.ASCII)
+_CONFIG = re.compile(
+    r"""^\s*("\w{1,20}": \d{1,12}),$|Building\s*model\s*with\s*config:\s*(\{[^}]{1,500}\})""", re.ASCII
+)
 _SHAPE = re.compile(r"""["'](sequence_len|vocab_size|n_layer|n_head|n_embd)["']:\s*(\d{1,12})""", re.ASCII)
-_ENDED = re.compile(r"^(?:Peak memory usage|Total training time|Minimum validation bpb): ", re.ASCII)
-_RANK = re.compile(r"^\[(?:rank|default)\d+\]:\s?")  # torchrun's prefixes
+_ENDED = re.compile(
+    rf"(?P<finished>^(?:Peak memory usage|Total training time|Minimum validation bpb): )|{ENDING}", re.ASCII
+)
 # A line whose rest may be on the next one.
 _OPENS = re.compile(r"\bstep\s*\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - |Saved\s*model\s|^GPU: ", re.ASCII)
 
@@ -81,7 +85,7 @@ _PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tu
         (rf"^total {{5,}}: {_INT}", "parameters", _whole),  # the last line under "Parameter counts:"
         (r"^Estimated FLOPs per token: (\d\.\d{1,15}e\+\d\d)", "flops_per_token", float),
         (rf"number of iterations(?: from target [^:]{{1,9}}(?::param ratio)?)?: {_INT}", "max_iters", _whole),
-        (r"Distributed world size: (\d{1,6})", "gpu_count", _whole),
+        (r"Distributed\s*world\s*size:\s*(\d{1,6})", "gpu_count", _whole),
         (r"^COMPUTE_DTYPE: torch\.(\w{1,20})", "dtype", str),
     )
 )
@@ -97,9 +101,6 @@ class _Process:
     no_peak: bool = False  # no card, or one that the trainer does not know: its mfu is a mere 0
     rank_tokens: int = 0  # of one micro-batch on one GPU
     stepped: bool = False
-    evaluated: int | None = None  # the iteration of the last evaluation
-    interval: int = 0  # between evaluations; 0 until it is known
-    interval_said: bool = False
 
 
 class NanochatReader:
@@ -114,7 +115,9 @@ class NanochatReader:
         self._process = _Process()
 
     def feed(self, line: str) -> bool:
-        line = _RANK.sub("", line[-_LONGEST_LINE:], count=1)  # before a longer one, a progress bar did not end its line
+        line = line[-_LONGEST_LINE:]  # before a longer one, a progress bar did not end its line
+        if line.startswith("["):
+            line = RANK.sub("", line, count=1)
         if self._understand(line):
             self._open = ""
             return True
@@ -144,8 +147,8 @@ class NanochatReader:
             self._evaluation(evaluation)
         elif save := _CHECKPOINT.search(line):
             self._builder.checkpoint(int(save[2]), save[1])
-        elif _ENDED.search(line):
-            self._builder.ending("finished")
+        elif ended := _ENDED.search(line):
+            self._builder.ending(ENDINGS.get(ended.lastgroup or "", "finished"))
         else:
             return self._header(line)
         return True
@@ -161,9 +164,6 @@ class NanochatReader:
         printed = None if process.no_peak else float(mfu) / 100
         if float(ms) > 0:  # a clock that stood still tells nothing
             self._builder.row(Row(int(step), float(ms), kept_loss(float(loss)), printed))
-        if process.interval and not process.interval_said:
-            process.interval_said = True
-            self._builder.fact("eval_interval", process.interval, "inferred", "row_spacing")
 
     def _first_step(self, total: str | None, *, bf16: bool, epoch: bool) -> None:
         """What the form of the line tells, where the header does not."""
@@ -177,15 +177,8 @@ class NanochatReader:
             self._builder.fact("printed_peak_tflops", H100_TFLOPS, "inferred", "trainer")
 
     def _evaluation(self, found: re.Match[str]) -> None:
-        step, metric = int(found[1]), _METRICS[found[2]]
-        self._builder.evaluation(step, None, kept_loss(float(found[3])), metric=metric)
-        if metric != "bpb":
-            return
-        # The last evaluation stands wherever training ends: no step follows it, and its spacing is never said.
-        process = self._process
-        spacing = 0 if process.evaluated is None else step - process.evaluated
-        process.interval = spacing if spacing > 0 and step % spacing == 0 else 0
-        process.evaluated = step
+        metric = _METRICS[found[2]]
+        self._builder.evaluation(int(found[1]), None, kept_loss(float(found[3])), metric=metric)
 
     # --- its header --------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ class NanogptReader:
             line = _RANK.sub("", line, count=1)
         known = read_line(line)
         if self._held:
-            if known is None and self._go_on(line):
+            if known is None and not begins_line(line) and self._go_on(line):
                 return True
             self._release()
         if known is None:

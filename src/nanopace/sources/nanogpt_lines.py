@@ -44,8 +44,13 @@ _OTHER = re.compile(
     r"|(?P<resuming>Resuming training from\s)"
     r"|(?P<compiling>compiling the model\.\.\.)"
     r"|(?P<memory>OutOfMemoryError\b|CUDA out of memory)"
-    r"|(?P<interrupt>^\s*(?:\[\w+\]:)?\s*KeyboardInterrupt\b|^\s*\^C\s*$)"
-    r"|(?P<traceback>Traceback \(most recent call last\)|^Killed\b|^Segmentation fault)"
+    r"|(?P<interrupt>KeyboardInterrupt\s*$|\^C\s*$)"
+    r"|(?P<traceback>Traceback \(most recent call last\)|Killed\s*$|Segmentation fault)"
+)
+# A word of each of them: an alternation of plain words is searched ten times as fast.
+_WORD = re.compile(
+    r"checkpoint|Overriding|iteration|parameter|vocab_size|default|Initializing|Resuming|compiling"
+    r"|OutOfMemoryError|CUDA|KeyboardInterrupt|\^C|Traceback|Killed|Segmentation"
 )
 # How a row, an evaluation and the parameter groups begin: a line like this may have been broken by a terminal.
 _BEGUN = re.compile(r"(?:iter\s*\d|step\s*\d{1,12}(?:$|:\s*(?:$|t))|num\s*(?:non-)?decayed)")
@@ -75,7 +80,7 @@ def read_line(text: str) -> Line | None:
         value, end = found[3], found.end()
         sure = value in ("nan", "inf") or len(value.partition(".")[2]) >= 4 or end < len(text)
         return Line("evaluation", found.groups(), end, sure)
-    if (found := _OTHER.search(text)) and not _in_comment(found):
+    if _WORD.search(text) and (found := _OTHER.search(text)) and not _in_comment(found):
         kind: Kind = found.lastgroup  # type: ignore[assignment]
         return Line(kind, tuple(value for value in found.groups() if value is not None)[1:], found.end(), True)
     return None

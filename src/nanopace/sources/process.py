@@ -11,7 +11,7 @@ RANK = re.compile(r"\[(?:rank|default)\d+\]:\s?")  # in front of every line, whe
 # For an alternation: the group that matched is a key of ENDINGS.
 ENDING = (
     r"(?P<memory>OutOfMemoryError\b|CUDA out of memory)"
-    r"|(?P<interrupt>^\s*(?:\[\w+\]:)?\s*KeyboardInterrupt\b|^\s*\^C\s*$)"
+    r"|(?P<interrupt>^\s*(?:\[\w+\]:\s*)?KeyboardInterrupt\b|^\s*\^C\s*$)"
     r"|(?P<traceback>Traceback \(most recent call last\)|^Killed\b|^Segmentation fault)"
 )
 ENDINGS: dict[str, Ending] = {"memory": "out_of_memory", "interrupt": "interrupted", "traceback": "error"}

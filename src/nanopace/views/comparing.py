@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nanopace.diagnosis.result import Change, Comparison, Diagnosis, Finding, Number
+from nanopace.views.figures import MAIN_KNOBS
 from nanopace.views.paper import Cell, Paper, styled
 from nanopace.wording.catalog import UNKNOWN, Words
 
@@ -68,7 +69,7 @@ def write(comparisons: Sequence[Comparison], words: Words, paper: Paper, *, verb
         _say_rest(pair, words, paper, SPEED)
     for pair in pairs:
         title = f" ({pair.a}, {pair.b})" if len(pairs) > 1 else ""
-        _changes(pair, words, paper, title)
+        _changes(pair, words, paper, title, verbose=verbose)
         _decomposition(pair, words, paper, title)
         _losses(pair, words, paper, title, None if verbose else MOST_POINTS)
         _open_questions(pair, words, paper, title)
@@ -112,7 +113,7 @@ def _tilde(run: Diagnosis, facts: Sequence[str], shown: str) -> str:
     return f"~{shown}" if inferred and shown != UNKNOWN else shown
 
 
-def _changes(pair: Pair, words: Words, paper: Paper, title: str) -> None:
+def _changes(pair: Pair, words: Words, paper: Paper, title: str, *, verbose: bool) -> None:
     found = pair.found
     paper.heading(words.text("What changed") + title)
     if found.changed:
@@ -123,7 +124,12 @@ def _changes(pair: Pair, words: Words, paper: Paper, title: str) -> None:
         paper.table(rows, "lrrl", ("", pair.a, pair.b, ""))
     _say(pair, words, paper, ("compare_same_settings", "compare_settings_unknown"))
     if found.unknown_knobs and pair.first(("compare_settings_unknown",)) is None:
-        paper.line(words.text("Known of one run only: {knobs}.", knobs=", ".join(found.unknown_knobs)))
+        main = [knob for knob in found.unknown_knobs if verbose or knob in MAIN_KNOBS]
+        if main:
+            paper.line(words.text("Known of one run only: {knobs}.", knobs=", ".join(main)))
+        if len(main) < len(found.unknown_knobs):
+            more = len(found.unknown_knobs) - len(main)
+            paper.line(words.plural("{n} more with --verbose.", "{n} more with --verbose.", more))
 
 
 def _value(value: Number | bool, origin: str | None) -> str:
@@ -139,6 +145,12 @@ def _decomposition(pair: Pair, words: Words, paper: Paper, title: str) -> None:
     parts = pair.found.decomposition
     if parts.total is None:
         return
+    paper.heading(words.text("Why the speed differs") + title)
+    if parts.flops_per_token is None:
+        paper.line(
+            words.text("Unknown: FLOPs per token of both runs. Pass n_layer, n_embd, vocab_size, block_size and bias.")
+        )
+        return
     utilisation = words.text("use of the card") if parts.peak is not None else words.text("card and its use")
     named = (
         (words.fact("flops_per_token"), parts.flops_per_token),
@@ -151,7 +163,6 @@ def _decomposition(pair: Pair, words: Words, paper: Paper, title: str) -> None:
         for label, part in named
         if part is not None
     ]
-    paper.heading(words.text("Why the speed differs") + title)
     paper.table(rows, "lrr", ("", words.text("ln"), words.text("factor")))
     _say(pair, words, paper, ("compare_why", "compare_why_unknown_peak"))
 
@@ -194,7 +205,9 @@ def _open_questions(pair: Pair, words: Words, paper: Paper, title: str) -> None:
     if found.settling:
         paper.line(words.text("Runs that would settle it, each like {b} with one knob as in {a}:", a=pair.a, b=pair.b))
         for settling in found.settling:
-            paper.line(f"--{settling.knob}={settling.value}", indent=4)
+            # Two knobs whose product stays the same go together: "16 × 32".
+            knobs, values = settling.knob.split(" × "), str(settling.value).split(" × ")
+            paper.line(", ".join(f"{knob}={value}" for knob, value in zip(knobs, values, strict=False)), indent=4)
 
 
 def _say_rest(pair: Pair, words: Words, paper: Paper, codes: Sequence[str]) -> None:

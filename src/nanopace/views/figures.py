@@ -69,7 +69,7 @@ def utilisation(report: Report) -> None:
         if mfu.card_causal is not None:
             causal = tilde + words.percent(mfu.card_causal, 0)
             note += "; " + words.text("{share} with causal attention", share=causal)
-        name = words.text("of the {card}", card=mfu.card_name or words.text("GPU"))
+        name = words.text("of the {card}", card=words.card(mfu.card_name or "GPU"))
         rows.append((name, tilde + words.percent(mfu.card, 0), note))
     if mfu.achieved_tflops is not None:
         note = ""
@@ -125,7 +125,7 @@ def known_facts(report: Report) -> None:
     for name in names + others if report.verbose else names:
         groups.setdefault(words.origin(facts[name]), []).append(_fact(words, name, facts[name]))
     for origin, members in sorted(groups.items(), key=lambda group: group[1][0].startswith("~")):
-        paper.line(styled(f"{origin}: ", "bold"), ", ".join(members), hanging=2)
+        paper.line(styled(words.text("{origin}:", origin=origin), "bold"), " ", ", ".join(members), hanging=2)
     if any(facts[name].origin == "inferred" for name in names):
         paper.line(words.text("~ marks what is inferred, not read, and every figure that rests on it."))
     if others and not report.verbose:

@@ -69,9 +69,8 @@ def _plain(value: object) -> Json:
 
 
 def _rounded(value: float) -> float | None:
-    if not math.isfinite(value):
-        return None
-    return float(f"{value:.{SIGNIFICANT_DIGITS}g}") + 0.0  # + 0.0: there is no minus nought
+    rounded = float(f"{value:.{SIGNIFICANT_DIGITS}g}") + 0.0  # + 0.0: there is no minus nought
+    return rounded if math.isfinite(rounded) else None  # the largest floats round to infinity
 
 
 def _dump(document: Json) -> str:

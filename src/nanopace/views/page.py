@@ -26,6 +26,8 @@ from nanopace.views.sections import SECTIONS
 from nanopace.wording.catalog import Words
 
 ROOM = Path(__file__).parent
+INVISIBLE = dict.fromkeys([*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0)])
+INVISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 DIGITS = 7  # of a point in a chart: more than any screen can show
 
 
@@ -116,7 +118,6 @@ def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:
         pair_tables.changed_table(found, other, words),
         pair_tables.figures_table(found, other, words),
         pair_tables.decomposition_table(found, words),
-        *pair_tables.equal_tables(found, other, words),
     ]
     return {
         "a": pair.a,
@@ -124,8 +125,9 @@ def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:
         "verdict": [pair.sentence(words, finding) for finding in verdict],
         "rest": [pair.sentence(words, finding) for finding in found.findings if finding not in verdict],
         "tables": [table for table in shown if table.rows],
+        "equal": pair_tables.equal_tables(found, other, words),
         "settle": words.text("Runs that would settle it, each like {b} with one knob as in {a}:", a=pair.a, b=pair.b),
-        "settling": [f"--{settling.knob}={settling.value}" for settling in found.settling],
+        "settling": pair_tables.settling_lines(found),
     }
 
 
@@ -192,7 +194,13 @@ def _render(template: str, words: Words, drawn: dict[str, Chart], **content: obj
         version=__version__,
         **content,
     )
-    return page.encode("utf-8", "replace").decode("utf-8")  # a file's name may hold bytes that are no text
+    return _visible(page)
+
+
+def _visible(text: str) -> str:
+    """Without what cannot be seen but can mislead: control characters, marks that turn the direction of writing, and
+    the bytes of a file's name that are no text."""
+    return text.translate(INVISIBLE).encode("utf-8", "replace").decode("utf-8")
 
 
 def _headings(words: Words) -> dict[str, str]:
@@ -233,6 +241,7 @@ def _data(drawn: dict[str, Chart], words: Words) -> dict[str, object]:
 def _drawable(chart: Chart) -> dict[str, object]:
     plain = asdict(chart)
     for series in plain["series"]:
+        series["label"] = _visible(series["label"])
         points = [(_short(x), _short(y)) for x, y in zip(series["x"], series["y"], strict=True)]
         ordered = sorted(((x, y) for x, y in points if x is not None), key=lambda point: point[0])
         series["x"], series["y"] = [x for x, _ in ordered], [y for _, y in ordered]

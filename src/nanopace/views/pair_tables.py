@@ -35,8 +35,8 @@ def figures_table(pair: Comparison, other: int, words: Words) -> Table:
         (words.text("tokens per second"), pair.tokens_per_s, words.si),
         (words.text("normal step"), pair.median_ms, words.ms),
         (words.text("one micro-batch"), pair.micro_batch_ms, words.ms),
-        (words.text("parameters"), pair.parameters, lambda x: words.si(x, digits=2)),
-        (words.text("FLOPs per token"), pair.flops_per_token, words.flops),
+        (words.fact("parameters"), pair.parameters, lambda x: words.si(x, digits=2)),
+        (words.fact("flops_per_token"), pair.flops_per_token, words.flops),
         (words.text("mfu of the card"), pair.mfu_card, words.percent),
         (words.text("evaluation and checkpoints"), pair.overhead_share, lambda x: words.percent(x, 2)),
     ]
@@ -53,20 +53,27 @@ def decomposition_table(pair: Comparison, words: Words) -> Table:
     """Why one is faster: parts that add up to the logarithm, and factors that multiply to the ratio."""
     parts = pair.decomposition
     named = [
-        (words.text("FLOPs per token"), parts.flops_per_token),
-        (words.text("utilisation"), parts.utilisation),
+        (words.fact("flops_per_token"), parts.flops_per_token),
+        (
+            words.text("use of the card") if parts.peak is not None else words.text("card and its use"),
+            parts.utilisation,
+        ),
         (words.text("peak of the card"), parts.peak),
-        (words.text("together"), parts.total),
+        (words.text("tokens per second"), parts.total),
     ]
-    rows = [(name, words.number(x, 3), _times(math.exp(x), 3, words)) for name, x in named if x is not None and x < 700]
-    head = ("", "ln(tokens/s)", words.text("factor"))
+    rows = [
+        (name, f"{'+' if x > 0 else ''}{words.number(x, 3)}", _times(math.exp(x), 2, words))
+        for name, x in named
+        if x is not None and x < 700
+    ]
+    head = ("", words.text("ln"), words.text("factor"))
     return make_table(words.text("Why the speed differs"), head, rows, (1, 2))
 
 
 def equal_tables(pair: Comparison, other: int, words: Words) -> tuple[Table, ...]:
     """Validation loss of both at equal tokens, equal time and equal arithmetic; the better one of each is marked."""
     named = (
-        (words.text("Loss at equal tokens"), [(words.si(at.tokens), at.a, at.b) for at in pair.equal_tokens]),
+        (words.text("Loss at equal tokens"), [(words.si(at.tokens, digits=2), at.a, at.b) for at in pair.equal_tokens]),
         (words.text("Loss at equal time"), [(words.duration(at.seconds), at.a, at.b) for at in pair.equal_time]),
         (words.text("Loss at equal FLOPs"), [(words.flops(at.flops), at.a, at.b) for at in pair.equal_flops]),
     )
@@ -81,6 +88,13 @@ def equal_tables(pair: Comparison, other: int, words: Words) -> tuple[Table, ...
         for caption, rows in named
         if rows
     )
+
+
+def settling_lines(pair: Comparison) -> tuple[str, ...]:
+    """The settings of the runs that would settle what these cannot."""
+    # Two knobs whose product stays the same go together: "16 × 32".
+    split = [(settling.knob.split(" × "), str(settling.value).split(" × ")) for settling in pair.settling]
+    return tuple(", ".join(f"{k}={v}" for k, v in zip(knobs, values, strict=False)) for knobs, values in split)
 
 
 def _runs(other: int) -> tuple[Cell, Cell]:

@@ -36,7 +36,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "known": ("conflict",),
 }
 
-CAUSE_STYLES = {"evaluation": "cyan", "checkpoint": "magenta", "compile": "blue", "stall": "red", "periodic": "red"}
+STYLES = {"training": "green", "evaluation": "cyan", "checkpoint": "magenta", "stall": "red", "restart": "red"}
 
 
 class Report:
@@ -103,9 +103,8 @@ def where_the_time_went(report: Report) -> None:
             rows.append((words.phase(phase), "", "?", ""))
         elif seconds:
             share = seconds / wall.total_s if wall.total_s else 0.0
-            style = CAUSE_STYLES.get(phase, "green" if phase == "training" else "")
             columns = (words.phase(phase), words.percent(share), words.duration(seconds))
-            rows.append((*columns, styled(bar(share, room), style)))
+            rows.append((*columns, styled(bar(share, room), STYLES.get(phase, ""))))
     report.paper.table(rows, "lrrl")
     if wall.checkpoint_s is None and report.diagnosis.checkpoints.count:
         report.paper.line(words.text("Checkpoints are inside the evaluation's time here."))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 LEVELS = "▁▂▃▄▅▆▇█"
 FULL = "█"
+SHORTEST = 0.001  # ms; what is less has no logarithm worth drawing
 
 # One letter for each cause, the same in every language: they are explained below the line.
 LETTERS: Mapping[str, str] = {
@@ -57,15 +58,14 @@ def _rank(cause: str) -> int:
 
 
 def _bars(tallest: Sequence[float | None]) -> str:
-    known = [ms for ms in tallest if ms is not None and ms > 0]
-    if not known:
-        return ""
+    heights = [None if ms is None else math.log(max(ms, SHORTEST)) for ms in tallest]
+    known = [height for height in heights if height is not None]
     low = min(known)
     # Noise is no mountain: the top is at least half as much again as the bottom.
-    scale = (len(LEVELS) - 1) / math.log(max(max(known) / low, 1.5))
-    return "".join(LEVELS[round(scale * math.log(ms / low))] if ms else " " for ms in tallest)
+    scale = (len(LEVELS) - 1) / max(max(known) - low, math.log(1.5))
+    return "".join(" " if height is None else LEVELS[round(scale * (height - low))] for height in heights)
 
 
 def bar(share: float, width: int) -> str:
-    """A horizontal bar; what is more than nothing is at least one mark."""
-    return FULL * max(1 if share > 0 else 0, round(share * width))
+    """A horizontal bar; what is worth a tenth of a per cent is worth a mark."""
+    return FULL * max(1 if share >= 0.001 else 0, round(share * width))

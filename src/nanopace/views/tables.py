@@ -110,7 +110,7 @@ def throughput_table(run: Diagnosis, words: Words) -> Table:
     rows = [
         (words.text("normal step"), words.ms(step.median_ms)),
         (words.text("one micro-batch"), micro_batch),
-        (words.text("tokens per iteration"), marked(tokens, words.count(pace.tokens_per_iteration))),
+        (words.fact("tokens_per_iteration"), marked(tokens, words.count(pace.tokens_per_iteration))),
         (words.text("tokens per second"), marked(tokens, words.si(pace.tokens_per_s))),
         (words.text("tokens per second, overhead included"), marked(tokens, words.si(pace.tokens_per_s_overall))),
         (words.text("tokens per day"), marked(tokens, words.si(pace.tokens_per_day))),
@@ -136,8 +136,8 @@ def utilisation_table(run: Diagnosis, words: Words) -> Table:
         (words.text("peak of the {card}, dense bf16", card=card), words.tflops(mfu.card_tflops)),
         (words.text("achieved"), marked(mark, words.tflops(mfu.achieved_tflops))),
         (causal, marked(mark, words.tflops(mfu.achieved_tflops_causal))),
-        (words.text("parameters"), marked(tilde(run, "parameters"), words.si(model.parameters, digits=2))),
-        (words.text("FLOPs per token"), marked(tilde(run, "flops_per_token"), words.flops(model.flops_per_token))),
+        (words.fact("parameters"), marked(tilde(run, "parameters"), words.si(model.parameters, digits=2))),
+        (words.fact("flops_per_token"), marked(tilde(run, "flops_per_token"), words.flops(model.flops_per_token))),
     ]
     return _known(words.text("GPU utilisation (mfu)"), rows)
 

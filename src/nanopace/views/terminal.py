@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from nanopace.diagnosis.result import Comparison, Diagnosis
-from nanopace.views import comparing, figures, sections
+from nanopace.views import figures, sections
 from nanopace.views.paper import Paper
 from nanopace.views.sections import Report
 from nanopace.views.summary import summary
@@ -51,6 +51,8 @@ def print_compare(
     color: bool | None = None,
 ) -> None:
     """Runs against the first of them: the verdict, then the tables."""
+    from nanopace.views import comparing  # explain does without it, and start-up matters
+
     paper = Paper(out, width, color)
     comparing.write(comparisons, words, paper, verbose=verbose)
     paper.finish()

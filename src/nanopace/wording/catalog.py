@@ -7,6 +7,7 @@ no file. What a view wants said it writes in English and passes through `Words.t
 from __future__ import annotations
 
 import gettext
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,15 +27,20 @@ UNKNOWN = "–"  # in a table, where a sentence has no place
 def pick_language(flag: str | None, environ: Mapping[str, str]) -> str:
     """The language of --lang, else of the locale, else English."""
     if flag is not None:
-        language = flag.strip().lower().replace("-", "_").partition("_")[0]
+        language = _language_of(flag)
         if language not in LANGUAGES:
             raise UsageError(
                 "--lang {lang}: unknown language; known are {known}", lang=flag, known=", ".join(LANGUAGES)
             )
         return language
     locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "")
-    language = locale.partition(".")[0].partition("_")[0].lower()
+    language = _language_of(locale)
     return language if language in LANGUAGES else "en"
+
+
+def _language_of(locale: str) -> str:
+    """de_DE.UTF-8 and de-AT are de."""
+    return re.split(r"[_.@-]", locale.strip().lower())[0]
 
 
 def words(lang: str | None = None) -> Words:
@@ -131,6 +137,10 @@ class Words:
         """A fact's name: knobs keep theirs, the others have one in the language."""
         return self.text(labels.FACTS[name]) if name in labels.FACTS else name
 
+    def card(self, name: str) -> str:
+        """A card's name without what all of its kind share: RTX 4070."""
+        return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
+
     # --- numbers -----------------------------------------------------------------------------------------------------
 
     def number(self, x: float | None, digits: int | None = None) -> str:
@@ -171,7 +181,7 @@ class Words:
             return f"-{self.duration(-seconds)}"
         if seconds < 0.19995:
             return f"{numbers.significant(seconds * 1000, self._form)}{FIXED}ms"
-        if seconds < 0.995:  # so that 0.47 s can stand beside 5.14 s
+        if seconds < 1:  # so that 0.47 s can stand beside 5.14 s
             return f"{numbers.decimal(seconds, self._form, 2)}{FIXED}s"
         if seconds < 59.95:
             return f"{numbers.significant(seconds, self._form)}{FIXED}s"
@@ -192,6 +202,8 @@ class Words:
         """A finding's number, in the form that its name asks for (diagnosis/codes.py says how they are named)."""
         if value is None:
             return self.text("unknown")
+        if name == "card_name":
+            return self.card(str(value))
         if not isinstance(value, (int, float)) or isinstance(value, bool) or name in labels.KNOB_VALUES:
             return str(value)
         if name.endswith("tokens_per_s") or name == "tokens":

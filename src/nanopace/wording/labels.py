@@ -76,7 +76,7 @@ ENDINGS: Mapping[str, str] = {
 VERDICTS: Mapping[str, str] = {
     "near_limit": mark("close to the card's limit"),
     "good": mark("well used"),
-    "half_idle": mark("about half of the card is idle"),
+    "half_idle": mark("more than half of the card is idle"),
     "mostly_idle": mark("most of the card is idle"),
     "above_peak": mark("above the card's rated peak"),
 }

@@ -156,8 +156,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "{card} of what the {card_name} can do: well used. A better micro-batch may still give a little."
     ),
     "utilisation_half_idle": say(
-        "{card} of what the {card_name} can do: about half of the card is idle. Look at compile, at a larger "
-        "batch_size and at data loading."
+        "{card} of what the {card_name} can do: more than half of the card is idle. Look at compile, a larger "
+        "batch_size and data loading."
     ),
     "utilisation_mostly_idle": say(
         "{card} of what the {card_name} can do: most of the card is idle. Usual reasons: a small model or batch_size, "

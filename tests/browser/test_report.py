@@ -1,0 +1,171 @@
+"""The page in a real browser: drawn, legible in both themes and on a phone, silent, and deaf to what a log may hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.run import Fact
+from nanopace.sources import open_runs
+from nanopace.views.page import compare_page, explain_page
+from nanopace.wording.catalog import words
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
+    pytest.mark.xdist_group("browser"),  # one browser for all of them
+]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+QUIET = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+DRAWN = """canvas => {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] > 200) colours.add(pixels.slice(i, i + 3).join());
+    return colours.size;
+}"""
+
+Open = Callable[..., "playwright.Page"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: playwright.Browser, tmp_path: Path) -> Iterator[Open]:
+    """Opens a page, and holds it to its promise at the end: no error, no request, no dialog."""
+    trouble: list[str] = []
+    contexts = []
+
+    def opened(content: str, *, width: int = 1100, scheme: str = "light") -> playwright.Page:
+        file = tmp_path / "report.html"
+        file.write_text(content, "utf-8")
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (trouble.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: trouble.append(request.url) if request.url != file.as_uri() else None)
+        page.goto(file.as_uri())
+        page.wait_for_selector(".uplot canvas")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert trouble == []
+
+
+@pytest.fixture(scope="module")
+def run() -> Diagnosis:
+    return diagnose(open_runs(EXAMPLES / "slow-rows.log")[0])
+
+
+@pytest.fixture(scope="module")
+def pages(run: Diagnosis) -> dict[str, str]:
+    narrow = diagnose(open_runs(EXAMPLES / "narrow.log", config=EXAMPLES / "narrow.py", gpu="RTX 4070")[0])
+    wide = diagnose(open_runs(EXAMPLES / "wide-header.log", gpu="RTX 4070")[0])
+    english = words("en")
+    return {"explain": explain_page([run], english), "compare": compare_page([compare(narrow, wide)], english)}
+
+
+@pytest.mark.parametrize("kind", ["explain", "compare"])
+def test_every_chart_is_drawn(open_page: Open, pages: dict[str, str], kind: str) -> None:
+    page = open_page(pages[kind])
+    assert page.locator("figure[data-chart]").count() == 4
+    canvases = page.locator(".u-wrap canvas").all()
+    assert len(canvases) == 4
+    for canvas in canvases:
+        assert canvas.evaluate(DRAWN) > 3  # ink of axes, and of at least two series
+    assert page.locator(".plot [role=img]").first.get_attribute("aria-label")
+
+
+def test_pointing_at_a_chart_shows_its_values(open_page: Open, pages: dict[str, str]) -> None:
+    page = open_page(pages["explain"])
+    chart = page.locator("figure[data-chart$=times]")
+    assert "ms" not in chart.locator(".u-legend").inner_text()
+    chart.locator(".u-over").hover(position={"x": 300, "y": 100})
+    values = chart.locator(".u-legend .u-value").all_inner_texts()
+    assert any(value.endswith("ms") for value in values)
+    loss = page.locator("figure[data-chart$=loss-seconds]")
+    loss.locator(".u-over").hover(position={"x": 300, "y": 100})
+    assert "perplexity" in loss.locator(".u-legend").inner_text()
+
+
+def test_the_arrow_keys_do_what_the_mouse_does(open_page: Open, pages: dict[str, str]) -> None:
+    page = open_page(pages["explain"])
+    chart = page.locator("figure[data-chart$=mfu]")
+    chart.locator(".u-wrap").focus()
+    page.keyboard.press("End")
+    last = chart.locator(".u-legend .u-value").first.inner_text()
+    page.keyboard.press("ArrowLeft")
+    before = chart.locator(".u-legend .u-value").first.inner_text()
+    assert last == "20,000"
+    assert before not in (last, "–")
+
+
+@pytest.mark.parametrize("kind", ["explain", "compare"])
+@pytest.mark.parametrize("width", [375, 1100])
+def test_nothing_is_wider_than_the_screen(open_page: Open, pages: dict[str, str], kind: str, width: int) -> None:
+    page = open_page(pages[kind], width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert all(canvas.bounding_box()["width"] <= width for canvas in page.locator(".u-wrap canvas").all())
+
+
+def test_charts_follow_the_width_of_the_window(open_page: Open, pages: dict[str, str]) -> None:
+    page = open_page(pages["explain"])
+    page.set_viewport_size({"width": 500, "height": 800})
+    page.wait_for_function("document.querySelector('.u-wrap canvas').getBoundingClientRect().width < 500")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 500
+
+
+def test_dark_and_light_differ_and_change_at_once(open_page: Open, pages: dict[str, str]) -> None:
+    page = open_page(pages["explain"], scheme="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark, axis = page.evaluate(ground), page.locator(".u-wrap canvas").first.screenshot()
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(f"{ground} !== '{dark}'")
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    assert page.locator(".u-wrap canvas").first.screenshot() != axis
+
+
+def test_numbers_are_in_the_language_of_the_page(open_page: Open, run: Diagnosis) -> None:
+    page = open_page(explain_page([run], words("de")))
+    chart = page.locator("figure[data-chart$=mfu]")
+    chart.locator(".u-over").hover(position={"x": 300, "y": 50})
+    assert "," in chart.locator(".u-legend .u-value").nth(1).inner_text()
+
+
+def test_a_log_full_of_scripts_is_inert(open_page: Open, run: Diagnosis) -> None:
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>"
+    poisoned = dataclasses.replace(
+        run,
+        source=dataclasses.replace(run.source, name=evil),
+        facts={**run.facts, "gpu": Fact(evil, "log")},
+        mfu=dataclasses.replace(run.mfu, card=0.5, card_name=evil, card_tflops=100.0, printed_peak_tflops=312.0),
+        findings=(Finding("conflict", {"knob": evil, "used": evil, "other": evil}),),
+    )
+    page = open_page(explain_page([poisoned], words("en")))
+    assert page.locator("h1").inner_text() == evil
+    assert evil in page.locator("figure[data-chart$=mfu] .u-legend").inner_text()
+    assert page.locator("img").count() == 0
+    page = open_page(compare_page([compare(poisoned, poisoned)], words("en")))
+    assert evil in page.locator("h1").inner_text()

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.result import Curves
+from nanopace.run import Evaluation, Row, Rows, Run
+
+from .synthetic import nanogpt_run, rows_run
+
+
+def curves_of(run: Run) -> Curves:
+    return diagnose(run).curves
+
+
+def test_a_short_run_is_drawn_whole() -> None:
+    run = nanogpt_run(noise=0.0, saves=lambda iteration: iteration <= 16_500)
+    diagnosis = diagnose(run)
+    curves = diagnosis.curves
+    assert curves.row_iteration == tuple(run.rows.iteration)
+    assert curves.row_cause[:7] == ("compile", None, None, None, None, "evaluation", None)
+    assert curves.row_seconds[-1] == pytest.approx(diagnosis.wall.total_s)
+    assert curves.row_mfu_printed[0] is None
+    assert curves.row_mfu_true[5] == pytest.approx(0.1206)  # its step was as fast as the others
+    assert curves.eval_iteration == tuple(range(0, 20_001, 500))
+    assert (curves.eval_saved[0], curves.eval_saved[1], curves.eval_saved[-1]) == (False, True, False)
+
+
+def test_columns_are_parallel() -> None:
+    curves = curves_of(nanogpt_run(log_interval=200))
+    lengths = {field.name: len(getattr(curves, field.name)) for field in fields(curves)}
+    assert {length for name, length in lengths.items() if name.startswith("row_")} == {101}
+    assert {length for name, length in lengths.items() if name.startswith("eval_")} == {41}
+
+
+@pytest.mark.parametrize("log_interval", [100, 200, 300])
+def test_evaluations_stand_where_they_ended(log_interval: int) -> None:
+    """Hidden or visible, an evaluation ends at the same second: before the step of its iteration."""
+    run = nanogpt_run(19_900, noise=0.0, saves=lambda _: False, log_interval=log_interval, compile_ms=0.0)
+    curves = curves_of(run)
+    expected = [0.169 * iteration + 5.14 * (1 + number) for number, iteration in enumerate(curves.eval_iteration)]
+    assert list(curves.eval_seconds) == pytest.approx(expected, abs=0.01)
+
+
+def test_an_evaluation_after_the_last_row_has_its_time_too() -> None:
+    run = rows_run([100.0] * 11, log_interval=1)
+    run = replace(run, evaluations=(Evaluation(5, 4.0, 4.0), Evaluation(20, 3.0, 3.0)), row_contains_evaluation=False)
+    assert curves_of(run).eval_seconds == pytest.approx((0.5, 2.0))
+
+
+def test_a_long_run_is_thinned_and_keeps_its_slow_rows() -> None:
+    times = [100.0] * 30_000
+    for index in range(501, 30_000, 1000):
+        times[index] = 700.0
+    curves = curves_of(rows_run(times, log_interval=1))
+    assert len(curves.row_ms) == 2000 + 30
+    assert sum(cause is not None for cause in curves.row_cause) == 30
+    assert curves.row_iteration == tuple(sorted(curves.row_iteration))
+    assert (curves.row_iteration[0], curves.row_iteration[-1]) == (0, 29_999)
+
+
+def test_of_too_many_slow_rows_the_largest_are_kept() -> None:
+    times = [100.0] * 30_000
+    for index in range(1, 30_000, 10):
+        times[index] = 200.0 + index
+    curves = curves_of(rows_run(times, log_interval=1))
+    shown = [ms for ms, cause in zip(curves.row_ms, curves.row_cause, strict=True) if cause]
+    assert len(shown) == 2000
+    assert min(shown) > 10_000
+
+
+def test_evaluations_inside_a_folded_row() -> None:
+    rows = Rows([Row(0, 10.0), Row(1, 10.0, count=1000, last_iteration=1000, sum_ms=10_000.0), Row(1001, 10.0)])
+    run = Run("log", "nanogpt", rows, evaluations=(Evaluation(500, 4.0, 4.0),), row_contains_evaluation=False)
+    assert curves_of(run).eval_seconds == pytest.approx((5.0,), abs=0.02)

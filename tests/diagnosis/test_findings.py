@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.result import Finding
+from nanopace.run import Evaluation, Row, Rows, Run
+
+from .synthetic import nanogpt_run, rows_run
+
+
+def found(run: Run) -> dict[str, Finding]:
+    return {finding.code: finding for finding in diagnose(run).findings}
+
+
+def test_the_measured_checkpoint_is_said() -> None:
+    findings = found(nanogpt_run(saves=lambda iteration: iteration <= 16_500))
+    rows, checkpoint = findings["evaluation_rows"].numbers, findings["checkpoint_measured"].numbers
+    assert (rows["slow"], rows["rows"], rows["interval"]) == (40, 201, 500)
+    assert rows["overhead_share"] == pytest.approx(0.061, abs=0.001)
+    assert checkpoint["checkpoint_share"] == pytest.approx(470 / 5610, rel=0.02)
+    assert findings["startup"].numbers["compile_s"] == pytest.approx(7.2, abs=0.01)
+    assert "checkpoint_not_first" in findings
+
+
+def test_hidden_evaluations_are_said() -> None:
+    numbers = found(nanogpt_run(log_interval=200, saves=lambda _: False))["hidden_evaluations"].numbers
+    assert (numbers["hidden"], numbers["count"], numbers["log_interval"], numbers["eval_interval"]) == (
+        20,
+        40,
+        200,
+        500,
+    )
+    assert numbers["hidden_s"] == pytest.approx(20 * 5.14, rel=0.01)
+
+
+def test_hidden_evaluations_without_a_price_are_said() -> None:
+    assert "hidden_unpriced" in found(nanogpt_run(2500, log_interval=300, eval_interval=1000))
+
+
+def test_evaluations_outside_of_the_clock_are_said() -> None:
+    rows = Rows([Row(iteration, 100.0) for iteration in range(50)])
+    evaluated = (Evaluation(25, None, 0.9, "bpb"),)
+    run = Run("log", "nanochat", rows, evaluations=evaluated, row_contains_evaluation=False)
+    assert found(run)["evaluations_outside_clock"].numbers["count"] == 1
+
+
+def test_stalls_are_said_with_their_largest() -> None:
+    findings = found(nanogpt_run(eval_interval=0, stalls={400: 900.0, 4100: 5000.0}))
+    assert findings["stalls"].numbers["iteration"] == 4100
+    assert findings["stalls"].numbers["total_s"] == pytest.approx(5.9, abs=0.01)
+
+
+def test_the_most_expensive_comes_first() -> None:
+    costly_stall = [each.code for each in diagnose(nanogpt_run(stalls={400: 900_000.0})).findings]
+    assert costly_stall.index("stalls") < costly_stall.index("evaluation_rows") < costly_stall.index("startup")
+    spill = [each.code for each in diagnose(nanogpt_run(pace=lambda it: 3.0 if it > 5000 else 1.0)).findings]
+    assert spill[0] == "memory_spill"
+
+
+@pytest.mark.parametrize("ending", ["out_of_memory", "error", "interrupted"])
+def test_how_it_ended_is_said_first(ending: str) -> None:
+    run = replace(nanogpt_run(), ending=ending)
+    assert diagnose(run).findings[0] == Finding(f"ended_{ending}", {"last_iteration": 20_000})
+
+
+def test_conflicts_and_restarts_are_said() -> None:
+    run = replace(nanogpt_run(restarts={5740: 5000}), conflicts=(("batch_size", 8, 12),))
+    findings = found(run)
+    assert findings["conflict"].numbers == {"knob": "batch_size", "used": 8, "other": 12}
+    assert findings["restarts"].numbers["lost_iterations"] == 741
+
+
+def test_a_quiet_run_has_no_time_findings() -> None:
+    codes = set(found(rows_run([100.0] * 40)))
+    assert codes <= {"mfu_unknown", "tokens_unknown", "nothing_to_change"}

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import pytest
+
+from nanopace.run import Row, Run, Span
+from nanopace.sources.build import RunBuilder
+
+
+def build(*steps: int | str) -> list[Run]:
+    """Rows by their iteration; e500 an evaluation, s a save, H a header, F one from scratch, R one that resumes."""
+    builder = RunBuilder("log")
+    for step in steps:
+        match step:
+            case int():
+                builder.row(Row(step, 10.0 + step / 1000))
+            case "H":
+                builder.begin_process()
+            case "F":
+                builder.begin_process(fresh=True)
+            case "R":
+                builder.begin_process(fresh=False)
+            case "s":
+                builder.checkpoint(path="out")
+            case str():
+                builder.evaluation(int(step[1:]), None, 3.0)
+    return builder.finish()
+
+
+def iterations(run: Run) -> list[int]:
+    return list(run.rows.iteration)
+
+
+def test_an_evaluation_is_inside_the_row_of_its_iteration() -> None:
+    (run,) = build("e0", 0, 200, 400, "e500", "s", 600, 800, "e1000", "s", 1000)
+    assert [(e.iteration, e.row) for e in run.evaluations] == [(0, 0), (500, None), (1000, 5)]
+    assert [(c.iteration, c.row, c.path) for c in run.checkpoints] == [(500, None, "out"), (1000, 5, "out")]
+
+
+def test_a_save_without_its_evaluation_is_left_out() -> None:
+    (run,) = build("s", 600, 800)
+    assert run.checkpoints == ()
+
+
+def test_going_back_to_the_start_is_another_run() -> None:
+    first, second = build("e0", 0, 1, 2, "e0", 0, 1)
+    assert (first.name, second.name) == ("log", "log #2")
+    assert (iterations(first), iterations(second)) == ([0, 1, 2], [0, 1])
+    assert [e.row for e in second.evaluations] == [0]
+
+
+def test_repeated_iterations_count_once() -> None:
+    (run,) = build("e0", 0, 1, "e2", "s", 2, 3, 4, "R", "e2", "s", 2, 3)
+    assert iterations(run) == [0, 1, 2, 3]
+    (restart,) = run.restarts
+    assert (restart.row, restart.iteration, restart.reached) == (2, 2, 4)
+    assert list(restart.lost.iteration) == [2, 3, 4]
+    assert [e.iteration for e in run.evaluations] == [0, 2]
+    assert [c.row for c in run.checkpoints] == [2]
+
+
+def test_repetition_shows_without_a_header_too() -> None:
+    (run,) = build(0, 200, 400, "e500", 600, 800, "e500", 600)
+    assert iterations(run) == [0, 200, 400, 600]
+    assert (run.restarts[0].iteration, run.restarts[0].reached) == (500, 800)
+    assert list(run.restarts[0].lost.iteration) == [600, 800]
+
+
+def test_a_restart_without_repetition() -> None:
+    (run,) = build(0, 200, 400, "e500", "s", "R", "e500", 600)
+    assert iterations(run) == [0, 200, 400, 600]
+    assert [(r.row, r.iteration, r.reached, len(r.lost)) for r in run.restarts] == [(3, 500, 500, 0)]
+    assert len(run.evaluations) == 1
+
+
+def test_an_older_checkpoint_than_the_last_restart() -> None:
+    (run,) = build(0, 1, 2, 3, 4, "R", 3, 4, 5, "R", 1, 2)
+    assert iterations(run) == [0, 1, 2]
+    assert [restart.row for restart in run.restarts] == [1, 1]
+
+
+def test_a_late_header_of_another_rank_is_no_restart() -> None:
+    (run,) = build("F", 0, 1, 2, "F", 3, 4, "F")
+    assert iterations(run) == [0, 1, 2, 3, 4]
+    assert run.restarts == ()
+
+
+def test_a_log_that_begins_later_and_one_that_goes_below_it() -> None:
+    first, second = build(300, 400, 100, 200)
+    assert (iterations(first), iterations(second)) == ([300, 400], [100, 200])
+    (resumed,) = build(300, 400, "R", 100, 200)
+    assert iterations(resumed) == [100, 200]
+
+
+def test_the_same_line_twice() -> None:
+    (run,) = build(0, 0, 1, 1, 2, 2)
+    assert iterations(run) == [0, 1, 2]
+    assert run.restarts == ()
+
+
+def test_facts_belong_to_their_process() -> None:
+    builder = RunBuilder("log")
+    builder.fact("batch_size", 16)
+    builder.row(Row(0, 1.0))
+    builder.begin_process(fresh=True)
+    builder.fact("batch_size", 8)
+    builder.fact("n_layer", 6)
+    builder.row(Row(0, 1.0))
+    first, second = builder.finish()
+    assert (first.value("batch_size"), first.value("n_layer")) == (16, None)
+    assert (second.value("batch_size"), second.value("n_layer")) == (8, 6)
+
+
+def test_an_attempt_that_fails_leaves_no_facts() -> None:
+    builder = RunBuilder("log")
+    builder.begin_process()
+    builder.fact("n_embd", 4096)
+    builder.ending("out_of_memory")
+    builder.begin_process()
+    builder.fact("n_layer", 6)
+    builder.row(Row(0, 1.0))
+    (run,) = builder.finish()
+    assert (run.value("n_embd"), run.value("n_layer"), run.ending) == (None, 6, None)
+
+
+def test_an_ending_is_forgotten_when_rows_follow() -> None:
+    builder = RunBuilder("log")
+    builder.row(Row(0, 1.0))
+    builder.ending("error")
+    builder.row(Row(1, 1.0))
+    assert builder.finish()[0].ending is None
+
+
+@pytest.mark.parametrize("said", [("error", "out_of_memory"), ("out_of_memory", "error")])
+def test_the_more_telling_ending_counts(said: tuple[str, str]) -> None:
+    builder = RunBuilder("log")
+    builder.row(Row(0, 1.0))
+    for ending in said:
+        builder.ending(ending)  # type: ignore[arg-type]
+    assert builder.finish()[0].ending == "out_of_memory"
+
+
+def test_a_clock_that_stops_for_evaluations() -> None:
+    builder = RunBuilder("log")
+    builder.describe("nanochat", row_contains_evaluation=False)
+    builder.evaluation(0, None, 3.0, metric="bpb")
+    builder.evaluation(0, None, 0.2, metric="core")
+    builder.row(Row(0, 1.0))
+    (run,) = builder.finish()
+    assert [(e.metric, e.row) for e in run.evaluations] == [("bpb", None), ("core", None)]
+
+
+def test_spans_and_walls_of_a_resumed_run_add_up() -> None:
+    builder = RunBuilder("log")
+    builder.span(Span("startup", 0, 5.0))
+    builder.row(Row(0, 1.0))
+    builder.wall_ms(10.0)
+    builder.begin_process(fresh=False)
+    builder.span(Span("startup", 1, 6.0))
+    builder.row(Row(1, 1.0))
+    builder.wall_ms(20.0)
+    (run,) = builder.finish()
+    assert [span.ms for span in run.spans] == [5.0, 6.0]
+    assert run.wall_ms == 30.0
+
+
+def test_no_rows_no_run() -> None:
+    assert build("e0", "e500", "H") == []

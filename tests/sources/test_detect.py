@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from nanopace.run import Format
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.detect import detect, has_row, reader_for
+
+NANOGPT = "iter 100: loss 7.9016, time 169.81ms, mfu 12.02%"
+NANOCHAT = "step 00010/21400 (0.05%) | loss: 9.123456 | lrm: 1.00 | dt: 312.10ms | tok/sec: 1,680,000 | mfu: 48.10"
+
+
+@pytest.mark.parametrize(
+    ("lines", "format"),
+    [
+        ([NANOGPT], "nanogpt"),
+        (["iter 100: loss 7.9016, time 169.81ms"], "nanogpt"),
+        (["33" + NANOGPT], "nanogpt"),
+        (["iter 100: loss 7.9016, ti", "me 169.81ms"], "nanogpt"),
+        (["step 0: train loss 10.8, val loss 10.9"], "nanogpt"),
+        (["tokens per iteration will be: 5"], "nanogpt"),
+        ([NANOCHAT], "nanochat"),
+        (["Step 00000 | Validation bpb: 3.2"], "nanochat"),
+        (['{"event": "run", "version": 1}'], "ledger"),
+        (["pip install nanoGPT", "step by step", "loss: 5"], None),
+        ([], None),
+    ],
+)
+def test_detect(lines: list[str], format: Format | None) -> None:
+    assert detect(lines) == format
+
+
+def test_a_row_counts_more_than_a_hint() -> None:
+    assert detect(["number of parameters: 5.00M", NANOCHAT]) == "nanochat"
+
+
+def test_a_header_alone_is_no_row() -> None:
+    assert not has_row(["step 0: train loss 10.8, val loss 10.9"])
+    assert has_row(["iter 100: loss 7.9", "016, time 169.81ms"])
+
+
+@pytest.mark.parametrize("format", ["nanogpt", "nanochat", "ledger"])
+def test_every_format_has_a_reader(format: Format) -> None:
+    assert reader_for(format, RunBuilder("log")).format == format

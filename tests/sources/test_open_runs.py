@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nanopace.errors import ConfigError, NanopaceError, NotALog
+from nanopace.run import Run
+from nanopace.sources import open_runs
+
+Read = Callable[..., list[Run]]
+Print = Callable[..., str]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "log: the file is empty"),
+        (b"\n", "no training log"),
+        (bytes(range(256)) * 9, "a binary file"),
+        (b"dear diary, iter is a word\n", "no training log in it; known are the logs of nanoGPT, nanochat, nanopace"),
+        (b"step 0: train loss 10.8684, val loss 10.8727\n" * 3, "3 evaluations, but no row"),
+        (b"number of parameters: 123.59M\n", "no row with a time yet"),
+        (b"iter 0: loss 10.8720, time 320", "no row with a time yet"),
+        (b"iter 0: loss 10.8720, time 320\n", "no row with a time yet"),
+    ],
+)
+def test_no_log(data: bytes, said: str) -> None:
+    with pytest.raises(NotALog, match=said) as caught:
+        open_runs(io.BytesIO(data))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_log_in_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(NotALog, match="no training log in this directory"):
+        open_runs(tmp_path)
+
+
+def test_a_directory_stands_for_its_logs(tmp_path: Path, rows: Print) -> None:
+    (tmp_path / "b.log").write_text(rows(0, 1000))
+    (tmp_path / "a.log").write_text(rows())
+    assert [run.name for run in open_runs(tmp_path)] == ["a.log", "b.log"]
+
+
+def test_a_broken_config_is_told_first(tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    config.write_text("batch_size = int('8')\n")
+    with pytest.raises(ConfigError, match="line 1"):
+        open_runs(tmp_path / "missing.log", config=config)
+
+
+def test_a_long_preamble(rows: Print, read: Read) -> None:
+    preamble = "Requirement already satisfied: numpy in ./lib\n" * 20_000
+    assert read(preamble + rows())[0].rows == read(rows())[0].rows
+
+
+def test_endless_input_that_is_no_log() -> None:
+    class Zeros(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+            buffer[:] = b"y\n" * (len(buffer) // 2) + b"y" * (len(buffer) % 2)
+            return len(buffer)
+
+    with pytest.raises(NanopaceError):
+        open_runs(io.BufferedReader(Zeros()))
+
+
+def test_a_small_log_needs_no_numpy(tmp_path: Path, whole_log: str) -> None:
+    """Nor a decompressor: it would be half of the time that a person waits."""
+    path = tmp_path / "train.log"
+    path.write_text(whole_log)
+    code = (
+        "import sys; from nanopace.sources import open_runs; open_runs(sys.argv[1]);"
+        "heavy = {'numpy', 'gzip', 'lzma', 'bz2', 'zstandard', 'rich', 'jinja2', 'nanopace.sources.bulk'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# --- the real logs ---------------------------------------------------------------------------------------------------
+
+
+def test_real_logs(shared_logs: Path) -> None:
+    (a,) = open_runs(shared_logs / "fineweb-384wide.log")
+    assert (len(a.rows), len(a.evaluations), len(a.checkpoints)) == (101, 41, 40)
+    assert sum(evaluation.row is None for evaluation in a.evaluations) == 20
+    (owt,) = open_runs(shared_logs / "owt-169ms.log")
+    assert (len(owt.rows), len(owt.evaluations), len(owt.checkpoints)) == (201, 41, 33)
+    assert owt.value("vocab_size") == 50304
+
+
+def test_the_real_header(shared_logs: Path) -> None:
+    (run,) = open_runs(shared_logs / "fineweb-768wide-with-config.log")
+    assert 7800 in run.rows.iteration  # its line begins with keys that somebody typed
+    assert run.value("parameters") == 123_587_328
+    assert run.value("tokens_per_iteration") == 524_288
+    assert run.number("flops_per_token") == pytest.approx(854.8e6, rel=1e-4)
+    assert run.value("gpu_count") == 1
+    assert run.conflicts == ()

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from nanopace.errors import InputError
+from nanopace.sources.opening import find_logs, open_log
+
+ROW = b"iter 0: loss 10.8720, time 32025.45ms, mfu -100.00%\n"
+TEXT = ROW * 50_000  # more than one chunk
+
+COMPRESSORS = {
+    "gz": gzip.compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+    "plain": bytes,
+}
+
+
+def content(source: str | Path | io.BytesIO) -> bytes:
+    with open_log(source) as log:
+        return b"".join(log.chunks)
+
+
+@pytest.mark.parametrize("kind", COMPRESSORS)
+def test_compressed_whatever_its_name(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(COMPRESSORS[kind](TEXT))
+    assert content(path) == TEXT
+    assert content(io.BytesIO(path.read_bytes())) == TEXT
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz", "bz2", "zst"])
+def test_compressed_and_cut(kind: str, tmp_path: Path) -> None:
+    lines = b"".join(b"iter %d: loss 10.8720, time 3.45ms\n" % n for n in range(200_000))
+    packed = COMPRESSORS[kind](lines)
+    path = tmp_path / "train.log"
+    path.write_bytes(packed[: len(packed) // 2])
+    assert lines.startswith(content(path))
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz", "bz2", "zst"])
+def test_broken_from_the_start(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(COMPRESSORS[kind](TEXT)[:6] + os.urandom(500))
+    with pytest.raises(InputError, match=r"train\.log"):
+        content(path)
+
+
+def test_frames_one_after_another(tmp_path: Path) -> None:
+    for kind in ("gz", "xz", "bz2", "zst"):
+        path = tmp_path / "train.log"
+        path.write_bytes(COMPRESSORS[kind](ROW) + COMPRESSORS[kind](ROW))
+        assert content(path) == ROW * 2, kind
+
+
+@pytest.mark.parametrize("kind", ["plain", "gz"])
+def test_progress_ends_at_the_size(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(COMPRESSORS[kind](TEXT))
+    said: list[tuple[int, int | None]] = []
+    with open_log(path, lambda done, total: said.append((done, total))) as log:
+        for _ in log.chunks:
+            pass
+    size = path.stat().st_size
+    assert said[-1] == (size, size)
+    assert said == sorted(said)
+
+
+def test_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(ROW)
+    with open_log(str(path)) as log:
+        assert log.name == "a.log"
+    with open_log(io.BytesIO(ROW)) as log:
+        assert log.name == "log"
+    with path.open("rb") as file, open_log(file) as log:
+        assert log.name == "a.log"
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(ROW))))
+    with open_log("-") as log:
+        assert (log.name, b"".join(log.chunks)) == ("stdin", ROW)
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        content(tmp_path / "none.log")
+    with pytest.raises(InputError, match="is a directory"):
+        content(tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        content("a\0b")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_permission(tmp_path: Path) -> None:
+    path = tmp_path / "secret.log"
+    path.write_bytes(ROW)
+    path.chmod(0)
+    with pytest.raises(InputError, match="permission denied"):
+        content(path)
+
+
+# --- directories -----------------------------------------------------------------------------------------------------
+
+
+def test_find_logs(tmp_path: Path) -> None:
+    for name in ("b.log", "a.txt", "runs/c.out", "runs/deep/d", ".hidden/e.log", "README.md", "x.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(ROW)
+    (tmp_path / "packed.log.gz").write_bytes(gzip.compress(ROW))
+    (tmp_path / "notes.txt").write_text("nothing here\n")
+    (tmp_path / "empty.log").write_bytes(b"")
+    (tmp_path / "weights").write_bytes(bytes(range(256)) * 1000)
+    (tmp_path / "runs" / "loop").symlink_to(tmp_path)
+    (tmp_path / "gone.log").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe.log")
+    found = [str(path.relative_to(tmp_path)) for path in find_logs(tmp_path)]
+    assert found == ["a.txt", "b.log", "packed.log.gz", "runs/c.out", "runs/deep/d"]
+
+
+def test_find_logs_below_a_hidden_directory(tmp_path: Path) -> None:
+    folder = tmp_path / ".cache" / "runs"
+    folder.mkdir(parents=True)
+    (folder / "a.log").write_bytes(ROW)
+    assert find_logs(folder) == [folder / "a.log"]

@@ -1,0 +1,322 @@
+"""The page: complete in itself, says what the terminal says, and nothing that a log holds can act in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nanopace.diagnosis.codes import FINDINGS
+from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.result import Comparison, Curves, Diagnosis, Finding
+from nanopace.run import Fact
+from nanopace.sources import open_runs
+from nanopace.views.page import ROOM, compare_page, explain_page
+from nanopace.views.terminal import print_explain
+from nanopace.wording.catalog import LANGUAGES, words
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e<!--\u2028'\"&amp;.log"
+
+
+class Seen(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self._inside: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._inside:
+            while self._inside.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if self._inside[-1:] == ["script"]:
+            self.scripts[-1] += data
+        elif self._inside[-1:] != ["style"]:
+            self.text += data
+
+    def with_tag(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+    @property
+    def data(self) -> dict[str, object]:
+        found: dict[str, object] = json.loads(self.scripts[0])
+        return found
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.fixture(scope="module")
+def run() -> Diagnosis:
+    return diagnose(open_runs(EXAMPLES / "slow-rows.log")[0])
+
+
+@pytest.fixture(scope="module")
+def pair() -> Comparison:
+    narrow = open_runs(EXAMPLES / "narrow.log", config=EXAMPLES / "narrow.py", gpu="RTX 4070")[0]
+    wide = open_runs(EXAMPLES / "wide-header.log", gpu="RTX 4070")[0]
+    return compare(diagnose(narrow), diagnose(wide))
+
+
+# --- complete in itself ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_loaded(run: Diagnosis, pair: Comparison) -> None:
+    for page in (explain_page([run], words("en")), compare_page([pair], words("en"))):
+        seen = Seen(page)
+        policy = next(meta for meta in seen.with_tag("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+        assert (policy["content"] or "").startswith("default-src 'none'; style-src 'unsafe-inline'; script-src")
+        assert not seen.with_tag("link")
+        assert all(attributes.keys() <= {"type", "id"} for attributes in seen.with_tag("script"))
+        for _, attributes in seen.tags:
+            assert not attributes.keys() & {"src", "srcset", "action", "background", "poster"}
+            assert (attributes.get("href") or "#").startswith("#")
+        styles = page[: page.index("</head>")]
+        assert "url(" not in styles
+        assert "@import" not in styles
+
+
+def test_the_licence_of_uplot_goes_with_it() -> None:
+    assert "MIT License" in (ROOM / "assets" / "LICENSE.uplot").read_text("utf-8")
+    assert "uPlot (v1.6.32)" in (ROOM / "assets" / "uPlot.iife.min.js").read_text("utf-8")
+
+
+def test_it_is_accessible(run: Diagnosis, pair: Comparison) -> None:
+    for page in (explain_page([run, run], words("en")), compare_page([pair, pair], words("en"))):
+        seen = Seen(page)
+        assert len(seen.with_tag("main")) == 1
+        assert len(seen.with_tag("caption")) == len(seen.with_tag("table"))
+        assert all(attributes.get("scope") for attributes in seen.with_tag("th"))
+        assert all(svg.get("aria-label") for svg in seen.with_tag("svg"))
+        ids = [attributes["id"] for _, attributes in seen.tags if "id" in attributes]
+        assert len(ids) == len(set(ids))
+        levels = [int(tag[1]) for tag, _ in seen.tags if re.fullmatch("h[1-6]", tag)]
+        assert levels[0] == 1
+        assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+
+
+# --- it says what the terminal says ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_answer_is_the_terminals(run: Diagnosis, lang: str) -> None:
+    page = explain_page([run], words(lang))
+    assert f'<html lang="{lang}">' in page
+    out = io.StringIO()
+    print_explain([run], words(lang), out=out, width=120, color=False)
+    opening = plain(out.getvalue().split("\n\n")[0])
+    title, answer = opening.split(words(lang).text("A normal step takes {step}.", step="|").partition("|")[0], 1)
+    assert run.source.name in title
+    assert answer
+    assert answer in plain(Seen(page).text)
+
+
+def test_every_finding_is_said_once(run: Diagnosis) -> None:
+    numbers = {
+        code: {name: n + 2 if name not in ("knobs", "missing", "knob") else "n_embd" for n, name in enumerate(names)}
+        for code, names in FINDINGS.items()
+        if not code.startswith("compare_")
+    }
+    findings = tuple(Finding(code, values) for code, values in numbers.items())
+    text = plain(Seen(explain_page([dataclasses.replace(run, findings=findings)], words("en"))).text)
+    for finding in findings:
+        assert text.count(plain(words("en").finding(finding.code, finding.numbers))) == 1, finding.code
+
+
+def test_advice_has_its_saving_and_its_price(run: Diagnosis) -> None:
+    advice = [finding for finding in run.findings if finding.advice and finding.saves_s is not None]
+    assert advice
+    text = plain(Seen(explain_page([run], words("en"))).text)
+    for finding in advice:
+        row = [words("en").finding(finding.code, finding.numbers), words("en").duration(finding.saves_s)]
+        row += [words("en").percent(finding.saves_share), words("en").advice_cost(finding.code, finding.numbers) or "–"]
+        assert plain(" ".join(row)) in text
+
+
+def test_facts_have_their_origin_and_inferred_ones_a_mark(run: Diagnosis) -> None:
+    facts = {"n_embd": Fact(384, "log"), "vocab_size": Fact(50304, "inferred", "first_loss")}
+    text = plain(Seen(explain_page([dataclasses.replace(run, facts=facts)], words("en"))).text)
+    assert "n_embd 384 from the log" in text
+    assert "vocab_size ~50,304 inferred: from the loss of the untrained model" in text
+
+
+def test_a_comparison_opens_with_the_verdict_and_has_all_tables(pair: Comparison) -> None:
+    seen = Seen(compare_page([pair], words("en")))
+    text = plain(seen.text)
+    assert re.search(r"A is faster: [\d.]+k tokens/s against", text)
+    assert text.index("A is faster") < text.index("The runs overlaid")
+    for change in pair.changed:
+        assert change.knob in text
+    assert len(pair.equal_time) > 3
+    for at in (*pair.equal_time, *pair.equal_tokens, *pair.equal_flops):
+        assert words("en").number(at.b, 4) in text
+    charts = seen.data["charts"]
+    assert isinstance(charts, dict)
+    assert set(charts) == {"all-times", "all-loss-tokens", "all-loss-seconds", "all-mfu"}
+
+
+def test_three_runs(pair: Comparison) -> None:
+    text = plain(Seen(compare_page([pair, pair], words("en"))).text)
+    assert "B against A" in text
+    assert "C against A" in text
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_page_speaks_one_language(run: Diagnosis, pair: Comparison, lang: str) -> None:
+    for page in (explain_page([run], words(lang)), compare_page([pair], words(lang))):
+        assert Seen(page).data["lang"] == lang
+    step = words(lang).ms(run.step.median_ms)
+    assert ("," if lang != "en" else ".") in step
+    assert step in Seen(explain_page([run], words(lang))).text
+
+
+def test_templates_have_no_words_of_their_own() -> None:
+    for template in (ROOM / "templates").iterdir():
+        source = re.sub(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", "", template.read_text("utf-8"), flags=re.DOTALL)
+        source = re.sub(r"<[^>]*>|^ [\w-]+=.*$", " ", source, flags=re.MULTILINE)
+        assert set(re.findall(r"[a-z]{2,}", source, re.IGNORECASE)) <= {"nanopace"}, template.name
+
+
+# --- hostile and strange input ---------------------------------------------------------------------------------------
+
+
+def poisoned(run: Diagnosis) -> Diagnosis:
+    return dataclasses.replace(
+        run,
+        source=dataclasses.replace(run.source, name=HOSTILE),
+        facts={**run.facts, "gpu": Fact(HOSTILE, "log"), HOSTILE: Fact(HOSTILE, "log")},
+        mfu=dataclasses.replace(run.mfu, card=0.5, card_name=HOSTILE, card_tflops=100.0, printed_peak_tflops=312.0),
+        findings=(Finding("conflict", {"knob": HOSTILE, "used": HOSTILE, "other": HOSTILE}),),
+    )
+
+
+def test_what_a_log_holds_cannot_act(run: Diagnosis, pair: Comparison) -> None:
+    evil = dataclasses.replace(pair, a=poisoned(pair.a), b=poisoned(pair.b))
+    for page, clean in (
+        (explain_page([poisoned(run)], words("en")), explain_page([run], words("en"))),
+        (compare_page([evil], words("en")), compare_page([pair], words("en"))),
+    ):
+        seen, harmless = Seen(page), Seen(clean)
+        assert seen.scripts[1:] == harmless.scripts[1:]
+        assert not seen.with_tag("img")
+        assert "<script>alert(1)" in seen.text
+        assert not set("\x1b\u202e") & set(page)
+        assert not re.search(r"[<>&\u2028\u2029]", seen.scripts[0])
+
+
+def test_the_data_survives_its_escaping(run: Diagnosis) -> None:
+    charts = Seen(explain_page([poisoned(run)], words("en"))).data["charts"]
+    assert isinstance(charts, dict)
+    labels = [series["label"] for series in charts["run0-mfu"]["series"]]
+    assert any("</script><script>alert(1)" in label and "&amp;" in label for label in labels)
+
+
+def test_a_name_that_is_no_text_can_be_written(run: Diagnosis) -> None:
+    odd = dataclasses.replace(run, source=dataclasses.replace(run.source, name="caf\udce9.log"))
+    assert b"caf?.log" in explain_page([odd], words("en")).encode("utf-8")
+
+
+numbers = st.floats(allow_nan=True) | st.none()
+points = st.lists(st.tuples(st.integers(0, 10**9), st.floats(), numbers), max_size=4)
+
+
+@st.composite
+def strange_curves(draw: st.DrawFn) -> Curves:
+    rows, evaluations = draw(points), draw(points)
+    return Curves(
+        row_iteration=tuple(row[0] for row in rows),
+        row_ms=tuple(row[1] for row in rows),
+        row_cause=tuple(draw(st.sampled_from([None, "stall"])) for _ in rows),
+        row_loss=tuple(row[2] for row in rows),
+        row_mfu_printed=tuple(row[2] for row in rows),
+        row_mfu_true=tuple(row[2] for row in rows),
+        row_seconds=tuple(row[1] for row in rows),
+        eval_iteration=tuple(row[0] for row in evaluations),
+        eval_seconds=tuple(row[1] for row in evaluations),
+        eval_train=tuple(row[2] for row in evaluations),
+        eval_val=tuple(row[2] for row in evaluations),
+        eval_saved=(True,) * len(evaluations),
+    )
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(curves=strange_curves())
+def test_any_curve_can_be_written(run: Diagnosis, curves: Curves) -> None:
+    charts = Seen(explain_page([dataclasses.replace(run, curves=curves)], words("en"))).data["charts"]
+    assert isinstance(charts, dict)
+    for chart in charts.values():
+        for series in chart["series"]:
+            assert len(series["x"]) == len(series["y"])
+            assert series["x"] == sorted(series["x"])
+
+
+def test_what_is_unknown_is_left_out(run: Diagnosis) -> None:
+    def unknown(part: object) -> dict[str, None]:
+        return {field.name: None for field in dataclasses.fields(part) if "None" in str(field.type)}  # type: ignore[arg-type]
+
+    parts = ("source", "evaluations", "checkpoints", "wall", "ahead", "throughput", "mfu", "model", "loss", "step")
+    known = {name: getattr(run, name) for name in parts}
+    bare = {name: dataclasses.replace(part, **unknown(part)) for name, part in known.items()}
+    poor = dataclasses.replace(run, **bare, startup=None, slow_rows=(), findings=(), facts={}, curves=Curves())
+    text = plain(Seen(explain_page([poor], words("en"))).text)
+    assert "normal step" in text
+    assert "None" not in text
+    assert "nan" not in text.replace("nanopace", "").replace("nanoGPT", "")
+    pair = compare(poor, poor)
+    assert "None" not in plain(Seen(compare_page([pair], words("en"))).text)
+
+
+# --- colours ---------------------------------------------------------------------------------------------------------
+
+
+def palette(dark: bool) -> dict[str, str]:
+    blocks = re.findall(r":root[^{]*\{([^}]*)\}", (ROOM / "assets" / "report.css").read_text("utf-8"))
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[0]))
+    return colours | (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[1])) if dark else {})
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_colour_can_be_told_from_the_ground(dark: bool) -> None:
+    colours = palette(dark)
+    for name in ("text", "muted", "accent"):
+        for ground in ("surface", "raised"):
+            assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
+    marks = set(colours) - {"surface", "raised", "text", "muted", "accent", "line"}
+    assert len(marks) > 12
+    for name in marks:
+        assert contrast(colours[name], colours["surface"]) >= 3, name

@@ -1,0 +1,102 @@
+"""The catalogues: complete, compiled, and chosen as a person expects."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from babel.messages.mofile import write_mo
+
+from nanopace.errors import InputError, UsageError
+from nanopace.wording.catalog import LANGUAGES, pick_language, words
+from nanopace.wording.template import placeholders
+
+OTHERS = [language for language in LANGUAGES if language != "en"]
+
+
+@pytest.fixture(scope="module")
+def catalogs() -> ModuleType:
+    """The tool that `make catalogs` runs."""
+    path = Path(__file__).resolve().parents[2] / "tools" / "catalogs.py"
+    spec = importlib.util.spec_from_file_location("catalogs", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("flag", "environ", "language"),
+    [
+        (None, {}, "en"),
+        (None, {"LANG": "de_DE.UTF-8"}, "de"),
+        (None, {"LANG": "de_DE.UTF-8", "LC_ALL": "fr_CH"}, "fr"),
+        (None, {"LANG": "de_DE.UTF-8", "LC_ALL": "", "LC_MESSAGES": "es_MX.UTF-8"}, "es"),
+        (None, {"LANG": "C.UTF-8"}, "en"),
+        (None, {"LANG": "POSIX"}, "en"),
+        (None, {"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, "en"),
+        (None, {"LANG": "ja_JP.UTF-8"}, "en"),
+        (None, {"LANG": "fr@euro"}, "fr"),
+        ("fr", {"LANG": "de_DE.UTF-8"}, "fr"),
+        ("DE", {}, "de"),
+        ("es-MX", {}, "es"),
+    ],
+)
+def test_the_language_is_the_flag_s_then_the_locale_s(flag: str | None, environ: dict[str, str], language: str) -> None:
+    assert pick_language(flag, environ) == language
+
+
+@pytest.mark.parametrize("flag", ["xx", "", "english"])
+def test_an_unknown_flag_names_those_known(flag: str) -> None:
+    with pytest.raises(UsageError, match=r"--lang .*: unknown language; known are en, de, fr, es"):
+        pick_language(flag, {})
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_each_catalogue_has_every_text_and_no_other(catalogs: ModuleType, language: str) -> None:
+    wanted = {message.id for message in catalogs.collect() if message.id}
+    catalog = catalogs.read(language)
+    assert {message.id for message in catalog if message.id} == wanted, "run `make catalogs`"
+    assert not catalog.obsolete
+    for message in catalog:
+        if message.id:
+            texts = [message.string] if isinstance(message.string, str) else list(message.string)
+            assert all(text.strip() for text in texts), f"{language}: {message.id!r} has no translation"
+            assert not message.fuzzy
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_a_translation_names_the_values_of_its_text(catalogs: ModuleType, language: str) -> None:
+    for message in catalogs.read(language):
+        if isinstance(message.id, str):
+            assert placeholders(message.string) == placeholders(message.id), message.id
+        else:
+            assert placeholders(message.string[1]) == placeholders(message.id[1]), message.id
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_what_is_compiled_is_what_is_written(catalogs: ModuleType, language: str) -> None:
+    compiled = io.BytesIO()
+    write_mo(compiled, catalogs.read(language))
+    assert catalogs.po_file(language).with_suffix(".mo").read_bytes() == compiled.getvalue(), "run `make catalogs`"
+
+
+def test_a_text_is_translated_and_its_numbers_have_the_language_s_form() -> None:
+    assert words().text("iteration {iteration}", iteration=20_000) == "iteration 20,000"
+    assert words("de").text("iteration {iteration}", iteration=20_000) == "Iteration 20.000"
+    assert words("fr").plural("{n} row", "{n} rows", 0) == "0 ligne"
+    assert words("de").plural("{n} row", "{n} rows", 0) == "0 Zeilen"
+
+
+def test_an_error_is_said_in_the_language_on_one_line() -> None:
+    error = InputError("{path}: permission denied", path="a\nb\x1b[2J.log")
+    assert words("en").error(error) == "a b [2J.log: permission denied"
+    assert words("de").error(error) == "a b [2J.log: Zugriff verweigert"
+
+
+def test_an_error_that_no_catalogue_has_is_said_in_english() -> None:
+    assert words("de").error(InputError("{path}: never heard of", path="x")) == "x: never heard of"

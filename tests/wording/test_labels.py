@@ -1,0 +1,47 @@
+"""A label for every code of the contract."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import get_args
+
+import pytest
+
+from nanopace import run
+from nanopace.diagnosis import result
+from nanopace.wording import labels
+from nanopace.wording.catalog import LANGUAGES, words
+
+
+@pytest.mark.parametrize(
+    ("table", "codes"),
+    [
+        (labels.ORIGINS, get_args(run.Origin)),
+        (labels.BECAUSE, get_args(run.Because)),
+        (labels.FORMATS, get_args(run.Format)),
+        (labels.ENDINGS, get_args(run.Ending)),
+        (labels.METRICS, get_args(run.Metric)),
+        (labels.CAUSES, get_args(result.Cause)),
+        (labels.BASES, get_args(result.Basis)),
+        (labels.VERDICTS, get_args(result.Verdict)),
+        (labels.FACTS, run.DERIVED_FACTS),
+        (
+            labels.PHASES,
+            [f.name[:-2] for f in fields(result.Wall) if f.name.endswith("_s") and f.name != "total_s"],
+        ),
+    ],
+)
+def test_every_code_has_a_label_and_no_other(table: dict[str, str], codes: tuple[str, ...]) -> None:
+    assert set(table) == set(codes)
+
+
+def test_an_origin_tells_how_it_was_inferred() -> None:
+    inferred = run.Fact(500, "inferred", "row_spacing")
+    assert words("en").origin(inferred) == "inferred: from the spacing of the rows"
+    assert words("en").origin(run.Fact(500, "config file")) == "from the config file"
+    assert len({words(language).origin(inferred) for language in LANGUAGES}) == len(LANGUAGES)
+
+
+def test_knobs_keep_their_names() -> None:
+    assert words("de").fact("eval_interval") == "eval_interval"
+    assert words("de").fact("parameters") == "Parameter"

@@ -1,0 +1,128 @@
+"""Our numbers against Babel's, which knows every language's form."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from babel.numbers import format_decimal, format_percent
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nanopace.wording.catalog import LANGUAGES, UNKNOWN, Words, words
+from nanopace.wording.numbers import FORMS, decimal, percent, shortened, significant
+
+VALUES = [0, 1, 12, 999, 1000, 1234, 9999, 10_000, 12_345, 999_999, 1_234_567, 10**9, 123_456_789_012]
+
+
+def babel_decimal(x: float, language: str, digits: int) -> str:
+    # Babel groups four digits in Spanish, where CLDR asks for five (minimumGroupingDigits = 2).
+    grouped = not (language == "es" and abs(round(x, digits)) < 10_000)
+    pattern = ("#,##0" if grouped else "0") + ("." + "0" * digits if digits else "")
+    return format_decimal(x, format=pattern, locale=language)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("x", VALUES)
+@pytest.mark.parametrize("digits", [0, 1, 2, 4])
+def test_decimals_are_babels(language: str, x: int, digits: int) -> None:
+    for value in (x, -x, x + 0.3):
+        value = round(value, digits)
+        assert decimal(value, FORMS[language], digits) == babel_decimal(value, language, digits)
+
+
+@given(
+    st.floats(min_value=-1e10, max_value=1e10),
+    st.integers(min_value=0, max_value=4),
+    st.sampled_from(LANGUAGES),
+)
+def test_any_decimal_is_babels(x: float, digits: int, language: str) -> None:
+    rounded = float(f"{x:.{digits}f}") + 0.0  # nought has no sign here
+    assert decimal(rounded, FORMS[language], digits) == babel_decimal(rounded or 0.0, language, digits)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("fraction", [0, 0.004, 0.062, 0.1206, 0.5, 1, 1.63, 9.5])
+def test_percentages_are_babels(language: str, fraction: float) -> None:
+    assert percent(fraction, FORMS[language]) == format_percent(
+        fraction, "#,##0.0" + _percent(language), locale=language
+    )
+
+
+def _percent(language: str) -> str:
+    return "%" if language == "en" else "\u00a0%"
+
+
+def test_french_has_its_own_spaces() -> None:
+    assert decimal(1234.5, FORMS["fr"], 1) == "1\u202f234,5"
+    assert percent(0.062, FORMS["fr"]) == "6,2\u00a0%"
+
+
+@given(st.floats(min_value=1e-9, max_value=1e9), st.sampled_from(LANGUAGES))
+def test_significant_digits_keep_the_value(x: float, language: str) -> None:
+    form = FORMS[language]
+    shown = significant(x, form).replace(form.group, "").replace(form.point, ".")
+    assert math.isclose(float(shown), x, rel_tol=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("x", "shown"),
+    [(0, "0"), (999, "999"), (134_111, "134.1k"), (999_960, "1.0M"), (123_590_000, "123.6M"), (2.36e9, "2.4B")],
+)
+def test_large_counts_in_short(x: float, shown: str) -> None:
+    assert shortened(x, FORMS["en"]) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0 ms"), (0.0012, "1.20 ms"), (0.16924, "169 ms"), (0.467, "0.47 s"), (0.996, "1.00 s"), (5.136, "5.14 s"),
+        (15.28, "15.3 s"), (59.96, "1 min 0 s"), (221, "3 min 41 s"), (3599.7, "1 h 0 min"), (5000, "1 h 23 min"),
+        (10_799, "3.0 h"), (7.8 * 3600, "7.8 h"), (86_399, "1 d 0 h"), (183_600, "2 d 3 h"), (-5.136, "-5.14 s"),
+    ],
+)  # fmt: skip
+def test_durations(seconds: float, shown: str) -> None:
+    assert words("en").duration(seconds).replace("\u00a0", " ") == shown
+
+
+@given(st.floats(min_value=60, max_value=1e8))
+def test_a_smaller_unit_never_reaches_the_larger(seconds: float) -> None:
+    shown = words("en").duration(seconds).replace("\u00a0", " ").split()
+    if len(shown) == 4:
+        _, large, rest, _ = shown
+        assert int(rest) < {"min": 60, "h": 60, "d": 24}[large]
+
+
+@pytest.mark.parametrize(("language", "shown"), [("de", "7,8 Std."), ("fr", "7,8 h"), ("es", "7,8 h")])
+def test_durations_in_other_languages(language: str, shown: str) -> None:
+    assert words(language).duration(7.8 * 3600).replace("\u00a0", " ") == shown
+
+
+@pytest.mark.parametrize(
+    "show", [Words.number, Words.count, Words.percent, Words.si, Words.flops, Words.tflops, Words.ms, Words.duration]
+)
+def test_unknown_is_a_dash(show: object) -> None:
+    assert callable(show)
+    assert show(words("en"), None) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("overhead_share", 0.062, "6.2%"), ("steady_printed", 0.1206, "12.06%"), ("card", 0.823, "82%"),
+        ("change_share", 0.25, "+25.0%"), ("before_ms", 3909.8, "3,909.8 ms"), ("each_s", 5.136, "5.14 s"),
+        ("card_tflops", 58.3, "58.3 TFLOP/s"), ("best_val", 3.5636, "3.5636"), ("to_interval", 2000, "2000"),
+        ("iteration", 20_000, "20,000"), ("tokens", 2.36e9, "2.36B"), ("tokens_per_s", 134_111.0, "134.1k"),
+        ("card_name", "NVIDIA GeForce RTX 4070", "RTX 4070"), ("noise_factor", math.sqrt(2), "1.4"),
+        ("interval", None, "unknown"),
+    ],
+)  # fmt: skip
+def test_a_finding_s_number_has_the_form_of_its_name(name: str, value: object, shown: str) -> None:
+    assert words("en").value(name, value).replace("\u00a0", " ") == shown
+
+
+def test_what_is_no_number() -> None:
+    assert [decimal(x, FORMS["de"]) for x in (math.nan, math.inf, -math.inf)] == ["nan", "∞", "-∞"]
+    assert [decimal(x, FORMS["en"]) for x in (0.0006, 0.00001, 3.5, 0.0, 524_288.0)] == [
+        "0.0006", "0.00001", "3.5", "0", "524,288",
+    ]  # fmt: skip

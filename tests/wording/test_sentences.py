@@ -1,0 +1,114 @@
+"""Every finding has a sentence in every language, and each says the numbers that it should."""
+
+from __future__ import annotations
+
+import pytest
+
+from nanopace.diagnosis.codes import FINDINGS
+from nanopace.wording.advice import ADVICE, ADVICE_COST
+from nanopace.wording.catalog import LANGUAGES, words
+from nanopace.wording.sentences import SENTENCES
+from nanopace.wording.template import Template, placeholders
+
+OTHERS = [language for language in LANGUAGES if language != "en"]
+# Numbers that the contract allows to be unknown; the sentence must do without them.
+MAY_BE_NONE = {"evaluation_rows": "interval", "mfu_zero": "achieved_tflops", "loss_noise": "accumulation"} | {
+    "find_the_stall": "interval"
+}
+
+
+def forms(template: Template, language: str) -> list[tuple[str, str]]:
+    """English and translated text of each form of a template."""
+    catalog = words(language)._catalog
+    if template.many is None:
+        return [(template.one, catalog.gettext(template.one))]
+    return [
+        (template.one, catalog.ngettext(template.one, template.many, 1)),
+        (template.many, catalog.ngettext(template.one, template.many, 2)),
+    ]
+
+
+def example(code: str) -> dict[str, object]:
+    """A value for each number of a finding, of the type that its name asks for."""
+    texts = {"knob", "used", "other", "missing", "knobs", "faster", "slower", "better", "worse", "early", "late"}
+    texts |= {"leader", "follower", "card_name", "a_dataset", "b_dataset"}
+    return {name: f"<{name}>" if name in texts else 7 for name in FINDINGS[code]}
+
+
+def test_there_is_a_sentence_for_each_finding_and_no_other() -> None:
+    assert set(SENTENCES) == set(FINDINGS)
+    assert set(ADVICE) <= set(FINDINGS)
+    assert set(ADVICE_COST) <= set(ADVICE)
+
+
+@pytest.mark.parametrize("code", FINDINGS)
+def test_placeholders_are_numbers_of_the_finding(code: str) -> None:
+    for sentence in filter(None, (SENTENCES[code], ADVICE_COST.get(code))):
+        for template in sentence.templates:
+            assert placeholders(template.one) <= set(FINDINGS[code])
+            assert placeholders(template.many or "") <= set(FINDINGS[code])
+            assert template.count is None or template.count in FINDINGS[code]
+
+
+@pytest.mark.parametrize("language", OTHERS)
+@pytest.mark.parametrize("code", FINDINGS)
+def test_each_is_really_translated(code: str, language: str) -> None:
+    for sentence in filter(None, (SENTENCES[code], ADVICE_COST.get(code))):
+        for template in sentence.templates:
+            for english, translated in forms(template, language):
+                assert translated.strip()
+                assert translated not in {template.one, template.many}, f"{code} is English in {language}"
+                # A singular may leave its "1" out, but never name another number.
+                assert placeholders(translated) <= placeholders(english) | {template.count}
+                if english != template.one or template.many is None:
+                    assert placeholders(translated) == placeholders(english)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("code", FINDINGS)
+def test_each_can_be_said(code: str, language: str) -> None:
+    values = example(code)
+    said = words(language).finding(code, values)
+    assert "{" not in said
+    assert said[-1] in ".:"
+    used = {name for template in SENTENCES[code].templates[:1] for name in template.needs}
+    for name in used:
+        assert words(language).value(name, values[name]) in said
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("code", "name"), MAY_BE_NONE.items())
+def test_an_unknown_number_has_a_sentence_without_it(code: str, name: str, language: str) -> None:
+    known = words(language).finding(code, example(code))
+    unknown = words(language).finding(code, example(code) | {name: None})
+    assert unknown != known
+    assert words(language).text("unknown") not in unknown
+
+
+def test_one_is_not_said_as_many() -> None:
+    english = words("en")
+    one = english.finding("evaluation_rows", example("evaluation_rows") | {"slow": 1})
+    assert one.startswith("1 of 7 rows is slow")
+    assert english.finding("evaluation_rows", example("evaluation_rows")).startswith("7 of 7 rows are slow")
+    none_in_french = words("fr").finding("hidden_evaluations", example("hidden_evaluations") | {"hidden": 0})
+    assert "évaluation sur" in none_in_french  # French counts nought as one
+
+
+def test_case_1_reads_as_it_should() -> None:
+    values = {"evaluation_s": 5.136, "checkpoint_s": 0.467, "checkpoint_share": 0.083}
+    said = words("en").finding("checkpoint_measured", values | {"saved_rows": 33, "unsaved_rows": 7})
+    assert said.replace("\u00a0", " ") == (
+        "Rows with a save (33) against rows without (7): the evaluation takes 5.14 s, the checkpoint 0.47 s. "
+        "The checkpoint is 8.3% of the delay."
+    )
+
+
+def test_what_an_advice_costs() -> None:
+    english = words("en")
+    numbers = {"from_interval": 500, "to_interval": 2000, "evaluations": 10}
+    cost = english.advice_cost("raise_eval_interval", numbers)
+    assert cost is not None
+    assert "10 times" in cost
+    assert "2000 iterations" in cost
+    assert english.advice_cost("lower_eval_iters", {"noise_factor": 2.0}) == "the validation loss is 2 times as noisy"
+    assert english.advice_cost("nothing_to_change", {"overhead_share": 0.004}) is None
