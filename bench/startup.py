@@ -45,9 +45,7 @@ def main() -> int:
     for _ in range(ROUNDS + 1):  # the first round warms the file cache and is dropped
         for name, command in COMMANDS.items():
             start = time.perf_counter()
-            subprocess.run(
-                command, check=True, stdout=subprocess.DEVNULL
-            )
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             seconds[name].append(time.perf_counter() - start)
     medians = {name: 1000 * median(times[1:]) for name, times in seconds.items()}
     failed = False

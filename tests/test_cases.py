@@ -111,7 +111,7 @@ def test_case_2_one_run(ask: Any, logs: dict[str, Path]) -> None:
     assert answer["throughput"]["tokens_per_iteration"] == 524_288
     assert answer["throughput"]["tokens_per_s"] == pytest.approx(134.1e3, rel=0.002)
     assert answer["throughput"]["micro_batch_ms"] == pytest.approx(122.2, abs=0.3)
-    assert answer["model"]["parameters"] == pytest.approx(40.55e6, abs=5e3)
+    assert answer["model"]["parameters"] == 40_560_000  # as nanoGPT counts: 40.55M of matrices, and the norms
     assert answer["model"]["flops_per_token"] == pytest.approx(300.0e6, abs=0.1e6)
     assert answer["mfu"]["achieved_tflops"] == pytest.approx(40.2, abs=0.1)
     assert answer["mfu"]["steady_printed"] == pytest.approx(0.129, abs=0.0005)

@@ -17,7 +17,9 @@ Origin = Literal["log", "config file", "flag", "inferred"]
 FactValue = bool | int | float | str
 
 Format = Literal["nanogpt", "nanochat", "ledger"]
-Phase = Literal["data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"]
+Phase = Literal[
+    "data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
+]
 Ending = Literal["finished", "interrupted", "out_of_memory", "error"]
 Metric = Literal["loss", "bpb", "core"]
 
@@ -153,7 +155,9 @@ class Evaluation:
     train: float | None
     val: float | None
     metric: Metric = "loss"
-    row: int | None = None  # index of the row whose time contains it; None if it fell between rows or outside their clock
+    row: int | None = (
+        None  # index of the row whose time contains it; None if it fell between rows or outside their clock
+    )
     ms: float | None = None  # only where the trainer measured it (our ledger)
 
 
@@ -200,8 +204,12 @@ class Run:
     restarts: tuple[Restart, ...] = ()
     spans: tuple[Span, ...] = ()
     facts: Mapping[str, Fact] = field(default_factory=lambda: MappingProxyType({}))
-    row_contains_evaluation: bool = True  # nanoGPT's clock runs on during evaluation and checkpoint; nanochat's does not
-    mfu_smoothing: float | None = None  # weight of the past in the printed mfu: 0.9 in nanoGPT, None where it is not smoothed
+    row_contains_evaluation: bool = (
+        True  # nanoGPT's clock runs on during evaluation and checkpoint; nanochat's does not
+    )
+    mfu_smoothing: float | None = (
+        None  # weight of the past in the printed mfu: 0.9 in nanoGPT, None where it is not smoothed
+    )
     wall_ms: float | None = None  # measured from start to end, only in our ledger
     ending: Ending | None = None  # how the log says that it ended; None if it just stops
     conflicts: tuple[tuple[str, FactValue, FactValue], ...] = ()  # (knob, used, contradicted)

@@ -22,6 +22,8 @@ NANOCHAT = "step 00010/21400 (0.05%) | loss: 9.123456 | lrm: 1.00 | dt: 312.10ms
         ([NANOCHAT], "nanochat"),
         (["Step 00000 | Validation bpb: 3.2"], "nanochat"),
         (['{"event": "run", "version": 1}'], "ledger"),
+        (["iter 100", ": loss 7.9016, time 16", "9.81ms, mfu 12.02%"], "nanogpt"),
+        (["why is iter 500: loss..., time 5985ms so slow?"], None),
         (["pip install nanoGPT", "step by step", "loss: 5"], None),
         ([], None),
     ],

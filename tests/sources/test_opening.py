@@ -18,7 +18,7 @@ TEXT = ROW * 50_000  # more than one chunk
 
 COMPRESSORS = {
     "gz": gzip.compress,
-    "xz": lzma.compress,
+    "xz": lambda data: lzma.compress(data, preset=0),
     "bz2": bz2.compress,
     "zst": zstandard.ZstdCompressor().compress,
     "plain": bytes,
@@ -40,7 +40,7 @@ def test_compressed_whatever_its_name(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["gz", "xz", "bz2", "zst"])
 def test_compressed_and_cut(kind: str, tmp_path: Path) -> None:
-    lines = b"".join(b"iter %d: loss 10.8720, time 3.45ms\n" % n for n in range(200_000))
+    lines = b"".join(b"iter %d: loss 10.8720, time 3.45ms\n" % n for n in range(60_000))
     packed = COMPRESSORS[kind](lines)
     path = tmp_path / "train.log"
     path.write_bytes(packed[: len(packed) // 2])

@@ -243,7 +243,7 @@ def test_the_answer_is_in_the_first_five_lines() -> None:
         "A normal step takes 169.2 ms. 41 of 201 rows are slower; none is slow training.",
         "Evaluation takes 5.14 s, a checkpoint 0.47 s: 6.1% of the run (3 min 41 s).",
         "GPU: the printed 12.06% is of 312 TFLOP/s, not of your card; pass --gpu NAME.",
-        "Do: Raise eval_interval from 500 to 2000. Saves 2 min 46 s (4.6%).",
+        "Do: Raise eval_interval from ~500 to 2000. Saves 2 min 46 s (4.6%).",
         "",
     ]
 
@@ -292,6 +292,15 @@ def test_an_alarm_is_among_the_first_lines_and_said_once(code: str) -> None:
     assert text.index(said) < text.index("Where the time went")
 
 
+def test_of_two_level_shifts_none_is_lost() -> None:
+    shifts = [
+        Finding("level_shift", {"iteration": n, "before_ms": 100.0, "after_ms": 120.0, "change_share": 0.2})
+        for n in (5000, 9000)
+    ]
+    text = " ".join(explain(findings=tuple(shifts)).split())
+    assert text.count("From iteration 5,000 on") == text.count("From iteration 9,000 on") == 1
+
+
 def test_verbose_shows_every_slow_row_with_its_parts() -> None:
     text = explain(verbose=True)
     for row in case_1().slow_rows:
@@ -307,6 +316,8 @@ def test_inferred_facts_and_what_rests_on_them_are_marked() -> None:
     facts = {"tokens_per_iteration": Fact(524_288, "inferred", "batch_shape")}
     pace = Throughput(134_100.0, 133_000.0, 1.16e10, 524_288.0, 4e9, 122.2, 16)
     assert re.search(r"tokens per second +~134\.1k", explain(facts=facts, throughput=pace))
+    verdict = Finding("utilisation_good", {"card": 0.69, "card_name": "RTX 4070"})
+    assert "~69% of what the RTX 4070 can do" in explain(facts=facts, findings=(verdict,))
     known = {"tokens_per_iteration": Fact(524_288, "log")}
     assert re.search(r"tokens per second +134\.1k", explain(facts=known, throughput=pace))
 
@@ -340,7 +351,7 @@ def test_several_runs_follow_each_other() -> None:
 def test_a_comparison_opens_with_two_sentences() -> None:
     lines = " ".join(contrast().split("\n\n")[0].split())
     assert lines == (
-        "A is faster: 134.1k tokens/s against 56.1k of B, which is 58.0% slower. "
+        "A is faster: ~134.1k tokens/s against ~56.1k of B, which is 58.0% slower. "
         "At equal time A leads at first; after 7.8 h B overtakes it and stays ahead."
     )
 
@@ -442,3 +453,32 @@ def test_the_width_is_the_terminal_s_or_80(monkeypatch: pytest.MonkeyPatch) -> N
     out = io.StringIO()
     print_explain([case_1()], words("en"), out=out)
     assert max(map(len, out.getvalue().splitlines())) <= 50
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_log_that_tells_little_is_still_explained(language: str) -> None:
+    bare = Diagnosis(
+        source=Source("step.log", "nanochat", 1, 5, 5, None, "error"),
+        facts={},
+        step=Step(300.0, 0.0, 1, 0, (Level(5, 5, 300.0),), None),
+        slow_rows=(),
+        evaluations=Evaluations(3, 0, 3, None, None, False, None),
+        checkpoints=Checkpoints(0, None, "unknown", 0, 0),
+        startup=None,
+        restarts=Restarts(0, 0, 0.0),
+        wall=Wall(0.3, 0.3, None, None, 0.0, 0.0, 0.0, None, None, 1.0, False),
+        ahead=Ahead(300.0, None, None, None),
+        throughput=Throughput(None, None, None, None, None, None, None),
+        mfu=Mfu(None, None, None, None, None, None, None, None, None, None, None),
+        model=Model(None, None, None),
+        loss=Loss("bpb", None, None, None, None, None, None, None, None, None, None, ()),
+        findings=(Finding("evaluations_outside_clock", {"count": 3}), Finding("mfu_unknown", {"missing": "n_layer"})),
+        curves=Curves(row_iteration=(5,), row_ms=(300.0,), row_cause=(None,)),
+    )
+    out = io.StringIO()
+    print_explain([bare], words(language), out=out, width=60)
+    text = " ".join(out.getvalue().split())
+    assert words(language).ending("error") in text
+    said = words(language).finding("evaluations_outside_clock", {"count": 3})
+    assert text.count(" ".join(said.split())) == 1
+    assert "None" not in text

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 
 from nanopace.config import read_config
-from nanopace.errors import NotALog
+from nanopace.errors import InputError, NotALog
 from nanopace.run import FactValue, Run
 from nanopace.sources.build import LineReader, RunBuilder
 from nanopace.sources.detect import SNIFF_BYTES, detect, reader_for
@@ -37,13 +38,20 @@ def open_runs(
     """
     knobs = read_config(config) if config is not None else None
     if isinstance(source, (str, Path)) and str(source) != "-" and Path(source).is_dir():
-        logs = find_logs(source)
-        if not logs:
-            raise NotALog("{path}: no training log in this directory", path=source)
-        runs = [run for log in logs for run in _read(log, progress)]
+        runs = _read_all(Path(source), progress)
     else:
         runs = _read(source, progress)
     return [complete(run, knobs, overrides, gpu) for run in runs]
+
+
+def _read_all(directory: Path, progress: Progress | None) -> list[Run]:
+    runs: list[Run] = []
+    for log in find_logs(directory):
+        with suppress(InputError):  # looked like one from its beginning
+            runs += _read(log, progress)
+    if not runs:
+        raise NotALog("{path}: no training log in this directory", path=directory)
+    return runs
 
 
 def _read(source: Source, progress: Progress | None) -> list[Run]:

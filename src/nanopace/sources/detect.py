@@ -15,7 +15,7 @@ SNIFF_BYTES = 256 * 1024  # long headers (pip, warnings, a config) fit in front 
 
 # What only one trainer prints. A row is proof; a header line is a strong hint, used where no row is in sight.
 _ROW = re.compile(
-    r"""(?P<nanogpt>iter\s*\d+\s*:\s*loss\s*\S+,[^:]{0,80}?\btime)"""
+    r"""(?P<nanogpt>iter\s*\d+\s*:\s*loss\s*(?:\d+\.\d+|nan|inf)\s*,[^:]{0,80}?time\s*\d+\.\d+\s*ms)"""
     r"""|(?P<nanochat>step\s*\d+(?:/\d+)?\s[^|]{0,20}\|\s*loss:)"""
     r"""|(?P<ledger>^\s*\{\s*"event"\s*:\s*"run")"""
 )
@@ -29,10 +29,10 @@ _WORDS = ("iter", "step", "Step", "event", "parameters:", "FLOPs", "micro-batch"
 def detect(lines: Iterable[str]) -> Format | None:
     """The format of these lines, which are cleaned of terminal debris; None if it is none that we know.
 
-    Two lines are looked at together, since a terminal may have broken a row anywhere.
+    Neighbouring lines are looked at together, since a terminal may have broken a row anywhere.
     """
     hint: Format | None = None
-    for text in _in_twos(lines):
+    for text in _with_neighbours(lines):
         if found := _ROW.search(text):
             return _name(found)
         if hint is None and (found := _HINT.search(text)):
@@ -42,18 +42,18 @@ def detect(lines: Iterable[str]) -> Format | None:
 
 def has_row(lines: Iterable[str]) -> bool:
     """Whether a log of any format that we know is here: not only what may be the header of one."""
-    return any(_ROW.search(text) for text in _in_twos(lines))
+    return any(_ROW.search(text) for text in _with_neighbours(lines))
 
 
-def _in_twos(lines: Iterable[str]) -> Iterator[str]:
-    """Each line, and each joined with the one before it, as far as they are worth a closer look."""
-    before = ""
+def _with_neighbours(lines: Iterable[str]) -> Iterator[str]:
+    """Each line, and each joined with the two before it, as far as they are worth a closer look."""
+    second, first = "", ""
     for line in lines:
-        joined = before + line
+        joined = second + first + line
         if any(word in joined for word in _WORDS):
             yield line
             yield joined
-        before = line[-400:]
+        second, first = first, line[-400:]
 
 
 def _name(found: re.Match[str]) -> Format:

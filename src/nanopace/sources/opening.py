@@ -24,12 +24,10 @@ Source = str | Path | BinaryIO
 Progress = Callable[[int, int | None], object]
 
 _MOST_FILES = 20_000  # looked at in one directory tree
-# A program or a page may quote a row and is no log; the others are large, and none either.
-_OTHER_SUFFIXES = frozenset(
-    (".py", ".pyc", ".md", ".rst", ".html", ".css", ".js", ".ipynb", ".toml", ".yaml", ".yml", ".pdf", ".svg", ".png")
-    + (".jpg", ".gif", ".zip", ".tar", ".so", ".o", ".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".npy", ".npz")
-    + (".parquet", ".arrow", ".pkl", ".sqlite")
-)
+# Not looked into. A program or a page may quote a row, and is no log for that.
+_PROGRAMS_AND_PAGES = (".py", ".pyc", ".js", ".css", ".md", ".rst", ".html", ".ipynb", ".toml", ".yaml", ".yml", ".pdf")
+_LARGE = (".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".npy", ".npz", ".parquet", ".arrow", ".pkl", ".so", ".zip")
+_NO_LOGS = frozenset((*_PROGRAMS_AND_PAGES, *_LARGE, ".png", ".jpg", ".gif", ".svg", ".tar", ".o"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def find_logs(directory: str | Path) -> list[Path]:
             if looked_at > _MOST_FILES:
                 return found
             path = Path(folder, name)
-            if path.suffix.lower() not in _OTHER_SUFFIXES and not name.startswith(".") and _is_log(path):
+            if path.suffix.lower() not in _NO_LOGS and not name.startswith(".") and _is_log(path):
                 found.append(path)
     return found
 

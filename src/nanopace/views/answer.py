@@ -9,7 +9,7 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.views.paper import _GLUE, Cell, Paper
 from nanopace.views.sections import Report
 from nanopace.views.summary import summary
-from nanopace.views.tables import marked, tilde
+from nanopace.views.tables import marked
 from nanopace.wording.catalog import UNKNOWN, Words
 
 _UNGLUED = {ord(glue): space for space, glue in _GLUE.items()}
@@ -27,11 +27,12 @@ class _Notes(Paper):
         self.lines.append(text.translate(_UNGLUED))
 
 
-def answer_lines(run: Diagnosis, words: Words) -> list[str]:
-    """The first lines of the terminal's report, but for its title: the page has a larger one."""
+def begin_report(run: Diagnosis, words: Words) -> tuple[Report, list[str]]:
+    """The report on a run, and its first lines as in the terminal but for the title: the page has a larger one."""
     notes = _Notes()
-    summary(Report(run, words, notes, verbose=False))
-    return notes.lines[1:]
+    report = Report(run, words, notes, verbose=False)
+    summary(report)
+    return report, notes.lines[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,14 @@ class Figure:
     more: str | None = None
 
 
-def key_figures(run: Diagnosis, words: Words) -> list[Figure]:
+def key_figures(report: Report) -> list[Figure]:
     """What a person wants to know before all else, as far as it is known."""
+    run, words = report.diagnosis, report.words
     mfu, loss, wall = run.mfu, run.loss, run.wall
-    tokens = marked(tilde(run, "tokens_per_iteration"), words.si(run.throughput.tokens_per_s))
+    tokens = marked(report.tilde("tokens_per_iteration"), words.si(run.throughput.tokens_per_s))
     overhead = words.percent(wall.overhead_share)
     if mfu.card is not None:
-        mark = tilde(run, "flops_per_token", "tokens_per_iteration")
+        mark = report.tilde("flops_per_token", "tokens_per_iteration")
         utilisation = Figure("mfu", mark + words.percent(mfu.card), words.text("of the {card}", card=mfu.card_name))
     else:
         utilisation = Figure("mfu", words.percent(mfu.steady_printed, 2), words.text("without evaluation rows"))

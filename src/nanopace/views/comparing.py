@@ -35,9 +35,13 @@ class Pair:
         a, b = self.found.a.source.name, self.found.b.source.name
         # Two files of the same name are told apart in findings by these letters, too.
         letters: Mapping[object, str] = {f"{a} (A)": self.a, f"{b} (B)": self.b, b: self.b, a: self.a}
-        numbers = {
-            name: letters.get(value, value) if name in NAMES else value for name, value in finding.numbers.items()
-        }
+        numbers: dict[str, object] = dict(finding.numbers)
+        for name in NAMES.intersection(numbers):
+            letter = numbers[name] = letters.get(numbers[name], numbers[name])
+            speed = f"{name}_tokens_per_s"
+            if speed in numbers:
+                run = self.found.a if letter == self.a else self.found.b
+                numbers[speed] = _tilde(run, ("tokens_per_iteration",), words.value(speed, numbers[speed]))
         return words.finding(finding.code, numbers)
 
     def first(self, codes: Sequence[str]) -> Finding | None:

@@ -19,10 +19,10 @@ from markupsafe import Markup
 from nanopace.diagnosis.result import Comparison, Diagnosis
 from nanopace.version import __version__
 from nanopace.views import charts, pair_tables, strip, tables
-from nanopace.views.answer import answer_lines, key_figures
+from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
 from nanopace.views.comparing import LEARNING, SPEED, Pair
-from nanopace.views.sections import SECTIONS
+from nanopace.views.sections import SECTIONS, Report
 from nanopace.wording.catalog import Words
 
 ROOM = Path(__file__).parent
@@ -66,38 +66,36 @@ def _explained(run: Diagnosis, words: Words, drawn: dict[str, Chart], prefix: st
     def placed(chart: Chart | None) -> dict[str, object] | None:
         return None if chart is None else _placed(chart, drawn, prefix)
 
-    answer = answer_lines(run, words)
+    report, answer = begin_report(run, words)
     return {
         "name": run.source.name,
         "about": _about(run, words),
         "answer": answer,
-        "figures": key_figures(run, words),
+        "figures": key_figures(report),
         "strip": _strip(run, words),
         "timeline": _timeline(run, words),
         "ends": (words.number(0), words.duration(run.wall.total_s)),
-        "wall": tables.wall_table(run, words),
+        "wall": tables.wall_table(report),
         "times": placed(charts.times_chart([run], words)),
-        "slow": tables.slow_rows_table(run, words) if run.slow_rows else None,
+        "slow": tables.slow_rows_table(report) if run.slow_rows else None,
         "mfu": placed(charts.mfu_chart([run], words)),
         "losses": [placed(chart) for chart in charts.loss_charts([run], words)],
-        "throughput_table": tables.throughput_table(run, words),
-        "utilisation_table": tables.utilisation_table(run, words),
-        "loss_table": tables.loss_table(run, words),
-        "said": _said_by_section(run, answer, words),
-        "advice": tables.advice_table(run, words),
-        "facts": tables.facts_table(run, words),
+        "throughput_table": tables.throughput_table(report),
+        "utilisation_table": tables.utilisation_table(report),
+        "loss_table": tables.loss_table(report),
+        "said": _said_by_section(report),
+        "advice": tables.advice_table(report),
+        "facts": tables.facts_table(report),
     }
 
 
-def _said_by_section(run: Diagnosis, answer: Sequence[str], words: Words) -> dict[str, list[str]]:
+def _said_by_section(report: Report) -> dict[str, list[str]]:
     """The findings, each under the section it belongs to as in the terminal, but for those that the answer has."""
-    above = " ".join(answer)
     section_of = {code: section for section, codes in SECTIONS.items() for code in codes}
     said: dict[str, list[str]] = {section: [] for section in SECTIONS}
-    for finding in run.findings:
-        sentence = words.finding(finding.code, finding.numbers)
-        if not finding.advice and sentence not in above:
-            said[section_of.get(finding.code, "slow")].append(sentence)
+    for finding in report.diagnosis.findings:
+        if not finding.advice and not report.said(finding):
+            said[section_of.get(finding.code, "known")].append(report.text(finding))
     return said
 
 
@@ -107,7 +105,7 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
         "shade": charts.run_colour(number),
         "name": run.source.name,
         "about": _about(run, words),
-        "facts": tables.facts_table(run, words),
+        "facts": tables.facts_table(begin_report(run, words)[0]),
     }
 
 
@@ -116,7 +114,7 @@ def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:
     verdict = [finding for finding in (pair.first(SPEED), pair.first(LEARNING)) if finding is not None]
     shown = [
         pair_tables.changed_table(found, other, words),
-        pair_tables.figures_table(found, other, words),
+        pair_tables.figures_table(found, other, begin_report(found.a, words)[0], begin_report(found.b, words)[0]),
         pair_tables.decomposition_table(found, words),
     ]
     return {

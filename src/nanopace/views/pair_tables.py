@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from nanopace.diagnosis.result import Comparison, PairOf
 from nanopace.views.charts import run_colour, run_letter
-from nanopace.views.tables import Cell, Table, Texts, make_table
+from nanopace.views.sections import Report
+from nanopace.views.tables import Cell, Table, Texts, make_table, marked
 from nanopace.wording.catalog import UNKNOWN, Words
 
 
@@ -29,20 +30,26 @@ def changed_table(pair: Comparison, other: int, words: Words) -> Table:
     return make_table(words.text("What changed"), (words.text("setting"), *_runs(other)), rows, (1, 2), note=note)
 
 
-def figures_table(pair: Comparison, other: int, words: Words) -> Table:
-    """The two runs side by side; what is known of neither is left out."""
-    figures: list[tuple[str, PairOf, Callable[[float | None], str]]] = [
-        (words.text("tokens per second"), pair.tokens_per_s, words.si),
-        (words.text("normal step"), pair.median_ms, words.ms),
-        (words.text("one micro-batch"), pair.micro_batch_ms, words.ms),
-        (words.fact("parameters"), pair.parameters, lambda x: words.si(x, digits=2)),
-        (words.fact("flops_per_token"), pair.flops_per_token, words.flops),
-        (words.text("mfu of the card"), pair.mfu_card, words.percent),
-        (words.text("evaluation and checkpoints"), pair.overhead_share, lambda x: words.percent(x, 2)),
+def figures_table(pair: Comparison, other: int, a: Report, b: Report) -> Table:
+    """The two runs side by side, what rests on an inferred fact marked; what is known of neither is left out."""
+    words = a.words
+    figures: list[tuple[str, PairOf, Callable[[float | None], str], str]] = [
+        (words.text("tokens per second"), pair.tokens_per_s, words.si, "tokens_per_iteration"),
+        (words.text("normal step"), pair.median_ms, words.ms, ""),
+        (words.text("one micro-batch"), pair.micro_batch_ms, words.ms, "gradient_accumulation_steps"),
+        (words.fact("parameters"), pair.parameters, lambda x: words.si(x, digits=2), "parameters"),
+        (words.fact("flops_per_token"), pair.flops_per_token, words.flops, "flops_per_token"),
+        (words.text("mfu of the card"), pair.mfu_card, words.percent, "flops_per_token"),
+        (words.text("evaluation and checkpoints"), pair.overhead_share, lambda x: words.percent(x, 2), ""),
     ]
     rows = [
-        (name, shown(figure.a), shown(figure.b), _times(figure.ratio, 2, words))
-        for name, figure, shown in figures
+        (
+            name,
+            marked(a.tilde(fact), shown(figure.a)),
+            marked(b.tilde(fact), shown(figure.b)),
+            _times(figure.ratio, 2, words),
+        )
+        for name, figure, shown, fact in figures
         if figure.a is not None or figure.b is not None
     ]
     head: Texts = ("", *_runs(other), f"{run_letter(other)} / {run_letter(0)}")

@@ -36,6 +36,15 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "known": ("conflict",),
 }
 
+# The facts behind the numbers of findings: a number is marked where one of its facts is inferred.
+RESTS_ON: Mapping[str, tuple[str, ...]] = {
+    "card": ("flops_per_token", "tokens_per_iteration"),
+    "achieved_tflops": ("flops_per_token", "tokens_per_iteration"),
+    "from_interval": ("eval_interval",),
+    "eval_interval": ("eval_interval",),
+    "log_interval": ("log_interval",),
+    "from_iters": ("eval_iters",),
+}
 STYLES = {"training": "green", "evaluation": "cyan", "checkpoint": "magenta", "stall": "red", "restart": "red"}
 
 
@@ -47,7 +56,7 @@ class Report:
         self.words = words
         self.paper = paper
         self.verbose = verbose
-        self._said: set[str] = set()
+        self._said: list[Finding] = []  # not by code: a run may have two level shifts
 
     def find(self, *codes: str) -> Finding | None:
         """The first finding of these codes, in the order of the codes."""
@@ -56,26 +65,33 @@ class Report:
 
     def sentence(self, finding: Finding) -> str:
         """Its sentence; it will not be said a second time."""
-        self._said.add(finding.code)
-        return self.words.finding(finding.code, finding.numbers)
+        self._said.append(finding)
+        return self.text(finding)
+
+    def text(self, finding: Finding) -> str:
+        """Its sentence, what rests on inferred facts marked."""
+        numbers: dict[str, object] = dict(finding.numbers)
+        for name, facts in RESTS_ON.items():
+            if numbers.get(name) is not None and self.tilde(*facts):
+                numbers[name] = "~" + self.words.value(name, numbers[name])
+        return self.words.finding(finding.code, numbers)
 
     def skip(self, code: str) -> None:
         """Do not say this any more."""
-        self._said.add(code)
+        self._said += [finding for finding in self.diagnosis.findings if finding.code == code]
 
     def said(self, finding: Finding) -> bool:
-        return finding.code in self._said
+        return any(finding is said for said in self._said)
 
     def findings(self, section: str) -> None:
         """What belongs to a section and was not said above."""
         for code in SECTIONS[section]:
             for finding in self.diagnosis.findings:
                 if finding.code == code and not self.said(finding):
-                    self.paper.line(self.words.finding(code, finding.numbers))
+                    self.paper.line(self.text(finding))
 
     def has_findings(self, section: str) -> bool:
-        codes = set(SECTIONS[section]) - self._said
-        return any(finding.code in codes for finding in self.diagnosis.findings)
+        return any(finding.code in SECTIONS[section] and not self.said(finding) for finding in self.diagnosis.findings)
 
     def tilde(self, *facts: str) -> str:
         """The mark of a figure that rests on an inferred fact."""
@@ -184,9 +200,7 @@ def advice(report: Report) -> None:
     paper.heading(words.text("Advice"))
     for number, finding in enumerate(given, start=1):
         prefix = f"{number}. " if len(given) > 1 else ""
-        paper.line(
-            prefix, words.finding(finding.code, finding.numbers), " ", saving(words, finding), hanging=len(prefix)
-        )
+        paper.line(prefix, report.text(finding), " ", saving(words, finding), hanging=len(prefix))
         cost = words.advice_cost(finding.code, finding.numbers)
         if cost is not None:
             paper.line(words.text("Cost: {cost}.", cost=cost), indent=2 + len(prefix))

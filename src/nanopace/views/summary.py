@@ -116,5 +116,5 @@ def _do(report: Report) -> str:
         return ""
     if best.code == "nothing_to_change":
         return report.sentence(best)
-    said = words.text("Do: {advice}", advice=words.finding(best.code, best.numbers))
+    said = words.text("Do: {advice}", advice=report.text(best))
     return f"{said} {saving(words, best)}".rstrip()

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nanopace.diagnosis.result import Diagnosis
 from nanopace.views import charts, strip
-from nanopace.wording.catalog import UNKNOWN, Words
+from nanopace.views.sections import Report
+from nanopace.wording.catalog import UNKNOWN
 
 MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
 
@@ -54,16 +54,12 @@ def _cells(texts: Texts) -> tuple[Cell, ...]:
     return tuple(Cell(text) if isinstance(text, str) else text for text in texts)
 
 
-def tilde(run: Diagnosis, *facts: str) -> str:
-    """The mark of a figure that rests on an inferred fact, as in the terminal."""
-    return "~" if any(name in run.facts and run.facts[name].origin == "inferred" for name in facts) else ""
-
-
 # --- the wall clock --------------------------------------------------------------------------------------------------
 
 
-def wall_table(run: Diagnosis, words: Words) -> Table:
+def wall_table(report: Report) -> Table:
     """The legend of the strip, with the figures."""
+    run, words = report.diagnosis, report.words
     rows: list[Texts] = [
         (Cell(words.phase(part.phase), part.phase), words.percent(part.share), words.duration(part.seconds))
         for part in strip.wall_parts(run)
@@ -77,8 +73,9 @@ def wall_table(run: Diagnosis, words: Words) -> Table:
     return make_table(words.text("Every second of the run"), head, rows, (1, 2), note=note)
 
 
-def slow_rows_table(run: Diagnosis, words: Words) -> Table:
+def slow_rows_table(report: Report) -> Table:
     """Every slow row, as far as a page can hold them."""
+    run, words = report.diagnosis, report.words
     shown = run.slow_rows[:MOST_SLOW_ROWS]
     left = len(run.slow_rows) - len(shown)
     rows = [
@@ -102,11 +99,12 @@ def slow_rows_table(run: Diagnosis, words: Words) -> Table:
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
-def throughput_table(run: Diagnosis, words: Words) -> Table:
+def throughput_table(report: Report) -> Table:
     """From normal rows only, and how long the rest will take."""
+    run, words = report.diagnosis, report.words
     pace, step, ahead = run.throughput, run.step, run.ahead
-    tokens = tilde(run, "tokens_per_iteration")
-    micro_batch = marked(tilde(run, "gradient_accumulation_steps"), words.ms(pace.micro_batch_ms))
+    tokens = report.tilde("tokens_per_iteration")
+    micro_batch = marked(report.tilde("gradient_accumulation_steps"), words.ms(pace.micro_batch_ms))
     rows = [
         (words.text("normal step"), words.ms(step.median_ms)),
         (words.text("one micro-batch"), micro_batch),
@@ -116,15 +114,16 @@ def throughput_table(run: Diagnosis, words: Words) -> Table:
         (words.text("tokens per day"), marked(tokens, words.si(pace.tokens_per_day))),
         (words.text("tokens in this run"), marked(tokens, words.si(pace.tokens_total))),
         (words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000)),
-        (words.text("until max_iters"), marked(tilde(run, "max_iters"), words.duration(ahead.eta_s))),
+        (words.text("until max_iters"), marked(report.tilde("max_iters"), words.duration(ahead.eta_s))),
     ]
     return _known(words.text("Throughput"), rows)
 
 
-def utilisation_table(run: Diagnosis, words: Words) -> Table:
+def utilisation_table(report: Report) -> Table:
     """The mfu in its three readings, and what it is made of."""
+    run, words = report.diagnosis, report.words
     mfu, model = run.mfu, run.model
-    mark = tilde(run, "flops_per_token", "tokens_per_iteration")
+    mark = report.tilde("flops_per_token", "tokens_per_iteration")
     card = mfu.card_name or words.text("GPU")
     causal = words.text("the same with causal attention")
     rows = [
@@ -136,14 +135,15 @@ def utilisation_table(run: Diagnosis, words: Words) -> Table:
         (words.text("peak of the {card}, dense bf16", card=card), words.tflops(mfu.card_tflops)),
         (words.text("achieved"), marked(mark, words.tflops(mfu.achieved_tflops))),
         (causal, marked(mark, words.tflops(mfu.achieved_tflops_causal))),
-        (words.fact("parameters"), marked(tilde(run, "parameters"), words.si(model.parameters, digits=2))),
-        (words.fact("flops_per_token"), marked(tilde(run, "flops_per_token"), words.flops(model.flops_per_token))),
+        (words.fact("parameters"), marked(report.tilde("parameters"), words.si(model.parameters, digits=2))),
+        (words.fact("flops_per_token"), marked(report.tilde("flops_per_token"), words.flops(model.flops_per_token))),
     ]
     return _known(words.text("GPU utilisation (mfu)"), rows)
 
 
-def loss_table(run: Diagnosis, words: Words) -> Table:
+def loss_table(report: Report) -> Table:
     """Loss with its perplexity beside it, so that nobody takes one for the other, and where the trend leads."""
+    run, words = report.diagnosis, report.words
     loss = run.loss
 
     def at(name: str, value: float | None, iteration: int | None = None, *, is_loss: bool = True) -> tuple[str, ...]:
@@ -179,11 +179,12 @@ def _known(caption: str, rows: Sequence[tuple[str, str]]) -> Table:
 # --- advice and facts ------------------------------------------------------------------------------------------------
 
 
-def advice_table(run: Diagnosis, words: Words) -> Table:
+def advice_table(report: Report) -> Table:
     """What to change, what it saves and what it costs, in the diagnosis' order: the largest saving is first."""
+    run, words = report.diagnosis, report.words
     rows = [
         (
-            words.finding(advice.code, advice.numbers),
+            report.text(advice),
             words.duration(advice.saves_s),
             words.percent(advice.saves_share),
             words.advice_cost(advice.code, advice.numbers) or UNKNOWN,
@@ -195,8 +196,9 @@ def advice_table(run: Diagnosis, words: Words) -> Table:
     return make_table(words.text("What each change would have saved in this run"), head, rows, (1, 2), wordy=True)
 
 
-def facts_table(run: Diagnosis, words: Words) -> Table:
+def facts_table(report: Report) -> Table:
     """All that is known of the run, and how."""
+    run, words = report.diagnosis, report.words
     rows: list[Texts] = []
     for name, fact in sorted(run.facts.items()):
         number = isinstance(fact.value, (int, float)) and not isinstance(fact.value, bool)
