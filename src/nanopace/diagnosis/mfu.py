@@ -60,7 +60,8 @@ def find_mfu(run: Run, pace: Pace, throughput: Throughput) -> Mfu:
 
 def mfu_findings(run: Run, mfu: Mfu) -> list[Finding]:
     """The verdict first, then what is odd about the printed figure, then what is missing."""
-    return [*_of_the_card(mfu), *_of_the_print(mfu), *_of_what_is_missing(run, mfu)]
+    smoothed = run.mfu_smoothing is not None
+    return [*_of_the_card(mfu), *_of_the_print(mfu, smoothed), *_of_what_is_missing(run, mfu)]
 
 
 def _of_the_card(mfu: Mfu) -> list[Finding]:
@@ -75,7 +76,7 @@ def _of_the_card(mfu: Mfu) -> list[Finding]:
     return findings
 
 
-def _of_the_print(mfu: Mfu) -> list[Finding]:
+def _of_the_print(mfu: Mfu, smoothed: bool) -> list[Finding]:
     steady, last, peak = mfu.steady_printed, mfu.printed_last, mfu.printed_peak_tflops
     findings = []
     if steady and peak and mfu.card and mfu.card_tflops and abs(peak / mfu.card_tflops - 1) > SAME_PEAK:
@@ -94,7 +95,7 @@ def _of_the_print(mfu: Mfu) -> list[Finding]:
             "printed_peak_tflops": peak,
         }
         findings.append(Finding("mfu_card_unknown", numbers))
-    if steady and last is not None and abs(last / steady - 1) > LEAST_DEVIATION:
+    if smoothed and steady and last is not None and abs(last / steady - 1) > LEAST_DEVIATION:
         findings.append(Finding("mfu_smoothed", {"printed_last": last, "steady_printed": steady}))
     if steady and steady > 1 and peak and mfu.achieved_tflops is not None:
         numbers = {

@@ -64,7 +64,7 @@ class NanogptReader:
             self._release()
         if known is None:
             return self._unknown(line)
-        if self._unsure(known, line):
+        if self._unsure(known, line, line):
             self._hold(line)
         else:
             self._take(known, line)
@@ -98,8 +98,11 @@ class NanogptReader:
 
     # --- lines that a terminal broke ---------------------------------------------------------------------------------
 
-    def _unsure(self, known: Line, line: str) -> bool:
-        return not known.sure or (len(line) >= self._width and known.end == len(line) and known.kind != "row")
+    def _unsure(self, known: Line, text: str, last: str) -> bool:
+        """Whether more may follow, `last` being the last piece: rows and evaluations tell by their decimals."""
+        if known.kind in ("row", "evaluation"):
+            return not known.sure
+        return len(last) >= self._width and known.end == len(text)
 
     def _hold(self, line: str) -> None:
         self._held, self._pieces = line, 1
@@ -110,7 +113,7 @@ class NanogptReader:
         known = read_line(joined)
         if known is not None and known.end > len(self._held):
             self._held = ""
-            if not known.sure or (len(line) >= self._width and known.end == len(joined)):
+            if self._unsure(known, joined, line):
                 self._held = joined
             else:
                 self._take(known, joined)

@@ -14,7 +14,7 @@ from typing import Literal
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.wording.catalog import Words
 
-Unit = Literal["count", "tokens", "seconds", "ms", "loss", "plain", "share"]
+Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share"]
 Mark = Literal["line", "dashed", "dots", "circle", "square", "diamond", "triangle", "cross", "ring"]
 
 # A slow row often has several causes. It is drawn as the first of these, the one that is the least everyday.
