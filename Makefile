@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-LOCALE := src/nanopace/wording/locale
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format catalogs examples clean
@@ -37,7 +36,7 @@ format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff format .
 
 catalogs: $(VENV)/.dev ## collect the sentences, update the .po files, compile them
-	$(BIN)/python -m tests.wording.catalogs
+	$(BIN)/python tools/catalogs.py
 
 examples: $(VENV)/.analyst ## write the example logs anew
 	$(BIN)/python examples/make_logs.py

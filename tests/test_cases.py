@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from nanopace.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]

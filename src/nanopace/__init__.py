@@ -13,7 +13,8 @@ from nanopace.version import __version__
 
 if TYPE_CHECKING:
     from nanopace.api import compare, diagnose, open_run, open_runs, render
-    from nanopace.diagnosis.result import Comparison, Diagnosis, Finding
+    from nanopace.diagnosis.comparison import Comparison
+    from nanopace.diagnosis.result import Diagnosis, Finding
     from nanopace.errors import NanopaceError
     from nanopace.run import Run
 
@@ -33,7 +34,8 @@ __all__ = [
 
 _HOME = {
     **dict.fromkeys(("compare", "diagnose", "open_run", "open_runs", "render"), "nanopace.api"),
-    **dict.fromkeys(("Comparison", "Diagnosis", "Finding"), "nanopace.diagnosis.result"),
+    **dict.fromkeys(("Diagnosis", "Finding"), "nanopace.diagnosis.result"),
+    "Comparison": "nanopace.diagnosis.comparison",
     "NanopaceError": "nanopace.errors",
     "Run": "nanopace.run",
 }

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
 
 from nanopace.config import KNOBS
-from nanopace.diagnosis.result import Comparison, Diagnosis
+from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.run import Run

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from nanopace.diagnosis.attribution import attribute, changes, one_sided
-from nanopace.diagnosis.result import Change, Diagnosis, Settling
+from nanopace.diagnosis.comparison import Change, Settling
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Fact
 
 BASE = {

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.compare import compare
-from nanopace.diagnosis.result import Comparison, Diagnosis
+from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.result import Diagnosis
 
 SHAPE = {"block_size": 1024, "n_layer": 12, "n_head": 12, "vocab_size": 50304, "bias": False}
 NARROW = SHAPE | {"batch_size": 16, "gradient_accumulation_steps": 32, "n_embd": 384, "learning_rate": 1e-3}

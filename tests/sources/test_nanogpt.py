@@ -7,7 +7,7 @@ import pytest
 
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.nanogpt import NanogptReader, read_echo
+from nanopace.sources.nanogpt import NanogptReader
 from nanopace.sources.nanogpt_lines import begins_line, read_line
 
 Read = Callable[..., list[Run]]
@@ -215,21 +215,6 @@ def test_ranks_that_print_into_each_other(header: str, rows: Rows, read: Read) -
     interleaved = "\n".join(f"[rank{rank}]: {line}" for line in lines for rank in (0, 1)) + "\n"
     late = "\n".join(lines[1:]) + "\n"  # a rank whose output was buffered until it left
     assert same(read(interleaved + rows() + late), read(header + rows()))
-
-
-def test_an_echo_that_is_not_only_literals() -> None:
-    lines = [
-        '"""batch_size = 5"""',
-        "import os",
-        "batch_size = 8 # small",
-        "block_size = 2 * 512",
-        "out_dir = os.path.join('a', 'b')",
-        "learning_rate = 'high'",
-        "my_own_knob = 3",
-        "2024-01-01 10:00:00 n_layer = 6",
-    ]
-    assert read_echo(lines) == {"batch_size": 8, "block_size": 1024, "n_layer": 6}
-    assert read_echo(['"""', "batch_size = 5", '"""', "n_layer = 6"]) == {"n_layer": 6}
 
 
 def test_a_finetuned_gpt2() -> None:

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from nanopace.diagnosis import result
-from nanopace.diagnosis.result import Comparison, Diagnosis
+from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.views.json import compare_json, explain_json
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "json-format.md").read_text("utf-8")

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.diagnose import diagnose
-from nanopace.diagnosis.result import Comparison, Curves, Diagnosis, Finding
+from nanopace.diagnosis.result import Curves, Diagnosis, Finding
 from nanopace.run import Fact
 from nanopace.sources import open_runs
 from nanopace.views.answer import begin_report

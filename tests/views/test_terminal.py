@@ -11,16 +11,11 @@ import unicodedata
 import pytest
 
 from nanopace.diagnosis.codes import FINDINGS
+from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Change, Comparison, Decomposition, PairOf, Settling
 from nanopace.diagnosis.result import (
     Ahead,
-    AtFlops,
-    AtTime,
-    AtTokens,
-    Change,
     Checkpoints,
-    Comparison,
     Curves,
-    Decomposition,
     Diagnosis,
     Evaluations,
     Finding,
@@ -29,9 +24,7 @@ from nanopace.diagnosis.result import (
     Loss,
     Mfu,
     Model,
-    PairOf,
     Restarts,
-    Settling,
     SlowRow,
     Source,
     Startup,
@@ -40,7 +33,7 @@ from nanopace.diagnosis.result import (
     Wall,
 )
 from nanopace.run import Fact
-from nanopace.views.sections import SECTIONS
+from nanopace.views.report import SECTIONS
 from nanopace.views.terminal import print_compare, print_explain
 from nanopace.wording.catalog import LANGUAGES, words
 

@@ -14,7 +14,7 @@ from nanopace.config import read_override
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
-    from nanopace.diagnosis.result import Comparison
+    from nanopace.diagnosis.comparison import Comparison
     from nanopace.run import Run
 
 _LETTERS = string.ascii_uppercase

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from nanopace.cli.html import check_target, write_page
 
 if TYPE_CHECKING:
-    from nanopace.diagnosis.result import Comparison, Diagnosis
+    from nanopace.diagnosis.comparison import Comparison
+    from nanopace.diagnosis.result import Diagnosis
     from nanopace.wording.catalog import Words
 
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanopace.config import KNOBS
-from nanopace.diagnosis.result import Change, Diagnosis, Finding, Settling
+from nanopace.diagnosis.comparison import Change, Settling
+from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.run import Fact, FactValue
 
 MAIN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd")
@@ -63,8 +64,8 @@ def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribut
     groups = _groups([change for change in relevant if change.knob in _SPEED_KNOBS])
     findings = []
     if len(groups) > 1:
-        knobs = ", ".join(change.knob for change in relevant)
-        findings.append(Finding("compare_several_knobs", {"count": len(relevant), "knobs": knobs}))
+        knobs = [change.knob for group in groups for change in group]
+        findings.append(Finding("compare_several_knobs", {"count": len(knobs), "knobs": ", ".join(knobs)}))
     elif groups:
         code = "compare_one_knob" if len(groups[0]) == len(relevant) else "compare_speed_knob"
         findings.append(Finding(code, {"knob": _knob(groups[0])}))

@@ -11,15 +11,8 @@ import math
 
 from nanopace.diagnosis.align import Aligned, Curve, align
 from nanopace.diagnosis.attribution import attribute, changes, one_sided
-from nanopace.diagnosis.result import (
-    AtFlops,
-    AtTime,
-    AtTokens,
-    Comparison,
-    Decomposition,
-    Diagnosis,
-    PairOf,
-)
+from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.diagnosis.verdict import same_data, verdict
 
 

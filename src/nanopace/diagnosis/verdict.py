@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from nanopace.diagnosis.align import Aligned
-from nanopace.diagnosis.result import Decomposition, Diagnosis, Finding, Number
+from nanopace.diagnosis.comparison import Decomposition
+from nanopace.diagnosis.result import Diagnosis, Finding, Number
 
 _SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
 _TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product

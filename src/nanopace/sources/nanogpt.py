@@ -12,18 +12,17 @@ import math
 import re
 from contextlib import suppress
 
-from nanopace.config import KNOBS, read_config_text, read_override
-from nanopace.errors import ConfigError, UsageError
-from nanopace.run import Ending, FactValue, Format, Row
+from nanopace.config import read_override
+from nanopace.errors import UsageError
+from nanopace.run import Ending, Format, Row
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.echo import EchoedConfig
 from nanopace.sources.nanogpt_lines import HEADER, Kind, Line, begins_line, read_line
 
 MFU_SMOOTHING = 0.9
 
 _RANK = re.compile(r"\[(?:rank|default)\d+\]:\s?")  # torchrun's prefixes
-_ASSIGNMENT = re.compile(r"(?:[^#'\"=]{0,40}[\s:\]])?(" + "|".join(KNOBS) + r")\s*=(?!=)\s*(\S.*)")
 _MOST_PIECES = 12  # a terminal of 5 columns; more is something else
-_LONGEST_CONFIG = 2000  # lines
 
 _ENDINGS: dict[Kind, Ending] = {"memory": "out_of_memory", "interrupt": "interrupted", "traceback": "error"}
 _GPT2 = {  # (n_layer, n_head, n_embd)
@@ -45,8 +44,7 @@ class NanogptReader:
         self._width = width or 1 << 30
         self._held = ""
         self._pieces = 0
-        self._config: list[str] | None = None  # the lines of a config that is being echoed
-        self._piece = 0  # length of the last of them
+        self._config: EchoedConfig | None = None  # one whose lines are being printed
         self._rows = 0
         self.mfu_seen = False
         self._measured = False  # this process has printed an mfu
@@ -109,19 +107,22 @@ class NanogptReader:
 
     def _go_on(self, line: str) -> bool:
         """Try the line as the continuation of what is held."""
+        if self._pieces >= _MOST_PIECES:
+            return False
         joined = self._held + line
         known = read_line(joined)
-        if known is not None and known.end > len(self._held):
-            self._held = ""
-            if self._unsure(known, joined, line):
-                self._held = joined
-            else:
-                self._take(known, joined)
-            return True
-        if known is None and self._pieces < _MOST_PIECES and begins_line(joined):
+        if known is None:
+            goes_on = begins_line(joined)
+        elif known.end <= len(self._held):
+            return False
+        else:
+            goes_on = self._unsure(known, joined, line)
+        if goes_on:
             self._held, self._pieces = joined, self._pieces + 1
-            return True
-        return False
+        elif known is not None:
+            self._held = ""
+            self._take(known, joined)
+        return goes_on or known is not None
 
     def _release(self) -> None:
         """What is held has no continuation: it counts if it can be read as it is."""
@@ -140,7 +141,7 @@ class NanogptReader:
 
     def _unknown(self, line: str) -> bool:
         if self._config is not None:
-            self._echoed(line)
+            self._config.add(line)
             return True
         if len(line) >= self._width or begins_line(line):
             self._hold(line[-1000:])
@@ -189,7 +190,7 @@ class NanogptReader:
             case "saving":
                 builder.checkpoint(path=values[0].strip())
             case "config":
-                self._config, self._piece = [], 0
+                self._config = EchoedConfig(self._width)
             case "override":
                 self._override(*values)
             case "tokens":
@@ -212,38 +213,14 @@ class NanogptReader:
             case "compiling":
                 builder.fact("compile", True)
 
-    # --- the config that is echoed -----------------------------------------------------------------------------------
-
-    def _echoed(self, line: str) -> None:
-        """One line of a config file. The rest of a broken line follows one that fills the terminal."""
-        assert self._config is not None
-        if self._config and self._piece >= self._width and not _ASSIGNMENT.match(line):
-            self._config[-1] += line
-        elif len(self._config) < _LONGEST_CONFIG:
-            self._config.append(line)
-        self._piece = len(line)
-
     def _close_config(self) -> None:
-        lines, self._config = self._config, None
-        for knob, value in read_echo(lines).items() if lines else ():
+        config, self._config = self._config, None
+        for knob, value in config.knobs().items() if config else ():
             self._builder.fact(knob, value)
 
     def _override(self, knob: str, value: str) -> None:
         with suppress(UsageError):  # a fork's own knob
             self._builder.fact(*read_override(f"{knob}={value}"))
-
-
-def read_echo(lines: list[str]) -> dict[str, FactValue]:
-    """The knobs that an echoed config sets: if it cannot be read as a whole, then what its lines say."""
-    try:
-        found = read_config_text("\n".join(lines), "config")
-    except ConfigError:
-        found = {}
-        for line in lines:
-            if (assignment := _ASSIGNMENT.match(line)) is not None:
-                with suppress(ConfigError):
-                    found |= read_config_text(f"{assignment[1]} = {assignment[2]}", "config")
-    return {knob: value for knob, value in found.items() if knob in KNOBS}
 
 
 def _loss(printed: str) -> float:

@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 
 from nanopace.diagnosis.result import Diagnosis
-from nanopace.views.paper import _GLUE, Cell, Paper
-from nanopace.views.sections import Report
+from nanopace.views.report import Report
 from nanopace.views.summary import summary
 from nanopace.views.tables import marked
 from nanopace.wording.catalog import UNKNOWN, Words
 
-_UNGLUED = {ord(glue): space for space, glue in _GLUE.items()}
-
-
-class _Notes(Paper):
-    """A paper that keeps its lines as they are: the page has a layout of its own."""
-
-    def __init__(self) -> None:
-        super().__init__(io.StringIO(), None, color=False)
-        self.lines: list[str] = []
-
-    def line(self, *parts: Cell, style: str = "", indent: int = 2, hanging: int = 0) -> None:  # noqa: ARG002
-        text = "".join(part if isinstance(part, str) else part.plain for part in parts)
-        self.lines.append(text.translate(_UNGLUED))
-
 
 def begin_report(run: Diagnosis, words: Words) -> tuple[Report, list[str]]:
     """The report on a run, and its first lines as in the terminal but for the title: the page has a larger one."""
-    notes = _Notes()
-    report = Report(run, words, notes, verbose=False)
-    summary(report)
-    return report, notes.lines[1:]
+    report = Report(run, words)
+    return report, [line for line, _ in summary(report)][1:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nanopace.diagnosis.result import Change, Comparison, Diagnosis, Finding, Number
+from nanopace.diagnosis.comparison import Change, Comparison
+from nanopace.diagnosis.result import Diagnosis, Finding, Number
 from nanopace.views.figures import MAIN_KNOBS
 from nanopace.views.paper import Cell, Paper, styled
+from nanopace.views.report import tilde
 from nanopace.wording.catalog import UNKNOWN, Words
 
 # The verdict is one sentence on speed and one on learning: of each kind the first that there is.
@@ -41,7 +43,7 @@ class Pair:
             speed = f"{name}_tokens_per_s"
             if speed in numbers:
                 run = self.found.a if letter == self.a else self.found.b
-                numbers[speed] = _tilde(run, ("tokens_per_iteration",), words.value(speed, numbers[speed]))
+                numbers[speed] = _marked(run, ("tokens_per_iteration",), words.value(speed, numbers[speed]))
         return words.finding(finding.code, numbers)
 
     def first(self, codes: Sequence[str]) -> Finding | None:
@@ -103,7 +105,7 @@ def _figures(runs: Mapping[str, Diagnosis], words: Words, paper: Paper) -> None:
         values = [of(run) for run in runs.values()]
         if all(value is None for value in values):
             continue
-        cells = [_tilde(run, facts, shown(value)) for run, value in zip(runs.values(), values, strict=True)]
+        cells = [_marked(run, facts, shown(value)) for run, value in zip(runs.values(), values, strict=True)]
         first, last = values[0], values[-1]
         ratio = f"×{words.number(last / first, 2)}" if len(runs) == 2 and first and last is not None else ""
         rows.append((label, *cells, ratio))
@@ -111,10 +113,8 @@ def _figures(runs: Mapping[str, Diagnosis], words: Words, paper: Paper) -> None:
     paper.table(rows, "l" + "r" * (len(runs) + 1), ("", *runs, "B/A"))
 
 
-def _tilde(run: Diagnosis, facts: Sequence[str], shown: str) -> str:
-    known = (run.facts.get(name) for name in facts)
-    inferred = any(fact is not None and fact.origin == "inferred" for fact in known)
-    return f"~{shown}" if inferred and shown != UNKNOWN else shown
+def _marked(run: Diagnosis, facts: Sequence[str], shown: str) -> str:
+    return shown if shown == UNKNOWN else tilde(run, *facts) + shown
 
 
 def _changes(pair: Pair, words: Words, paper: Paper, title: str, *, verbose: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nanopace.run import DERIVED_FACTS, Fact
 from nanopace.views.paper import Cell, styled
-from nanopace.views.sections import Report
+from nanopace.views.sections import TerminalReport
 from nanopace.wording.catalog import Words
 
 MAIN_KNOBS = (
@@ -18,7 +18,7 @@ MAIN_KNOBS = (
 )
 
 
-def throughput(report: Report) -> None:
+def throughput(report: TerminalReport) -> None:
     """From normal rows only; what the rest costs stands beside it."""
     words, diagnosis = report.words, report.diagnosis
     step, pace, ahead = diagnosis.step, diagnosis.throughput, diagnosis.ahead
@@ -52,7 +52,7 @@ def throughput(report: Report) -> None:
     report.findings("throughput")
 
 
-def utilisation(report: Report) -> None:
+def utilisation(report: TerminalReport) -> None:
     """The mfu three ways: as printed, cleansed of evaluation rows, and of the card that ran."""
     words, mfu = report.words, report.diagnosis.mfu
     tilde = report.tilde("flops_per_token", "tokens_per_iteration")
@@ -76,7 +76,7 @@ def utilisation(report: Report) -> None:
         if mfu.achieved_tflops_causal is not None:
             note = words.text("{rate} with causal attention", rate=tilde + words.tflops(mfu.achieved_tflops_causal))
         rows.append((words.text("achieved"), tilde + words.tflops(mfu.achieved_tflops), note))
-    if not rows and not report.has_findings("gpu"):
+    if not rows and not report.unsaid("gpu"):
         return
     report.paper.heading(words.text("GPU utilisation (mfu)"))
     if rows:
@@ -84,7 +84,7 @@ def utilisation(report: Report) -> None:
     report.findings("gpu")
 
 
-def loss(report: Report) -> None:
+def loss(report: TerminalReport) -> None:
     """Where the loss stands, with the perplexity beside it so that nobody takes one for the other."""
     words, found = report.words, report.diagnosis.loss
     rows: list[Sequence[Cell]] = []
@@ -96,7 +96,7 @@ def loss(report: Report) -> None:
         rows.append(_loss_row(report, words.text("last training"), found.last_train, found.last_val_iteration))
     if found.gap is not None:
         rows.append((words.text("gap"), words.number(found.gap, 4), "", words.text("validation less training")))
-    if not rows and not report.has_findings("loss"):
+    if not rows and not report.unsaid("loss"):
         return
     heading = words.text("Loss")
     report.paper.heading(heading if found.metric == "loss" else f"{heading} ({words.metric(found.metric)})")
@@ -106,7 +106,7 @@ def loss(report: Report) -> None:
     report.findings("loss")
 
 
-def _loss_row(report: Report, label: str, value: float, iteration: int | None) -> Sequence[Cell]:
+def _loss_row(report: TerminalReport, label: str, value: float, iteration: int | None) -> Sequence[Cell]:
     words = report.words
     where = "" if iteration is None else words.text("iteration {iteration}", iteration=iteration)
     perplexity = ""
@@ -115,7 +115,7 @@ def _loss_row(report: Report, label: str, value: float, iteration: int | None) -
     return label, words.number(value, 4), perplexity, where
 
 
-def known_facts(report: Report) -> None:
+def known_facts(report: TerminalReport) -> None:
     """Each fact under its origin; what is missing, and how to pass it."""
     words, paper, facts = report.words, report.paper, report.diagnosis.facts
     paper.heading(words.text("What is known, and how"))

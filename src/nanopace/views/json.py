@@ -12,7 +12,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 
-from nanopace.diagnosis.result import JSON_VERSION, Comparison, Diagnosis
+from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.result import JSON_VERSION, Diagnosis
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 

@@ -16,13 +16,14 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from nanopace.diagnosis.result import Comparison, Diagnosis
+from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.version import __version__
 from nanopace.views import charts, pair_tables, strip, tables
 from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
 from nanopace.views.comparing import LEARNING, SPEED, Pair
-from nanopace.views.sections import SECTIONS, Report
+from nanopace.views.report import SECTIONS, Report
 from nanopace.wording.catalog import Words
 
 ROOM = Path(__file__).parent

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from nanopace.diagnosis.result import Comparison, PairOf
+from nanopace.diagnosis.comparison import Comparison, PairOf
 from nanopace.views.charts import run_colour, run_letter
-from nanopace.views.sections import Report
+from nanopace.views.report import Report
 from nanopace.views.tables import Cell, Table, Texts, make_table, marked
 from nanopace.wording.catalog import UNKNOWN, Words
 

@@ -2,104 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from nanopace.diagnosis.result import Diagnosis, Finding, SlowRow
+from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views.paper import Cell, Paper, styled
+from nanopace.views.report import Report
 from nanopace.views.sparkline import LETTERS, bar, sparkline
 from nanopace.wording.catalog import Words
 
-# Under which section a finding is said. Advice has a section of its own.
-SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "times": (
-        "no_plain_row",
-        "level_shift",
-        "memory_spill",
-        "drift",
-        "ended_out_of_memory",
-        "ended_error",
-        "ended_interrupted",
-    ),
-    "slow": (
-        *("evaluation_rows", "checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown"),
-        *("startup", "startup_unsplit", "checkpoint_not_first"),
-        *("hidden_evaluations", "hidden_unpriced", "evaluations_outside_clock"),
-        *("periodic_stalls", "stalls", "uneven_rows", "restarts"),
-    ),
-    "throughput": ("tokens_unknown",),
-    "gpu": (
-        *("utilisation_near_limit", "utilisation_good", "utilisation_half_idle", "utilisation_mostly_idle"),
-        *("card_above_peak", "card_without_peak", "mfu_other_card", "mfu_card_unknown", "mfu_over_100"),
-        *("mfu_zero", "mfu_smoothed", "mfu_unknown"),
-    ),
-    "loss": ("loss_diverged", "overfitting", "best_not_saved", "loss_noise", "forecast"),
-    "known": ("conflict",),
-}
-
-# The facts behind the numbers of findings: a number is marked where one of its facts is inferred.
-RESTS_ON: Mapping[str, tuple[str, ...]] = {
-    "card": ("flops_per_token", "tokens_per_iteration"),
-    "achieved_tflops": ("flops_per_token", "tokens_per_iteration"),
-    "from_interval": ("eval_interval",),
-    "eval_interval": ("eval_interval",),
-    "log_interval": ("log_interval",),
-    "from_iters": ("eval_iters",),
-}
 STYLES = {"training": "green", "evaluation": "cyan", "checkpoint": "magenta", "stall": "red", "restart": "red"}
 
 
-class Report:
-    """One run's report: what the sections share, and which findings have been said."""
+class TerminalReport(Report):
+    """A report, and the paper that its sections write on."""
 
     def __init__(self, diagnosis: Diagnosis, words: Words, paper: Paper, *, verbose: bool) -> None:
-        self.diagnosis = diagnosis
-        self.words = words
+        super().__init__(diagnosis, words)
         self.paper = paper
         self.verbose = verbose
-        self._said: list[Finding] = []  # not by code: a run may have two level shifts
-
-    def find(self, *codes: str) -> Finding | None:
-        """The first finding of these codes, in the order of the codes."""
-        found = {finding.code: finding for finding in reversed(self.diagnosis.findings)}
-        return next((found[code] for code in codes if code in found), None)
-
-    def sentence(self, finding: Finding) -> str:
-        """Its sentence; it will not be said a second time."""
-        self._said.append(finding)
-        return self.text(finding)
-
-    def text(self, finding: Finding) -> str:
-        """Its sentence, what rests on inferred facts marked."""
-        numbers: dict[str, object] = dict(finding.numbers)
-        for name, facts in RESTS_ON.items():
-            if numbers.get(name) is not None and self.tilde(*facts):
-                numbers[name] = "~" + self.words.value(name, numbers[name])
-        return self.words.finding(finding.code, numbers)
-
-    def skip(self, code: str) -> None:
-        """Do not say this any more."""
-        self._said += [finding for finding in self.diagnosis.findings if finding.code == code]
-
-    def said(self, finding: Finding) -> bool:
-        return any(finding is said for said in self._said)
 
     def findings(self, section: str) -> None:
-        """What belongs to a section and was not said above."""
-        for code in SECTIONS[section]:
-            for finding in self.diagnosis.findings:
-                if finding.code == code and not self.said(finding):
-                    self.paper.line(self.text(finding))
-
-    def has_findings(self, section: str) -> bool:
-        return any(finding.code in SECTIONS[section] and not self.said(finding) for finding in self.diagnosis.findings)
-
-    def tilde(self, *facts: str) -> str:
-        """The mark of a figure that rests on an inferred fact."""
-        known = (self.diagnosis.facts.get(name) for name in facts)
-        return "~" if any(fact is not None and fact.origin == "inferred" for fact in known) else ""
+        """Say what belongs to a section and was not said above."""
+        for finding in self.unsaid(section):
+            self.paper.line(self.text(finding))
 
 
-def where_the_time_went(report: Report) -> None:
+def where_the_time_went(report: TerminalReport) -> None:
     """Every second of the wall clock, by phase."""
     words, wall = report.words, report.diagnosis.wall
     parts = {
@@ -126,7 +54,7 @@ def where_the_time_went(report: Report) -> None:
         report.paper.line(words.text("Checkpoints are inside the evaluation's time here."))
 
 
-def iteration_times(report: Report) -> None:
+def iteration_times(report: TerminalReport) -> None:
     """The sparkline, what its letters mean, and how the baseline moved."""
     words, paper, curves = report.words, report.paper, report.diagnosis.curves
     if not curves.row_ms:
@@ -148,10 +76,10 @@ def iteration_times(report: Report) -> None:
     report.findings("times")
 
 
-def slow_rows(report: Report) -> None:
+def slow_rows(report: TerminalReport) -> None:
     """Grouped by cause; with --verbose every single one."""
     words, paper, rows = report.words, report.paper, report.diagnosis.slow_rows
-    if not rows and not report.has_findings("slow"):
+    if not rows and not report.unsaid("slow"):
         return
     paper.heading(words.text("Slow rows"))
     if rows and report.verbose:
@@ -180,7 +108,7 @@ def _named(words: Words, causes: Iterable[str]) -> str:
     return " + ".join(words.cause(cause) for cause in causes) or words.text("unknown")
 
 
-def _every_slow_row(report: Report) -> None:
+def _every_slow_row(report: TerminalReport) -> None:
     words = report.words
     rows = []
     for row in report.diagnosis.slow_rows:
@@ -191,7 +119,7 @@ def _every_slow_row(report: Report) -> None:
     report.paper.table(rows, "rrrl", header)
 
 
-def advice(report: Report) -> None:
+def advice(report: TerminalReport) -> None:
     """What to change, by what it saves, and at what price."""
     words, paper = report.words, report.paper
     given = [finding for finding in report.diagnosis.findings if finding.advice and not report.said(finding)]
@@ -200,18 +128,7 @@ def advice(report: Report) -> None:
     paper.heading(words.text("Advice"))
     for number, finding in enumerate(given, start=1):
         prefix = f"{number}. " if len(given) > 1 else ""
-        paper.line(prefix, report.text(finding), " ", saving(words, finding), hanging=len(prefix))
+        paper.line(prefix, report.text(finding), " ", report.saving(finding), hanging=len(prefix))
         cost = words.advice_cost(finding.code, finding.numbers)
         if cost is not None:
             paper.line(words.text("Cost: {cost}.", cost=cost), indent=2 + len(prefix))
-
-
-def saving(words: Words, finding: Finding) -> str:
-    """What an advice would have saved in this run; empty where that is unknown."""
-    if finding.saves_s is None:
-        return ""
-    if finding.saves_share is None:
-        return words.text("Saves {time}.", time=words.duration(finding.saves_s))
-    return words.text(
-        "Saves {time} ({share}).", time=words.duration(finding.saves_s), share=words.percent(finding.saves_share)
-    )

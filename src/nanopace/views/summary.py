@@ -1,31 +1,28 @@
-"""The first lines of a terminal report: the answer, before anything that supports it."""
+"""The first lines of a report: the answer, before anything that supports it."""
 
 from __future__ import annotations
 
-from nanopace.views.paper import styled
-from nanopace.views.sections import Report, saving
+from nanopace.views.report import Report
 
 ALARMS = ("ended_out_of_memory", "loss_diverged", "memory_spill", "level_shift", "ended_error", "restarts")
 ORDINARY = frozenset({"evaluation", "checkpoint", "compile", "restart"})
 
 
-def summary(report: Report) -> None:
-    """What this is, how fast it trains, what the slow rows are and cost, the card, and what to do."""
-    paper = report.paper
-    paper.line(*_title(report), indent=0)
-    paper.line(_step(report), indent=0)
+def summary(report: Report) -> list[tuple[str, str]]:
+    """What this is, how fast it trains, what the slow rows are and cost, the card, and what to do: line and style."""
     alarm = report.find(*ALARMS)
-    if alarm is not None:
-        paper.line(styled(report.sentence(alarm), "bold red"), indent=0)
-    for line in (_cost(report), _card(report)):
-        if line:
-            paper.line(line, indent=0)
-    do = _do(report)
-    if do:
-        paper.line(styled(do, "bold green"), indent=0)
+    lines = [
+        (_title(report), ""),
+        (_step(report), ""),
+        (report.sentence(alarm) if alarm else "", "bold red"),
+        (_cost(report), ""),
+        (_card(report), ""),
+        (_do(report), "bold green"),
+    ]
+    return [(line, style) for line, style in lines if line]
 
 
-def _title(report: Report) -> tuple[str, ...]:
+def _title(report: Report) -> str:
     words, source = report.words, report.diagnosis.source
     span = words.text(
         "{rows} rows, iterations {first} to {last}",
@@ -36,7 +33,7 @@ def _title(report: Report) -> tuple[str, ...]:
     parts = [words.format(source.format), span, words.duration(report.diagnosis.wall.total_s)]
     if source.ending is not None:
         parts.append(words.ending(source.ending))
-    return (source.name, *(f" · {part}" for part in parts))
+    return " · ".join((source.name, *parts))
 
 
 def _step(report: Report) -> str:
@@ -117,4 +114,4 @@ def _do(report: Report) -> str:
     if best.code == "nothing_to_change":
         return report.sentence(best)
     said = words.text("Do: {advice}", advice=report.text(best))
-    return f"{said} {saving(words, best)}".rstrip()
+    return f"{said} {report.saving(best)}".rstrip()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from nanopace.diagnosis.result import Comparison, Diagnosis
 from nanopace.views import figures, sections
-from nanopace.views.paper import Paper
-from nanopace.views.sections import Report
+from nanopace.views.paper import Paper, styled
+from nanopace.views.sections import TerminalReport
 from nanopace.views.summary import summary
 from nanopace.wording.catalog import Words
+
+if TYPE_CHECKING:
+    from nanopace.diagnosis.comparison import Comparison
+    from nanopace.diagnosis.result import Diagnosis
 
 
 def print_explain(
@@ -28,8 +31,9 @@ def print_explain(
         if number:
             paper.blank()
             paper.line("–" * paper.width, indent=0)
-        report = Report(diagnosis, words, paper, verbose=verbose)
-        summary(report)
+        report = TerminalReport(diagnosis, words, paper, verbose=verbose)
+        for line, style in summary(report):
+            paper.line(styled(line, style), indent=0)
         sections.where_the_time_went(report)
         sections.iteration_times(report)
         sections.slow_rows(report)

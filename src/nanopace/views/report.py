@@ -1,0 +1,108 @@
+"""What every view of one run shares: which finding is said where, once, and which figures rest on an inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.wording.catalog import Words
+
+# Under which section a finding is said. Advice has a section of its own.
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "times": (
+        "no_plain_row",
+        "level_shift",
+        "memory_spill",
+        "drift",
+        "ended_out_of_memory",
+        "ended_error",
+        "ended_interrupted",
+    ),
+    "slow": (
+        *("evaluation_rows", "checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown"),
+        *("startup", "startup_unsplit", "checkpoint_not_first"),
+        *("hidden_evaluations", "hidden_unpriced", "evaluations_outside_clock"),
+        *("periodic_stalls", "stalls", "uneven_rows", "restarts"),
+    ),
+    "throughput": ("tokens_unknown",),
+    "gpu": (
+        *("utilisation_near_limit", "utilisation_good", "utilisation_half_idle", "utilisation_mostly_idle"),
+        *("card_above_peak", "card_without_peak", "mfu_other_card", "mfu_card_unknown", "mfu_over_100"),
+        *("mfu_zero", "mfu_smoothed", "mfu_unknown"),
+    ),
+    "loss": ("loss_diverged", "overfitting", "best_not_saved", "loss_noise", "forecast"),
+    "known": ("conflict",),
+}
+
+# The facts behind the numbers of findings: a number is marked where one of its facts is inferred.
+RESTS_ON: Mapping[str, tuple[str, ...]] = {
+    "card": ("flops_per_token", "tokens_per_iteration"),
+    "achieved_tflops": ("flops_per_token", "tokens_per_iteration"),
+    "from_interval": ("eval_interval",),
+    "eval_interval": ("eval_interval",),
+    "log_interval": ("log_interval",),
+    "from_iters": ("eval_iters",),
+}
+
+
+class Report:
+    """One run in one language, and which of its findings have been said."""
+
+    def __init__(self, diagnosis: Diagnosis, words: Words) -> None:
+        self.diagnosis = diagnosis
+        self.words = words
+        self._said: list[Finding] = []  # not by code: a run may have two level shifts
+
+    def find(self, *codes: str) -> Finding | None:
+        """The first finding of these codes, in the order of the codes."""
+        found = {finding.code: finding for finding in reversed(self.diagnosis.findings)}
+        return next((found[code] for code in codes if code in found), None)
+
+    def sentence(self, finding: Finding) -> str:
+        """Its sentence; it will not be said a second time."""
+        self._said.append(finding)
+        return self.text(finding)
+
+    def text(self, finding: Finding) -> str:
+        """Its sentence, what rests on inferred facts marked."""
+        numbers: dict[str, object] = dict(finding.numbers)
+        for name, facts in RESTS_ON.items():
+            if numbers.get(name) is not None and self.tilde(*facts):
+                numbers[name] = "~" + self.words.value(name, numbers[name])
+        return self.words.finding(finding.code, numbers)
+
+    def skip(self, code: str) -> None:
+        """Do not say this any more."""
+        self._said += [finding for finding in self.diagnosis.findings if finding.code == code]
+
+    def said(self, finding: Finding) -> bool:
+        return any(finding is said for said in self._said)
+
+    def unsaid(self, section: str) -> list[Finding]:
+        """What belongs to a section and was not said above, in the section's order."""
+        return [
+            finding
+            for code in SECTIONS[section]
+            for finding in self.diagnosis.findings
+            if finding.code == code and not self.said(finding)
+        ]
+
+    def saving(self, finding: Finding) -> str:
+        """What an advice would have saved in this run; empty where that is unknown."""
+        words = self.words
+        if finding.saves_s is None:
+            return ""
+        time = words.duration(finding.saves_s)
+        if finding.saves_share is None:
+            return words.text("Saves {time}.", time=time)
+        return words.text("Saves {time} ({share}).", time=time, share=words.percent(finding.saves_share))
+
+    def tilde(self, *facts: str) -> str:
+        """The mark of a figure that rests on an inferred fact."""
+        return tilde(self.diagnosis, *facts)
+
+
+def tilde(diagnosis: Diagnosis, *facts: str) -> str:
+    """The mark of a figure that rests on one of these facts, where that is inferred."""
+    known = (diagnosis.facts.get(name) for name in facts)
+    return "~" if any(fact is not None and fact.origin == "inferred" for fact in known) else ""
