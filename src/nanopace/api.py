@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
 
 from nanopace.config import KNOBS
-from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
@@ -20,6 +19,7 @@ from nanopace.run import Run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nanopace.diagnosis.comparison import Comparison
     from nanopace.wording.catalog import Words
 
     Source = str | Path | BinaryIO
@@ -92,7 +92,7 @@ def render(
     width: int = 80,
 ) -> str:
     """A Diagnosis or a Comparison, or several, as a report. JSON is the same in every language."""
-    diagnoses, comparisons = _sorted([result] if isinstance(result, (Diagnosis, Comparison)) else result)
+    diagnoses, comparisons = _sorted(result if isinstance(result, (list, tuple)) else [result])
     if format == "json":
         from nanopace.views.json import compare_json, explain_json
 
@@ -133,10 +133,14 @@ def print_report(
 def _sorted(results: Sequence[Result]) -> tuple[list[Diagnosis], list[Comparison]]:
     """Only one of the two lists holds anything."""
     diagnoses = [each for each in results if isinstance(each, Diagnosis)]
+    if diagnoses and len(diagnoses) == len(results):
+        return diagnoses, []
+    from nanopace.diagnosis.comparison import Comparison  # only who compares pays for it
+
     comparisons = [each for each in results if isinstance(each, Comparison)]
-    if bool(diagnoses) == bool(comparisons):
+    if not comparisons or len(comparisons) < len(results):
         raise UsageError("render takes one Diagnosis or more, or one Comparison or more")
-    return diagnoses, comparisons
+    return [], comparisons
 
 
 def _fitted(overrides: Mapping[str, Value]) -> dict[str, Value]:

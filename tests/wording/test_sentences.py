@@ -47,7 +47,7 @@ def test_placeholders_are_numbers_of_the_finding(code: str) -> None:
         for template in sentence.templates:
             assert placeholders(template.one) <= set(FINDINGS[code])
             assert placeholders(template.many or "") <= set(FINDINGS[code])
-            assert template.count is None or template.count in FINDINGS[code]
+            assert template.counted is None or template.counted in FINDINGS[code]
 
 
 @pytest.mark.parametrize("language", OTHERS)
@@ -59,7 +59,7 @@ def test_each_is_really_translated(code: str, language: str) -> None:
                 assert translated.strip()
                 assert translated not in {template.one, template.many}, f"{code} is English in {language}"
                 # A singular may leave its "1" out, but never name another number.
-                assert placeholders(translated) <= placeholders(english) | {template.count}
+                assert placeholders(translated) <= placeholders(english) | {template.counted}
                 if english != template.one or template.many is None:
                     assert placeholders(translated) == placeholders(english)
 

@@ -7,8 +7,8 @@ Where there is none, the forward-pass model bounds the checkpoint; where the con
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from nanopace.diagnosis.medians import median
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
@@ -22,8 +22,7 @@ LEAST_FORWARD_SHARE = 0.30
 LIKE_THE_OTHERS = 1.25  # a first row that costs no more than this times the other evaluations holds no start-up
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(NamedTuple):
     """The two figures, how well they are known, and the evaluations that they were taken from."""
 
     evaluations: Evaluations

@@ -34,6 +34,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Source:
+    """Which log this is, and how far it goes."""
+
     name: str
     format: Format
     rows: int  # lines of the log with a time
@@ -54,6 +56,8 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Step:
+    """What a normal step takes."""
+
     median_ms: float
     spread: float  # scaled MAD of the normal rows as a fraction of the median
     normal_rows: int
@@ -64,6 +68,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class SlowRow:
+    """A row that took at least a quarter longer than the steps around it."""
+
     iteration: int
     ms: float
     excess_ms: float  # over the step time around it
@@ -73,6 +79,8 @@ class SlowRow:
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
+    """How many there were, and what one costs."""
+
     count: int  # without the one before the first step, which belongs to start-up
     visible: int  # those inside the time of a row, or that the trainer measured
     hidden: int  # those between rows, or outside of the rows' clock
@@ -84,6 +92,8 @@ class Evaluations:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
+    """How many were written, what one costs, and how that is known."""
+
     count: int
     each_ms: float | None  # if basis is upper_bound: at most this
     basis: Basis
@@ -104,6 +114,8 @@ class Startup:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
+    """How often training was started again, and what that cost."""
+
     count: int
     lost_iterations: int
     lost_s: float  # iterations done again, and start-ups after the first
@@ -152,6 +164,8 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Mfu:
+    """How much of a card was used: as printed, cleansed, and of the card that ran."""
+
     printed_last: float | None
     steady_printed: float | None  # as printed, but without the rows that contain evaluation
     printed_peak_tflops: float | None  # what the trainer divided by
@@ -167,6 +181,8 @@ class Mfu:
 
 @dataclass(frozen=True, slots=True)
 class Model:
+    """The size of the model, and what a token costs."""
+
     parameters: float | None
     flops_per_token: float | None
     flops_per_token_causal: float | None
@@ -184,6 +200,8 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
+    """Where the loss stands, and where it goes."""
+
     metric: Metric
     best_val: float | None
     best_val_iteration: int | None

@@ -10,9 +10,8 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.levels import baseline, drift, level_starts
 from nanopace.diagnosis.medians import median, weighted_median
@@ -31,8 +30,7 @@ FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice
 StepBasis = Literal["rows", "predicted", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(NamedTuple):
     """Rows, by index, whose time contains more than a step."""
 
     evaluation: frozenset[int]
@@ -44,8 +42,7 @@ class Marks:
         return self.evaluation | self.checkpoint | self.first
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(NamedTuple):
     """The step time around each row, and what kind of row each is."""
 
     step: Step

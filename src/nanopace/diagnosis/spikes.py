@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from nanopace.diagnosis.medians import median
 from nanopace.diagnosis.prices import Prices, find_prices, most_frequent
@@ -18,8 +18,7 @@ LEAST_PERIODIC = 3  # rows that make a rhythm
 MOST = 0.7  # of the rows at the rhythm's iterations that are slow, and of the unexplained rows that keep to it
 
 
-@dataclass(frozen=True, slots=True)
-class Spikes:
+class Spikes(NamedTuple):
     """Every row that took longer than its steps, explained."""
 
     slow_rows: tuple[SlowRow, ...]

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
 from nanopace.diagnosis.rows import NORMAL, Pace
@@ -39,8 +38,7 @@ _OF_PHASE: Mapping[Phase, Bucket] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Time between rows, just before the step of its iteration."""
 
     iteration: int
@@ -48,8 +46,7 @@ class Event:
     ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(NamedTuple):
     """The wall clock along the run."""
 
     row_end_s: array[float]

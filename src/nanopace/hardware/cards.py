@@ -9,17 +9,16 @@ from __future__ import annotations
 import csv
 import os
 import re
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from nanopace.errors import AmbiguousCard, CardError, UnknownCard
 
 _TABLE = os.path.join(os.path.dirname(__file__), "cards.csv")
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(NamedTuple):
     """One row of the table. Peaks are dense, in TFLOP/s, and accumulate in FP32, as training does."""
 
     name: str  # as torch and nvidia-smi say it
@@ -143,8 +142,7 @@ def _unknown(name: str, key: str, namesakes: list[Card], family: list[Card]) -> 
     return UnknownCard("{name}: no such card in the table (nanopace cards lists all)", name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     card: Card
     names: frozenset[str]  # every whole name, normalised
     openings: frozenset[str]  # the first words of one: "a100" opens four names, and so is none

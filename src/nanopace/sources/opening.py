@@ -12,9 +12,8 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from nanopace.errors import InputError
 from nanopace.sources.detect import SNIFF_BYTES, has_row
@@ -30,8 +29,7 @@ _LARGE = (".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".npy", ".npz", ".parq
 _NO_LOGS = frozenset((*_PROGRAMS_AND_PAGES, *_LARGE, ".png", ".jpg", ".gif", ".svg", ".tar", ".o"))
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """A log that is being read."""
 
     name: str

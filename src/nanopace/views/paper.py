@@ -1,39 +1,67 @@
-"""What the terminal views write on: rich for layout, and three promises about what comes out.
+"""What the terminal views write on, with three promises about what comes out.
 
-Nothing from a log can move the cursor or colour the screen (control characters are taken out, markup is never parsed);
-a number is never parted from its unit at the end of a line; and what the terminal's encoding cannot show is written in
-characters that it can, one for one, so that columns stay columns.
+Nothing from a log can move the cursor or colour the screen (control characters are taken out); a number is never parted
+from its unit at the end of a line; and what the terminal's encoding cannot show is written in characters that it can,
+one for one, so that columns stay columns.
+
+Why not rich: see docs/decisions/0007-the-report-without-rich.md.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import unicodedata
 from collections.abc import Sequence
-from typing import TextIO
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-Cell = str | Text
+from typing import NamedTuple, TextIO
 
 NARROWEST, WIDEST = 40, 120
-# rich breaks lines at any kind of space. These two stand for the spaces at which no line may be broken.
-_GLUE = {"\u00a0": "\ue000", "\u202f": "\ue001"}
-_UNGLUE = str.maketrans({"\ue000": " ", "\ue001": "\u202f"})
+FOLDED = 8  # columns: no cell is folded to less
+# The terminal's own 16 colours: whoever chose its background chose them to be legible on it.
+_CODES = {"bold": "1", "red": "31", "green": "32", "magenta": "35", "cyan": "36"}
 _PLAIN = dict(zip("–·×±∞…→ß’\u202f▁▂▃▄▅▆▇█", "--x~*.>s' _.-=+*%#", strict=True))
 
 
+class Styled(NamedTuple):
+    """A piece of text and how it looks, such as "bold cyan"."""
+
+    text: str
+    style: str
+
+
+Cell = str | Styled
+
+
 def clean(text: str) -> str:
-    """One line without control characters, its fixed spaces kept fixed."""
-    return "".join(_GLUE.get(c, c if c.isprintable() else " ") for c in text)
+    """One line without control characters."""
+    return "".join(c if c.isprintable() or c in "\u00a0\u202f" else " " for c in text)
 
 
-def styled(text: str, style: str = "") -> Text:
-    """A piece of text in a style; never parsed as markup."""
-    return Text(clean(text), style=style)
+def styled(text: str, style: str = "") -> Styled:
+    """A piece of text in a style."""
+    return Styled(clean(text), style)
+
+
+def columns(text: str) -> int:
+    """How many columns of the terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Lines of at most `width` columns, broken at spaces: never at a no-break space, in a word only if need be."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and columns(line) + 1 + columns(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line or lines else word
+        while columns(line) > width:
+            cut = next(n for n in range(len(line), 0, -1) if columns(line[:n]) <= width or n == 1)
+            lines.append(line[:cut])
+            line = line[cut:]
+    return [*lines, line] if line or not lines else lines
 
 
 def fit_encoding(text: str, encoding: str | None) -> str:
@@ -67,65 +95,89 @@ class Paper:
             color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self.width = max(NARROWEST, min(WIDEST, width or _terminal_width(out if terminal else None)))
         self._color = color
-        self._text = io.StringIO()
-        # The 16 colours of the terminal's own theme: whoever chose the background chose them to be legible on it.
-        self._console = Console(
-            file=self._text,
-            width=self.width,
-            force_terminal=color,
-            color_system="standard" if color else None,
-            legacy_windows=False,
-            highlight=False,
-            markup=False,
-            emoji=False,
-        )
+        self._lines: list[str] = []
 
     def blank(self) -> None:
-        self._text.write("\n")
+        self._lines.append("")
 
     def heading(self, text: str) -> None:
         """A section's title."""
         self.blank()
-        self.line(text, style="bold cyan", indent=0)
+        self.line(styled(text, "bold cyan"), indent=0)
 
-    def line(self, *parts: Cell, style: str = "", indent: int = 2, hanging: int = 0) -> None:
+    def line(self, *parts: Cell, indent: int = 2, hanging: int = 0) -> None:
         """A paragraph; `hanging` indents all its lines but the first."""
-        text = Text(style=style)
-        for part in parts:
-            text.append_text(part if isinstance(part, Text) else styled(part))
-        for number, piece in enumerate(text.wrap(self._console, self.width - indent - hanging)):
+        pieces = [_as_styled(part) for part in parts]
+        text = "".join(piece.text for piece in pieces)
+        lines = [text]
+        if columns(text) > self.width - indent:
+            lines = wrap(text, self.width - indent - hanging)
+        styles = [piece.style for piece in pieces for _ in piece.text]  # one for each character
+        at = 0
+        for number, line in enumerate(lines):
+            at = text.index(line, at)
             margin = " " * (indent + (hanging if number else 0))
-            if self._color and (style or piece.spans):
-                self._console.print(Text(margin) + piece)
-            else:  # rich takes half a millisecond for every line
-                self._text.write(f"{margin}{piece.plain}\n")
+            self._lines.append(margin + self._painted(line, styles[at : at + len(line)]))
+            at += len(line)
 
     def table(self, rows: Sequence[Sequence[Cell]], align: str, header: Sequence[str] = ()) -> None:
         """Columns by `align`: l(eft) may fold, L only where it takes half of the width, r(ight) never does.
 
         Columns without any content are left out.
         """
-        kept = [i for i in range(len(align)) if any(len(row[i]) for row in rows)]
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=bool(header), header_style="bold")
-        for i in kept:
-            table.add_column(
-                styled(header[i]) if header else "",
-                justify="right" if align[i] == "r" else "left",
-                no_wrap=align[i] == "r" or (align[i] == "L" and max(len(row[i]) for row in rows) < self.width // 2),
-                overflow="fold",
-            )
-        for row in rows:
-            table.add_row(*(cell if isinstance(cell, Text) else styled(cell) for cell in (row[i] for i in kept)))
-        with self._console.capture() as capture:
-            self._console.print(table, width=self.width - 2)
-        for line in capture.get().splitlines():
-            self._text.write(f"  {line}\n")
+        kept = [i for i in range(len(align)) if any(_as_styled(row[i]).text for row in rows)]
+        grid = [[_as_styled(row[i]) for i in kept] for row in rows]
+        if header:
+            grid.insert(0, [styled(header[i], "bold") for i in kept])
+        widths = self._widths(grid, [align[i] for i in kept])
+        for row in grid:
+            folded = [wrap(cell.text, width) for cell, width in zip(row, widths, strict=True)]
+            for number in range(max(map(len, folded))):
+                cells = [lines[number] if number < len(lines) else "" for lines in folded]
+                self._lines.append("  " + self._row(cells, row, widths, [align[i] for i in kept]))
+
+    def _row(self, cells: Sequence[str], row: Sequence[Styled], widths: Sequence[int], align: Sequence[str]) -> str:
+        shown = []
+        for cell, styled_cell, width, side in zip(cells, row, widths, align, strict=True):
+            padding = " " * (width - columns(cell))
+            painted = self._painted(cell, [styled_cell.style] * len(cell))
+            shown.append(padding + painted if side == "r" else painted + padding)
+        return "  ".join(shown)
+
+    def _widths(self, grid: Sequence[Sequence[Styled]], align: Sequence[str]) -> list[int]:
+        """As wide as their content; where that is too wide, the widest of those that may fold give way."""
+        widths = [max(columns(row[i].text) for row in grid) for i in range(len(align))]
+        may_fold = [i for i, side in enumerate(align) if side == "l" or (side == "L" and widths[i] >= self.width // 2)]
+        excess = sum(widths) + 2 * len(widths) - self.width
+        while excess > 0 and max(widths) > 1:
+            widest = max(may_fold, key=lambda i: widths[i], default=None)
+            if widest is None or widths[widest] <= FOLDED:
+                may_fold = list(range(len(widths)))  # a line must never be longer than the terminal is wide
+                widest = max(may_fold, key=lambda i: widths[i])
+            widths[widest] -= 1
+            excess -= 1
+        return widths
+
+    def _painted(self, text: str, styles: Sequence[str]) -> str:
+        if not self._color or not any(styles):
+            return text
+        painted, now = [], ""
+        for character, style in zip(text, styles, strict=True):
+            if style != now:
+                painted.append("\x1b[0m" if now else "")
+                painted.append(f"\x1b[{';'.join(_CODES[name] for name in style.split())}m" if style else "")
+                now = style
+            painted.append(character)
+        return "".join(painted) + ("\x1b[0m" if now else "")
 
     def finish(self) -> None:
         """Write everything."""
-        text = self._text.getvalue().translate(_UNGLUE)
-        lines = "\n".join(line.rstrip() for line in text.splitlines())
-        self._out.write(fit_encoding(lines + "\n", getattr(self._out, "encoding", None)))
+        text = "".join(f"{line.rstrip()}\n" for line in self._lines).replace("\u00a0", " ")
+        self._out.write(fit_encoding(text, getattr(self._out, "encoding", None)))
+
+
+def _as_styled(cell: Cell) -> Styled:
+    return cell if isinstance(cell, Styled) else styled(cell)
 
 
 def _terminal_width(terminal: TextIO | None) -> int:

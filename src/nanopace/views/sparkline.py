@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LEVELS = "▁▂▃▄▅▆▇█"
 FULL = "█"
@@ -21,8 +21,7 @@ LETTERS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sparkline:
+class Sparkline(NamedTuple):
     bars: str
     marks: str  # a letter under each column that has a slow row, else a space
     causes: tuple[str, ...]  # those that are marked, in the order of LETTERS

@@ -85,10 +85,10 @@ class Words:
 
     def _say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
         template = sentence.choose(values)
-        if template.many is None or template.count is None:
+        if template.many is None or template.counted is None:
             said = self._catalog.gettext(template.one)
         else:
-            amount = values.get(template.count)
+            amount = values.get(template.counted)
             n = int(amount) if isinstance(amount, (int, float)) else 2
             said = self._catalog.ngettext(template.one, template.many, n)
         return said.format(**{name: self.value(name, value) for name, value in values.items()})

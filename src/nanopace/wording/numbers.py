@@ -6,14 +6,13 @@ The tests hold every form against Babel, which knows them all and takes too long
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 NARROW = "\u202f"  # French puts it between thousands
 FIXED = "\u00a0"  # a space at which no line is broken: between a number and its unit
 
 
-@dataclass(frozen=True, slots=True)
-class NumberForm:
+class NumberForm(NamedTuple):
     """How a language writes numbers."""
 
     point: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
@@ -19,13 +19,12 @@ def placeholders(text: str) -> frozenset[str]:
     return frozenset(_PLACEHOLDER.findall(text))
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """One way to say it; with `many`, its form depends on the value named `count`."""
+class Template(NamedTuple):
+    """One way to say it; with `many`, its form depends on the value named `counted`."""
 
     one: str
     many: str | None = None
-    count: str | None = None
+    counted: str | None = None
 
     @property
     def needs(self) -> frozenset[str]:
@@ -33,8 +32,7 @@ class Template:
         return placeholders(self.many or self.one)
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
+class Sentence(NamedTuple):
     """The ways to say one thing, the most telling first: the first whose values are all known is said."""
 
     templates: tuple[Template, ...]
