@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO, cast
 
-from nanopace.config import KNOBS
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.errors import ConfigError, InputError, UsageError
-from nanopace.literals import Value
 from nanopace.run import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nanopace.diagnosis.comparison import Comparison
+    from nanopace.literals import Value
     from nanopace.wording.catalog import Words
 
     Source = str | Path | BinaryIO
@@ -92,7 +91,8 @@ def render(
     width: int = 80,
 ) -> str:
     """A Diagnosis or a Comparison, or several, as a report. JSON is the same in every language."""
-    diagnoses, comparisons = _sorted(result if isinstance(result, (list, tuple)) else [result])
+    results = cast("Sequence[Result]", result if isinstance(result, Sequence) else [result])
+    diagnoses, comparisons = _sorted(results)
     if format == "json":
         from nanopace.views.json import compare_json, explain_json
 
@@ -145,6 +145,8 @@ def _sorted(results: Sequence[Result]) -> tuple[list[Diagnosis], list[Comparison
 
 def _fitted(overrides: Mapping[str, Value]) -> dict[str, Value]:
     """The knobs as their types, complaining of those that are none."""
+    from nanopace.config import KNOBS
+
     fitted: dict[str, Value] = {}
     for name, value in overrides.items():
         knob = KNOBS.get(name)

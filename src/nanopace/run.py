@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, overload
+
+from nanopace.record import Record
 
 Origin = Literal["log", "config file", "flag", "inferred"]
 FactValue = bool | int | float | str
@@ -36,8 +37,7 @@ Because = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Record):
     """A value and where it comes from."""
 
     value: FactValue
@@ -58,8 +58,7 @@ DERIVED_FACTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Record):
     """One line of the log that has a time; or, in a very long log, the typical one of `count` like it."""
 
     iteration: int
@@ -147,8 +146,7 @@ class Rows(Sequence[Row]):
         return sum(self.count)
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Record):
     """One evaluation, as the log tells of it."""
 
     iteration: int
@@ -161,8 +159,7 @@ class Evaluation:
     ms: float | None = None  # only where the trainer measured it (our ledger)
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Record):
     """One checkpoint written."""
 
     iteration: int
@@ -172,18 +169,16 @@ class Checkpoint:
     background_ms: float | None = None  # written beside training
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Record):
     """The process ended and training went on from a checkpoint."""
 
     row: int  # index of the first row of the new process
     iteration: int  # where it went on
     reached: int  # the last iteration known of the process before
-    lost: Rows = field(default_factory=Rows)  # rows of iterations that were done again; not in Run.rows
+    lost: Rows = Rows()  # rows of iterations that were done again; not in Run.rows
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Record):
     """Time that the trainer measured as one phase (our ledger)."""
 
     phase: Phase
@@ -192,8 +187,7 @@ class Span:
     background: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Record):
     """What happened. Build it with `nanopace.open_run`."""
 
     name: str  # the file's name, and which run it is where a file has several
@@ -203,7 +197,7 @@ class Run:
     checkpoints: tuple[Checkpoint, ...] = ()
     restarts: tuple[Restart, ...] = ()
     spans: tuple[Span, ...] = ()
-    facts: Mapping[str, Fact] = field(default_factory=lambda: MappingProxyType({}))
+    facts: Mapping[str, Fact] = MappingProxyType({})
     row_contains_evaluation: bool = (
         True  # nanoGPT's clock runs on during evaluation and checkpoint; nanochat's does not
     )

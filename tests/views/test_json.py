@@ -8,15 +8,17 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from nanopace.diagnosis import result
+from nanopace import run
+from nanopace.diagnosis import comparison, result
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
+from nanopace.record import Record, field_names
 from nanopace.views.json import compare_json, explain_json
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "json-format.md").read_text("utf-8")
@@ -30,6 +32,18 @@ PAIRS_OF = (
     "mfu_card",
     "overhead_share",
 )
+
+
+def any_record(kind: type[Record]) -> st.SearchStrategy[Record]:
+    """Any values of the fields' types."""
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{name: st.from_type(hints[name]) for name in field_names(kind)})
+
+
+for module in (run, result, comparison):
+    for kind in vars(module).values():
+        if isinstance(kind, type) and issubclass(kind, Record) and kind is not Record:
+            st.register_type_strategy(kind, any_record)
 
 diagnoses = st.from_type(Diagnosis)
 comparisons = st.from_type(Comparison)
@@ -80,9 +94,9 @@ def test_compare_is_valid_and_documented(pairs: list[Comparison]) -> None:
     document = load(compare_json(pairs))
     assert ("pairs" in document) == (len(pairs) > 1)
     assert len(document["runs"]) == len(pairs) + 1
-    for run in document.pop("runs"):
-        assert "curves" not in run
-        assert set(paths(run)) <= documented("explain")
+    for explained in document.pop("runs"):
+        assert "curves" not in explained
+        assert set(paths(explained)) <= documented("explain")
     documented_pair = documented("compare") | {f"{name}.{side}" for name in PAIRS_OF for side in ("a", "b", "ratio")}
     documented_pair |= {path for path in documented("explain") if path.startswith("findings")}
     for number, pair in enumerate(document.pop("pairs", []), start=1):

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_output, check_output, show, words_of
-from nanopace.cli.reading import Settings, find_sources, read_runs
-from nanopace.config import read_override
+from nanopace.cli.reading import Settings, find_sources, override, read_runs
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Lettered:
     def __init__(self, configs: Sequence[str], overrides: Sequence[str], gpus: Sequence[str]) -> None:
         self._config = dict(_split(text, "=") for text in configs)
         self._gpu = dict(_split(text, "=") for text in gpus)
-        self._overrides = [(letter, *read_override(rest)) for letter, rest in (_split(text, ".") for text in overrides)]
+        self._overrides = [(letter, *override(rest)) for letter, rest in (_split(text, ".") for text in overrides)]
         self.letters = {*self._config, *self._gpu, *(letter for letter, _, _ in self._overrides)} - {""}
         for letter in ("", *sorted(self.letters)):
             self.of(letter).check()

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.cli.main import complain
 from nanopace.cli.options import add_output, check_output, show, words_of
-from nanopace.cli.reading import Settings, find_sources, read_runs
-from nanopace.config import read_override
+from nanopace.cli.reading import Settings, find_sources, override, read_runs
 from nanopace.errors import NanopaceError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Settings(args.config, dict(map(read_override, args.set)), args.gpu)
+    settings = Settings(args.config, dict(map(override, args.set)), args.gpu)
     settings.check()
     check_output(args)
     diagnoses, failed = _diagnosed(find_sources(args.logs, words), settings, words)

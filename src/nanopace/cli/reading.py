@@ -4,40 +4,47 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING
 
-from nanopace.config import read_config
 from nanopace.errors import NotALog, UsageError
-from nanopace.literals import Value
+from nanopace.record import Record
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from nanopace.literals import Value
     from nanopace.run import Run
     from nanopace.wording.catalog import Words
 
 _WORTH_A_BAR = 16 << 20  # bytes: below, it would only flicker
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Record):
     """What a person adds to what a log says."""
 
     config: str | None = None
-    overrides: dict[str, Value] = field(default_factory=dict)
+    overrides: Mapping[str, Value] = MappingProxyType({})
     gpu: str | None = None
 
     def check(self) -> None:
         """Complain now, and not after a gigabyte of log."""
         if self.config is not None:
+            from nanopace.config import read_config
+
             read_config(self.config)
         if self.gpu is not None:
             from nanopace.hardware.cards import find_card
 
             find_card(self.gpu)
+
+
+def override(text: str) -> tuple[str, Value]:
+    """What --set says. Its module is only imported for who says something."""
+    from nanopace.config import read_override
+
+    return read_override(text)
 
 
 def find_sources(arguments: Sequence[str], words: Words) -> list[str]:

@@ -1,18 +1,14 @@
-"""What two runs mean beside each other: codes and numbers, never sentences. The dataclasses are the JSON.
-
-Apart from `result.py`, because making a dataclass costs half a millisecond, and `explain` needs none of these.
-"""
+"""What two runs mean beside each other: codes and numbers, never sentences. The records are the JSON."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from nanopace.diagnosis.result import JSON_VERSION, Diagnosis, Finding, Number
+from nanopace.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Record):
     knob: str
     a: Number | bool
     b: Number | bool
@@ -20,8 +16,7 @@ class Change:
     b_origin: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PairOf:
+class PairOf(Record):
     """A figure of both runs, and b over a."""
 
     a: float | None
@@ -29,8 +24,7 @@ class PairOf:
     ratio: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Decomposition:
+class Decomposition(Record):
     """Exact: ln(tokens/s of b) - ln(tokens/s of a) = flops_per_token + utilisation + peak."""
 
     total: float | None
@@ -39,37 +33,32 @@ class Decomposition:
     peak: float | None  # 0 on the same card; None where a card is unknown, and then it is inside utilisation
 
 
-@dataclass(frozen=True, slots=True)
-class AtTokens:
+class AtTokens(Record):
     tokens: float
     a: float
     b: float
 
 
-@dataclass(frozen=True, slots=True)
-class AtTime:
+class AtTime(Record):
     seconds: float
     a: float
     b: float
 
 
-@dataclass(frozen=True, slots=True)
-class AtFlops:
+class AtFlops(Record):
     flops: float
     a: float
     b: float
 
 
-@dataclass(frozen=True, slots=True)
-class Settling:
+class Settling(Record):
     """A run that would settle what two runs cannot: run b with one knob set back to a's value."""
 
     knob: str
     value: Number | bool
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Record):
     """Run b against run a. Build it with `nanopace.compare`."""
 
     a: Diagnosis

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nanopace.diagnosis.advice import advise
 from nanopace.diagnosis.curves import draw
 from nanopace.diagnosis.findings import log_interval, time_findings
@@ -14,6 +12,7 @@ from nanopace.diagnosis.rows import find_pace
 from nanopace.diagnosis.spikes import find_spikes
 from nanopace.diagnosis.throughput import find_throughput, throughput_findings
 from nanopace.diagnosis.wall import account, look_ahead
+from nanopace.record import replace
 from nanopace.run import Run
 
 

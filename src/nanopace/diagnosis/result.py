@@ -1,15 +1,16 @@
 """What a run means: codes and numbers, never sentences.
 
-The dataclasses are the JSON: `views/json.py` writes each field under its own name, and docs/json-format.md explains
+The records are the JSON: `views/json.py` writes each field under its own name, and docs/json-format.md explains
 them. Shares and mfu are fractions, times carry their unit in their name, unknown is None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
+from nanopace.record import Record
 from nanopace.run import Ending, Fact, Format, Metric
 
 JSON_VERSION = 1
@@ -21,19 +22,17 @@ Verdict = Literal["near_limit", "good", "half_idle", "mostly_idle", "above_peak"
 Number = float | int | str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Record):
     """One thing worth saying. `numbers` are what its sentence needs (FINDINGS in wording/sentences.py)."""
 
     code: str
-    numbers: Mapping[str, Number] = field(default_factory=dict)
+    numbers: Mapping[str, Number] = MappingProxyType({})
     saves_s: float | None = None  # advice only: what following it would have saved in this run
     saves_share: float | None = None  # of this run's wall clock
     advice: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Record):
     """Which log this is, and how far it goes."""
 
     name: str
@@ -45,8 +44,7 @@ class Source:
     ending: Ending | None
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Record):
     """A stretch of the run with one typical step time."""
 
     first_iteration: int
@@ -54,8 +52,7 @@ class Level:
     median_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Record):
     """What a normal step takes."""
 
     median_ms: float
@@ -66,8 +63,7 @@ class Step:
     drift_share: float | None  # slope of the baseline over the whole run, as a fraction; None if there is none
 
 
-@dataclass(frozen=True, slots=True)
-class SlowRow:
+class SlowRow(Record):
     """A row that took at least a quarter longer than the steps around it."""
 
     iteration: int
@@ -77,8 +73,7 @@ class SlowRow:
     parts_ms: Mapping[str, float]  # by cause, as far as the log can tell them apart; sums to excess_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluations:
+class Evaluations(Record):
     """How many there were, and what one costs."""
 
     count: int  # without the one before the first step, which belongs to start-up
@@ -90,8 +85,7 @@ class Evaluations:
     predicted_ms: float | None  # 2 x eval_iters forward passes at a third of a micro-step; None without the config
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(Record):
     """How many were written, what one costs, and how that is known."""
 
     count: int
@@ -102,8 +96,7 @@ class Checkpoints:
     background_ms: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Startup:
+class Startup(Record):
     """The first row: one step, and what came before it."""
 
     total_ms: float
@@ -112,8 +105,7 @@ class Startup:
     compile_ms: float | None  # compile and warm-up; with the evaluation in it where that is unknown
 
 
-@dataclass(frozen=True, slots=True)
-class Restarts:
+class Restarts(Record):
     """How often training was started again, and what that cost."""
 
     count: int
@@ -121,8 +113,7 @@ class Restarts:
     lost_s: float  # iterations done again, and start-ups after the first
 
 
-@dataclass(frozen=True, slots=True)
-class Wall:
+class Wall(Record):
     """Every second of the run. The parts sum to total_s; a None part is in another, or unknown (the findings say)."""
 
     total_s: float
@@ -138,8 +129,7 @@ class Wall:
     measured: bool  # from a ledger's own clock, not reconstructed from rows
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
+class Ahead(Record):
     """What is to come, at this pace, overhead included."""
 
     seconds_per_1000: float
@@ -149,8 +139,7 @@ class Ahead:
     overhead_share: float | None = None  # of that time: evaluation and checkpoints at their interval
 
 
-@dataclass(frozen=True, slots=True)
-class Throughput:
+class Throughput(Record):
     """From normal rows only."""
 
     tokens_per_s: float | None
@@ -162,8 +151,7 @@ class Throughput:
     micro_batch_sequences: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Mfu:
+class Mfu(Record):
     """How much of a card was used: as printed, cleansed, and of the card that ran."""
 
     printed_last: float | None
@@ -179,8 +167,7 @@ class Mfu:
     verdict: Verdict | None
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Record):
     """The size of the model, and what a token costs."""
 
     parameters: float | None
@@ -188,8 +175,7 @@ class Model:
     flops_per_token_causal: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Record):
     """Where more tokens would take the validation loss: a + b * iteration^-c, and its 80% interval."""
 
     iteration: int
@@ -198,8 +184,7 @@ class Forecast:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Record):
     """Where the loss stands, and where it goes."""
 
     metric: Metric
@@ -216,8 +201,7 @@ class Loss:
     forecast: tuple[Forecast, ...]  # at 1.5 x and 2 x the iterations, where a trend can be fitted
 
 
-@dataclass(frozen=True, slots=True)
-class Curves:
+class Curves(Record):
     """For charts: at most a few thousand points, every slow row among them. Parallel tuples."""
 
     row_iteration: tuple[int, ...] = ()
@@ -234,8 +218,7 @@ class Curves:
     eval_saved: tuple[bool, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Record):
     """What one run means. Build it with `nanopace.diagnose`."""
 
     source: Source

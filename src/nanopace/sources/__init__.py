@@ -7,7 +7,6 @@ from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 
-from nanopace.config import read_config
 from nanopace.errors import InputError, NotALog
 from nanopace.run import FactValue, Run
 from nanopace.sources.build import LineReader, RunBuilder
@@ -36,7 +35,11 @@ def open_runs(
     `config` is a nanoGPT config file, `overrides` and `gpu` are facts that a person adds. `progress` is called with
     the bytes read and, where it is known, their total.
     """
-    knobs = read_config(config) if config is not None else None
+    knobs = None
+    if config is not None:
+        from nanopace.config import read_config
+
+        knobs = read_config(config)
     if isinstance(source, (str, Path)) and str(source) != "-" and Path(source).is_dir():
         runs = _read_all(Path(source), progress)
     else:

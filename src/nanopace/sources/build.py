@@ -8,10 +8,10 @@ that the iterations of a Run only ever rise.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
 
+from nanopace.record import replace
 from nanopace.run import (
     Because,
     Checkpoint,
@@ -46,18 +46,18 @@ class LineReader(Protocol):
         """There are no more lines: hand over what was held back."""
 
 
-@dataclass(slots=True)
 class _Draft:
     """A Run that still grows."""
 
-    facts: dict[str, Fact] = field(default_factory=dict)
-    rows: Rows = field(default_factory=Rows)
-    evaluations: dict[tuple[int, Metric], Evaluation] = field(default_factory=dict)
-    checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
-    restarts: list[Restart] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    wall_ms: float | None = None
-    ending: Ending | None = None
+    def __init__(self) -> None:
+        self.facts: dict[str, Fact] = {}
+        self.rows = Rows()
+        self.evaluations: dict[tuple[int, Metric], Evaluation] = {}
+        self.checkpoints: dict[int, Checkpoint] = {}
+        self.restarts: list[Restart] = []
+        self.spans: list[Span] = []
+        self.wall_ms: float | None = None
+        self.ending: Ending | None = None
 
 
 class RunBuilder:

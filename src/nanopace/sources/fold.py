@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
+from nanopace.record import replace
 from nanopace.run import Row, Rows
 
 LARGEST_GROUP = 256

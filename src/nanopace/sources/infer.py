@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
 
-from nanopace.config import KNOBS
 from nanopace.hardware.flops import flops_per_token, parameters
+from nanopace.record import replace
 from nanopace.run import Because, Ending, Fact, FactValue, Rows, Run
 from nanopace.sources.groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.tokens import tokens_of_mfu
@@ -82,7 +81,7 @@ def complete(
 
 def _add_config(known: Known, config: Mapping[str, FactValue], overrides: Mapping[str, FactValue]) -> None:
     for knob, value in config.items():
-        if knob not in KNOBS or knob in overrides:
+        if not _is_knob(knob) or knob in overrides:
             continue
         said = known.facts.get(knob)
         if said is None or said.origin == "inferred":
@@ -134,6 +133,8 @@ def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_confi
         known.check(name, value)
         known.add(name, value, "parameter_groups")
     if _defaults_hold(known, run, had_config):
+        from nanopace.config import KNOBS
+
         for knob in KNOBS.values():
             if knob.name not in _WITHOUT_DEFAULT:
                 known.add(knob.name, knob.default, "nanogpt_default")
@@ -154,19 +155,31 @@ def _defaults_hold(known: Known, run: Run, had_config: bool) -> bool:
 
     The defaults changed until nanoGPT began to print its tokens per iteration, in the spring of 2023.
     """
-    echoed = any(fact.origin == "log" and name in KNOBS.keys() - _SAID_ANYWAY for name, fact in known.facts.items())
-    if echoed:
-        return "tokens_per_iteration" in known.facts
+    today = "tokens_per_iteration" in known.facts
+    if not today and not had_config:
+        return False
+    said = (name for name, fact in known.facts.items() if fact.origin == "log" and name not in _SAID_ANYWAY)
+    if any(map(_is_knob, said)):
+        return today
     return had_config and not all(map(math.isnan, run.rows.mfu))
 
 
+def _is_knob(name: str) -> bool:
+    from nanopace.config import KNOBS  # a log that says nothing of its config does without
+
+    return name in KNOBS
+
+
 def _infer_parameters(known: Known) -> None:
-    """Exact from the shape. What the log prints is rounded, and in the first weeks counted the positions too."""
+    """Exact from the shape. What the log prints is rounded, and in the first weeks counted the positions too.
+
+    Biases are a thousandth of the parameters: where the log does not tell of them, they are left out.
+    """
     layers, width, vocabulary = (known.number(name) for name in ("n_layer", "n_embd", "vocab_size"))
-    bias = known.facts.get("bias")
-    if layers is None or width is None or vocabulary is None or bias is None:
+    if layers is None or width is None or vocabulary is None:
         return
-    exact = parameters(layers, width, vocabulary, bias=bias.value is True)
+    bias = known.facts.get("bias")
+    exact = parameters(layers, width, vocabulary, bias=bias is not None and bias.value is True)
     printed = known.facts.get("parameters")
     if printed is None:
         known.add("parameters", exact, "model_shape")

@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from nanopace.config import read_override
 from nanopace.errors import UsageError
 from nanopace.run import Ending, Format, Row
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.echo import EchoedConfig
 from nanopace.sources.nanogpt_lines import HEADER, Kind, Line, begins_line, read_line
+
+if TYPE_CHECKING:
+    from nanopace.sources.echo import EchoedConfig
 
 MFU_SMOOTHING = 0.9
 
@@ -190,6 +192,8 @@ class NanogptReader:
             case "saving":
                 builder.checkpoint(path=values[0].strip())
             case "config":
+                from nanopace.sources.echo import EchoedConfig  # brings Python's parser along
+
                 self._config = EchoedConfig(self._width)
             case "override":
                 self._override(*values)
@@ -219,6 +223,8 @@ class NanogptReader:
             self._builder.fact(knob, value)
 
     def _override(self, knob: str, value: str) -> None:
+        from nanopace.config import read_override
+
         with suppress(UsageError):  # a fork's own knob
             self._builder.fact(*read_override(f"{knob}={value}"))
 

@@ -1,6 +1,6 @@
 """A Diagnosis as JSON, for scripts: the same in every language, and documented in docs/json-format.md.
 
-The dataclasses of `diagnosis.result` are the format, so there is no second list of keys that could fall behind. Two
+The records of `diagnosis.result` are the format, so there is no second list of keys that could fall behind. Two
 things are ours: floats are rounded to ten significant digits, so that two machines print the same text, and what is not
 a finite number is null, because JSON has no NaN.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import JSON_VERSION, Diagnosis
+from nanopace.record import Record, field_names
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -41,7 +41,7 @@ def compare_json(comparisons: Sequence[Comparison]) -> str:
 
 
 def _explained(diagnosis: Diagnosis, *, curves: bool = True) -> dict[str, Json]:
-    keys = [field.name for field in fields(diagnosis) if field.name != "version" and (curves or field.name != "curves")]
+    keys = [name for name in field_names(diagnosis) if name != "version" and (curves or name != "curves")]
     return {"version": diagnosis.version, **{key: _plain(getattr(diagnosis, key)) for key in keys}}
 
 
@@ -51,18 +51,18 @@ def _compared(comparison: Comparison, other: int) -> dict[str, Json]:
         "a": {"run": 0, "name": comparison.a.source.name},
         "b": {"run": other, "name": comparison.b.source.name},
     }
-    keys = [field.name for field in fields(comparison) if field.name not in ("a", "b", "version")]
+    keys = [name for name in field_names(comparison) if name not in ("a", "b", "version")]
     return pair | {key: _plain(getattr(comparison, key)) for key in keys}
 
 
 def _plain(value: object) -> Json:
-    """Dataclasses in the order of their fields, mappings in the order of the alphabet: the text is stable."""
+    """Records in the order of their fields, mappings in the order of the alphabet: the text is stable."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return _rounded(value)
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Record):
+        return {name: _plain(getattr(value, name)) for name in field_names(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(value[key]) for key in sorted(value)}
     assert isinstance(value, (list, tuple)), f"{type(value).__name__} has no place in the JSON"

@@ -231,8 +231,8 @@ SENTENCES: Mapping[str, Sentence] = {
     "compare_one_knob": say("Only {knob} differs among the known settings, so the difference is its doing."),
     "compare_speed_knob": say("Of what changed only {knob} can change the speed, so that is its doing."),
     "compare_several_knobs": say(
-        "Knobs that changed at once: {count} ({knobs}). Which of them changed the use of the card cannot be told from "
-        "these runs."
+        "{count} settings that bear on the speed changed at once ({knobs}). Which of them changed the use of the card "
+        "cannot be told from these runs."
     ),
     "compare_same_settings": say("All known settings are the same; the difference lies in what the logs do not name."),
     "compare_settings_unknown": say(

@@ -1,0 +1,105 @@
+"""Frozen, slotted dataclasses that cost nothing to define.
+
+`@dataclass(frozen=True, slots=True)` writes and compiles six functions for each class: a millisecond, every time the
+program starts, and its module brings `inspect` along. The analyst has forty such classes and 200 ms for everything, so
+their base does the same with ordinary methods. To whoever asks (`dataclasses.fields`, `replace`, `asdict`, a type
+checker) a Record is a dataclass. See docs/decisions/0008-records.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, dataclass_transform
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+
+
+class _DescribedWhenAsked:
+    """`__dataclass_fields__`, made by the dataclasses module the first time that somebody looks."""
+
+    def __get__(self, instance: object, owner: type[Record]) -> dict[str, Field[Any]]:
+        from dataclasses import field, fields, make_dataclass
+        from functools import partial
+
+        described: list[tuple[str, Any, Any]] = []
+        for name in owner._fields:
+            known = field(default_factory=partial(owner._defaults.get, name)) if name in owner._defaults else field()
+            described.append((name, owner.__annotations__[name], known))
+        return {each.name: each for each in fields(make_dataclass(owner.__name__, described))}
+
+
+@dataclass_transform(frozen_default=True)
+class _RecordType(type):
+    """Turns annotations into slots, and remembers their defaults."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _RecordType:
+        fields = tuple(namespace.get("__annotations__", ())) if bases else ()
+        namespace["_defaults"] = {name: namespace.pop(name) for name in fields if name in namespace}
+        namespace["_fields"] = namespace["__match_args__"] = namespace["__slots__"] = fields
+        return super().__new__(mcs, name, bases, namespace)
+
+
+class Record(metaclass=_RecordType):
+    """The base: `class Point(Record)` with annotated fields. Defaults are shared, so they must not be changed."""
+
+    _fields: ClassVar[tuple[str, ...]]
+    _defaults: ClassVar[dict[str, Any]]
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    else:
+        __dataclass_fields__ = _DescribedWhenAsked()
+
+        def __init__(self, *values: Any, **named: Any) -> None:
+            put = object.__setattr__
+            for field, value in zip(self._fields, values, strict=False):
+                put(self, field, value)
+            for field in self._fields[len(values) :]:
+                if field in named:
+                    put(self, field, named.pop(field))
+                elif field in self._defaults:
+                    put(self, field, self._defaults[field])
+                else:
+                    raise TypeError(f"{type(self).__name__} needs {field}")
+            if named or len(values) > len(self._fields):
+                surplus = ", ".join(named) or "that many values"
+                raise TypeError(f"{type(self).__name__} does not take {surplus}")
+            self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """For a class that completes or checks its fields."""
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be deleted")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{field}={getattr(self, field)!r}" for field in self._fields)
+        return f"{type(self).__name__}({shown})"
+
+    def __reduce__(self) -> tuple[type[Record], tuple[object, ...]]:
+        return type(self), self._values()
+
+    def _values(self) -> tuple[object, ...]:
+        return tuple([getattr(self, field) for field in self._fields])
+
+
+R = TypeVar("R", bound=Record)
+
+
+def field_names(record: Record | type[Record]) -> tuple[str, ...]:
+    """What it is made of, in its order."""
+    return record._fields
+
+
+def replace(record: R, **changes: Any) -> R:
+    """The same record with some fields changed."""
+    values = dict(zip(record._fields, record._values(), strict=True))
+    return type(record)(**{**values, **changes})

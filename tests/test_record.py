@@ -1,0 +1,83 @@
+"""A Record is a frozen slotted dataclass, to every one who asks."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+
+import pytest
+
+from nanopace.record import Record, field_names, replace
+
+
+class Point(Record):
+    """A record."""
+
+    x: int
+    y: int = 2
+    tags: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Twin:
+    x: int
+    y: int = 2
+    tags: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize("make", [Point, Twin])
+def test_it_is_made_as_a_dataclass_is(make: type) -> None:
+    assert (make(1).x, make(1).y, make(1).tags) == (1, 2, ())
+    assert make(1, 3) == make(x=1, y=3) == make(1, y=3)
+    assert make(1) != make(2)
+    assert make(1) != (1, 2, ())
+    assert hash(make(1)) == hash(make(1))
+    for wrong in (lambda: make(), lambda: make(1, z=1), lambda: make(1, 2, (), 4), lambda: make(1, x=2)):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_it_looks_like_one() -> None:
+    assert repr(Point(1)) == repr(Twin(1)).replace("Twin", "Point")
+
+
+def test_it_is_frozen_and_slotted() -> None:
+    point = Point(1)
+    with pytest.raises(AttributeError):
+        point.x = 2  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        del point.x
+    with pytest.raises(AttributeError):
+        point.z = 2  # type: ignore[attr-defined]
+    assert not hasattr(point, "__dict__")
+
+
+def test_the_dataclasses_module_takes_it_for_one() -> None:
+    assert dataclasses.is_dataclass(Point)
+    assert [field.name for field in dataclasses.fields(Point)] == ["x", "y", "tags"] == list(field_names(Point))
+    assert dataclasses.replace(Point(1), y=5) == replace(Point(1), y=5) == Point(1, 5)
+    assert dataclasses.asdict(Point(1)) == dataclasses.asdict(Twin(1))
+
+
+def test_it_is_copied_and_pickled() -> None:
+    point = Point(1, tags=("a",))
+    assert copy.deepcopy(point) == pickle.loads(pickle.dumps(point)) == point  # noqa: S301
+
+
+def test_it_is_matched() -> None:
+    match Point(1, 7):
+        case Point(x, y):
+            assert (x, y) == (1, 7)
+
+
+def test_it_completes_itself() -> None:
+    class Range(Record):
+        first: int
+        last: int = -1
+
+        def __post_init__(self) -> None:
+            if self.last < 0:
+                object.__setattr__(self, "last", self.first)
+
+    assert Range(3).last == 3
