@@ -4,19 +4,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+EXPLAIN := examples/slow-rows.log --gpu 4070
+COMPARE := examples/narrow.log examples/wide.log --gpu 4070 --config A=examples/narrow.py --config B=examples/wide.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format catalogs examples clean
+.PHONY: help demo test check format catalogs outputs examples clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.analyst ## explain and compare the example logs; writes demo/*.html
 	@mkdir -p demo
-	$(BIN)/nanopace explain examples/slow-rows.log --html demo/explain.html
-	$(BIN)/nanopace compare examples/narrow.log examples/wide.log --gpu 4070 \
-		--config A=examples/narrow.py --config B=examples/wide.py --html demo/compare.html
+	$(BIN)/nanopace explain $(EXPLAIN)
+	@echo
+	$(BIN)/nanopace compare $(COMPARE)
+	@$(BIN)/nanopace explain $(EXPLAIN) --html demo/explain.html
+	@$(BIN)/nanopace compare $(COMPARE) --html demo/compare.html
 	@echo; echo "The same as pages: demo/explain.html and demo/compare.html"
 
 test: check ## everything that CI asks: the checks, then every test
@@ -38,6 +42,9 @@ format: $(VENV)/.dev ## put the code into shape
 catalogs: $(VENV)/.dev ## collect the sentences, update the .po files, compile them
 	$(BIN)/python tools/catalogs.py
 
+outputs: $(VENV)/.dev ## renew the output that README and docs show
+	$(BIN)/python tools/outputs.py
+
 examples: $(VENV)/.analyst ## write the example logs anew
 	$(BIN)/python examples/make_logs.py
 
@@ -52,8 +59,10 @@ $(BIN)/python:
 
 $(VENV)/.analyst: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable .
+	$(BIN)/python -m compileall -q src  # where Python may not write bytecode itself, every start would compile anew
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[dev]'
+	$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.analyst

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanopace.errors import AmbiguousCard, CardError, UnknownCard
-from nanopace.hardware.cards import Card, all_cards, find_card
+from nanopace.hardware.cards import Card, all_cards, find_card, split_count
 
 CARDS = all_cards()
 NAMESAKES = Counter(card.name for card in CARDS)
@@ -150,3 +150,22 @@ def test_any_name_is_answered(name: str) -> None:
     except CardError:
         return
     assert card in CARDS
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4090", (1, "4090")),
+        ("2x 4090", (2, "4090")),
+        ("8 × NVIDIA H100 80GB HBM3", (8, "NVIDIA H100 80GB HBM3")),
+        ("4xA100-SXM4-80GB", (4, "A100-SXM4-80GB")),
+        ("0x 4090", (1, "0x 4090")),
+        ("2x", (1, "2x")),
+    ],
+)
+def test_several_of_a_card(text: str, expected: tuple[int, str]) -> None:
+    assert split_count(text) == expected
+
+
+def test_no_card_is_taken_for_several() -> None:
+    assert all(split_count(card.name) == (1, card.name) for card in all_cards())

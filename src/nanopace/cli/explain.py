@@ -20,7 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what the log does not say")
     group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file; it is read, never executed")
     group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob, such as batch_size=8")
-    group.add_argument("--gpu", metavar="NAME", help='the card that ran, such as "4070" (nanopace cards lists them)')
+    group.add_argument(
+        "--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090" (nanopace cards lists them)'
+    )
     add_output(parser)
 
 

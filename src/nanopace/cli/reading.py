@@ -35,9 +35,9 @@ class Settings(Record):
 
             read_config(self.config)
         if self.gpu is not None:
-            from nanopace.hardware.cards import find_card
+            from nanopace.hardware.cards import find_card, split_count
 
-            find_card(self.gpu)
+            find_card(split_count(self.gpu)[1])
 
 
 def override(text: str) -> tuple[str, Value]:

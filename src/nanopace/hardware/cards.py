@@ -86,6 +86,13 @@ _ALSO = {"NVIDIA H100 80GB HBM3": "H100 SXM", "NVIDIA H200": "H200 SXM"}  # what
 _MEMORY = re.compile(r"(?<![a-z0-9])(\d{1,3}) ?(?:gb|gib|g)(?![a-z0-9])")
 _TRADE_MARK = re.compile(r"\((?:r|tm|c)\)")
 _WORD = re.compile(r"[a-z0-9]+")
+_COUNTED = re.compile(r"\s*([1-9]\d{0,3})\s*[x×]\s*(?=\S)(.*)", re.IGNORECASE)
+
+
+def split_count(cards: str) -> tuple[int, str]:
+    """'4x 4090' as (4, '4090'), '4090' as (1, '4090')."""
+    found = _COUNTED.match(cards)
+    return (int(found[1]), found[2]) if found else (1, cards)
 
 
 def find_card(name: str, *, sms: int | None = None, memory_gb: float | None = None) -> Card:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 
+from nanopace.hardware.cards import split_count
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
 from nanopace.run import Because, Ending, Fact, FactValue, Rows, Run
@@ -62,7 +63,10 @@ def complete(
     known = Known(run.facts)
     _add_config(known, config or {}, overrides or {})
     if gpu is not None:
-        known.facts["gpu"] = Fact(gpu, "flag")
+        count, name = split_count(gpu)
+        known.facts["gpu"] = Fact(name, "flag")
+        if count > 1:
+            known.facts["gpu_count"] = Fact(count, "flag")
     groups = {name: int(known.facts.pop(name).value) for name in GROUP_FACTS if name in known.facts}
     _infer_intervals(known, run)
     if run.format == "nanogpt":

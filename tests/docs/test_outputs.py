@@ -1,4 +1,4 @@
-"""The output in docs/reading-a-report.md is what the commands really print."""
+"""The output that the README and docs/reading-a-report.md show is what the commands really print."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_every_block_is_real_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C")  # the tool sets them, too; here they are set back afterwards
     monkeypatch.setenv("COLUMNS", "80")
-    spec = importlib.util.spec_from_file_location("reading_a_report", ROOT / "tools" / "reading_a_report.py")
+    spec = importlib.util.spec_from_file_location("outputs", ROOT / "tools" / "outputs.py")
     assert spec is not None
     assert spec.loader is not None
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    page = tool.PAGE.read_text(encoding="utf-8")
-    assert page.count("```text") > 8
-    assert tool.renewed(page) == page, "run `python tools/reading_a_report.py`"
+    pages = [path.read_text(encoding="utf-8") for path in tool.PAGES]
+    assert "".join(pages).count("```text") > 8
+    for page in pages:
+        assert tool.renewed(page) == page, "run `make outputs`"

@@ -1,4 +1,4 @@
-"""Renew the output shown in docs/reading-a-report.md: run this after a change of the reports or of the examples.
+"""Renew the output that README.md and docs/reading-a-report.md show: `make outputs`, after a change of the reports.
 
 A console block holds a command and the first lines that it prints; a text block holds one section, found by its title
 in what the commands printed.
@@ -16,7 +16,7 @@ from pathlib import Path
 from nanopace.cli.main import main as nanopace
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "reading-a-report.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "reading-a-report.md")
 # Its header names the batch and the model, so that it has the sections that the first example cannot have.
 WITH_HEADER = "nanopace explain examples/wide-header.log --gpu 4070"
 FROM_HEADER = ("Throughput", "GPU utilisation (mfu)", "Loss")
@@ -62,4 +62,5 @@ def renewed(page: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
