@@ -49,7 +49,7 @@ def override(text: str) -> tuple[str, Value]:
 
 def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
     """The logs that are meant: a directory stands for those in it, which are named on stderr."""
-    from nanopace.sources import find_logs
+    from nanopace.sources import FORMATS, find_logs
 
     if arguments.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
@@ -60,7 +60,11 @@ def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
             continue
         logs = [str(path) for path in find_logs(argument)]
         if not logs:
-            raise NotALog("{path}: no training log in this directory", path=argument)
+            raise NotALog(
+                "{path}: no training log in this directory; known are the logs of {formats}",
+                path=argument,
+                formats=FORMATS,
+            )
         names = ", ".join(os.path.relpath(log, argument) for log in logs)
         said = words.plural(
             "{path}: {n} log: {names}", "{path}: {n} logs: {names}", len(logs), path=argument, names=names

@@ -53,7 +53,11 @@ def _read_all(directory: Path, progress: Progress | None) -> list[Run]:
         with suppress(InputError):  # looked like one from its beginning
             runs += _read(log, progress)
     if not runs:
-        raise NotALog("{path}: no training log in this directory", path=directory)
+        raise NotALog(
+            "{path}: no training log in this directory; known are the logs of {formats}",
+            path=directory,
+            formats=FORMATS,
+        )
     return runs
 
 
@@ -95,7 +99,7 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
 def _reader(head: list[bytes], builder: RunBuilder, source: Source) -> LineReader:
     """For the format of the log's beginning. A long preamble of other things may come before it."""
     if not any(head):
-        raise NotALog("{path}: the file is empty", path=_said(source))
+        raise NotALog("{path}: is empty; known are the logs of {formats}", path=_said(source), formats=FORMATS)
     sniffed = [line for line, _ in lines([head[0][:SNIFF_BYTES]])]
     format = detect(sniffed)
     if format is None:
