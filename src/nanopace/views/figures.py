@@ -27,7 +27,7 @@ def throughput(report: TerminalReport) -> None:
         (
             words.text("normal step"),
             words.ms(step.median_ms),
-            words.text("±{spread} over {n} rows", spread=words.percent(step.spread), n=step.normal_rows),
+            words.plural("one row", "±{spread} over {n} rows", step.normal_rows, spread=words.percent(step.spread)),
         )
     ]
     if pace.micro_batch_ms is not None:

@@ -50,7 +50,7 @@ def where_the_time_went(report: TerminalReport) -> None:
             columns = (words.phase(phase), words.percent(share), words.duration(seconds))
             rows.append((*columns, styled(bar(share, room), STYLES.get(phase, ""))))
     report.paper.table(rows, "lrrl")
-    if wall.checkpoint_s is None and report.diagnosis.checkpoints.count:
+    if report.diagnosis.evaluations.contains_checkpoint:
         report.paper.line(words.text("Checkpoints are inside the evaluation's time here."))
 
 

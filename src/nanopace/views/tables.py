@@ -68,7 +68,7 @@ def wall_table(report: Report) -> Table:
         rows.append((Cell(words.phase("unknown"), "unknown"), "?", "?"))
     rows.append((words.text("whole run"), words.percent(1.0, 0), words.duration(run.wall.total_s)))
     head = (words.text("phase"), words.text("share"), words.text("time"))
-    inside = run.wall.checkpoint_s is None and run.checkpoints.count > 0
+    inside = run.evaluations.contains_checkpoint
     note = words.text("Checkpoints are inside the evaluation's time here.") if inside else None
     return make_table(words.text("Every second of the run"), head, rows, (1, 2), note=note)
 
