@@ -7,9 +7,12 @@ import io
 import math
 import re
 import unicodedata
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nanopace import diagnose, open_run, render
 from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Change, Comparison, Decomposition, PairOf, Settling
 from nanopace.diagnosis.result import (
@@ -36,6 +39,8 @@ from nanopace.run import Fact
 from nanopace.views.report import SECTIONS
 from nanopace.views.terminal import print_compare, print_explain
 from nanopace.wording.catalog import LANGUAGES, words
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def case_1(name: str = "train.log") -> Diagnosis:
@@ -233,7 +238,7 @@ def columns(line: str) -> int:
 def test_the_answer_is_in_the_first_five_lines() -> None:
     assert explain().splitlines()[:6] == [
         "train.log · nanoGPT · 201 rows, iterations 0 to 20,000 · 1 h 0 min",
-        "A normal step takes 169.2 ms. 41 of 201 rows are slower; none is slow training.",
+        "A normal step takes 169 ms. 41 of 201 rows are slower; none is slow training.",
         "Evaluation takes 5.14 s, a checkpoint 0.47 s: 6.1% of the run (3 min 41 s).",
         "GPU: the printed 12.06% is of 312 TFLOP/s, not of your card; pass --gpu NAME.",
         "Do: Raise eval_interval from ~500 to 2000. Saves 2 min 46 s (4.6%).",
@@ -267,7 +272,7 @@ def test_a_slow_row_without_a_reason_is_not_called_ordinary() -> None:
 
 
 def test_no_slow_row_is_said_so() -> None:
-    assert "A normal step takes 169.2 ms, and no row is slow." in explain(slow_rows=(), findings=())
+    assert "A normal step takes 169 ms, and no row is slow." in explain(slow_rows=(), findings=())
 
 
 def test_nothing_to_change_is_said_once() -> None:
@@ -475,3 +480,18 @@ def test_a_log_that_tells_little_is_still_explained(language: str) -> None:
     said = words(language).finding("evaluations_outside_clock", {"count": 3})
     assert text.count(" ".join(said.split())) == 1
     assert "None" not in text
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize(
+    ("log", "settings"),
+    [
+        ("slow-rows.log", {}),
+        ("slow-rows.log", {"gpu": "4070"}),
+        ("narrow.log", {"config": EXAMPLES / "narrow.py", "gpu": "4070"}),
+        ("wide-header.log", {}),
+    ],
+)
+def test_the_answer_takes_five_lines(lang: str, log: str, settings: dict[str, Any]) -> None:
+    report = render(diagnose(open_run(EXAMPLES / log, **settings)), lang=lang, width=80)
+    assert len(report.split("\n\n")[0].splitlines()) <= 5, report

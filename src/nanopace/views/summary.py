@@ -31,14 +31,14 @@ def _title(report: Report) -> str:
         last=source.last_iteration,
     )
     parts = [words.format(source.format), span, words.duration(report.diagnosis.wall.total_s)]
-    if source.ending is not None:
+    if source.ending not in (None, "finished"):
         parts.append(words.ending(source.ending))
     return " · ".join((source.name, *parts))
 
 
 def _step(report: Report) -> str:
     words, diagnosis = report.words, report.diagnosis
-    step = words.ms(diagnosis.step.median_ms)
+    step = words.duration(diagnosis.step.median_ms / 1000)
     slow = len(diagnosis.slow_rows)
     if not slow:
         return words.text("A normal step takes {step}, and no row is slow.", step=step)
@@ -69,12 +69,6 @@ def _cost(report: Report) -> str:
     checkpoint = words.duration(None if checkpoints.each_ms is None else checkpoints.each_ms / 1000)
     if checkpoints.each_ms is not None and checkpoints.basis == "measured":
         said = words.text("Evaluation takes {each}, a checkpoint {checkpoint}:", each=each, checkpoint=checkpoint)
-    elif checkpoints.each_ms is not None:
-        said = words.text(
-            "Evaluation takes {each} with its checkpoint (that {checkpoint} at most):",
-            each=each,
-            checkpoint=checkpoint,
-        )
     elif evaluations.contains_checkpoint:
         said = words.text("Evaluation takes {each} with its checkpoint:", each=each)
     else:
@@ -87,12 +81,15 @@ def _cost(report: Report) -> str:
 
 def _card(report: Report) -> str:
     words, mfu = report.words, report.diagnosis.mfu
-    verdict = report.find(
-        *("card_above_peak", "utilisation_near_limit", "utilisation_good"),
-        *("utilisation_half_idle", "utilisation_mostly_idle", "card_without_peak", "mfu_over_100", "mfu_zero"),
-    )
-    if verdict is not None:
-        return words.text("GPU: {text}", text=report.sentence(verdict))
+    if mfu.card is not None and mfu.verdict is not None:
+        rests_on = report.tilde("flops_per_token", "tokens_per_iteration")
+        share, name = rests_on + words.value("card", mfu.card), words.value("card_name", mfu.card_name)
+        return words.text(
+            "GPU: {share} of the {card}: {verdict}.", share=share, card=name, verdict=words.verdict(mfu.verdict)
+        )
+    odd = report.find("card_without_peak", "mfu_over_100", "mfu_zero")
+    if odd is not None:
+        return words.text("GPU: {text}", text=report.sentence(odd))
     if mfu.steady_printed is not None and mfu.printed_peak_tflops is not None:
         return words.text(
             "GPU: the printed {share} is of {peak}, not of your card; pass --gpu NAME.",
@@ -112,6 +109,7 @@ def _do(report: Report) -> str:
     if best is None:
         return ""
     if best.code == "nothing_to_change":
-        return report.sentence(best)
+        report.skip(best.code)
+        return words.text("Nothing worth changing.")
     said = words.text("Do: {advice}", advice=report.text(best))
     return f"{said} {report.saving(best)}".rstrip()
