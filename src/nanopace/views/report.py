@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.diagnosis.result import Diagnosis, Finding, Wall
 from nanopace.wording.catalog import Words
 
 # Under which section a finding is said. Advice has a section of its own.
@@ -106,3 +106,16 @@ def tilde(diagnosis: Diagnosis, *facts: str) -> str:
     """The mark of a figure that rests on one of these facts, where that is inferred."""
     known = (diagnosis.facts.get(name) for name in facts)
     return "~" if any(fact is not None and fact.origin == "inferred" for fact in known) else ""
+
+
+def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
+    """The wall clock's parts, in the order in which every view shows them."""
+    return {
+        "training": wall.training_s,
+        "evaluation": wall.evaluation_s,
+        "checkpoint": wall.checkpoint_s,
+        "startup": wall.startup_s,
+        "stall": wall.stall_s,
+        "restart": wall.restart_s,
+        "unknown": wall.unknown_s,
+    }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views.paper import Cell, Paper, styled
-from nanopace.views.report import Report
+from nanopace.views.report import Report, seconds_by_phase
 from nanopace.views.sparkline import LETTERS, bar, sparkline
 from nanopace.wording.catalog import Words
 
@@ -30,19 +30,10 @@ class TerminalReport(Report):
 def where_the_time_went(report: TerminalReport) -> None:
     """Every second of the wall clock, by phase."""
     words, wall = report.words, report.diagnosis.wall
-    parts = {
-        "training": wall.training_s,
-        "evaluation": wall.evaluation_s,
-        "checkpoint": wall.checkpoint_s,
-        "startup": wall.startup_s,
-        "stall": wall.stall_s,
-        "restart": wall.restart_s,
-        "unknown": wall.unknown_s,
-    }
     report.paper.heading(words.text("Where the time went"))
     room = max(8, report.paper.width - 50)
     rows: list[Sequence[Cell]] = []
-    for phase, seconds in parts.items():
+    for phase, seconds in seconds_by_phase(wall).items():
         if seconds is None and phase == "unknown":
             rows.append((words.phase(phase), "", "?", ""))
         elif seconds:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
+from nanopace.views.report import seconds_by_phase
 from nanopace.views.charts import row_group
 
 NARROWEST = 0.0008  # share of the strip below which a moment could not be seen
@@ -22,18 +23,9 @@ class Part:
 
 def wall_parts(run: Diagnosis) -> tuple[Part, ...]:
     """The phases that took any time, in the order in which the strip shows them."""
-    wall = run.wall
-    seconds = {
-        "training": wall.training_s,
-        "evaluation": wall.evaluation_s,
-        "checkpoint": wall.checkpoint_s,
-        "startup": wall.startup_s,
-        "stall": wall.stall_s,
-        "restart": wall.restart_s,
-        "unknown": wall.unknown_s,
-    }
-    total = wall.total_s
-    return tuple(Part(phase, s, s / total if total else 0.0) for phase, s in seconds.items() if s is not None and s > 0)
+    total = run.wall.total_s
+    parts = seconds_by_phase(run.wall).items()
+    return tuple(Part(phase, s, s / total if total else 0.0) for phase, s in parts if s is not None and s > 0)
 
 
 @dataclass(frozen=True, slots=True)
