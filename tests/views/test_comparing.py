@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
 from .cases import contrast
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_a_comparison_opens_with_two_sentences() -> None:

@@ -35,10 +35,9 @@ from nanopace.views.report import SECTIONS
 from nanopace.views.terminal import print_compare, print_explain
 from nanopace.wording.catalog import LANGUAGES, words
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
 from .cases import case_1, case_2, columns, contrast, explain
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_the_answer_is_in_the_first_five_lines() -> None:

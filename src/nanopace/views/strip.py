@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
-from nanopace.views.report import seconds_by_phase
 from nanopace.views.charts import row_group
+from nanopace.views.report import seconds_by_phase
 
 NARROWEST = 0.0008  # share of the strip below which a moment could not be seen
 
