@@ -6,7 +6,8 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 EXPLAIN := examples/slow-rows.log --gpu 4070
 COMPARE := examples/narrow.log examples/wide.log --gpu 4070 --config A=examples/narrow.py --config B=examples/wide.py
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Constraints by the environment, so that they hold for what builds the package, too.
+PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format catalogs outputs examples clean
@@ -29,7 +30,7 @@ test: check ## everything that CI asks: the checks, then every test
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-check: $(VENV)/.dev ## style, types, layers, catalogs
+check: $(VENV)/.dev ## style, types, and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from .cases import contrast
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_a_comparison_opens_with_two_sentences() -> None:
