@@ -20,6 +20,7 @@ from nanopace.sources.process import ENDINGS, RANK
 
 if TYPE_CHECKING:
     from nanopace.sources.echo import EchoedConfig
+    from nanopace.sources.fold import Mixture
 
 MFU_SMOOTHING = 0.9
 
@@ -87,7 +88,14 @@ class NanogptReader:
         """A row that was read elsewhere (bulk.py), in its place among the lines."""
         self._release()
         self._close_config()
+        self.mfu_seen |= row.mfu is not None
         self._add(row, restarted=False)
+
+    def feed_mixture(self, folded: Mixture) -> None:
+        """Rows that go on from the last one, with the evaluations among them, in their place among the lines."""
+        self._rows += len(folded.rows)
+        self._measured = folded.rows[-1].mfu is not None
+        self._builder.mixture(folded)
 
     def finish(self) -> None:
         """There are no more lines."""
