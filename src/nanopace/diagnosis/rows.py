@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.levels import baseline, drift, level_starts
-from nanopace.diagnosis.medians import median, weighted_median
+from nanopace.diagnosis.medians import median, typical, weighted_median
 from nanopace.diagnosis.result import Finding, Level, Step
 from nanopace.run import Rows, Run
 
@@ -54,6 +54,10 @@ class Pace(NamedTuple):
     def excess_ms(self, rows: Rows, index: int) -> float:
         """What a row took beyond its steps; never negative."""
         return max(0.0, rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index])
+
+    def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
+        """What one of the rows that stand here took beyond its step, and how many they are."""
+        return max(0.0, rows.ms[index] - self.baseline_ms[index]), rows.count[index]
 
 
 def find_pace(run: Run) -> Pace:
@@ -98,7 +102,7 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
         findings.append(Finding("drift", {"drift_share": step.drift_share}))
     if step.uneven_rows >= max(3, 0.02 * step.normal_rows):
         uneven = [index for index, kind in enumerate(pace.kind) if kind == UNEVEN]
-        excess = median(run.rows.ms[index] / pace.baseline_ms[index] - 1 for index in uneven)
+        excess = typical((run.rows.ms[index] / pace.baseline_ms[index] - 1, run.rows.count[index]) for index in uneven)
         numbers = {"rows": step.uneven_rows, "normal_rows": step.normal_rows, "excess_share": excess}
         findings.append(Finding("uneven_rows", numbers))
     if pace.basis != "rows" and len(run.rows):
@@ -208,10 +212,10 @@ def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
     """Every row contains an evaluation or a start-up: predict the step if the config is known, else take the row."""
     rows = run.rows
     later = [index for index in range(len(rows)) if index not in marks.first] or range(len(rows))
-    typical = median(rows.ms[index] for index in later) if len(rows) else 0.0
+    usual_ms = typical((rows.ms[index], rows.count[index]) for index in later) if len(rows) else 0.0
     in_steps = evaluation_in_steps(run)
     predicted = in_steps is not None and marks.evaluation.issuperset(later) and len(rows) > 1
-    step_ms = typical / (1 + in_steps) if in_steps is not None and predicted else typical
+    step_ms = usual_ms / (1 + in_steps) if in_steps is not None and predicted else usual_ms
     slow = [rows.ms[index] > SLOW_RATIO * step_ms for index in range(len(rows))]
     first, last = (rows.iteration[0], rows.last_iteration[-1]) if len(rows) else (0, 0)
     return Pace(

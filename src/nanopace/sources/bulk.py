@@ -14,8 +14,16 @@ import numpy as np
 
 from nanopace.run import Row
 from nanopace.sources.bulk_fold import Stretch, fold_block, fold_stretch
-from nanopace.sources.bulk_lines import EvaluationBlock as Evaluations
-from nanopace.sources.bulk_lines import Flags, Ints, RowBlock, Text, read_evaluations, read_rows, read_saves
+from nanopace.sources.bulk_lines import (
+    EvaluationBlock,
+    Flags,
+    Ints,
+    RowBlock,
+    Text,
+    read_evaluations,
+    read_rows,
+    read_saves,
+)
 from nanopace.sources.nanogpt import NanogptReader
 from nanopace.sources.text import clean, whole_lines
 
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 
 HEAD = 500  # rows at the beginning that are not folded: the smoothing of the mfu is undone from row to row
 LONGEST_STRETCH = 4096  # rows that are folded with their like ...
-MOST_EVALUATIONS = 256  # ... and evaluations among them
+MOST_EVALUATIONS = 512  # ... and evaluations among them
 FEWEST_EVALUATIONS = 16  # with fewer, rows are folded with their neighbours
 
 _ROW, _EVALUATION, _SAVE = 1, 2, 3  # kinds of lines; 0 is any other
@@ -36,7 +44,7 @@ class _Lines(NamedTuple):
     text: Text
     kind: Ints
     rows: RowBlock
-    evaluations: Evaluations
+    evaluations: EvaluationBlock
     row: Ints  # by evaluation: the row that follows it
     saves: Flags  # by evaluation
 
@@ -67,7 +75,7 @@ def _read(text: Text, *, without_mfu: bool) -> _Lines:
     if len(evaluations.line) and followed[-1] == len(rows.line):
         kept = followed < len(rows.line)  # the others wait for a row of the next block
         kind[evaluations.line[~kept]] = 0
-        evaluations, followed = Evaluations(*(column[kept] for column in evaluations)), followed[kept]
+        evaluations, followed = evaluations.part(kept), followed[kept]
     return _Lines(text, kind, rows, evaluations, followed, kind[evaluations.line + 1] == _SAVE)
 
 
@@ -87,7 +95,7 @@ def _feed(reader: NanogptReader, lines: _Lines, head: int, single: bool) -> None
     first_single = after_other[rows.line]
     first_single[:head] = True
     first_single[1:] |= taken[:-1]
-    left = RowBlock(*(column[~taken] for column in rows)) if folded else rows
+    left = rows.part(~taken) if folded else rows
     folded += fold_block(left, first_single[~taken])
     folded.sort(key=lambda item: item[0])
     _feed_in_order(reader, lines.text, folded, np.flatnonzero(~taken_lines).tolist())
@@ -153,8 +161,8 @@ def _breaks(lines: _Lines, head: int) -> Flags:
 def _stretch(lines: _Lines, begin: int, end: int) -> Stretch:
     first, last = np.searchsorted(lines.row, (begin, end))
     return Stretch(
-        RowBlock(*(column[begin:end] for column in lines.rows)),
-        Evaluations(*(column[first:last] for column in lines.evaluations)),
+        lines.rows.part(slice(begin, end)),
+        lines.evaluations.part(slice(first, last)),
         lines.saves[first:last],
         lines.row[first:last] - begin,
     )

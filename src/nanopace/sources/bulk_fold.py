@@ -144,7 +144,7 @@ def _row(rows: RowBlock, part: Ints) -> Row:
     return Row(
         iteration=int(rows.iteration[first]),
         ms=float(np.partition(times, len(times) // 2)[len(times) // 2]),
-        loss=float(rows.loss[part].mean()),
+        loss=float(rows.loss[part].sum()) / len(part),
         mfu=known_mfu,
         count=len(part),
         last_iteration=int(rows.iteration[last]),

@@ -42,6 +42,10 @@ class RowBlock(NamedTuple):
     loss: Floats
     mfu: Floats
 
+    def part(self, chosen: Flags | slice) -> RowBlock:
+        """Some of them."""
+        return RowBlock(self.line[chosen], self.iteration[chosen], self.ms[chosen], self.loss[chosen], self.mfu[chosen])
+
 
 class EvaluationBlock(NamedTuple):
     """Evaluations, by column."""
@@ -50,6 +54,10 @@ class EvaluationBlock(NamedTuple):
     iteration: Ints
     train: Floats
     val: Floats
+
+    def part(self, chosen: Flags | slice) -> EvaluationBlock:
+        """Some of them."""
+        return EvaluationBlock(self.line[chosen], self.iteration[chosen], self.train[chosen], self.val[chosen])
 
 
 class Text:
@@ -160,9 +168,8 @@ def _rows(text: Text, line: Ints, time_end: Ints, mfu: Floats, good: Flags) -> R
     ms, fits = text.decimal(comma + 7, time_end, 2)
     good &= fits & (ms > 0)
     good &= text.follows(start, b"iter ") & text.follows(colon, b": loss ") & text.follows(comma, b", time ")
-    if good.all():
-        return RowBlock(line, iteration, ms, loss, mfu)
-    return RowBlock(line[good], iteration[good], ms[good], loss[good], mfu[good])
+    found = RowBlock(line, iteration, ms, loss, mfu)
+    return found if good.all() else found.part(good)
 
 
 # --- evaluations and checkpoints -------------------------------------------------------------------------------------
@@ -183,9 +190,8 @@ def read_evaluations(text: Text) -> EvaluationBlock:
     good &= fits
     good &= text.follows(start, b"step ") & text.follows(colon, b": train ") & text.follows(colon + 8, b"loss ")
     good &= text.follows(comma, b", val lo") & text.follows(comma + 8, b"ss ")
-    if good.all():
-        return EvaluationBlock(line, iteration, train, val)
-    return EvaluationBlock(line[good], iteration[good], train[good], val[good])
+    found = EvaluationBlock(line, iteration, train, val)
+    return found if good.all() else found.part(good)
 
 
 def read_saves(text: Text) -> Ints:
