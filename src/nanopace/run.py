@@ -146,6 +146,22 @@ class Rows(Sequence[Row]):
         """How many lines of the log these rows stand for."""
         return sum(self.count)
 
+    def mixtures(self) -> list[range]:
+        """Where groups overlap: indices of the rows of each part of a very long log that is folded like with like."""
+        found: list[range] = []
+        if max(self.count, default=1) == 1:
+            return found
+        end, start_of_next = len(self), math.inf
+        for index in reversed(range(len(self))):
+            if self.last_iteration[index] < start_of_next:
+                if end - index > 2:
+                    found.append(range(index + 1, end))
+                end, start_of_next = index + 1, math.inf
+            start_of_next = min(start_of_next, self.iteration[index])
+        if end > 1:
+            found.append(range(end))
+        return found[::-1]
+
 
 class Evaluation(Record):
     """One evaluation, as the log tells of it; or, in a very long log, the last of `count` like it."""

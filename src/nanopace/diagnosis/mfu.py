@@ -198,12 +198,6 @@ def _unsmoothed(run: Run, pace: Pace, smoothing: float) -> float | None:
 def _mixed(rows: Rows) -> bytearray:
     """Which rows stand among others of another kind: the row before such a one in the log is not the one before it."""
     mixed = bytearray(len(rows))
-    if max(rows.count, default=1) == 1:
-        return mixed
-    next_start = math.inf
-    for index in reversed(range(len(rows))):
-        within_next = rows.last_iteration[index] >= next_start
-        over_former = index > 0 and rows.iteration[index] <= rows.last_iteration[index - 1]
-        mixed[index] = within_next or over_former
-        next_start = min(next_start, rows.iteration[index])
+    for part in rows.mixtures():
+        mixed[part.start : part.stop] = bytes([1]) * len(part)
     return mixed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -69,9 +69,12 @@ def find_pace(run: Run) -> Pace:
         return _pace_without_plain_rows(run, marks)
 
     logs = [math.log(max(rows.ms[index], 1e-9)) for index in plain]
-    steady = _without_interleaved(logs)  # positions in `plain`
+    typical_rows = _typical_rows(rows, special)
+    steady = _steady(logs, plain, typical_rows)  # positions in `plain`
     starts = level_starts([logs[position] for position in steady])
     around = _step_around(rows, plain, logs, steady, starts)
+    for index, typical_row in typical_rows.items():
+        around[index] = around[typical_row]
     kind, noise = _classify(rows, plain, logs, steady, special, around)
 
     normal = [index for index in plain if kind[index] != SLOW]
@@ -135,6 +138,24 @@ def _marks(run: Run) -> Marks:
         checkpoint=frozenset(checkpoint.row for checkpoint in run.checkpoints if checkpoint.row is not None),
         first=first,
     )
+
+
+def _typical_rows(rows: Rows, special: frozenset[int]) -> dict[int, int]:
+    """For rows that were folded like with like: the one of their part of the log that stands for the plain rows."""
+    typical_rows = {}
+    for part in rows.mixtures():
+        plain = [index for index in part if index not in special]
+        largest = max(plain, key=lambda index: rows.count[index], default=part.start)
+        if plain and rows.count[largest] > 1:
+            typical_rows.update(dict.fromkeys(part, largest))
+    return typical_rows
+
+
+def _steady(logs: Sequence[float], plain: Sequence[int], typical_rows: Mapping[int, int]) -> Sequence[int]:
+    """Positions of the rows that tell what a step takes. Of many that were folded, only the slow ones are single."""
+    if not typical_rows:
+        return _without_interleaved(logs)
+    return [position for position, index in enumerate(plain) if typical_rows.get(index, index) == index]
 
 
 def _without_interleaved(logs: Sequence[float]) -> Sequence[int]:
@@ -204,7 +225,10 @@ def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[L
     for begin, end in pairwise(bounds):
         own = normal[bisect_left(normal, begin) : bisect_left(normal, end)]
         times, weights = [rows.ms[index] for index in own], [rows.count[index] for index in own]
-        levels.append(Level(rows.iteration[begin], rows.last_iteration[end - 1], weighted_median(times, weights)))
+        last = rows.last_iteration[end - 1]
+        if end < len(rows):
+            last = min(last, rows.iteration[end] - 1)  # groups may overlap, levels do not
+        levels.append(Level(rows.iteration[begin], last, weighted_median(times, weights)))
     return tuple(levels)
 
 

@@ -138,7 +138,7 @@ def _walk(run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict
         last = end
         clock_ms += row_ms
         training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts[index], spent)
-        ends.append(clock_ms / 1000)
+        ends.append(max(clock_ms / 1000, ends[-1] if ends else 0.0))  # a group may be less than the steps before it
     spent["training"] += training_ms
     for event in events[pending:]:
         spent[event.bucket] += event.ms

@@ -24,6 +24,7 @@ from nanopace.sources.bulk_lines import (
     read_rows,
     read_saves,
 )
+from nanopace.sources.fold import Mixture
 from nanopace.sources.nanogpt import NanogptReader
 from nanopace.sources.text import clean, whole_lines
 
@@ -84,10 +85,12 @@ def _feed(reader: NanogptReader, lines: _Lines, head: int, single: bool) -> None
     rows = lines.rows
     taken = np.zeros(len(rows.line), np.bool_)
     taken_lines = lines.kind == _ROW
-    folded: list[tuple[int, Row | Stretch]] = []
+    folded: list[tuple[int, Row | Mixture]] = []
     for begin, end in _stretches(lines, head):
-        stretch = _stretch(lines, begin, end)
-        folded.append((int(rows.line[begin]), stretch))
+        mixture = fold_stretch(_stretch(lines, begin, end))
+        if mixture is None:
+            continue
+        folded.append((int(rows.line[begin]), mixture))
         taken[begin:end] = True
         taken_lines[rows.line[begin - 1] + 1 : rows.line[end - 1]] = True
     after_other = np.empty(len(lines.kind), np.bool_)
@@ -102,7 +105,7 @@ def _feed(reader: NanogptReader, lines: _Lines, head: int, single: bool) -> None
 
 
 def _feed_in_order(
-    reader: NanogptReader, text: Text, folded: list[tuple[int, Row | Stretch]], others: list[int]
+    reader: NanogptReader, text: Text, folded: list[tuple[int, Row | Mixture]], others: list[int]
 ) -> None:
     at = 0
     for line, item in folded:
@@ -112,7 +115,7 @@ def _feed_in_order(
         if isinstance(item, Row):
             reader.feed_row(item)
         else:
-            reader.feed_mixture(fold_stretch(item))
+            reader.feed_mixture(item)
     for other in others[at:]:
         _feed_line(reader, text, other)
 

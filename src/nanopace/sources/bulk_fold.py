@@ -9,7 +9,7 @@ import numpy as np
 
 from nanopace.run import Evaluation, Row
 from nanopace.sources.bulk_lines import EvaluationBlock, Flags, Floats, Ints, RowBlock
-from nanopace.sources.fold import FEWEST_ALIKE, LARGEST_GROUP, SLOW, Mixture, checkpoint_of
+from nanopace.sources.fold import A_CHANGE, FEWEST_ALIKE, LARGEST_GROUP, SLOW, Mixture, checkpoint_of
 
 # --- neighbours ------------------------------------------------------------------------------------------------------
 
@@ -95,12 +95,14 @@ class _Part(NamedTuple):
     saves: bool
 
 
-def fold_stretch(stretch: Stretch) -> Mixture:
-    """Like with like, as fold_mixture does."""
+def fold_stretch(stretch: Stretch) -> Mixture | None:
+    """Like with like, as fold_mixture does; None where the step time changes for good."""
     rows, evaluations = stretch.rows, stretch.evaluations
     inside = rows.iteration[stretch.row] == evaluations.iteration
     kind = np.zeros(len(rows.line), np.int8)
     kind[stretch.row[inside]] = 1 + stretch.saves[inside]
+    if _changes(rows.ms[kind == 0]):
+        return None
     of_row = np.zeros(len(rows.line), np.int64)
     of_row[stretch.row[inside]] = np.flatnonzero(inside)
     parts = [
@@ -126,11 +128,25 @@ def fold_stretch(stretch: Stretch) -> Mixture:
     )
 
 
+def _changes(ms: Floats) -> bool:
+    if len(ms) < FEWEST_ALIKE:
+        return False
+    usual = _median(ms)
+    other = np.flatnonzero((ms > SLOW * usual) | (SLOW * ms < usual))
+    return bool((other[A_CHANGE - 1 :] - other[: 1 - A_CHANGE] == A_CHANGE - 1).any())
+
+
+def _median(values: Floats) -> float:
+    """The upper one of two."""
+    middle = len(values) // 2
+    return float(np.partition(values, middle)[middle])
+
+
 def _alike(ms: Floats, rows: Ints) -> list[Ints]:
     if len(rows) < FEWEST_ALIKE:
         return list(rows[:, None])
     times = ms[rows]
-    slow = times > SLOW * np.partition(times, len(times) // 2)[len(times) // 2]
+    slow = times > SLOW * _median(times)
     return [rows[~slow], *rows[slow, None]] if slow.any() else [rows]
 
 
@@ -143,7 +159,7 @@ def _row(rows: RowBlock, part: Ints) -> Row:
     times = rows.ms[part]
     return Row(
         iteration=int(rows.iteration[first]),
-        ms=float(np.partition(times, len(times) // 2)[len(times) // 2]),
+        ms=_median(times),
         loss=float(rows.loss[part].sum()) / len(part),
         mfu=known_mfu,
         count=len(part),

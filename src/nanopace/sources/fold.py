@@ -23,6 +23,7 @@ from nanopace.run import Checkpoint, Evaluation, Row, Rows
 LARGEST_GROUP = 256
 SLOW = 1.2  # times the median of the rows around it, or of its like
 FEWEST_ALIKE = 8  # of a mixture: fewer of a kind stay single
+A_CHANGE = 5  # plain rows one after the other that are slow, or fast, are no stalls: the step time has changed
 
 
 class Mixture(NamedTuple):
@@ -93,15 +94,18 @@ def _median(values: list[float]) -> float:
 # --- mixtures --------------------------------------------------------------------------------------------------------
 
 
-def fold_mixture(rows: Sequence[Row], evaluations: Sequence[Evaluation], saves: Collection[int]) -> Mixture:
+def fold_mixture(rows: Sequence[Row], evaluations: Sequence[Evaluation], saves: Collection[int]) -> Mixture | None:
     """Like with like. Iterations rise, and an evaluation of a row's iteration is inside that row.
 
-    `saves` are the iterations of the evaluations that wrote a checkpoint.
+    `saves` are the iterations of the evaluations that wrote a checkpoint. None where the step time changes for good:
+    one group cannot stand for both, and neighbours tell where it happened.
     """
     evaluated = {each.iteration: each for each in evaluations}
     kinds: dict[tuple[bool, bool], list[Row]] = {}
     for row in rows:
         kinds.setdefault((row.iteration in evaluated, row.iteration in saves), []).append(row)
+    if _changes(kinds.get((False, False), [])):
+        return None
     groups = sorted(
         (group for alike in kinds.values() for group in _alike(alike)), key=lambda group: group[-1].iteration
     )
@@ -120,6 +124,14 @@ def fold_mixture(rows: Sequence[Row], evaluations: Sequence[Evaluation], saves: 
         [each for each, _ in folded],
         [checkpoint_of(each) for each, saved in folded if saved],
     )
+
+
+def _changes(rows: Sequence[Row]) -> bool:
+    if len(rows) < FEWEST_ALIKE:
+        return False
+    usual = _median([row.ms for row in rows])
+    other = [row.ms > SLOW * usual or SLOW * row.ms < usual for row in rows]
+    return any(all(other[at : at + A_CHANGE]) for at in range(len(rows) - A_CHANGE + 1))
 
 
 def _alike(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
@@ -190,6 +202,6 @@ def divide(first: int, last: int, count: int, iteration: int) -> tuple[int, int,
 
     As if they were evenly spaced, which neighbours are, and the like of a mixture about so.
     """
-    spacing = (last - first) // (count - 1)
-    left = min(-((first - iteration) // spacing), count - 1)  # rounded up
-    return left, min(first + (left - 1) * spacing, iteration - 1), max(first + left * spacing, iteration)
+    span, gaps = last - first, count - 1
+    left = min(-((first - iteration) * gaps // span), gaps)  # rounded up
+    return left, min(first + (left - 1) * span // gaps, iteration - 1), max(first - (-left * span // gaps), iteration)
