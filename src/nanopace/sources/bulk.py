@@ -70,6 +70,7 @@ def _read(text: Text, *, without_mfu: bool) -> _Lines:
     rows, evaluations, saving = read_rows(text, without_mfu=without_mfu), read_evaluations(text), read_saves(text)
     kind = np.zeros(len(text), np.int64)
     kind[rows.line], kind[evaluations.line] = _ROW, _EVALUATION
+    rows = _without_twins(rows)
     saving = saving[saving > 0]
     kind[saving[kind[saving - 1] == _EVALUATION]] = _SAVE  # one that follows anything else is for the plain reader
     followed = np.searchsorted(rows.line, evaluations.line)
@@ -78,6 +79,19 @@ def _read(text: Text, *, without_mfu: bool) -> _Lines:
         kind[evaluations.line[~kept]] = 0
         evaluations, followed = evaluations.part(kept), followed[kept]
     return _Lines(text, kind, rows, evaluations, followed, kind[evaluations.line + 1] == _SAVE)
+
+
+def _without_twins(rows: RowBlock) -> RowBlock:
+    """A row that is printed twice in a row counts once."""
+    again = np.flatnonzero(np.diff(rows.iteration) == 0) + 1
+    if not len(again):
+        return rows
+    twin = rows.line[again] == rows.line[again - 1] + 1
+    for column in (rows.ms, rows.loss, rows.mfu):
+        twin &= (column[again] == column[again - 1]) | np.isnan(column[again])
+    kept = np.ones(len(rows.line), np.bool_)
+    kept[again[twin]] = False
+    return rows.part(kept)
 
 
 def _feed(reader: NanogptReader, lines: _Lines, head: int, single: bool) -> None:
