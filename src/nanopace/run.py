@@ -151,13 +151,16 @@ class Rows(Sequence[Row]):
         found: list[range] = []
         if max(self.count, default=1) == 1:
             return found
-        end, start_of_next = len(self), math.inf
-        for index in reversed(range(len(self))):
-            if self.last_iteration[index] < start_of_next:
+        end, reached_by_next = len(self), self.iteration[-1]
+        for index, first, last in zip(
+            reversed(range(len(self))), reversed(self.iteration), reversed(self.last_iteration), strict=True
+        ):
+            if last < reached_by_next:
                 if end - index > 2:
                     found.append(range(index + 1, end))
-                end, start_of_next = index + 1, math.inf
-            start_of_next = min(start_of_next, self.iteration[index])
+                end, reached_by_next = index + 1, first
+            elif first < reached_by_next:
+                reached_by_next = first
         if end > 1:
             found.append(range(end))
         return found[::-1]

@@ -60,7 +60,15 @@ def same(a: Diagnosis, b: Diagnosis, *, wall: float = 1e-6) -> None:
     assert close(a.wall.stall_s, b.wall.stall_s, 0.005)
     assert close(a.mfu.steady_printed, b.mfu.steady_printed, 0.002)
     assert b.mfu.printed_last == a.mfu.printed_last
-    for exact in ("best_val", "best_val_iteration", "saved_best", "last_val", "last_val_iteration", "last_train", "gap"):
+    for exact in (
+        "best_val",
+        "best_val_iteration",
+        "saved_best",
+        "last_val",
+        "last_val_iteration",
+        "last_train",
+        "gap",
+    ):
         assert getattr(b.loss, exact) == getattr(a.loss, exact)
     assert close(a.loss.noise, b.loss.noise, 0.2)
     assert sum(row.count for row in b.slow_rows) == len(a.slow_rows)
