@@ -169,3 +169,16 @@ def test_few_evaluations_stay_as_they_are() -> None:
     folded = in_bulk(text)
     assert all(each.count == 1 for each in folded.evaluations)
     assert len(folded.evaluations) == 40
+
+
+def test_each_run_of_a_log_has_its_own_mfu() -> None:
+    """It is undone from row to row, at the beginning of the run."""
+    text = dense_log(6000) + dense_log(6000, seed=4)
+    for size in (1 << 20, 50_000):
+        data = text.encode()
+        builder = RunBuilder("log")
+        feed_bulk(NanogptReader(builder), (data[at : at + size] for at in range(0, len(data), size)))
+        runs = builder.finish()
+        assert [run.rows.lines for run in runs] == [6000, 6000]
+        for run in runs:
+            assert diagnose(run).mfu.steady_printed == pytest.approx(0.1206, rel=0.01)

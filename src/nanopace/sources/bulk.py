@@ -31,7 +31,7 @@ from nanopace.sources.text import clean, whole_lines
 if TYPE_CHECKING:
     from nanopace.sources.build import LineReader
 
-HEAD = 500  # rows at the beginning that are not folded: the smoothing of the mfu is undone from row to row
+HEAD = 500  # rows at the beginning of a run that are not folded: the smoothing of the mfu is undone from row to row
 LONGEST_STRETCH = 4096  # rows that are folded with their like ...
 MOST_EVALUATIONS = 512  # ... and evaluations among them
 FEWEST_EVALUATIONS = 16  # with fewer, rows are folded with their neighbours
@@ -53,15 +53,15 @@ class _Lines(NamedTuple):
 def feed_bulk(reader: LineReader, chunks: Iterable[bytes]) -> None:
     """All lines of a log, in their order, to the reader: rows that are alike as one."""
     assert isinstance(reader, NanogptReader)
-    head = HEAD
+    left = HEAD
     single = True  # the next row follows a line that is no row
     for block, ended in whole_lines(chunks):
         if not ended:
             reader.feed_cut(clean(block.decode("utf-8", "replace")))
             continue
         lines = _read(Text(block), without_mfu=not reader.mfu_seen)
+        head, left = _head(lines.rows, left)
         _feed(reader, lines, head, single)
-        head = max(0, head - len(lines.rows.line))
         single = bool(lines.kind[-1] != _ROW)
     reader.finish()
 
@@ -94,7 +94,18 @@ def _without_twins(rows: RowBlock) -> RowBlock:
     return rows.part(kept)
 
 
-def _feed(reader: NanogptReader, lines: _Lines, head: int, single: bool) -> None:
+def _head(rows: RowBlock, left: int) -> tuple[Flags, int]:
+    """Which rows are at the beginning of a run, or of a process that goes back; and how many are left of the last."""
+    head = np.zeros(len(rows.line), np.bool_)
+    head[:left] = True
+    left -= len(head)
+    for begin in (np.flatnonzero(np.diff(rows.iteration) < 0) + 1).tolist():
+        head[begin : begin + HEAD] = True
+        left = begin + HEAD - len(head)
+    return head, max(0, left)
+
+
+def _feed(reader: NanogptReader, lines: _Lines, head: Flags, single: bool) -> None:
     """Stretches with many evaluations first become mixtures; what is left are neighbours, and lines to be read."""
     rows = lines.rows
     taken = np.zeros(len(rows.line), np.bool_)
@@ -110,7 +121,7 @@ def _feed(reader: NanogptReader, lines: _Lines, head: int, single: bool) -> None
     after_other = np.empty(len(lines.kind), np.bool_)
     after_other[0], after_other[1:] = single, lines.kind[:-1] != _ROW
     first_single = after_other[rows.line]
-    first_single[:head] = True
+    first_single |= head
     first_single[1:] |= taken[:-1]
     left = rows.part(~taken) if folded else rows
     folded += fold_block(left, first_single[~taken])
@@ -141,7 +152,7 @@ def _feed_line(reader: NanogptReader, text: Text, line: int) -> None:
 # --- stretches with many evaluations ---------------------------------------------------------------------------------
 
 
-def _stretches(lines: _Lines, head: int) -> Iterator[tuple[int, int]]:
+def _stretches(lines: _Lines, head: Flags) -> Iterator[tuple[int, int]]:
     """From which row to which: parts of the block that hold enough evaluations, and nothing but what is usual."""
     rows = lines.rows
     if len(lines.evaluations.line) < FEWEST_EVALUATIONS:
@@ -162,16 +173,16 @@ def _stretches(lines: _Lines, head: int) -> Iterator[tuple[int, int]]:
     yield from zip(begin[dense].tolist(), end[dense].tolist(), strict=True)
 
 
-def _breaks(lines: _Lines, head: int) -> Flags:
-    """Rows that no stretch holds: behind another line, not behind the row before, or with odd evaluations."""
+def _breaks(lines: _Lines, head: Flags) -> Flags:
+    """Rows that no stretch holds: at the beginning, behind another line, going back, or with odd evaluations."""
     rows, evaluations, row = lines.rows, lines.evaluations, lines.row
-    breaks = np.zeros(len(rows.line), np.bool_)
+    breaks = head.copy()
     others = np.cumsum(lines.kind == 0)[rows.line]
-    breaks[1:] = (np.diff(others) != 0) | (np.diff(rows.iteration) <= 0)
+    breaks[1:] |= (np.diff(others) != 0) | (np.diff(rows.iteration) <= 0)
     odd = np.diff(evaluations.iteration, prepend=-1) <= 0
     odd |= (evaluations.iteration <= rows.iteration[row - 1]) | (evaluations.iteration > rows.iteration[row])
     breaks[row[odd]] = True
-    breaks[: max(1, head)] = True  # the first may follow on anything
+    breaks[0] = True  # it may follow on anything
     return breaks
 
 
