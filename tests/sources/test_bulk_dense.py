@@ -46,6 +46,7 @@ def same(a: Diagnosis, b: Diagnosis, *, wall: float = 1e-6) -> None:
     assert b.source == a.source
     assert dict(b.facts) == dict(a.facts)
     assert close(a.step.median_ms, b.step.median_ms, 0.001)
+    assert close(a.step.spread, b.step.spread, 0.15)
     assert (b.step.normal_rows, b.step.uneven_rows) == (a.step.normal_rows, a.step.uneven_rows)
     for counted in ("count", "visible", "hidden", "interval", "contains_checkpoint"):
         assert getattr(b.evaluations, counted) == getattr(a.evaluations, counted)

@@ -25,6 +25,8 @@ LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very f
 SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
 SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
 
+ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
+
 FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice the forward pass
 
 StepBasis = Literal["rows", "predicted", "none"]
@@ -206,7 +208,7 @@ def _classify(
 ) -> tuple[bytearray, float]:
     """The kind of every row, and the noise of the plain ones (scaled MAD)."""
     residuals = [log - math.log(max(around[index], 1e-9)) for index, log in zip(plain, logs, strict=True)]
-    deviation = median(abs(residuals[position]) for position in steady)
+    deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in steady])
     bound = OUTSIDE_NOISE * max(deviation, LEAST_NOISE) / 0.6745
     slow = max(bound, math.log(SLOW_RATIO))
     kind = bytearray(len(rows))
@@ -216,6 +218,15 @@ def _classify(
     for index in special:
         kind[index] = SLOW if rows.ms[index] > around[index] * math.exp(slow) else MARKED
     return kind, deviation / 0.6745
+
+
+def _deviation(residuals: Sequence[tuple[float, int]]) -> float:
+    """The median deviation of one row. Rows that stand for many scatter less, and of the single ones some are slow."""
+    if max(count for _, count in residuals) > 1:
+        single = [abs(each) for each, count in residuals if count == 1 and each < math.log(SLOW_RATIO)]
+        if len(single) >= ENOUGH_SINGLE:
+            return median(single)
+    return median(abs(each) for each, _ in residuals)
 
 
 def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[Level, ...]:
