@@ -79,8 +79,9 @@ class Row(Record):
 class Rows(Sequence[Row]):
     """The rows of a run, by column. A million rows are 56 MB, not 500.
 
-    Rows are in the order of the log and their iterations rise. In logs of many million rows, neighbours that are
-    alike stand as one row with `count` > 1 (see sources/bulk.py); slow rows are always single.
+    Rows are in the order of their last iteration, which rises. In logs of many million rows those that are alike stand
+    as one with `count` > 1 (see sources/bulk.py): neighbours, or, where evaluations are many, all plain rows of a part
+    and all that contain an evaluation, so that such groups overlap. What is slow among its like is always single.
     """
 
     __slots__ = ("count", "iteration", "last_iteration", "loss", "mfu", "ms", "sum_ms")
@@ -145,9 +146,28 @@ class Rows(Sequence[Row]):
         """How many lines of the log these rows stand for."""
         return sum(self.count)
 
+    def mixtures(self) -> list[range]:
+        """Where groups overlap: indices of the rows of each part of a very long log that is folded like with like."""
+        found: list[range] = []
+        if max(self.count, default=1) == 1:
+            return found
+        end, reached_by_next = len(self), self.iteration[-1]
+        for index, first, last in zip(
+            reversed(range(len(self))), reversed(self.iteration), reversed(self.last_iteration), strict=True
+        ):
+            if last < reached_by_next:
+                if end - index > 2:
+                    found.append(range(index + 1, end))
+                end, reached_by_next = index + 1, first
+            elif first < reached_by_next:
+                reached_by_next = first
+        if end > 1:
+            found.append(range(end))
+        return found[::-1]
+
 
 class Evaluation(Record):
-    """One evaluation, as the log tells of it."""
+    """One evaluation, as the log tells of it; or, in a very long log, the last of `count` like it."""
 
     iteration: int
     train: float | None
@@ -157,16 +177,34 @@ class Evaluation(Record):
         None  # index of the row whose time contains it; None if it fell between rows or outside their clock
     )
     ms: float | None = None  # only where the trainer measured it (our ledger)
+    count: int = 1
+    first_iteration: int = -1  # of the group; the same as `iteration` for a single one
+    lowest: tuple[int, float] | None = None  # iteration and val of the group's best; None for a single one
+
+    def __post_init__(self) -> None:
+        if self.first_iteration < 0:
+            object.__setattr__(self, "first_iteration", self.iteration)
+
+    @property
+    def best(self) -> tuple[int, float | None]:
+        """The iteration and the loss of the best one that this stands for."""
+        return self.lowest or (self.iteration, self.val)
 
 
 class Checkpoint(Record):
-    """One checkpoint written."""
+    """One checkpoint written; or, in a very long log, the last of `count` like it."""
 
     iteration: int
     path: str | None = None
     row: int | None = None
     ms: float | None = None  # the stall of training, only where the trainer measured it
     background_ms: float | None = None  # written beside training
+    count: int = 1
+    first_iteration: int = -1  # of the group; the same as `iteration` for a single one
+
+    def __post_init__(self) -> None:
+        if self.first_iteration < 0:
+            object.__setattr__(self, "first_iteration", self.iteration)
 
 
 class Restart(Record):

@@ -14,7 +14,9 @@ import nanopace.sources
 from nanopace.run import Row, Run
 from nanopace.sources import open_runs
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.bulk import RowBlock, feed_bulk, fold_block, read_rows
+from nanopace.sources.bulk import feed_bulk
+from nanopace.sources.bulk_fold import fold_block
+from nanopace.sources.bulk_lines import RowBlock, Text, read_rows
 from nanopace.sources.fold import fold_rows
 from nanopace.sources.nanogpt import NanogptReader
 from nanopace.sources.nanogpt_lines import read_line
@@ -23,9 +25,7 @@ Print = Callable[..., str]
 
 
 def read(text: str, *, without_mfu: bool = False) -> RowBlock:
-    data = np.frombuffer(b" " * 8 + text.encode() + b" " * 8, np.uint8)
-    ends = np.flatnonzero(data == ord("\n"))
-    return read_rows(data, np.concatenate(([8], ends[:-1] + 1)), ends, without_mfu=without_mfu)
+    return read_rows(Text(text.encode()), without_mfu=without_mfu)
 
 
 def in_bulk(*chunks: bytes) -> list[Run]:

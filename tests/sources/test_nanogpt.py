@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 
 import pytest
@@ -260,3 +261,21 @@ def test_two_runs_in_a_file(header: str, rows: Rows, read: Read) -> None:
     assert (first.value("batch_size"), second.value("batch_size")) == (8, 16)
     assert (len(first.rows), len(second.rows)) == (6, 16)
     assert second.name == "log #2"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        " " * 65_536,
+        "^C" + " " * 65_000 + "x",
+        "^C " * 20_000,
+        "KeyboardInterrupt" + " " * 65_000 + "x",
+        "iter 5" + " " * 65_000 + "x",
+        "saving checkpoint to" + " " * 65_000,
+        "vocab_size" + " " * 65_000 + "=",
+    ],
+)
+def test_a_long_line_is_read_in_no_time(line: str) -> None:
+    start = time.perf_counter()
+    read_line(line)
+    assert time.perf_counter() - start < 1.0  # what is quadratic takes many seconds

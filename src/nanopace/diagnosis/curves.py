@@ -27,7 +27,7 @@ def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
     saved = spikes.prices.saved
     return Curves(
-        row_iteration=tuple(rows.iteration[index] for index in chosen),
+        row_iteration=tuple(rows.last_iteration[index] for index in chosen),
         row_ms=tuple(rows.ms[index] for index in chosen),
         row_cause=tuple(_main_cause(spikes.parts[index]) if pace.kind[index] == SLOW else None for index in chosen),
         row_loss=tuple(_known(rows.loss[index]) for index in chosen),
@@ -82,11 +82,10 @@ def _eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Eval
         if each.row is not None:
             yield ends[each.row] - pace.baseline_ms[each.row] / 1000
             continue
-        before = bisect_left(rows.iteration, each.iteration) - 1  # the last row that began earlier
+        before = bisect_left(rows.last_iteration, each.iteration) - 1  # the last row that ended earlier
         if before < 0:
             yield 0.0
             continue
         last, step_s = rows.last_iteration[before], pace.baseline_ms[before] / 1000
-        steps = each.iteration - 1 - last  # negative inside a group of rows that stand as one
-        events_s = spent_s[bisect_right(at, each.iteration)] - spent_s[bisect_right(at, last)] if steps >= 0 else 0.0
-        yield max(0.0, ends[before] + steps * step_s + events_s)
+        events_s = spent_s[bisect_right(at, each.iteration)] - spent_s[bisect_right(at, last)]
+        yield ends[before] + (each.iteration - 1 - last) * step_s + events_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nanopace.diagnosis.medians import median
+from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.prices import most_frequent
 from nanopace.diagnosis.result import Finding, Restarts, SlowRow, Wall
 from nanopace.diagnosis.rows import Pace, step_findings
@@ -43,7 +43,7 @@ def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock)
             findings.append(Finding("evaluations_outside_clock", {"count": evaluations.count}))
         return findings
     costs = [
-        pace.excess_ms(run.rows, evaluation.row)
+        pace.typical_excess_ms(run.rows, evaluation.row)
         for evaluation in spikes.prices.counted
         if evaluation.row is not None and pace.basis != "none"
     ]
@@ -52,15 +52,15 @@ def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock)
     ]
     if costs and slow and wall.overhead_share is not None:
         numbers = {
-            "slow": len(slow),
+            "slow": _lines(slow),
             "rows": run.rows.lines,
             "interval": evaluations.interval,
-            "each_s": median(costs) / 1000,
+            "each_s": typical(costs) / 1000,
             "overhead_s": (wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0),
             "overhead_share": wall.overhead_share,
         }
         findings.append(Finding("evaluation_rows", numbers))
-    findings += _checkpoint(spikes, median(costs) if costs else None)
+    findings += _checkpoint(spikes, typical(costs) if costs else None)
     if evaluations.hidden and spikes.prices.evaluation_ms is None:
         findings.append(Finding("hidden_unpriced", {"hidden": evaluations.hidden, "count": evaluations.count}))
     elif evaluations.hidden and evaluations.interval and (logged := log_interval(run)):
@@ -122,9 +122,9 @@ def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
     if periodic:
         total_s = _sum_s(spikes, "periodic")
         numbers = {
-            "rows": len(periodic),
+            "rows": _lines(periodic),
             "interval": spikes.period,
-            "each_s": median(row.excess_ms for row in periodic) / 1000,
+            "each_s": typical((row.excess_ms, row.count) for row in periodic) / 1000,
             "total_s": total_s,
             "total_share": total_s / wall.total_s,
         }
@@ -134,7 +134,7 @@ def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
         largest = max(stalls, key=_stall_ms)
         total_s = _sum_s(spikes, "stall")
         numbers = {
-            "rows": len(stalls),
+            "rows": _lines(stalls),
             "largest_s": _stall_ms(largest) / 1000,
             "iteration": largest.iteration,
             "total_s": total_s,
@@ -149,7 +149,12 @@ def _stall_ms(row: SlowRow) -> float:
 
 
 def _sum_s(spikes: Spikes, cause: str) -> float:
-    return sum(row.parts_ms.get(cause, 0.0) for row in spikes.slow_rows) / 1000
+    return sum(row.count * row.parts_ms.get(cause, 0.0) for row in spikes.slow_rows) / 1000
+
+
+def _lines(rows: Sequence[SlowRow]) -> int:
+    """How many rows of the log these are."""
+    return sum(row.count for row in rows)
 
 
 def _restarts(restarts: Restarts) -> Sequence[Finding]:

@@ -177,8 +177,14 @@ def curve_noise(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     return median(scores) * _MAD
 
 
-def step_noise(ys: Sequence[float]) -> float:
-    """Standard deviation around a slow trend, from the differences of neighbours; needs three values."""
+def step_noise(ys: Sequence[float], counts: Sequence[int] = (1,)) -> float:
+    """Standard deviation around a slow trend, from the differences of neighbours; needs three values.
+
+    A value may be the mean of a count of them, which has so much less noise.
+    """
     differences = [q - p for p, q in pairwise(ys)]
+    if max(counts) > 1:
+        expected = [math.sqrt((1 / m + 1 / n) / 2) for m, n in pairwise(counts)]
+        differences = [difference / each for difference, each in zip(differences, expected, strict=True)]
     middle = median(differences)
     return median([abs(d - middle) for d in differences]) * _MAD / math.sqrt(2)

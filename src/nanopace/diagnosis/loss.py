@@ -30,39 +30,37 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
     metric = _metric(run.evaluations)
     evaluations = [each for each in run.evaluations if each.metric == metric]
     curve = _curve(evaluations)
-    best = min(curve, key=lambda point: point[1], default=None)
+    best = _best(evaluations)
     last = curve[-1] if curve else None
     gaps = _Gaps.of(evaluations)
     diverged = _diverged(run, evaluations)
-    rising = _overfitting(curve, gaps)
+    rising = _overfitting(curve, best, gaps)
     forecast = () if diverged is not None or rising else _forecast(run, curve)
     loss = Loss(
         metric=metric,
-        best_val=best[1] if best else None,
-        best_val_iteration=best[0] if best else None,
-        best_val_perplexity=_perplexity(best[1]) if best and metric == "loss" else None,
+        best_val=best.val if best else None,
+        best_val_iteration=best.iteration if best else None,
+        best_val_perplexity=_perplexity(best.val) if best and metric == "loss" else None,
         last_val=last[1] if last else None,
         last_val_iteration=last[0] if last else None,
         last_train=gaps.last_train,
         gap=gaps.last,
         gap_trend=gaps.trend,
-        saved_best=_saved(run, best[0]) if best else None,
+        saved_best=_saved(run, best) if best else None,
         noise=_printed_noise(run),
         forecast=forecast,
     )
-    return loss, _findings(run, loss, curve, diverged, rising)
+    return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, rising)
 
 
-def _findings(
-    run: Run, loss: Loss, curve: Sequence[tuple[int, float]], diverged: int | None, rising: bool
-) -> list[Finding]:
+def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, rising: bool) -> list[Finding]:
     found = []
     if diverged is not None:
         found.append(Finding("loss_diverged", {"iteration": diverged}))
     if rising:
         numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend, "best_val_iteration": loss.best_val_iteration}
         found.append(Finding("overfitting", numbers))
-    if _lost_a_better_one(run, loss, curve):
+    if lost_best:
         numbers = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration}
         found.append(Finding("best_not_saved", numbers))
     accumulation = run.number("gradient_accumulation_steps")
@@ -111,20 +109,38 @@ def _diverged(run: Run, evaluations: Sequence[Evaluation]) -> int | None:
 # --- the best model, and whether it was kept -------------------------------------------------------------------------
 
 
-def _saved(run: Run, best: int) -> bool | None:
+class _Best(NamedTuple):
+    """The lowest loss. Where many evaluations stand as one, the save is found by that one's iteration."""
+
+    val: float
+    iteration: int
+    stands_at: int
+
+
+def _best(evaluations: Sequence[Evaluation]) -> _Best | None:
+    """Of those with the same loss the first."""
+    vals = ((*each.best, each.iteration) for each in evaluations)
+    return min(
+        (_Best(val, at, stands_at) for at, val, stands_at in vals if val is not None and _sane(val)), default=None
+    )
+
+
+def _saved(run: Run, best: _Best) -> bool | None:
     """None where the log shows no saves at all, or ends before it could tell of this one."""
-    if not run.checkpoints or not len(run.rows) or run.rows.last_iteration[-1] < best:
+    if not run.checkpoints or not len(run.rows) or run.rows.last_iteration[-1] < best.iteration:
         return None
-    return any(each.iteration == best for each in run.checkpoints)
+    return any(each.iteration == best.stands_at for each in run.checkpoints)
 
 
-def _lost_a_better_one(run: Run, loss: Loss, curve: Sequence[tuple[int, float]]) -> bool:
+def _lost_a_better_one(
+    run: Run, loss: Loss, evaluations: Sequence[Evaluation], curve: Sequence[tuple[int, float]]
+) -> bool:
     """Whether the best model is gone and clearly better than the best of those that were saved."""
     if loss.saved_best is not False or loss.best_val is None or loss.best_val_iteration == 0:
         return False
     saved = {each.iteration for each in run.checkpoints}
-    kept = min((val for iteration, val in curve if iteration in saved), default=math.inf)
-    return kept - loss.best_val > 2 * (_noise(curve) or 0.0)
+    kept = _best([each for each in evaluations if each.iteration in saved])
+    return kept is None or kept.val - loss.best_val > 2 * (_noise(curve) or 0.0)
 
 
 # --- over-fitting ----------------------------------------------------------------------------------------------------
@@ -156,14 +172,13 @@ class _Gaps(NamedTuple):
         return cls(last_train, last, line[0] * span, line[1] * span)
 
 
-def _overfitting(curve: Sequence[tuple[int, float]], gaps: _Gaps) -> bool:
+def _overfitting(curve: Sequence[tuple[int, float]], best: _Best | None, gaps: _Gaps) -> bool:
     """The gap grows, and validation has clearly left its best or the gap is already a material part of the loss."""
-    if not curve or gaps.last is None or gaps.trend is None or gaps.last <= 0 or gaps.trend <= 0:
+    if best is None or gaps.last is None or gaps.trend is None or gaps.last <= 0 or gaps.trend <= 0:
         return False
-    best = min(range(len(curve)), key=lambda index: curve[index][1])
-    recent = [val for _, val in curve[best + 1 :]][-_RISING:]
+    recent = [val for iteration, val in curve if iteration > best.iteration][-_RISING:]
     noise = _noise(curve)
-    if len(recent) == _RISING and noise is not None and min(recent) > curve[best][1] + _CLEAR * noise:
+    if len(recent) == _RISING and noise is not None and min(recent) > best.val + _CLEAR * noise:
         return True
     return gaps.trend > max(_MATERIAL * curve[-1][1], _CLEAR * gaps.error)
 
@@ -178,9 +193,13 @@ def _noise(curve: Sequence[tuple[int, float]]) -> float | None:
 
 def _printed_noise(run: Run) -> float | None:
     """From the later half of the rows, where the trend is slow."""
-    half = run.rows.loss[max(len(run.rows) // 2, len(run.rows) - _MOST_ROWS) :]
-    losses = [loss for loss in half if _sane(loss)]
-    return step_noise(losses) if len(losses) >= _FEWEST_ROWS else None
+    half = slice(max(len(run.rows) // 2, len(run.rows) - _MOST_ROWS), None)
+    losses = [
+        (loss, count) for loss, count in zip(run.rows.loss[half], run.rows.count[half], strict=True) if _sane(loss)
+    ]
+    if len(losses) < _FEWEST_ROWS:
+        return None
+    return step_noise([loss for loss, _ in losses], [count for _, count in losses])
 
 
 def _forecast(run: Run, curve: Sequence[tuple[int, float]]) -> tuple[Forecast, ...]:

@@ -23,6 +23,12 @@ def weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:
     return pairs[bisect_left(seen, seen[-1] / 2)][0]
 
 
+def typical(values: Iterable[tuple[float, int]]) -> float:
+    """The same of pairs of a value and its weight."""
+    pairs = list(values)
+    return weighted_median([value for value, _ in pairs], [weight for _, weight in pairs])
+
+
 def rolling_median(values: Sequence[float], half: int) -> list[float]:
     """The median of each value and its neighbours, `half` on either side as far as there are any: O(n log half)."""
     window = sorted(values[:half])

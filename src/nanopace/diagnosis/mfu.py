@@ -14,7 +14,7 @@ from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace
 from nanopace.diagnosis.throughput import missing_for_tokens
 from nanopace.errors import CardError
 from nanopace.hardware.cards import Card, find_card
-from nanopace.run import Run
+from nanopace.run import Rows, Run
 
 # Large matrix products alone reach 80 to 87% of a card's peak, and training is not only those: from two thirds on there
 # is little left for any setting to win. Well-kept training on a card that is large for its model reaches about a half.
@@ -164,12 +164,13 @@ def _untouched(run: Run, pace: Pace, smoothing: float) -> list[float]:
     memory = math.log(FORGOTTEN) / math.log(smoothing) if 0 < smoothing < 1 else 1.0
     since_slow = math.inf
     figures = []
+    mixed = _mixed(run.rows)
     for index, mfu in enumerate(run.rows.mfu):
         if index in pace.marks.first:
             since_slow = math.inf  # the average is the process's own
         if math.isnan(mfu):
             continue
-        if pace.kind[index] == SLOW:
+        if pace.kind[index] == SLOW or mixed[index]:
             since_slow = 0
             continue
         since_slow += run.rows.count[index]
@@ -180,14 +181,23 @@ def _untouched(run: Run, pace: Pace, smoothing: float) -> list[float]:
 
 def _unsmoothed(run: Run, pace: Pace, smoothing: float) -> float | None:
     """Each row's own figure out of the average. Figure x time is the same in all rows: the work of an iteration."""
-    rows = run.rows
+    rows, mixed = run.rows, _mixed(run.rows)
     work = []
     before = math.nan
     for index, mfu in enumerate(rows.mfu):
         if index in pace.marks.first:
             before = math.nan
-        if not math.isnan(mfu) and rows.count[index] == 1 and pace.kind[index] in (NORMAL, UNEVEN):
+        follows = rows.count[index] == 1 and not mixed[index] and not (index and mixed[index - 1])
+        if not math.isnan(mfu) and follows and pace.kind[index] in (NORMAL, UNEVEN):
             own = mfu if math.isnan(before) else (mfu - smoothing * before) / (1 - smoothing)
             work.append(own * rows.ms[index])
         before = mfu
     return max(0.0, median(work)) / pace.step.median_ms if work and pace.step.median_ms else None
+
+
+def _mixed(rows: Rows) -> bytearray:
+    """Which rows stand among others of another kind: the row before such a one in the log is not the one before it."""
+    mixed = bytearray(len(rows))
+    for part in rows.mixtures():
+        mixed[part.start : part.stop] = bytes([1]) * len(part)
+    return mixed

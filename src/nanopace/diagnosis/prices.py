@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import median
+from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
 from nanopace.diagnosis.rows import Pace, evaluation_in_steps
 from nanopace.run import Evaluation, Run
@@ -18,6 +18,8 @@ from nanopace.run import Evaluation, Run
 # The smallest share of a micro-step that we have seen a forward pass take. What an evaluation row costs beyond
 # 2 x eval_iters such passes may be the checkpoint, and cannot be more of it.
 LEAST_FORWARD_SHARE = 0.30
+
+Costs = tuple[float, int]  # the excess of a row, and how many rows it stands for
 
 LIKE_THE_OTHERS = 1.25  # a first row that costs no more than this times the other evaluations holds no start-up
 
@@ -52,50 +54,56 @@ def _inside(
     """Where a row's time contains its evaluation and its save."""
     marks = pace.marks
     visible = [evaluation.row for evaluation in counted if evaluation.row is not None]
-    with_save = [pace.excess_ms(run.rows, row) for row in visible if row in marks.checkpoint]
-    without = [pace.excess_ms(run.rows, row) for row in visible if row not in marks.checkpoint]
-    only_save = [pace.excess_ms(run.rows, row) for row in marks.checkpoint - marks.evaluation - cold]
+    with_save = [pace.typical_excess_ms(run.rows, row) for row in visible if row in marks.checkpoint]
+    without = [pace.typical_excess_ms(run.rows, row) for row in visible if row not in marks.checkpoint]
+    only_save = [pace.typical_excess_ms(run.rows, row) for row in marks.checkpoint - marks.evaluation - cold]
 
-    each, checkpoint, basis = _experiment(with_save, without, only_save)
+    each_ms, checkpoint_ms, basis = _experiment(with_save, without, only_save)
     in_steps = evaluation_in_steps(run)
     predicted = in_steps * pace.step.median_ms if in_steps is not None and counted else None
     contains = bool(with_save) and basis != "measured" and not without
-    if contains and in_steps is not None and each is not None:
+    if contains and in_steps is not None and each_ms is not None:
         least = in_steps * pace.step.median_ms * LEAST_FORWARD_SHARE * 3
-        checkpoint, basis = max(0.0, each - least), "upper_bound"
+        checkpoint_ms, basis = max(0.0, each_ms - least), "upper_bound"
     if pace.basis == "none":
-        each = None
+        each_ms = None
     return Prices(
         evaluations=Evaluations(
-            count=len(counted),
-            visible=len(visible),
-            hidden=len(counted) - len(visible),
-            each_ms=each,
+            count=sum(each.count for each in counted),
+            visible=sum(each.count for each in counted if each.row is not None),
+            hidden=sum(each.count for each in counted if each.row is None),
+            each_ms=each_ms,
             interval=_interval(run),
             contains_checkpoint=contains,
             predicted_ms=predicted,
         ),
-        checkpoints=Checkpoints(len(run.checkpoints), checkpoint, basis, len(with_save), len(without)),
+        checkpoints=Checkpoints(
+            count=sum(save.count for save in run.checkpoints),
+            each_ms=checkpoint_ms,
+            basis=basis,
+            saved_rows=sum(count for _, count in with_save),
+            unsaved_rows=sum(count for _, count in without),
+        ),
         counted=counted,
         saved=saved,
         cold_rows=cold,
-        evaluation_ms=each if each is not None or pace.basis == "none" else predicted,
-        checkpoint_ms=checkpoint if basis == "measured" else None,
+        evaluation_ms=each_ms if each_ms is not None or pace.basis == "none" else predicted,
+        checkpoint_ms=checkpoint_ms if basis == "measured" else None,
     )
 
 
 def _experiment(
-    with_save: Sequence[float], without: Sequence[float], only_save: Sequence[float]
+    with_save: Sequence[Costs], without: Sequence[Costs], only_save: Sequence[Costs]
 ) -> tuple[float | None, float | None, Basis]:
     """One evaluation, one checkpoint and how it is known, from the excess of the rows that hold one or both."""
     if without and with_save:
-        return median(without), max(0.0, median(with_save) - median(without)), "measured"
+        return typical(without), max(0.0, typical(with_save) - typical(without)), "measured"
     if only_save:
-        checkpoint = median(only_save)
-        spike = median(with_save) - checkpoint if with_save else median(without) if without else None
+        checkpoint = typical(only_save)
+        spike = typical(with_save) - checkpoint if with_save else typical(without) if without else None
         return None if spike is None else max(0.0, spike), checkpoint, "measured"
     spikes = without or with_save
-    return median(spikes) if spikes else None, None, "unknown"
+    return typical(spikes) if spikes else None, None, "unknown"
 
 
 def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]) -> Prices:
@@ -136,8 +144,8 @@ def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
     first, marks = pace.marks.first, pace.marks
     if not first or run.rows.iteration[0] == 0 or 0 not in marks.evaluation:
         return first
-    others = [pace.excess_ms(run.rows, row) for row in marks.evaluation - first]
-    like_others = others and pace.excess_ms(run.rows, 0) <= LIKE_THE_OTHERS * median(others)
+    others = [pace.typical_excess_ms(run.rows, row) for row in marks.evaluation - first]
+    like_others = others and pace.excess_ms(run.rows, 0) <= LIKE_THE_OTHERS * typical(others)
     return first - {0} if like_others else first
 
 

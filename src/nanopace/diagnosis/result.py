@@ -71,6 +71,7 @@ class SlowRow(Record):
     excess_ms: float  # over the step time around it
     causes: tuple[Cause, ...]
     parts_ms: Mapping[str, float]  # by cause, as far as the log can tell them apart; sums to excess_ms
+    count: int = 1  # in a very long log this may be the last of so many, with what one of them took
 
 
 class Evaluations(Record):

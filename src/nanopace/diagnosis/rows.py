@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.levels import baseline, drift, level_starts
-from nanopace.diagnosis.medians import median, weighted_median
+from nanopace.diagnosis.medians import median, typical, weighted_median
 from nanopace.diagnosis.result import Finding, Level, Step
 from nanopace.run import Rows, Run
 
@@ -24,6 +24,8 @@ OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MA
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
 SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
 SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
+
+ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
 
 FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice the forward pass
 
@@ -55,6 +57,10 @@ class Pace(NamedTuple):
         """What a row took beyond its steps; never negative."""
         return max(0.0, rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index])
 
+    def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
+        """What one of the rows that stand here took beyond its step, and how many they are."""
+        return max(0.0, rows.ms[index] - self.baseline_ms[index]), rows.count[index]
+
 
 def find_pace(run: Run) -> Pace:
     """Tell normal rows from slow ones."""
@@ -65,9 +71,12 @@ def find_pace(run: Run) -> Pace:
         return _pace_without_plain_rows(run, marks)
 
     logs = [math.log(max(rows.ms[index], 1e-9)) for index in plain]
-    steady = _without_interleaved(logs)  # positions in `plain`
+    typical_rows = _typical_rows(rows, special)
+    steady = _steady(logs, plain, typical_rows)  # positions in `plain`
     starts = level_starts([logs[position] for position in steady])
     around = _step_around(rows, plain, logs, steady, starts)
+    for index, typical_row in typical_rows.items():
+        around[index] = around[typical_row]
     kind, noise = _classify(rows, plain, logs, steady, special, around)
 
     normal = [index for index in plain if kind[index] != SLOW]
@@ -98,7 +107,7 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
         findings.append(Finding("drift", {"drift_share": step.drift_share}))
     if step.uneven_rows >= max(3, 0.02 * step.normal_rows):
         uneven = [index for index, kind in enumerate(pace.kind) if kind == UNEVEN]
-        excess = median(run.rows.ms[index] / pace.baseline_ms[index] - 1 for index in uneven)
+        excess = typical((run.rows.ms[index] / pace.baseline_ms[index] - 1, run.rows.count[index]) for index in uneven)
         numbers = {"rows": step.uneven_rows, "normal_rows": step.normal_rows, "excess_share": excess}
         findings.append(Finding("uneven_rows", numbers))
     if pace.basis != "rows" and len(run.rows):
@@ -131,6 +140,24 @@ def _marks(run: Run) -> Marks:
         checkpoint=frozenset(checkpoint.row for checkpoint in run.checkpoints if checkpoint.row is not None),
         first=first,
     )
+
+
+def _typical_rows(rows: Rows, special: frozenset[int]) -> dict[int, int]:
+    """For rows that were folded like with like: the one of their part of the log that stands for the plain rows."""
+    typical_rows = {}
+    for part in rows.mixtures():
+        plain = [index for index in part if index not in special]
+        largest = max(plain, key=lambda index: rows.count[index], default=part.start)
+        if plain and rows.count[largest] > 1:
+            typical_rows.update(dict.fromkeys(part, largest))
+    return typical_rows
+
+
+def _steady(logs: Sequence[float], plain: Sequence[int], typical_rows: Mapping[int, int]) -> Sequence[int]:
+    """Positions of the rows that tell what a step takes. Of many that were folded, only the slow ones are single."""
+    if not typical_rows:
+        return _without_interleaved(logs)
+    return [position for position, index in enumerate(plain) if typical_rows.get(index, index) == index]
 
 
 def _without_interleaved(logs: Sequence[float]) -> Sequence[int]:
@@ -181,7 +208,7 @@ def _classify(
 ) -> tuple[bytearray, float]:
     """The kind of every row, and the noise of the plain ones (scaled MAD)."""
     residuals = [log - math.log(max(around[index], 1e-9)) for index, log in zip(plain, logs, strict=True)]
-    deviation = median(abs(residuals[position]) for position in steady)
+    deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in steady])
     bound = OUTSIDE_NOISE * max(deviation, LEAST_NOISE) / 0.6745
     slow = max(bound, math.log(SLOW_RATIO))
     kind = bytearray(len(rows))
@@ -193,6 +220,15 @@ def _classify(
     return kind, deviation / 0.6745
 
 
+def _deviation(residuals: Sequence[tuple[float, int]]) -> float:
+    """The median deviation of one row. Rows that stand for many scatter less, and of the single ones some are slow."""
+    if max(count for _, count in residuals) > 1:
+        single = [abs(each) for each, count in residuals if count == 1 and each < math.log(SLOW_RATIO)]
+        if len(single) >= ENOUGH_SINGLE:
+            return median(single)
+    return median(abs(each) for each, _ in residuals)
+
+
 def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[Level, ...]:
     """The stretches that begin at the rows `starts`, the first of them at the very first row."""
     levels = []
@@ -200,7 +236,10 @@ def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[L
     for begin, end in pairwise(bounds):
         own = normal[bisect_left(normal, begin) : bisect_left(normal, end)]
         times, weights = [rows.ms[index] for index in own], [rows.count[index] for index in own]
-        levels.append(Level(rows.iteration[begin], rows.last_iteration[end - 1], weighted_median(times, weights)))
+        last = rows.last_iteration[end - 1]
+        if end < len(rows):
+            last = min(last, rows.iteration[end] - 1)  # groups may overlap, levels do not
+        levels.append(Level(rows.iteration[begin], last, weighted_median(times, weights)))
     return tuple(levels)
 
 
@@ -208,10 +247,10 @@ def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
     """Every row contains an evaluation or a start-up: predict the step if the config is known, else take the row."""
     rows = run.rows
     later = [index for index in range(len(rows)) if index not in marks.first] or range(len(rows))
-    typical = median(rows.ms[index] for index in later) if len(rows) else 0.0
+    usual_ms = typical((rows.ms[index], rows.count[index]) for index in later) if len(rows) else 0.0
     in_steps = evaluation_in_steps(run)
     predicted = in_steps is not None and marks.evaluation.issuperset(later) and len(rows) > 1
-    step_ms = typical / (1 + in_steps) if in_steps is not None and predicted else typical
+    step_ms = usual_ms / (1 + in_steps) if in_steps is not None and predicted else usual_ms
     slow = [rows.ms[index] > SLOW_RATIO * step_ms for index in range(len(rows))]
     first, last = (rows.iteration[0], rows.last_iteration[-1]) if len(rows) else (0, 0)
     return Pace(

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import median
-from nanopace.diagnosis.prices import Prices, find_prices, most_frequent
+from nanopace.diagnosis.medians import typical
+from nanopace.diagnosis.prices import Costs, Prices, find_prices, most_frequent
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
 from nanopace.diagnosis.rows import SLOW, Pace
 from nanopace.run import Run
@@ -44,7 +44,7 @@ def find_spikes(run: Run, pace: Pace) -> Spikes:
             if index in warming:
                 parts[index] = _start(excess, warming[index], index in pace.marks.evaluation, prices)
             elif index in pace.marks.evaluation or index in pace.marks.checkpoint:
-                parts[index] = _event(excess, index, pace, prices, usual)
+                parts[index] = _event(excess, index, run.rows.count[index], pace, prices, usual)
             else:
                 parts[index] = {"periodic" if index in periodic else "stall": excess}
     slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW]
@@ -81,25 +81,28 @@ def _start(excess: float, cause: Cause, evaluates: bool, prices: Prices) -> dict
 
 def _usual(run: Run, pace: Pace, prices: Prices) -> dict[bool, float]:
     """The usual excess of an evaluation row, with a save (True) and without, where there are enough to say so."""
-    groups: dict[bool, list[float]] = {True: [], False: []}
+    groups: dict[bool, list[Costs]] = {True: [], False: []}
     for evaluation in prices.counted:
         if evaluation.row is not None and pace.kind[evaluation.row] == SLOW:
-            groups[evaluation.row in pace.marks.checkpoint].append(pace.excess_ms(run.rows, evaluation.row))
-    return {saves: median(group) for saves, group in groups.items() if len(group) >= LEAST_PERIODIC}
+            groups[evaluation.row in pace.marks.checkpoint].append(pace.typical_excess_ms(run.rows, evaluation.row))
+    enough = {saves: group for saves, group in groups.items() if sum(count for _, count in group) >= LEAST_PERIODIC}
+    return {saves: typical(group) for saves, group in enough.items()}
 
 
-def _event(excess: float, index: int, pace: Pace, prices: Prices, usual: Mapping[bool, float]) -> Mapping[Cause, float]:
-    """An evaluation, a save, or both, and a stall if it took far longer than such rows do."""
+def _event(
+    excess: float, index: int, count: int, pace: Pace, prices: Prices, usual: Mapping[bool, float]
+) -> Mapping[Cause, float]:
+    """An evaluation, a save, or both, and a stall if it took far longer than such rows do; `count` times."""
     saves = index in pace.marks.checkpoint
     if index not in pace.marks.evaluation:
         return {"checkpoint": excess}
     if prices.evaluation_ms is None:
         return {"stall": excess}  # beyond what all rows take, which is as far as this log can tell
-    expected = usual.get(saves, excess)
+    expected = count * usual[saves] if saves in usual else excess
     stall = excess - expected if excess > USUAL * expected > 0 else 0.0
     parts: dict[Cause, float] = {"evaluation": excess - stall}
     if saves and prices.checkpoint_ms is not None:
-        evaluation = min(excess - stall, prices.evaluation_ms)
+        evaluation = min(excess - stall, count * prices.evaluation_ms)
         parts = {"evaluation": evaluation, "checkpoint": excess - stall - evaluation}
     return {**parts, "stall": stall} if stall else parts
 
@@ -116,8 +119,12 @@ def _rhythm(run: Run, unexplained: Sequence[int]) -> tuple[int | None, frozenset
     phase = max(phases, key=lambda each: phases[each])
     keeping = frozenset(index for index in unexplained if run.rows.iteration[index] % period == phase)
     begin, end = min(keeping), max(keeping)
-    due = sum(run.rows.iteration[index] % period == phase for index in range(begin, end + 1))
-    between = end - begin + 1 - due  # rows off the beat: without any, the rhythm is only that of the log
+    rows = run.rows.count[begin : end + 1]
+    if max(rows) == 1:
+        due = sum(run.rows.iteration[index] % period == phase for index in range(begin, end + 1))
+    else:  # rows that stand for many do not tell the iteration of each
+        due = (run.rows.iteration[end] - run.rows.iteration[begin]) // period + 1
+    between = sum(rows) - due  # rows off the beat: without any, the rhythm is only that of the log
     regular = len(keeping) >= max(LEAST_PERIODIC, MOST * len(unexplained), MOST * due) and between >= due - 1
     return (period, keeping) if regular else (None, frozenset())
 
@@ -128,12 +135,14 @@ def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) ->
         causes.append("evaluation")  # known to be in it, at a price that is not
     if index in pace.marks.checkpoint and "checkpoint" not in causes:
         causes.append("checkpoint")
+    count = run.rows.count[index]
     return SlowRow(
-        iteration=run.rows.iteration[index],
+        iteration=run.rows.last_iteration[index],
         ms=run.rows.ms[index],
-        excess_ms=pace.excess_ms(run.rows, index),
+        excess_ms=pace.excess_ms(run.rows, index) / count,
         causes=tuple(causes),
-        parts_ms={str(cause): ms for cause, ms in parts.items()},
+        parts_ms={str(cause): ms / count for cause, ms in parts.items()},
+        count=count,
     )
 
 

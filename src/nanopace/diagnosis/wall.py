@@ -98,13 +98,13 @@ def _between_rows(run: Run, spikes: Spikes) -> list[Event]:
     prices = spikes.prices
     events = []
     if run.row_contains_evaluation:
-        hidden = [evaluation.iteration for evaluation in prices.counted if evaluation.row is None]
+        hidden = [evaluation for evaluation in prices.counted if evaluation.row is None]
         if prices.evaluation_ms is not None:
-            events += [Event(iteration, "evaluation", prices.evaluation_ms) for iteration in hidden]
+            events += [Event(each.iteration, "evaluation", each.count * prices.evaluation_ms) for each in hidden]
         if prices.checkpoint_ms is not None and len(run.rows):
             first, last = run.rows.iteration[0], run.rows.last_iteration[-1]
-            saves = [save.iteration for save in run.checkpoints if save.row is None and first < save.iteration < last]
-            events += [Event(iteration, "checkpoint", prices.checkpoint_ms) for iteration in saves]
+            saves = [save for save in run.checkpoints if save.row is None and first < save.iteration < last]
+            events += [Event(save.iteration, "checkpoint", save.count * prices.checkpoint_ms) for save in saves]
     else:
         events += [Event(each.iteration, "evaluation", each.ms) for each in run.evaluations if each.ms is not None]
         events += [Event(each.iteration, "checkpoint", each.ms) for each in run.checkpoints if each.ms is not None]
@@ -133,11 +133,12 @@ def _walk(run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict
             clock_ms += events[pending].ms
             pending += 1
         if known:
-            row_ms += max(0, end - last - count) * step_ms  # and the iterations that have no row
+            # And the iterations that have no row. Where groups overlap, what is too much before is too little after.
+            row_ms += (end - last - count) * step_ms
         last = end
         clock_ms += row_ms
         training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts[index], spent)
-        ends.append(clock_ms / 1000)
+        ends.append(max(clock_ms / 1000, ends[-1] if ends else 0.0))  # a group may be less than the steps before it
     spent["training"] += training_ms
     for event in events[pending:]:
         spent[event.bucket] += event.ms

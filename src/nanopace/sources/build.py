@@ -8,8 +8,9 @@ that the iterations of a Run only ever rise.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from nanopace.record import replace
 from nanopace.run import (
@@ -28,7 +29,7 @@ from nanopace.run import (
     Run,
     Span,
 )
-from nanopace.sources.fold import split_rows
+from nanopace.sources.fold import Mixture, divide, rows_across, split_rows
 
 
 class LineReader(Protocol):
@@ -130,6 +131,20 @@ class RunBuilder:
         draft.ending = None
         self._keep_waiting(row.iteration, index)
 
+    def mixture(self, folded: Mixture) -> None:
+        """A stretch of rows with the evaluations among them. Nothing is waiting, and it goes on from the last row."""
+        draft = self._draft
+        start = len(draft.rows)
+        for row in folded.rows:
+            draft.rows.append(row)
+        draft.ending = None
+        for evaluation in folded.evaluations:
+            row_of = None if evaluation.row is None else start + evaluation.row
+            draft.evaluations[evaluation.iteration, evaluation.metric] = replace(evaluation, row=row_of)
+            self.evaluations_seen += evaluation.count
+        for save in folded.checkpoints:
+            draft.checkpoints[save.iteration] = replace(save, row=None if save.row is None else start + save.row)
+
     def evaluation(
         self,
         iteration: int,
@@ -217,11 +232,15 @@ class RunBuilder:
         draft = self._draft
         reached = max([draft.rows.last_iteration[-1], *(number for number, _ in draft.evaluations)])
         kept, lost = split_rows(draft.rows, iteration)
+        divided = rows_across(draft.rows, iteration)
+        places = {index: len(kept) - len(divided) + place for place, index in enumerate(divided)}
         draft.rows = kept
         # Those of the very iteration that it goes on from stay, unless they are inside of a row that is done again.
         stays = iteration if self._row_contains_evaluation else iteration + 1
-        draft.evaluations = {key: value for key, value in draft.evaluations.items() if key[0] < stays}
-        draft.checkpoints = {key: value for key, value in draft.checkpoints.items() if key < stays}
+        evaluations = (_before(each, stays, places) for each in draft.evaluations.values())
+        checkpoints = (_before(each, stays, places) for each in draft.checkpoints.values())
+        draft.evaluations = {(each.iteration, each.metric): each for each in evaluations if each is not None}
+        draft.checkpoints = {each.iteration: each for each in checkpoints if each is not None}
         draft.restarts = [replace(restart, row=min(restart.row, len(kept))) for restart in draft.restarts]
         draft.restarts.append(Restart(len(kept), iteration, reached, lost))
 
@@ -255,6 +274,23 @@ class RunBuilder:
             wall_ms=draft.wall_ms,
             ending=draft.ending,
         )
+
+
+Event = TypeVar("Event", Evaluation, Checkpoint)
+
+
+def _before(event: Event, iteration: int, places: Mapping[int, int]) -> Event | None:
+    """What is left of it, or of those that it stands for, before an iteration; `places` are those of divided rows."""
+    if event.iteration < iteration:
+        return event
+    if event.first_iteration >= iteration:
+        return None
+    count, last, _ = divide(event.first_iteration, event.iteration, event.count, iteration)
+    row = None if event.row is None else places[event.row]
+    left = replace(event, iteration=last, count=count, row=row)
+    if isinstance(left, Evaluation) and left.lowest is not None and left.lowest[0] > last:
+        return replace(left, lowest=None)
+    return left
 
 
 def kept_loss(loss: float | None) -> float | None:

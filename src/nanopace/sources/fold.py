@@ -1,8 +1,12 @@
 """Rows that stand for many: a log of twenty million rows as a hundred thousand, and nothing worth knowing lost.
 
-Neighbouring rows that are alike become one `Row` with a count, their median time, the sum of their times, their mean
-loss and the mfu that the last of them printed. What stays single: slow rows, and the first row after any other line (an
-evaluation, a checkpoint, the header of a process). A group never spans such a line, nor a change of the spacing.
+Rows that are alike become one `Row` with a count, their median time, the sum of their times, their mean loss and the
+mfu that the last of them printed. What stays single: slow rows, and the first row after any line that is neither a row
+nor one of many evaluations (the header of a process, say).
+
+Where evaluations are few, neighbours are folded, and a group never spans an evaluation (`fold_rows`). Where they are
+many, that would leave most rows single: there, like is folded with like over a whole stretch of the log, the plain
+rows, those with an evaluation, and those that save a checkpoint too (`fold_mixture`).
 
 This is the plain twin of what bulk.py does with numpy.
 """
@@ -10,13 +14,27 @@ This is the plain twin of what bulk.py does with numpy.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from nanopace.record import replace
-from nanopace.run import Row, Rows
+from nanopace.run import Checkpoint, Evaluation, Row, Rows
 
 LARGEST_GROUP = 256
-SLOW = 1.2  # times the median of the rows around it
+SLOW = 1.2  # times the median of the rows around it, or of its like
+FEWEST_ALIKE = 8  # of a mixture: fewer of a kind stay single
+A_CHANGE = 5  # plain rows one after the other that are slow, or fast, are no stalls: the step time has changed
+
+
+class Mixture(NamedTuple):
+    """A stretch of a log, folded. `row` of an evaluation or a checkpoint is an index into these rows."""
+
+    rows: Sequence[Row]
+    evaluations: Sequence[Evaluation]
+    checkpoints: Sequence[Checkpoint]
+
+
+# --- neighbours ------------------------------------------------------------------------------------------------------
 
 
 def fold_rows(rows: Sequence[Row], first_single: bool) -> list[Row]:
@@ -73,31 +91,117 @@ def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
+# --- mixtures --------------------------------------------------------------------------------------------------------
+
+
+def fold_mixture(rows: Sequence[Row], evaluations: Sequence[Evaluation], saves: Collection[int]) -> Mixture | None:
+    """Like with like. Iterations rise, and an evaluation of a row's iteration is inside that row.
+
+    `saves` are the iterations of the evaluations that wrote a checkpoint. None where the step time changes for good:
+    one group cannot stand for both, and neighbours tell where it happened.
+    """
+    evaluated = {each.iteration: each for each in evaluations}
+    kinds: dict[tuple[bool, bool], list[Row]] = {}
+    for row in rows:
+        kinds.setdefault((row.iteration in evaluated, row.iteration in saves), []).append(row)
+    if _changes(kinds.get((False, False), [])):
+        return None
+    groups = sorted(
+        (group for alike in kinds.values() for group in _alike(alike)), key=lambda group: group[-1].iteration
+    )
+    folded: list[tuple[Evaluation, bool]] = []
+    for index, group in enumerate(groups):
+        if group[0].iteration in evaluated:
+            inside = [evaluated[row.iteration] for row in group]
+            folded.append((replace(_evaluation(inside), row=index), group[0].iteration in saves))
+    between = evaluated.keys() - {row.iteration for row in rows}
+    for saved in (False, True):
+        hidden = [evaluated[iteration] for iteration in sorted(between) if (iteration in saves) is saved]
+        parts = [hidden] if len(hidden) >= FEWEST_ALIKE else [[each] for each in hidden]
+        folded += [(_evaluation(part), saved) for part in parts]
+    return Mixture(
+        [_group(group) for group in groups],
+        [each for each, _ in folded],
+        [checkpoint_of(each) for each, saved in folded if saved],
+    )
+
+
+def _changes(rows: Sequence[Row]) -> bool:
+    if len(rows) < FEWEST_ALIKE:
+        return False
+    usual = _median([row.ms for row in rows])
+    other = [row.ms > SLOW * usual or SLOW * row.ms < usual for row in rows]
+    return any(all(other[at : at + A_CHANGE]) for at in range(len(rows) - A_CHANGE + 1))
+
+
+def _alike(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Rows of one kind: those that are alike as one, the slow ones and the few of a rare kind each by itself."""
+    limit = SLOW * _median([row.ms for row in rows]) if len(rows) >= FEWEST_ALIKE else 0.0
+    alike = [row for row in rows if row.ms <= limit]
+    if alike:
+        yield alike
+    for row in rows:
+        if row.ms > limit:
+            yield [row]
+
+
+def _evaluation(group: Sequence[Evaluation]) -> Evaluation:
+    """The last of a group, for all of it."""
+    if len(group) == 1:
+        return group[0]
+    lowest = min((each.val, each.iteration) for each in group if each.val is not None)
+    return replace(group[-1], count=len(group), first_iteration=group[0].iteration, lowest=lowest[::-1])
+
+
+def checkpoint_of(evaluation: Evaluation) -> Checkpoint:
+    """The checkpoint, or checkpoints, of an evaluation that saved; where to is let go."""
+    return Checkpoint(
+        evaluation.iteration,
+        row=evaluation.row,
+        count=evaluation.count,
+        first_iteration=evaluation.first_iteration,
+    )
+
+
+# --- dividing --------------------------------------------------------------------------------------------------------
+
+
 def split_rows(rows: Rows, iteration: int) -> tuple[Rows, Rows]:
-    """The rows before an iteration, and the others. A group that spans it is divided in proportion."""
-    cut = bisect_left(rows.iteration, iteration)
-    if not cut or rows.last_iteration[cut - 1] < iteration:
-        return rows[:cut], rows[cut:]
-    group = rows[cut - 1]
-    before, after = rows[: cut - 1], Rows()
-    if group.count == 1:
-        after.append(group)
-    else:
-        left, right = split_group(group, iteration)
-        before.append(left)
-        after.append(right)
-    for row in rows[cut:]:
-        after.append(row)
+    """The rows before an iteration, and the others. Groups that span it are divided in proportion."""
+    cut = bisect_left(rows.last_iteration, iteration)
+    spanning = rows_across(rows, iteration)
+    before, after = rows[:cut], Rows()
+    for index in spanning:
+        before.append(split_group(rows[index], iteration)[0])
+    for index in range(cut, len(rows)):
+        row = rows[index]
+        after.append(split_group(row, iteration)[1] if row.iteration < iteration else row)
     return before, after
 
 
+def rows_across(rows: Rows, iteration: int) -> list[int]:
+    """The groups that begin before an iteration and end with or after it, in the order of what is left of them."""
+    cut = bisect_left(rows.last_iteration, iteration)
+    spanning = [index for index in range(cut, len(rows)) if rows.iteration[index] < iteration]
+    return sorted(spanning, key=lambda index: split_group(rows[index], iteration)[0].last_iteration)
+
+
 def split_group(group: Row, iteration: int) -> tuple[Row, Row]:
-    """A group of evenly spaced rows as two, the second starting at `iteration` or the next row after it."""
-    spacing = (group.last_iteration - group.iteration) // (group.count - 1)
-    left = -((group.iteration - iteration) // spacing)  # how many rows are before it: rounded up
+    """A group as two, the second starting at `iteration` or the next row after it."""
+    left, last, following = divide(group.iteration, group.last_iteration, group.count, iteration)
     right = group.count - left
     each = group.sum_ms / group.count
     return (
-        replace(group, count=left, last_iteration=group.iteration + (left - 1) * spacing, sum_ms=each * left),
-        replace(group, count=right, iteration=group.iteration + left * spacing, sum_ms=each * right),
+        replace(group, count=left, last_iteration=last, sum_ms=each * left),
+        replace(group, count=right, iteration=following, sum_ms=each * right),
     )
+
+
+def divide(first: int, last: int, count: int, iteration: int) -> tuple[int, int, int]:
+    """How many of a group are before an iteration inside it, the last one of those, and the first one of the others.
+
+    As if they were evenly spaced, which neighbours are, and the like of a mixture about so.
+    """
+    span, gaps = last - first, count - 1
+    left = min(-((first - iteration) * gaps // span), gaps)  # rounded up
+    return left, min(first + (left - 1) * span // gaps, iteration - 1), max(first - (-left * span // gaps), iteration)

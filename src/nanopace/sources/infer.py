@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from types import MappingProxyType
 
 from nanopace.hardware.cards import split_count
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
-from nanopace.run import Because, Ending, Fact, FactValue, Rows, Run
+from nanopace.run import Because, Ending, Fact, FactValue, Run
 from nanopace.sources.groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.tokens import tokens_of_mfu
 from nanopace.sources.vocabulary import vocabulary_of_loss
@@ -106,26 +105,39 @@ def _ending(known: Known, run: Run) -> Ending | None:
 
 
 def _infer_intervals(known: Known, run: Run) -> None:
-    known.add("log_interval", _usual_spacing(run.rows), "row_spacing")
-    steps = sorted({evaluation.iteration for evaluation in run.evaluations if evaluation.metric != "core"})
-    known.add("eval_interval", _most_common(b - a for a, b in pairwise(steps)), "row_spacing")
+    rows = run.rows
+    known.add(
+        "log_interval",
+        _usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)),
+        "row_spacing",
+    )
+    evaluations = {each.iteration: each for each in run.evaluations if each.metric != "core"}
+    known.add(
+        "eval_interval",
+        _usual_spacing((each.first_iteration, each.iteration, each.count) for each in evaluations.values()),
+        "row_spacing",
+    )
 
 
-def _usual_spacing(rows: Rows) -> int | None:
+def _usual_spacing(groups: Iterable[tuple[int, int, int]]) -> int | None:
+    """The most frequent distance, of groups with first, last and count. Those that overlap are one, evenly spaced."""
     spacings: Counter[int] = Counter()
-    before: int | None = None
-    for first, last, count in zip(rows.iteration, rows.last_iteration, rows.count, strict=True):
-        if before is not None:
-            spacings[first - before] += 1
-        if count > 1:
-            spacings[(last - first) // (count - 1)] += count - 1
-        before = last
+    start = reach = inside = 0
+    for first, last, count in sorted(groups):
+        if inside and first <= reach:
+            reach, inside = max(reach, last), inside + count
+            continue
+        if inside:
+            _add_spacing(spacings, start, reach, inside)
+            spacings[first - reach] += 1
+        start, reach, inside = first, last, count
+    _add_spacing(spacings, start, reach, inside)
     return spacings.most_common(1)[0][0] if spacings else None
 
 
-def _most_common(values: Iterable[int]) -> int | None:
-    counted = Counter(values)
-    return counted.most_common(1)[0][0] if counted else None
+def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> None:
+    if count > 1:
+        spacings[(last - first) // (count - 1)] += count - 1
 
 
 # --- the model -------------------------------------------------------------------------------------------------------

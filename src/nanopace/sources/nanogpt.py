@@ -9,24 +9,23 @@ A printed loss of `nan` or `inf` is kept as infinity: "no loss was printed" and 
 from __future__ import annotations
 
 import math
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nanopace.errors import UsageError
-from nanopace.run import Ending, Format, Row
+from nanopace.run import Format, Row
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.nanogpt_lines import HEADER, Kind, Line, begins_line, read_line
+from nanopace.sources.nanogpt_lines import HEADER, Line, begins_line, read_line
+from nanopace.sources.process import ENDINGS, RANK
 
 if TYPE_CHECKING:
     from nanopace.sources.echo import EchoedConfig
+    from nanopace.sources.fold import Mixture
 
 MFU_SMOOTHING = 0.9
 
-_RANK = re.compile(r"\[(?:rank|default)\d+\]:\s?")  # torchrun's prefixes
 _MOST_PIECES = 12  # a terminal of 5 columns; more is something else
 
-_ENDINGS: dict[Kind, Ending] = {"memory": "out_of_memory", "interrupt": "interrupted", "traceback": "error"}
 _GPT2 = {  # (n_layer, n_head, n_embd)
     "gpt2": (12, 12, 768),
     "gpt2-medium": (24, 16, 1024),
@@ -56,7 +55,7 @@ class NanogptReader:
     def feed(self, line: str) -> bool:
         """One line: the continuation of what is held, the beginning of something, or a whole."""
         if line.startswith("["):
-            line = _RANK.sub("", line, count=1)
+            line = RANK.sub("", line, count=1)
         known = read_line(line)
         if self._held:
             if known is None and not begins_line(line) and self._go_on(line):
@@ -78,7 +77,7 @@ class NanogptReader:
                 line, self._held = joined, ""
         self._release_last()
         known = read_line(line)
-        if known is None or known.kind not in ("row", "evaluation", *_ENDINGS):
+        if known is None or known.kind not in ("row", "evaluation", *ENDINGS):
             return False
         if known.sure or (known.kind == "row" and self._rows and not self.mfu_seen):
             self._take(known, line)
@@ -89,7 +88,14 @@ class NanogptReader:
         """A row that was read elsewhere (bulk.py), in its place among the lines."""
         self._release()
         self._close_config()
+        self.mfu_seen |= row.mfu is not None
         self._add(row, restarted=False)
+
+    def feed_mixture(self, folded: Mixture) -> None:
+        """Rows that go on from the last one, with the evaluations among them, in their place among the lines."""
+        self._rows += len(folded.rows)
+        self._measured = folded.rows[-1].mfu is not None
+        self._builder.mixture(folded)
 
     def finish(self) -> None:
         """There are no more lines."""
@@ -159,8 +165,8 @@ class NanogptReader:
             elif known.kind == "evaluation":
                 iteration, train, val = known.values
                 self._builder.evaluation(int(iteration), _loss(train), _loss(val))
-            elif known.kind in _ENDINGS:
-                self._builder.ending(_ENDINGS[known.kind])
+            elif known.kind in ENDINGS:
+                self._builder.ending(ENDINGS[known.kind])
             else:
                 self._header(known)
                 return

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+from nanopace.sources.process import ENDING
+
 Kind = Literal[
     "row", "evaluation", "saving",
     "config", "override", "tokens", "parameters", "groups", "vocabulary",
@@ -43,9 +45,7 @@ _OTHER = re.compile(
     r"|(?P<forcing>forcing vocab_size=(\d{1,9}), block_size=(\d{1,9}), bias=(True|False))"
     r"|(?P<resuming>Resuming training from\s)"
     r"|(?P<compiling>compiling the model\.\.\.)"
-    r"|(?P<memory>OutOfMemoryError\b|CUDA out of memory)"
-    r"|(?P<interrupt>KeyboardInterrupt\s*$|\^C\s*$)"
-    r"|(?P<traceback>Traceback \(most recent call last\)|Killed\s*$|Segmentation fault)"
+    rf"|{ENDING}"
 )
 # A word of each of them: an alternation of plain words is searched ten times as fast.
 _WORD = re.compile(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views.paper import Cell, Paper, styled
@@ -84,12 +86,14 @@ def slow_rows(report: TerminalReport) -> None:
 
 
 def _group(words: Words, causes: tuple[str, ...], members: Sequence[SlowRow]) -> Sequence[Cell]:
-    middle = sorted(row.excess_ms for row in members)[len(members) // 2]
+    rows = sum(row.count for row in members)
+    ordered = sorted((row.excess_ms, row.count) for row in members)
+    middle = ordered[bisect_right(list(accumulate(count for _, count in ordered)), rows // 2)][0]
     shown = [words.count(row.iteration) for row in members]
     places = ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])} … {shown[-1]}"
     return (
         _named(words, causes),
-        words.plural("{n} row", "{n} rows", len(members)),
+        words.plural("{n} row", "{n} rows", rows),
         f"+{words.duration(middle / 1000)}",
         words.text("at {iterations}", iterations=places),
     )

@@ -39,10 +39,10 @@ def _title(report: Report) -> str:
 def _step(report: Report) -> str:
     words, diagnosis = report.words, report.diagnosis
     step = words.duration(diagnosis.step.median_ms / 1000)
-    slow = len(diagnosis.slow_rows)
+    slow = sum(row.count for row in diagnosis.slow_rows)
     if not slow:
         return words.text("A normal step takes {step}, and no row is slow.", step=step)
-    odd = sum(1 for row in diagnosis.slow_rows if not ORDINARY.issuperset(row.causes) or not row.causes)
+    odd = sum(row.count for row in diagnosis.slow_rows if not ORDINARY.issuperset(row.causes) or not row.causes)
     said = words.text("A normal step takes {step}.", step=step) + " "
     if not odd:
         return said + words.plural(

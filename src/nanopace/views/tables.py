@@ -77,7 +77,7 @@ def slow_rows_table(report: Report) -> Table:
     """Every slow row, as far as a page can hold them."""
     run, words = report.diagnosis, report.words
     shown = run.slow_rows[:MOST_SLOW_ROWS]
-    left = len(run.slow_rows) - len(shown)
+    left = sum(row.count for row in run.slow_rows[MOST_SLOW_ROWS:])
     rows = [
         (
             words.count(slow.iteration),
