@@ -14,7 +14,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     "checkpoint_measured": ("evaluation_s", "checkpoint_s", "checkpoint_share", "saved_rows", "unsaved_rows"),
     "checkpoint_bounded": ("spike_s", "predicted_s", "checkpoint_s"),  # checkpoint_s: at most
-    "checkpoint_unknown": ("spike_s",),
+    "checkpoint_unknown": ("spike_s", "predicted_s"),  # predicted_s may be None
     "checkpoint_not_first": ("total_s",),  # there is no checkpoint in the first row
     "startup": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),
     "startup_unsplit": ("iteration", "total_s", "step_s"),

@@ -97,7 +97,9 @@ def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
             "checkpoint_s": save_ms / 1000,
         }
         return [Finding("checkpoint_bounded", numbers)]
-    return [Finding("checkpoint_unknown", {"spike_s": spike_ms / 1000})]
+    predicted_ms = evaluations.predicted_ms
+    predicted_s = None if predicted_ms is None else predicted_ms / 1000
+    return [Finding("checkpoint_unknown", {"spike_s": spike_ms / 1000, "predicted_s": predicted_s})]
 
 
 def _startup(run: Run, spikes: Spikes) -> list[Finding]:
@@ -105,7 +107,7 @@ def _startup(run: Run, spikes: Spikes) -> list[Finding]:
     if startup is None:
         return []
     total = {"iteration": run.rows.iteration[0], "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
-    if startup.evaluation_ms is None or startup.compile_ms is None:
+    if not startup.evaluation_ms or startup.compile_ms is None:
         findings = [Finding("startup_unsplit", total)]
     else:
         parts = {"evaluation_s": startup.evaluation_ms / 1000, "compile_s": startup.compile_ms / 1000}

@@ -64,7 +64,8 @@ def _inside(
     contains = bool(with_save) and basis != "measured" and not without
     if contains and in_steps is not None and each_ms is not None:
         least = in_steps * pace.step.median_ms * LEAST_FORWARD_SHARE * 3
-        checkpoint_ms, basis = max(0.0, each_ms - least), "upper_bound"
+        if each_ms > least:  # else the evaluation is quicker than the model allows, and the model bounds nothing
+            checkpoint_ms, basis = each_ms - least, "upper_bound"
     if pace.basis == "none":
         each_ms = None
     return Prices(

@@ -84,6 +84,8 @@ def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
     each_s = pace.step.levels[-1].median_ms / 1000 + overhead_s + wall.stall_s / max(1, done)
     limit = run.number("max_iters")
     remaining = max(0, int(limit) - run.rows.last_iteration[-1]) if limit is not None and len(run.rows) else None
+    if run.ending == "finished":
+        remaining = 0  # a trainer that counts from 0 to max_iters - 1 has none left either
     return Ahead(
         seconds_per_1000=1000 * each_s,
         max_iters=None if limit is None else int(limit),

@@ -37,6 +37,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "should take about {predicted_s}; a checkpoint takes {checkpoint_s} at most."
     ),
     "checkpoint_unknown": say(
+        "Evaluation and checkpoint take {spike_s} together, less than the {predicted_s} expected of the evaluation "
+        "alone: the checkpoint is small, but nothing here bounds it."
+    )
+    | say(
         "Evaluation and checkpoint take {spike_s} together, and this log cannot tell them apart. With --config FILE "
         "or --set eval_iters=N the evaluation can be estimated."
     ),
