@@ -8,7 +8,7 @@ checker) a Record is a dataclass. See docs/decisions/0008-records.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -36,7 +36,9 @@ class _RecordType(type):
         fields = tuple(namespace.get("__annotations__", ())) if bases else ()
         namespace["_defaults"] = {name: namespace.pop(name) for name in fields if name in namespace}
         namespace["_fields"] = namespace["__match_args__"] = namespace["__slots__"] = fields
-        return super().__new__(mcs, name, bases, namespace)
+        record: Any = super().__new__(mcs, name, bases, namespace)
+        record._setters = tuple(vars(record)[field].__set__ for field in fields)  # past __setattr__, and quick
+        return cast(_RecordType, record)
 
 
 class Record(metaclass=_RecordType):
@@ -44,23 +46,26 @@ class Record(metaclass=_RecordType):
 
     _fields: ClassVar[tuple[str, ...]]
     _defaults: ClassVar[dict[str, Any]]
+    _setters: ClassVar[tuple[Any, ...]]
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     else:
         __dataclass_fields__ = _DescribedWhenAsked()
 
         def __init__(self, *values: Any, **named: Any) -> None:
-            put = object.__setattr__
-            for field, value in zip(self._fields, values, strict=False):
-                put(self, field, value)
-            for field in self._fields[len(values) :]:
-                if field in named:
-                    put(self, field, named.pop(field))
-                elif field in self._defaults:
-                    put(self, field, self._defaults[field])
-                else:
-                    raise TypeError(f"{type(self).__name__} needs {field}")
-            if named or len(values) > len(self._fields):
+            setters = self._setters
+            given = len(values)
+            for put, value in zip(setters, values, strict=False):
+                put(self, value)
+            if given < len(setters):
+                for field, put in zip(self._fields[given:], setters[given:], strict=True):
+                    if field in named:
+                        put(self, named.pop(field))
+                    elif field in self._defaults:
+                        put(self, self._defaults[field])
+                    else:
+                        raise TypeError(f"{type(self).__name__} needs {field}")
+            if named or given > len(setters):
                 surplus = ", ".join(named) or "that many values"
                 raise TypeError(f"{type(self).__name__} does not take {surplus}")
             self.__post_init__()

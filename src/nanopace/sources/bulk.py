@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from nanopace.sources.build import LineReader
 
 HEAD = 500  # rows at the beginning of a run that are not folded: the smoothing of the mfu is undone from row to row
-LONGEST_STRETCH = 4096  # rows that are folded with their like ...
-MOST_EVALUATIONS = 512  # ... and evaluations among them
+LEAST_STRETCH, LONGEST_STRETCH = 4096, 16384  # rows that are folded with their like: the more, the longer the log is
+ROWS_PER_EVALUATION = 8  # a stretch ends early where it holds more evaluations than one in so many rows
 FEWEST_EVALUATIONS = 16  # with fewer, rows are folded with their neighbours
 
 _ROW, _EVALUATION, _SAVE = 1, 2, 3  # kinds of lines; 0 is any other
@@ -55,13 +55,15 @@ def feed_bulk(reader: LineReader, chunks: Iterable[bytes]) -> None:
     assert isinstance(reader, NanogptReader)
     left = HEAD
     single = True  # the next row follows a line that is no row
+    rows_read = 0
     for block, ended in whole_lines(chunks):
         if not ended:
             reader.feed_cut(clean(block.decode("utf-8", "replace")))
             continue
         lines = _read(Text(block), without_mfu=not reader.mfu_seen)
         head, left = _head(lines.rows, left)
-        _feed(reader, lines, head, single)
+        _feed(reader, lines, head, single, longest=max(LEAST_STRETCH, min(LONGEST_STRETCH, rows_read // 128)))
+        rows_read += len(lines.rows.line)
         single = bool(lines.kind[-1] != _ROW)
     reader.finish()
 
@@ -105,13 +107,13 @@ def _head(rows: RowBlock, left: int) -> tuple[Flags, int]:
     return head, max(0, left)
 
 
-def _feed(reader: NanogptReader, lines: _Lines, head: Flags, single: bool) -> None:
+def _feed(reader: NanogptReader, lines: _Lines, head: Flags, single: bool, *, longest: int) -> None:
     """Stretches with many evaluations first become mixtures; what is left are neighbours, and lines to be read."""
     rows = lines.rows
     taken = np.zeros(len(rows.line), np.bool_)
     taken_lines = lines.kind == _ROW
     folded: list[tuple[int, Row | Mixture]] = []
-    for begin, end in _stretches(lines, head):
+    for begin, end in _stretches(lines, head, longest):
         mixture = fold_stretch(_stretch(lines, begin, end))
         if mixture is None:
             continue
@@ -152,7 +154,7 @@ def _feed_line(reader: NanogptReader, text: Text, line: int) -> None:
 # --- stretches with many evaluations ---------------------------------------------------------------------------------
 
 
-def _stretches(lines: _Lines, head: Flags) -> Iterator[tuple[int, int]]:
+def _stretches(lines: _Lines, head: Flags, longest: int) -> Iterator[tuple[int, int]]:
     """From which row to which: parts of the block that hold enough evaluations, and nothing but what is usual."""
     rows = lines.rows
     if len(lines.evaluations.line) < FEWEST_EVALUATIONS:
@@ -164,8 +166,8 @@ def _stretches(lines: _Lines, head: Flags) -> Iterator[tuple[int, int]]:
     starts[1:] |= breaks[:-1]
     begin = np.flatnonzero(starts)
     of_stretch = np.repeat(begin, np.diff(begin, append=len(starts)))
-    part = (np.arange(len(starts)) - of_stretch) // LONGEST_STRETCH
-    evaluated = (before[:-1] - before[of_stretch]) // MOST_EVALUATIONS
+    part = (np.arange(len(starts)) - of_stretch) // longest
+    evaluated = (before[:-1] - before[of_stretch]) // (longest // ROWS_PER_EVALUATION)
     starts[1:] |= (np.diff(part) != 0) | (np.diff(evaluated) != 0)
     begin = np.flatnonzero(starts)
     end = np.append(begin[1:], len(starts))
