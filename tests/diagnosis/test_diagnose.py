@@ -22,6 +22,7 @@ from .synthetic import known, nanogpt_run, rows_run
 times = st.floats(0.01, 1e6)
 NULLABLE = {
     ("evaluation_rows", "interval"),
+    ("checkpoint_unknown", "predicted_s"),
     ("mfu_zero", "achieved_tflops"),
     ("loss_noise", "accumulation"),
     ("find_the_stall", "interval"),
