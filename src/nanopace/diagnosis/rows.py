@@ -23,6 +23,7 @@ NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, an
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
 SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
+DUST = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
 SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
 
 ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
@@ -55,7 +56,8 @@ class Pace(NamedTuple):
 
     def excess_ms(self, rows: Rows, index: int) -> float:
         """What a row took beyond its steps; never negative."""
-        return max(0.0, rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index])
+        excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index]
+        return excess if excess > DUST * rows.sum_ms[index] else 0.0
 
     def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
         """What one of the rows that stand here took beyond its step, and how many they are."""
