@@ -130,6 +130,16 @@ def test_nothing_is_wider_than_the_screen(open_page: Open, pages: dict[str, str]
     assert all(canvas.bounding_box()["width"] <= width for canvas in page.locator(".u-wrap canvas").all())
 
 
+@pytest.mark.parametrize("width", [700, 900, 1200])
+def test_no_table_is_cut_off(open_page: Open, pages: dict[str, str], width: int) -> None:
+    page = open_page(pages["compare"])
+    page.set_viewport_size({"width": width, "height": 900})
+    hidden = (
+        "[...document.querySelectorAll('table')].filter(t => t.parentElement.scrollWidth > t.parentElement.clientWidth)"
+    )
+    assert page.evaluate(f"{hidden}.map(t => t.innerText)") == []
+
+
 def test_charts_follow_the_width_of_the_window(open_page: Open, pages: dict[str, str]) -> None:
     page = open_page(pages["explain"])
     page.set_viewport_size({"width": 500, "height": 800})
