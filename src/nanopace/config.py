@@ -33,7 +33,7 @@ class TrainConfig:
     """Every knob, checked once. The defaults are nanoGPT's: GPT-2 124M on OpenWebText, on eight A100."""
 
     # output
-    out_dir: str = _knob("out", "checkpoints go here; each overwrites the one before")
+    out_dir: str = _knob("out", "the checkpoints go here, and our ledger")
     eval_interval: int = _knob(2000, "iterations between evaluations: training stands still for each of them")
     log_interval: int = _knob(1, "iterations between printed rows: an evaluation between two rows is invisible")
     eval_iters: int = _knob(200, "batches per split and evaluation: noise falls with the root, cost rises in line")
@@ -79,6 +79,14 @@ class TrainConfig:
     compile: bool = _knob(
         True, "a minute at the start, and from then on fewer and larger kernels: often half of the step time"
     )
+    # nanopace's own
+    seed: int = _knob(1337, "of the initial weights, the order of the data and dropout; nanoGPT's is always 1337")
+    documents: bool = _knob(False, "windows begin where documents begin, instead of anywhere")
+    eval_train: str = _knob("steps", "the training loss: of the 'steps' themselves, free, or of a 'full' second pass")
+    eval_target_error: float = _knob(0.0, "evaluate until the error is this small, such as 0.003; 0: eval_iters says")
+    save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation")
+    keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
+    overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
 
     def __post_init__(self) -> None:
         for knob in KNOBS.values():
@@ -101,19 +109,35 @@ class TrainConfig:
                 min_lr=self.min_lr,
                 learning_rate=self.learning_rate,
             )
-        if self.dtype not in DTYPES:
-            raise ConfigError("dtype must be one of {known}, not {value!r}", known=", ".join(DTYPES), value=self.dtype)
+        for name, known in CHOICES.items():
+            value = getattr(self, name)
+            if value not in known:
+                raise ConfigError(
+                    "{knob} must be one of {known}, not {value!r}", knob=name, known=", ".join(known), value=value
+                )
+
+    @property
+    def tokens_per_iteration(self) -> int:
+        """Over all cards: accumulation is."""
+        return self.gradient_accumulation_steps * self.batch_size * self.block_size
+
+    def as_dict(self) -> dict[str, Value]:
+        return {name: getattr(self, name) for name in KNOBS}
 
 
-DTYPES = ("float32", "bfloat16", "float16")
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "dtype": ("float32", "bfloat16", "float16"),
+    "eval_train": ("steps", "full"),
+}
 
 _COUNTS = ("eval_interval", "log_interval", "eval_iters", "gradient_accumulation_steps", "batch_size", "block_size")
-_SHAPES = ("n_layer", "n_head", "n_embd", "vocab_size", "lr_decay_iters")
+_SHAPES = ("n_layer", "n_head", "n_embd", "vocab_size", "lr_decay_iters", "keep_last")
 _AMOUNTS = ("max_iters", "warmup_iters", "learning_rate", "min_lr", "weight_decay", "grad_clip")
+_OWN_AMOUNTS = ("seed", "eval_target_error", "save_interval")
 _FRACTIONS = ("dropout", "beta1", "beta2")
 _RANGES: Mapping[str, tuple[int, float]] = {
     **dict.fromkeys(_COUNTS + _SHAPES, (1, math.inf)),
-    **dict.fromkeys(_AMOUNTS, (0, math.inf)),
+    **dict.fromkeys(_AMOUNTS + _OWN_AMOUNTS, (0, math.inf)),
     **dict.fromkeys(_FRACTIONS, (0, 1)),
 }
 
@@ -249,17 +273,22 @@ def _checked(target: str, value: object, name: str, line: int) -> object:
 
 
 def read_override(text: str) -> tuple[str, Value]:
-    """'batch_size=8' as ('batch_size', 8). A value that is no literal is a text."""
+    """'batch_size=8', as --set takes it, as ('batch_size', 8)."""
     name, equals, written = (part.strip() for part in text.partition("="))
     if not equals or not name:
         raise UsageError("--set {text}: must be knob=value, such as batch_size=8", text=text)
-    knob = KNOBS.get(name)
-    if knob is None:
+    if name not in KNOBS:
         raise _unknown_knob(name)
+    return name, read_knob(name, written, flag=f"--set {name}")
+
+
+def read_knob(name: str, written: str, flag: str) -> Value:
+    """A knob's value from the command line. What is no literal is a text. `flag` is what an error calls it."""
+    knob = KNOBS[name]
     value = knob.fitted(_literal_or_text(written, knob))
     if value is None:
-        raise UsageError("--set {knob}: must be {kind}, not {value}", knob=name, kind=knob.kind, value=repr(written))
-    return name, value
+        raise UsageError("{flag}: must be {kind}, not {value}", flag=flag, kind=knob.kind, value=repr(written))
+    return value
 
 
 def _literal_or_text(written: str, knob: Knob) -> Value:

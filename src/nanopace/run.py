@@ -17,7 +17,7 @@ from nanopace.record import Record
 Origin = Literal["log", "config file", "flag", "inferred"]
 FactValue = bool | int | float | str
 
-Format = Literal["nanogpt", "nanochat", "ledger"]
+Format = Literal["nanogpt", "nanochat", "nanopace", "ledger"]  # "nanopace": what our trainer prints
 Phase = Literal[
     "data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
 ]
@@ -176,10 +176,12 @@ class Evaluation(Record):
     row: int | None = (
         None  # index of the row whose time contains it; None if it fell between rows or outside their clock
     )
-    ms: float | None = None  # only where the trainer measured it (our ledger)
+    ms: float | None = None  # only where the trainer measured it (our own)
     count: int = 1
     first_iteration: int = -1  # of the group; the same as `iteration` for a single one
     lowest: tuple[int, float] | None = None  # iteration and val of the group's best; None for a single one
+    val_error: float | None = None  # standard error
+    train_steps: int | None = None  # `train` is the mean of so many steps before it; None: measured like `val`
 
     def __post_init__(self) -> None:
         if self.first_iteration < 0:
@@ -225,6 +227,20 @@ class Span(Record):
     background: bool = False
 
 
+class GpuUse(Record):
+    """What the card's own sensors said while it trained (our own trainer); None is unknown."""
+
+    samples: int = 0
+    sm_mhz: float | None = None  # median
+    memory_mhz: float | None = None  # median
+    watts: float | None = None  # median
+    celsius: float | None = None  # highest
+    utilization: float | None = None  # median; of the time, not of the card's arithmetic
+    memory_used_gb: float | None = None  # most
+    throttled: Mapping[str, float] = MappingProxyType({})  # by reason, the share of the samples
+    energy_kwh: float | None = None
+
+
 class Run(Record):
     """What happened. Build it with `nanopace.open_run`."""
 
@@ -242,7 +258,8 @@ class Run(Record):
     mfu_smoothing: float | None = (
         None  # weight of the past in the printed mfu: 0.9 in nanoGPT, None where it is not smoothed
     )
-    wall_ms: float | None = None  # measured from start to end, only in our ledger
+    wall_ms: float | None = None  # measured from start to end, only by our own trainer
+    gpu_use: GpuUse | None = None
     ending: Ending | None = None  # how the log says that it ended; None if it just stops
     conflicts: tuple[tuple[str, FactValue, FactValue], ...] = ()  # (knob, used, contradicted)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nanopace.diagnosis.loss import describe_loss
 from nanopace.diagnosis.result import Finding
+from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, Fact, Row, Rows, Run
 
 
@@ -224,3 +225,56 @@ def test_no_run_makes_it_raise(evaluations: list[tuple[int, float | None, float 
     assert all(number is None or math.isfinite(number) for number in numbers)
     vals = [val for _, _, val in evaluations if val is not None and math.isfinite(val)]
     assert loss.best_val is None or loss.best_val in vals
+
+
+def lagging(train_steps: int | None) -> Run:
+    """A run that falls quickly and fits its training data no better all the time, as our own trainer tells of it."""
+
+    def at(iteration: int) -> float:
+        return 2.5 + 300 * iteration**-0.7
+
+    evaluations = [
+        Evaluation(
+            end,
+            sum(at(iteration) for iteration in range(end - 499, end + 1)) / 500 - 0.1,
+            at(end),
+            val_error=0.001 * end,
+            train_steps=train_steps,
+        )
+        for end in range(500, 4500, 500)
+    ]
+    return Run("log", "ledger", Rows([Row(5000, 1.0)]), tuple(evaluations), row_contains_evaluation=False)
+
+
+def test_a_training_loss_that_lags_is_no_overfitting() -> None:
+    loss, findings = describe_loss(lagging(500))
+    assert loss.gap is not None
+    assert loss.gap > 0
+    assert "overfitting" not in codes(findings)
+    assert "overfitting" in codes(describe_loss(lagging(None))[1])  # what the same figures would mean without the lag
+
+
+def test_a_training_loss_that_lags_does_not_hide_overfitting() -> None:
+    vals = [4.0, 3.5, 3.3, 3.35, 3.45, 3.6, 3.8]
+    trains = [4.5, 3.6, 3.2, 3.0, 2.8, 2.6, 2.4]
+    run = run_of(vals, trains=trains)
+    lags = replace(run, evaluations=tuple(replace(each, train_steps=500) for each in run.evaluations))
+    assert "overfitting" in codes(describe_loss(lags)[1])
+
+
+def test_an_evaluation_without_a_loss_is_passed_over() -> None:
+    run = lagging(500)
+    odd = (Evaluation(100, 3.0, None, train_steps=100), Evaluation(200, 3.0, math.inf, train_steps=100))
+    assert describe_loss(replace(run, evaluations=(*odd, *run.evaluations)))[0].gap_trend == pytest.approx(
+        describe_loss(run)[0].gap_trend
+    )
+
+
+def test_the_errors_are_those_of_the_best_and_the_last() -> None:
+    run = lagging(500)
+    worse = replace(run.evaluations[-1], iteration=9000, val=9.0, val_error=0.5)
+    loss, _ = describe_loss(replace(run, evaluations=(*run.evaluations, worse)))
+    assert (loss.best_val_iteration, loss.best_val_error) == (4000, 4.0)
+    assert (loss.last_val, loss.last_val_error) == (9.0, 0.5)
+    assert describe_loss(run_of([4.0, 3.0]))[0].best_val_error is None
+    assert describe_loss(run_of([]))[0].last_val_error is None

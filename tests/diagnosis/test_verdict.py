@@ -84,3 +84,12 @@ def test_why(said: Any) -> None:
         "utilisation_share": pytest.approx(1.0),
         "peak_share": 0.0,
     }
+
+
+def test_the_same_data_by_another_name_is_the_same(said: Any) -> None:
+    mine = {"dataset": "owt", "corpus": "b41c"}
+    theirs = {"dataset": "/data/owt", "corpus": "b41c"}
+    findings = said({"curve": BAD, "knobs": mine}, {"curve": GOOD, "knobs": theirs})
+    assert findings[1].code == "compare_leads_time"
+    findings = said({"curve": BAD, "knobs": mine}, {"curve": GOOD, "knobs": theirs | {"corpus": "77aa"}})
+    assert findings[1].code == "compare_other_data"

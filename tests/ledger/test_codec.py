@@ -22,6 +22,7 @@ VALUES = {
     "str": st.text(),
     "bool": st.booleans(),
     "Config": st.dictionaries(st.text(), KNOBS, max_size=5),
+    "Texts": st.dictionaries(st.text(), st.text(), max_size=5),
 }
 
 
@@ -58,7 +59,7 @@ def test_an_event_keeps_its_own_stamp() -> None:
 
 
 def test_the_version_is_always_written_and_comes_first() -> None:
-    assert to_json(RunEvent("2026-01-01T00:00:00+00:00", "0.1.0")).startswith('{"event":"run","ledger":"1.0",')
+    assert to_json(RunEvent("2026-01-01T00:00:00+00:00", "0.1.0")).startswith('{"event":"run","ledger":"1.1",')
 
 
 def test_a_diverged_loss_survives_as_valid_json() -> None:
@@ -76,6 +77,17 @@ def test_what_a_later_version_adds_is_skipped() -> None:
     run = from_json('{"event":"run","ledger":"1.9","started":"s","nanopace":"2","config":{"a":1,"b":[1],"c":null}}')
     assert isinstance(run, RunEvent)
     assert run.config == {"a": 1}
+
+
+def test_of_choices_only_the_texts_are_kept() -> None:
+    run = from_json('{"event":"run","started":"s","nanopace":"1","choices":{"dtype":"it is fast","later":[1],"n":2}}')
+    assert isinstance(run, RunEvent)
+    assert run.choices == {"dtype": "it is fast"}
+    assert '"choices":{"dtype":"it is fast"}' in to_json(run)
+
+
+def test_empty_mappings_are_left_out_like_any_default() -> None:
+    assert to_json(RunEvent("s", "1")) == '{"event":"run","ledger":"1.1","started":"s","nanopace":"1"}'
 
 
 def test_null_is_the_same_as_absent() -> None:
@@ -106,6 +118,10 @@ def test_null_is_the_same_as_absent() -> None:
         '{"event":"span","phase":"data","iteration":1,"ms":2,"background":1}',
         '{"event":"end","reason":3}',
         '{"event":"run","started":"s","nanopace":"1","config":[]}',
+        '{"event":"run","started":"s","nanopace":"1","choices":"many"}',
+        '{"event":"gpu","iteration":1,"watts":"many"}',
+        '{"event":"gpu","watts":1}',
+        '{"event":"note","iteration":1}',
         '{"event":"run","started":"s","nanopace":"1","ledger":1}',
         '{"event":"run","started":"s","nanopace":"1","ledger":"new"}',
         '{"event":"step","iteration":1,"ms":1' + "0" * 400 + "}",
@@ -119,7 +135,7 @@ def test_what_is_not_as_the_format_says_is_damaged(line: str) -> None:
 
 
 def test_a_newer_major_version_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match=r"format version 2\.0.*up to 1\.0.*update nanopace"):
+    with pytest.raises(InputError, match=r"format version 2\.0.*up to 1\.1.*update nanopace"):
         from_json('{"event":"run","ledger":"2.0","whatever":1}')
 
 

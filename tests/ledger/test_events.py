@@ -12,21 +12,26 @@ from nanopace.ledger.events import EVENTS, MAJOR, VERSION, StepEvent
 FROZEN = {
     "run": (
         "at_ms started nanopace config ledger monotonic_s python torch code_hash gpu gpu_memory_gb gpu_sms gpu_count"
-        " world_size parameters flops_per_token tokens_per_iteration"
+        " world_size parameters flops_per_token tokens_per_iteration choices corpus tokenizer"
     ),
     "step": "at_ms iteration ms loss tokens lr grad_norm",
-    "span": "at_ms phase iteration ms background",
-    "eval": "at_ms iteration train val metric ms",
+    "span": "at_ms phase iteration ms background what",
+    "eval": (
+        "at_ms iteration train val metric ms"
+        " val_error train_error train_steps windows bits_per_byte change change_error"
+    ),
     "checkpoint": "at_ms iteration path stall_ms background_ms bytes",
     "compile": "at_ms ms what iteration",
     "stall": "at_ms iteration ms reason",
+    "gpu": "at_ms iteration sm_mhz memory_mhz watts celsius utilization memory_used_gb throttle",
+    "note": "at_ms text iteration",
     "resume": "at_ms iteration checkpoint lost_iterations",
-    "end": "at_ms reason wall_ms",
+    "end": "at_ms reason wall_ms energy_kwh",
 }
 
 
-def test_the_events_and_their_fields_are_those_of_version_1_0() -> None:
-    assert VERSION == "1.0"
+def test_the_events_and_their_fields_are_those_of_version_1_1() -> None:
+    assert VERSION == "1.1"
     assert MAJOR == 1
     assert {name: " ".join(entry.name for entry in fields(kind)) for name, kind in EVENTS.items()} == FROZEN
 

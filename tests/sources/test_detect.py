@@ -7,6 +7,8 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.detect import detect, has_row, reader_for
 
 NANOGPT = "iter 100: loss 7.9016, time 169.81ms, mfu 12.02%"
+OURS = "iter 100: loss 7.9016, time 169.81ms, mfu 41.20%, 388652 tok/s, norm 0.84, lr 6.00e-04"
+HEADER = "nanopace 0.3.0 train: out, 65,536 tokens a step, steps 0 to 2000"
 NANOCHAT = "step 00010/21400 (0.05%) | loss: 9.123456 | lrm: 1.00 | dt: 312.10ms | tok/sec: 1,680,000 | mfu: 48.10"
 
 
@@ -22,6 +24,13 @@ NANOCHAT = "step 00010/21400 (0.05%) | loss: 9.123456 | lrm: 1.00 | dt: 312.10ms
         ([NANOCHAT], "nanochat"),
         (["Step 00000 | Validation bpb: 3.2"], "nanochat"),
         (['{"event": "run", "version": 1}'], "ledger"),
+        ([OURS], "nanopace"),
+        ([OURS.replace("41.20%", "n/a")], "nanopace"),
+        ([HEADER, NANOGPT], "nanopace"),
+        ([HEADER, "iter 100: loss 7.9016, ti", "me 169.81ms, mfu n/a, 388652 to", "k/s"], "nanopace"),
+        ([HEADER, "", NANOCHAT], "nanochat"),
+        ([HEADER], "nanopace"),
+        (["I ran nanopace 0.3.0 train: it was fast"], None),
         (["iter 100", ": loss 7.9016, time 16", "9.81ms, mfu 12.02%"], "nanogpt"),
         (["why is iter 500: loss..., time 5985ms so slow?"], None),
         (["pip install nanoGPT", "step by step", "loss: 5"], None),
@@ -38,9 +47,11 @@ def test_a_row_counts_more_than_a_hint() -> None:
 
 def test_a_header_alone_is_no_row() -> None:
     assert not has_row(["step 0: train loss 10.8, val loss 10.9"])
+    assert not has_row([HEADER])
     assert has_row(["iter 100: loss 7.9", "016, time 169.81ms"])
+    assert has_row([OURS])
 
 
-@pytest.mark.parametrize("format", ["nanogpt", "nanochat", "ledger"])
+@pytest.mark.parametrize("format", ["nanogpt", "nanochat", "nanopace", "ledger"])
 def test_every_format_has_a_reader(format: Format) -> None:
     assert reader_for(format, RunBuilder("log")).format == format

@@ -211,3 +211,18 @@ def test_the_peak_of_the_printed_mfu(rows: Print, read: Read) -> None:
 def test_other_formats_are_left_alone() -> None:
     run = Run("log", "nanochat", Rows([Row(0, 1.0), Row(1, 1.0)]), facts={"n_layer": Fact(20, "log")})
     assert complete(run).facts.keys() == {"n_layer", "log_interval"}
+
+
+def test_our_own_knobs_are_not_nanogpts(whole_log: str, read: Read) -> None:
+    (run,) = read(whole_log)
+    assert run.facts["learning_rate"].because == "nanogpt_default"
+    assert {"seed", "save_interval", "keep_last", "eval_train", "overwrite"}.isdisjoint(run.facts)
+
+
+def test_a_ledger_that_does_not_count_its_parameters() -> None:
+    shape = {name: Fact(value, "log") for name, value in {**NARROW, "vocab_size": 50304}.items()}
+    run = complete(Run("a", "ledger", Rows([Row(0, 1.0)]), facts=shape))
+    assert run.facts["parameters"] == Fact(40_560_000, "inferred", "model_shape")
+    assert run.facts["flops_per_token"].because == "model_shape"
+    told = complete(Run("a", "ledger", Rows([Row(0, 1.0)]), facts=shape | {"parameters": Fact(40_560_001, "log")}))
+    assert told.facts["parameters"] == Fact(40_560_001, "log")

@@ -50,7 +50,7 @@ def test_compressed_and_cut(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["gz", "xz", "bz2", "zst"])
 def test_broken_from_the_start(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "train.log"
-    path.write_bytes(COMPRESSORS[kind](TEXT)[:6] + os.urandom(500))
+    path.write_bytes(COMPRESSORS[kind](TEXT)[:6] + b"\xff" * 500)  # random bytes can be a valid block of zst
     with pytest.raises(InputError, match=r"train\.log"):
         content(path)
 
@@ -134,3 +134,54 @@ def test_find_logs_below_a_hidden_directory(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "a.log").write_bytes(ROW)
     assert find_logs(folder) == [folder / "a.log"]
+
+
+LEDGER = b"""\
+{"event":"run","ledger":"1.1","started":"s","nanopace":"0.3.0","config":{"out_dir":"out"}}
+{"event":"step","iteration":0,"ms":5.0}
+"""
+PRINTED = b"""\
+nanopace 0.3.0 train: %s, 8 tokens a step, steps 0 to 9
+iter 0: loss 3.0000, time 5.00ms, mfu n/a, 100 tok/s, lr 1.00e-03
+"""
+
+
+def write(folder: Path, **files: bytes) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name.replace("_", ".")).write_bytes(data)
+
+
+def test_a_run_that_left_a_ledger_and_a_log_is_found_once(tmp_path: Path) -> None:
+    write(tmp_path / "out", ledger_jsonl=LEDGER, train_log=PRINTED % b"out", nanogpt_log=ROW, other_log=PRINTED % b"b")
+    found = [path.name for path in find_logs(tmp_path)]
+    assert found == ["ledger.jsonl", "nanogpt.log", "other.log"]
+
+
+def test_a_log_without_a_ledger_beside_it_is_found(tmp_path: Path) -> None:
+    write(tmp_path / "a", train_log=PRINTED % b"out")
+    write(tmp_path / "b", ledger_jsonl=LEDGER)
+    write(tmp_path / "c", ledger_jsonl=LEDGER.replace(b'"out_dir":"out"', b'"out_dir":3'), train_log=PRINTED % b"out")
+    found = [str(path.relative_to(tmp_path)) for path in find_logs(tmp_path)]
+    assert found == ["a/train.log", "b/ledger.jsonl", "c/ledger.jsonl", "c/train.log"]
+
+
+def test_a_ledger_of_a_later_version_is_found(tmp_path: Path) -> None:
+    """Whoever reads it will hear why that cannot be."""
+    write(tmp_path, ledger_jsonl=LEDGER.replace(b"1.1", b"7.0"), train_log=PRINTED % b"out")
+    assert [path.name for path in find_logs(tmp_path)] == ["ledger.jsonl", "train.log"]
+
+
+def test_checkpoints_of_ours_are_not_looked_into(tmp_path: Path) -> None:
+    write(tmp_path / "out", ledger_jsonl=LEDGER)
+    write(tmp_path / "out" / "checkpoints" / "step-00000500", state_json=ROW, model_safetensors=bytes(100))
+    write(tmp_path / "checkpoints" / "mine", train_log=ROW)  # where people of nanoGPT keep theirs
+    found = [str(path.relative_to(tmp_path)) for path in find_logs(tmp_path)]
+    assert found == ["checkpoints/mine/train.log", "out/ledger.jsonl"]
+
+
+def test_a_tree_without_end_is_left_at_some_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nanopace.sources.opening._MOST_FILES", 3)
+    write(tmp_path / "a", **{f"{n}_log": ROW for n in "abcde"})
+    write(tmp_path / "b", a_log=ROW)
+    assert [path.name for path in find_logs(tmp_path)] == ["a.log", "b.log", "c.log"]

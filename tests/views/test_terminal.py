@@ -86,7 +86,9 @@ def test_nothing_to_change_is_said_once() -> None:
     assert "Do:" not in text
 
 
-@pytest.mark.parametrize("code", ["memory_spill", "level_shift", "loss_diverged", "ended_out_of_memory"])
+@pytest.mark.parametrize(
+    "code", ["memory_spill", "level_shift", "loss_diverged", "ended_out_of_memory", "throttled_heat"]
+)
 def test_an_alarm_is_among_the_first_lines_and_said_once(code: str) -> None:
     numbers = dict.fromkeys(FINDINGS[code], 7)
     text = " ".join(explain(findings=(Finding(code, numbers),)).split())
@@ -132,6 +134,23 @@ def test_all_three_mfus_and_both_ways_of_counting_attention() -> None:
     assert "without evaluation rows 12.90% of 312 TFLOP/s" in text
     assert "of the RTX 4070 69% of 58.3 TFLOP/s, dense bf16; 65% with causal attention" in text
     assert "achieved 40.2 TFLOP/s 38.0 TFLOP/s with causal attention" in text
+
+
+def test_what_the_cards_sensors_say_stands_with_the_card() -> None:
+    power = {"throttled_share": 0.97, "median_watts": 450.0, "median_mhz": 2475.0}
+    energy = {"energy_kwh": 1.234, "mean_watts": 312.0}
+    text = explain(findings=(Finding("throttled_power", power), Finding("energy", energy)))
+    section = " ".join(text.partition("GPU utilisation (mfu)")[2].partition("\nLoss")[0].split())
+    assert "In 97.0% of the samples the card was at its power limit (450 W at 2,475 MHz)." in section
+    assert "The card took 1.23 kWh for this run, 312 W on average." in section
+
+
+def test_the_validation_loss_has_its_error() -> None:
+    loss = dataclasses.replace(case_1().loss, best_val_error=0.0031, last_val_error=0.0042)
+    text = explain(loss=loss)
+    assert "3.2211 ±0.0031" in text
+    assert "3.2301 ±0.0042" in text
+    assert "±0.003" not in explain().partition("\nLoss\n")[2].partition("What is known")[0]
 
 
 def test_bits_per_byte_have_no_perplexity() -> None:

@@ -114,11 +114,18 @@ def test_unknown_is_a_dash(show: object) -> None:
         ("card_tflops", 58.3, "58.3 TFLOP/s"), ("best_val", 3.5636, "3.5636"), ("to_interval", 2000, "2000"),
         ("iteration", 20_000, "20,000"), ("tokens", 2.36e9, "2.36B"), ("tokens_per_s", 134_111.0, "134.1k"),
         ("card_name", "NVIDIA GeForce RTX 4070", "RTX 4070"), ("noise_factor", math.sqrt(2), "1.4"),
-        ("interval", None, "unknown"),
+        ("interval", None, "unknown"), ("energy_kwh", 0.00258, "0.00258 kWh"), ("mean_watts", 312.4, "312 W"),
+        ("highest_celsius", 89.0, "89.0 °C"), ("median_mhz", 2475.0, "2,475 MHz"),
     ],
 )  # fmt: skip
 def test_a_finding_s_number_has_the_form_of_its_name(name: str, value: object, shown: str) -> None:
     assert words("en").value(name, value).replace("\u00a0", " ") == shown
+
+
+def test_a_loss_has_its_error_beside_it_where_that_is_known() -> None:
+    assert words("en").loss(3.28412, 0.0031).replace("\u00a0", " ") == "3.2841 ±0.0031"
+    assert words("de").loss(3.28412) == "3,2841"
+    assert words("en").loss(None, 0.1) == UNKNOWN
 
 
 def test_what_is_no_number() -> None:

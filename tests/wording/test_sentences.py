@@ -13,7 +13,10 @@ from nanopace.wording.template import Template, placeholders
 OTHERS = [language for language in LANGUAGES if language != "en"]
 # Numbers that the contract allows to be unknown; the sentence must do without them.
 MAY_BE_NONE = {"evaluation_rows": "interval", "mfu_zero": "achieved_tflops", "loss_noise": "accumulation"} | {
-    "find_the_stall": "interval"
+    "find_the_stall": "interval",
+    "throttled_heat": "highest_celsius",
+    "throttled_power": "median_watts",
+    "energy": "mean_watts",
 }
 
 

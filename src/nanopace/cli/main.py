@@ -19,6 +19,10 @@ from nanopace.errors import NanopaceError, UsageError
 COMMANDS: Mapping[str, str] = {
     "explain": "what each slow row of a training log is, what it costs, and what to change",
     "compare": "two or more runs: which is better, at equal tokens and equal time, and why",
+    "train": "train a GPT as nanoGPT does, without its slow iterations",
+    "prepare": "turn text into the tokens that training reads",
+    "sample": "let a trained model write",
+    "convert": "weights to and from nanoGPT's and Hugging Face's forms",
     "cards": "the graphics cards that are known, and their peaks",
 }
 
@@ -86,7 +90,7 @@ def _top_parser() -> Parser:
     parser = Parser(
         prog="nanopace",
         usage="nanopace [--lang LANG] COMMAND ...",
-        description="Reads the logs of GPT training runs and says where every millisecond goes.",
+        description="Trains GPTs, reads the logs of training runs, and says where every millisecond goes.",
         epilog=f"commands:\n{listed}\n\n`nanopace COMMAND --help` tells more.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

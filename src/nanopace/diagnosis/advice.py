@@ -25,7 +25,8 @@ _FEWEST_SAVES = 5
 _STALL_SHARE = 0.01
 _IDLE_CARD = 0.45  # mfu below which a larger micro-batch can help
 _LARGEST_BATCH_RAISE = 4  # beyond this a micro-batch brings memory trouble and hardly any speed
-_NOT_NOTHING = frozenset({"memory_spill", "level_shift"})  # a slower card is no overhead, but no reason to be content
+# A slower card is no overhead, but no reason to be content.
+_NOT_NOTHING = frozenset({"memory_spill", "level_shift", "throttled_heat", "throttled_hardware"})
 
 
 def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:

@@ -30,6 +30,7 @@ _SPEED_KNOBS = frozenset(MAIN_KNOBS) | {
 _BOOKKEEPING = frozenset(
     {"out_dir", "wandb_log", "wandb_project", "wandb_run_name", "log_interval"}
     | {"eval_interval", "eval_iters", "eval_only", "always_save_checkpoint"}  # change the overhead, not the steps
+    | {"eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite"}
 )
 _COUPLED = ("batch_size", "gradient_accumulation_steps")
 _NEAR = 0.05  # a vocabulary that was inferred from a loss is right only to about this

@@ -1,8 +1,9 @@
 """Every finding there is, and the numbers that each carries.
 
 A finding is added here first; a test then asks for its sentence in every language. The names of the numbers say their
-unit: `_s` seconds, `_ms` milliseconds, `_share` and `mfu`-like names a fraction, `_tflops` TFLOP/s; a plain name is a
-count, an iteration, a loss or a name. Every number may be None only where the comment says so.
+unit: `_s` seconds, `_ms` milliseconds, `_share` and `mfu`-like names a fraction, `_tflops` TFLOP/s, `_kwh`, `_watts`,
+`_mhz` and `_celsius` what they say; a plain name is a count, an iteration, a loss or a name. Every number may be None
+only where the comment says so.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "utilisation_good": ("card", "card_name"),
     "utilisation_half_idle": ("card", "card_name"),
     "utilisation_mostly_idle": ("card", "card_name"),
+    "throttled_heat": ("throttled_share", "highest_celsius"),  # highest_celsius may be None
+    "throttled_hardware": ("throttled_share",),
+    "throttled_power": ("throttled_share", "median_watts", "median_mhz"),  # the last two may be None
+    "energy": ("energy_kwh", "mean_watts"),  # mean_watts may be None
     "tokens_unknown": ("missing",),
     # --- loss
     "loss_noise": ("noise", "accumulation"),  # accumulation may be None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nanopace.diagnosis.advice import advise
 from nanopace.diagnosis.curves import draw
 from nanopace.diagnosis.findings import log_interval, time_findings
+from nanopace.diagnosis.gpu_use import gpu_findings
 from nanopace.diagnosis.loss import describe_loss
 from nanopace.diagnosis.mfu import find_mfu, mfu_findings
 from nanopace.diagnosis.result import Diagnosis, Model, Source
@@ -43,10 +44,12 @@ def diagnose(run: Run) -> Diagnosis:
         findings=(
             *time_findings(run, pace, spikes, wall, restarts, clock),
             *mfu_findings(run, mfu),
+            *gpu_findings(run),
             *throughput_findings(run),
             *loss_findings,
         ),
         curves=draw(run, pace, spikes, mfu, clock),
+        gpu_use=run.gpu_use,
     )
     return replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nanopace.diagnosis.fit import curve_noise, fit_trend, slope, step_noise
@@ -36,6 +36,7 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
     diverged = _diverged(run, evaluations)
     rising = _overfitting(curve, best, gaps)
     forecast = () if diverged is not None or rising else _forecast(run, curve)
+    errors = {each.iteration: each.val_error for each in evaluations}
     loss = Loss(
         metric=metric,
         best_val=best.val if best else None,
@@ -49,6 +50,8 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
         saved_best=_saved(run, best) if best else None,
         noise=_printed_noise(run),
         forecast=forecast,
+        best_val_error=errors.get(best.iteration) if best else None,
+        last_val_error=errors.get(last[0]) if last else None,
     )
     return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, rising)
 
@@ -164,12 +167,28 @@ class _Gaps(NamedTuple):
         if not points:
             return cls()
         end, last_train, last = points[-1]
-        later = [(iteration, gap) for iteration, _, gap in points if iteration >= end / 2 and iteration > 0]
+        later = [(iteration, gap) for iteration, gap in _like_with_like(evaluations) if iteration >= end / 2]
         line = slope([iteration for iteration, _ in later], [gap for _, gap in later])
         if line is None:
             return cls(last_train, last)
         span = later[-1][0] - later[0][0]
         return cls(last_train, last, line[0] * span, line[1] * span)
+
+
+def _like_with_like(evaluations: Sequence[Evaluation]) -> Iterator[tuple[int, float]]:
+    """Gaps whose change says something.
+
+    The mean loss of the steps since the evaluation before lags behind the model: it is held against the validation
+    losses at both ends of these steps. Otherwise the gap would grow by no more than the lag shrinks.
+    """
+    before: float | None = None
+    for each in evaluations:
+        if each.val is None or not _sane(each.val):
+            continue
+        val = each.val if each.train_steps is None else None if before is None else (before + each.val) / 2
+        if each.iteration > 0 and each.train is not None and val is not None and _sane(each.train):
+            yield each.iteration, val - each.train
+        before = each.val
 
 
 def _overfitting(curve: Sequence[tuple[int, float]], best: _Best | None, gaps: _Gaps) -> bool:

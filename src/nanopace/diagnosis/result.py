@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from nanopace.record import Record
-from nanopace.run import Ending, Fact, Format, Metric
+from nanopace.run import Ending, Fact, Format, GpuUse, Metric
 
 JSON_VERSION = 1
 
@@ -200,6 +200,8 @@ class Loss(Record):
     saved_best: bool | None  # whether a checkpoint was written at the best evaluation
     noise: float | None  # standard deviation of the printed training loss around its trend
     forecast: tuple[Forecast, ...]  # at 1.5 x and 2 x the iterations, where a trend can be fitted
+    best_val_error: float | None = None  # standard errors, where the trainer measures them
+    last_val_error: float | None = None
 
 
 class Curves(Record):
@@ -238,4 +240,5 @@ class Diagnosis(Record):
     loss: Loss
     findings: tuple[Finding, ...]
     curves: Curves
+    gpu_use: GpuUse | None = None  # where the trainer asks the card's sensors
     version: int = JSON_VERSION

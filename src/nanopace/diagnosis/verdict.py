@@ -23,6 +23,8 @@ def verdict(
 
 def same_data(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether both were trained on the same data, as far as is known."""
+    if (corpus := a.facts.get("corpus")) is not None and corpus == b.facts.get("corpus"):
+        return True  # by whatever name
     of_a, of_b = a.facts.get("dataset"), b.facts.get("dataset")
     return of_a is None or of_b is None or of_a.value == of_b.value
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from operator import attrgetter
 
 from nanopace.errors import InputError
-from nanopace.ledger.events import EVENTS, MAJOR, VERSION, Config, Event, RunEvent
+from nanopace.ledger.events import EVENTS, MAJOR, VERSION, Config, Event, RunEvent, Texts
 
 
 class DamagedError(ValueError):
@@ -133,6 +133,12 @@ def _config(value: object) -> Config:
     raise DamagedError("not a config")
 
 
+def _texts(value: object) -> Texts:
+    if isinstance(value, dict):
+        return {name: text for name, text in value.items() if isinstance(text, str)}
+    raise DamagedError("not texts by name")
+
+
 _CHECKS: Mapping[str, Callable[[object], object]] = {
     "Count": _count,
     "Number": _number,
@@ -140,6 +146,7 @@ _CHECKS: Mapping[str, Callable[[object], object]] = {
     "str": _text,
     "bool": _flag,
     "Config": _config,
+    "Texts": _texts,
 }
 # By event: (field, check, whether it must be there).
 _SCHEMA = {
@@ -160,8 +167,12 @@ def _written(kind: type[Event]) -> tuple[tuple[str, ...], Callable[[Event], tupl
     entries = sorted(fields(kind), key=lambda entry: {"ledger": 0, "at_ms": 2}.get(entry.name, 1))
     names = tuple(entry.name for entry in entries)
     # The version is always written, although it has a default.
-    defaults = tuple(MISSING if entry.name == "ledger" else entry.default for entry in entries)
+    defaults = tuple(MISSING if entry.name == "ledger" else _default(entry) for entry in entries)
     return names, attrgetter(*names), defaults
+
+
+def _default(entry: Field[object]) -> object:
+    return entry.default if entry.default_factory is MISSING else entry.default_factory()
 
 
 # By event: the names of its fields, how to get all their values at once (this runs at every step), and their defaults.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 VERSION = f"{MAJOR}.{MINOR}"
 
 # The annotations of the events, each with its own check in codec.py.
@@ -19,6 +19,7 @@ Milliseconds = float  # finite and not negative
 Number = float  # any number, also nan and infinity: a loss that diverged is worth knowing
 Scalar = bool | int | float | str
 Config = Mapping[str, Scalar]
+Texts = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Event:
 
     name: ClassVar[str] = ""
 
-    at_ms: Milliseconds | None = None  # since this process opened the ledger; the writer fills it in
+    at_ms: Milliseconds | None = None  # since this process began, or opened the ledger; the writer fills it in
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,9 @@ class RunEvent(Event):
     parameters: Count | None = None
     flops_per_token: Number | None = None
     tokens_per_iteration: Count | None = None
+    choices: Texts = field(default_factory=dict)  # a knob or a thing, and why the trainer chose it so
+    corpus: str | None = None  # fingerprint of the data
+    tokenizer: str | None = None  # hash of its kind and vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ class SpanEvent(Event):
     iteration: Count
     ms: Milliseconds
     background: bool = False  # ran beside training and kept nobody waiting
+    what: str | None = None  # which part of the phase, where it has parts: of start-up
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,13 @@ class EvalEvent(Event):
     val: Number | None = None
     metric: str = "loss"
     ms: Milliseconds | None = None
+    val_error: Number | None = None  # standard errors
+    train_error: Number | None = None
+    train_steps: Count | None = None  # `train` is the mean of so many steps before; None: measured like `val`
+    windows: Count | None = None  # of the validation data that were looked at
+    bits_per_byte: Number | None = None
+    change: Number | None = None  # of val to the evaluation before, window by window
+    change_error: Number | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +141,32 @@ class StallEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuEvent(Event):
+    """What the card's own sensors say, every few seconds, beside training."""
+
+    name: ClassVar[str] = "gpu"
+
+    iteration: Count  # under way meanwhile
+    sm_mhz: Number | None = None
+    memory_mhz: Number | None = None
+    watts: Number | None = None
+    celsius: Number | None = None
+    utilization: Number | None = None  # 0 to 1: of the time, not of the card's arithmetic
+    memory_used_gb: Number | None = None
+    throttle: str | None = None  # why the clocks are held back, by commas: power_cap, thermal, hw_slowdown, ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoteEvent(Event):
+    """Something that a person should see: a fallback, a warning."""
+
+    name: ClassVar[str] = "note"
+
+    text: str
+    iteration: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ResumeEvent(Event):
     """This process goes on from a checkpoint. Right after its run event."""
 
@@ -147,6 +185,7 @@ class EndEvent(Event):
 
     reason: str  # finished, interrupted, out_of_memory, error
     wall_ms: Milliseconds | None = None  # of this process
+    energy_kwh: Number | None = None  # of its card
 
 
 EVENTS: Mapping[str, type[Event]] = {
@@ -159,6 +198,8 @@ EVENTS: Mapping[str, type[Event]] = {
         CheckpointEvent,
         CompileEvent,
         StallEvent,
+        GpuEvent,
+        NoteEvent,
         ResumeEvent,
         EndEvent,
     )

@@ -30,16 +30,22 @@ _SYNCED = (RunEvent, CheckpointEvent, ResumeEvent, EndEvent)
 class LedgerWriter:
     """Appends events to a ledger, which may exist already. Where several processes train, only the first one writes."""
 
-    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        clock: Callable[[], float] = time.monotonic,
+        began: float | None = None,
+    ) -> None:
+        """`began`: when the process did, by the same clock; its stamps count from there, and else from now."""
         self._clock = clock
-        self._opened = clock()
+        self._began = clock() if began is None else began
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
         self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)  # a pipe can neither be synced nor looked back into
         self._torn = self._regular and not self._ends_with_newline()
 
     def append(self, event: Event) -> None:
         """Write one event, stamped with the time if it has no stamp of its own."""
-        line = to_json(event, at_ms=round((self._clock() - self._opened) * 1000, 3)).encode("ascii") + b"\n"
+        line = to_json(event, at_ms=round((self._clock() - self._began) * 1000, 3)).encode("ascii") + b"\n"
         if self._torn:  # somebody died in the middle of a line: what they wrote stays, and we begin on a fresh one
             line = b"\n" + line
         self._torn = True

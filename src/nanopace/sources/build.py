@@ -21,6 +21,7 @@ from nanopace.run import (
     Fact,
     FactValue,
     Format,
+    GpuUse,
     Metric,
     Origin,
     Restart,
@@ -58,6 +59,7 @@ class _Draft:
         self.restarts: list[Restart] = []
         self.spans: list[Span] = []
         self.wall_ms: float | None = None
+        self.gpu_use: GpuUse | None = None
         self.ending: Ending | None = None
 
 
@@ -153,12 +155,16 @@ class RunBuilder:
         *,
         metric: Metric = "loss",
         ms: float | None = None,
+        val_error: float | None = None,
+        train_steps: int | None = None,
     ) -> None:
         """An evaluation; the row that contains it is found by its iteration."""
         self.evaluations_seen += 1
         if self._waiting and iteration < self._waiting[-1].iteration and not self._began:
             self._keep_waiting()  # the earlier ones belong to what came before
-        self._waiting.append(Evaluation(iteration, train, val, metric, ms=ms))
+        self._waiting.append(
+            Evaluation(iteration, train, val, metric, ms=ms, val_error=val_error, train_steps=train_steps)
+        )
 
     def checkpoint(
         self,
@@ -182,6 +188,10 @@ class RunBuilder:
     def wall_ms(self, ms: float) -> None:
         """One process by the trainer's own clock; those of a run's processes add up."""
         self._draft.wall_ms = (self._draft.wall_ms or 0.0) + ms
+
+    def gpu_use(self, use: GpuUse | None) -> None:
+        """Of the run so far, over all its processes; None is unknown."""
+        self._draft.gpu_use = use
 
     def ending(self, ending: Ending) -> None:
         """How the process ended; forgotten if rows follow."""
@@ -272,6 +282,7 @@ class RunBuilder:
             row_contains_evaluation=self._row_contains_evaluation,
             mfu_smoothing=self._mfu_smoothing,
             wall_ms=draft.wall_ms,
+            gpu_use=draft.gpu_use,
             ending=draft.ending,
         )
 

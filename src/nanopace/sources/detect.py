@@ -15,15 +15,17 @@ SNIFF_BYTES = 256 * 1024  # long headers (pip, warnings, a config) fit in front 
 
 # What only one trainer prints. A row is proof; a header line is a strong hint, used where no row is in sight.
 _ROW = re.compile(
-    r"""(?P<nanogpt>iter\s*\d+\s*:\s*loss\s*(?:\d+\.\d+|nan|inf)\s*,[^:]{0,80}?time\s*\d+\.\d+\s*ms)"""
+    r"""(?P<nanopace>iter \d+: loss \S{1,24}, time [\d.]+ms, mfu (?:[\d.]+%|n/a), \d+ tok/s, )"""
+    r"""|(?P<nanogpt>iter\s*\d+\s*:\s*loss\s*(?:\d+\.\d+|nan|inf)\s*,[^:]{0,80}?time\s*\d+\.\d+\s*ms)"""
     r"""|(?P<nanochat>step\s*\d+(?:/\d+)?\s[^|]{0,20}\|\s*loss:)"""
     r"""|(?P<ledger>^\s*\{\s*"event"\s*:\s*"run")"""
 )
 _HINT = re.compile(
-    r"""(?P<nanogpt>step\s*\d+:\s*train\s+loss\s|number\s+of\s+parameters:\s*[\d.]+M|tokens\s+per\s+iteration\s+will)"""
+    r"""(?P<nanopace>^\s*nanopace \d\S{0,40} train: )"""
+    r"""|(?P<nanogpt>step\s*\d+:\s*train\s+loss\s|number\s+of\s+parameters:\s*[\d.]+M|tokens\s+per\s+iteration\s+will)"""
     r"""|(?P<nanochat>Step\s*\d+\s*\|\s*(?:Validation|CORE)|Estimated\s+FLOPs\s+per\s+token|Tokens\s*/\s*micro-batch)"""
 )
-_WORDS = ("iter", "step", "Step", "event", "parameters:", "FLOPs", "micro-batch")  # one is in each of them
+_WORDS = ("iter", "step", "Step", "event", "parameters:", "FLOPs", "micro-batch", "nanopace")  # one is in each of them
 
 
 def detect(lines: Iterable[str]) -> Format | None:
@@ -34,7 +36,8 @@ def detect(lines: Iterable[str]) -> Format | None:
     hint: Format | None = None
     for text in _with_neighbours(lines):
         if found := _ROW.search(text):
-            return _name(found)
+            name = _name(found)
+            return "nanopace" if name == "nanogpt" and hint == "nanopace" else name  # ours are nanoGPT's, and longer
         if hint is None and (found := _HINT.search(text)):
             hint = _name(found)
     return hint
@@ -67,6 +70,10 @@ def reader_for(format: Format, builder: RunBuilder, width: int = 0) -> LineReade
         from nanopace.sources.nanochat import NanochatReader
 
         return NanochatReader(builder)
+    if format == "nanopace":
+        from nanopace.sources.nanopace_log import NanopaceReader
+
+        return NanopaceReader(builder, width)
     if format == "ledger":
         from nanopace.sources.from_ledger import LedgerReader
 

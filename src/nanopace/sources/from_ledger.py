@@ -6,6 +6,7 @@ nothing else, and the wall clock is measured, not added up.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import get_args
 
 from nanopace.ledger.events import (
@@ -14,6 +15,7 @@ from nanopace.ledger.events import (
     EndEvent,
     EvalEvent,
     Event,
+    GpuEvent,
     ResumeEvent,
     RunEvent,
     SpanEvent,
@@ -23,11 +25,15 @@ from nanopace.ledger.events import (
 from nanopace.ledger.file import EventReader
 from nanopace.run import Ending, Format, Metric, Phase, Row, Span
 from nanopace.sources.build import RunBuilder, kept_loss
+from nanopace.sources.gpu_samples import GpuSamples
 
 _PHASES: frozenset[str] = frozenset(get_args(Phase))
 _METRICS: frozenset[str] = frozenset(get_args(Metric))
 _ENDINGS: frozenset[str] = frozenset(get_args(Ending))
-_RUN_FACTS = ("parameters", "flops_per_token", "tokens_per_iteration", "gpu", "gpu_memory_gb", "gpu_count")
+_RUN_FACTS = (
+    *("parameters", "flops_per_token", "tokens_per_iteration", "gpu", "gpu_memory_gb", "gpu_count"),
+    *("corpus", "tokenizer"),
+)
 
 
 class LedgerReader:
@@ -43,6 +49,8 @@ class LedgerReader:
         self._clock_ms = 0.0  # of the process that writes now
         self._process_counts = False  # it did a step of the run, or went on from a checkpoint of it
         self._tokens_known = False
+        self._gpu = GpuSamples()
+        self._energy_kwh: float | None = None  # that this process told
 
     def feed(self, line: str) -> bool:
         events = self._events.read(line)
@@ -63,7 +71,10 @@ class LedgerReader:
             self._introduce(event)
         elif self._introduced:
             self._introduced = False
-            self._builder.begin_process(fresh=not isinstance(event, ResumeEvent))
+            resumed = isinstance(event, ResumeEvent)
+            self._builder.begin_process(fresh=not resumed)
+            if not resumed:
+                self._gpu = GpuSamples()
         if event.at_ms is not None:
             self._clock_ms = max(self._clock_ms, event.at_ms)
 
@@ -75,6 +86,8 @@ class LedgerReader:
             self._evaluation(event)
         elif isinstance(event, CheckpointEvent):
             self._builder.checkpoint(event.iteration, event.path, ms=event.stall_ms, background_ms=event.background_ms)
+        elif isinstance(event, GpuEvent):
+            self._gpu.add(event)
         elif isinstance(event, ResumeEvent):
             self._process_counts = True
         elif isinstance(event, EndEvent):
@@ -103,22 +116,33 @@ class LedgerReader:
     def _evaluation(self, event: EvalEvent) -> None:
         if event.metric in _METRICS:
             metric: Metric = event.metric  # type: ignore[assignment]
-            train, val = kept_loss(event.train), kept_loss(event.val)
-            self._builder.evaluation(event.iteration, train, val, metric=metric, ms=event.ms)
+            self._builder.evaluation(
+                event.iteration,
+                kept_loss(event.train),
+                kept_loss(event.val),
+                metric=metric,
+                ms=event.ms,
+                val_error=event.val_error if isfinite(event.val_error or 0.0) else None,
+                train_steps=event.train_steps,
+            )
         elif event.ms is not None:  # a measure of a later version: it took its time all the same
             self._builder.span(Span("evaluation", event.iteration, event.ms))
 
     def _end(self, event: EndEvent) -> None:
         if event.wall_ms is not None:
             self._clock_ms = event.wall_ms
+        self._energy_kwh = event.energy_kwh
         if event.reason in _ENDINGS:
             self._builder.ending(event.reason)  # type: ignore[arg-type]
 
     def _end_process(self) -> None:
         """Its time belongs to the run, unless it was a first attempt that came to nothing."""
-        if self._process_counts and self._clock_ms > 0:
-            self._builder.wall_ms(self._clock_ms)
-        self._clock_ms, self._process_counts = 0.0, False
+        if self._process_counts:
+            self._gpu.end_process(self._energy_kwh)
+            self._builder.gpu_use(self._gpu.use())
+            if self._clock_ms > 0:
+                self._builder.wall_ms(self._clock_ms)
+        self._clock_ms, self._process_counts, self._energy_kwh = 0.0, False, None
 
 
 def _span(event: SpanEvent | CompileEvent | StallEvent) -> Span:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 
-from nanopace.hardware.cards import split_count
+from nanopace.errors import CardError
+from nanopace.hardware.cards import find_card, split_count
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
 from nanopace.run import Because, Ending, Fact, FactValue, Run
@@ -22,7 +24,9 @@ from nanopace.sources.vocabulary import vocabulary_of_loss
 A100_TFLOPS = 312.0
 
 # Not knobs of nanoGPT's config, or with a default that depends on the machine or the dataset.
-_WITHOUT_DEFAULT = frozenset(("vocab_size", "dtype", "device", "init_from"))
+_WITHOUT_DEFAULT = frozenset(("vocab_size", "dtype", "device", "init_from")) | {
+    *("seed", "documents", "eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite")
+}
 # What the log tells outside of an echoed config: it does not show that all other knobs have their defaults.
 _SAID_ANYWAY = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
 
@@ -71,6 +75,10 @@ def complete(
     if run.format == "nanogpt":
         known.add("printed_peak_tflops", A100_TFLOPS, "trainer")
         _infer_model(known, run, groups, had_config=config is not None)
+    elif run.format != "nanochat" and "parameters" not in known.facts:
+        _infer_parameters(known)
+    if run.format == "nanopace":
+        _infer_own_peak(known)
     if run.format != "nanochat":
         _infer_flops(known)
         _infer_tokens(known, run)
@@ -203,6 +211,14 @@ def _infer_parameters(known: Known) -> None:
         known.facts["parameters"] = Fact(exact, printed.origin, printed.because)
     elif abs(exact + (known.number("block_size") or 0) * width - float(printed.value)) <= 5001:
         known.facts["parameters"] = Fact(exact, "inferred", "model_shape")
+
+
+def _infer_own_peak(known: Known) -> None:
+    """Our trainer divides by the peak of the card that runs, in the precision that it runs in."""
+    gpu, dtype = known.facts.get("gpu"), known.facts.get("dtype")
+    if gpu is not None and dtype is not None and dtype.value == "bfloat16":
+        with suppress(CardError):
+            known.add("printed_peak_tflops", find_card(str(gpu.value)).bf16_tflops, "trainer")
 
 
 def _infer_flops(known: Known) -> None:

@@ -53,30 +53,43 @@ def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opene
 
 
 def find_logs(directory: str | Path) -> list[Path]:
-    """The training logs in a directory and below it, by name. Hidden directories and links are left out."""
+    """The training logs in a directory and below it, by name. Hidden directories and links are left out.
+
+    A run of ours that left both a ledger and a printed log is found once, and its checkpoints are not looked into.
+    """
+    from nanopace.sources.twins import introduced, without_twins  # brings the ledger along
+
     found: list[Path] = []
-    looked_at = 0
+    left = _MOST_FILES
     for folder, folders, files in os.walk(directory):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) and name != "node_modules")
-        for name in sorted(files):
-            looked_at += 1
-            if looked_at > _MOST_FILES:
-                return found
+        logs = {}
+        for name in sorted(files)[:left]:
             path = Path(folder, name)
-            if path.suffix.lower() not in _NO_LOGS and not name.startswith(".") and _is_log(path):
-                found.append(path)
+            if path.suffix.lower() not in _NO_LOGS and not name.startswith("."):
+                head = _head(path)
+                if has_row(head):
+                    logs[path] = introduced(head)
+        found += without_twins(logs)
+        left = max(0, left - len(files))
+        others = {"node_modules"}
+        if any(each is not None and each.is_ledger for each in logs.values()):
+            others.add("checkpoints")
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) and name not in others)
+        if not left:
+            break
     return found
 
 
-def _is_log(path: Path) -> bool:
+def _head(path: Path) -> list[str]:
+    """The first lines of what may be a log; none of what cannot be read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
-            return False
+            return []
         with open_log(path) as opened:
             head = _first(opened.chunks, SNIFF_BYTES)
     except (OSError, InputError):
-        return False
-    return has_row(line for line, _ in lines([head]))
+        return []
+    return [line for line, _ in lines([head])]
 
 
 def _first(chunks: Iterator[bytes], size: int) -> bytes:

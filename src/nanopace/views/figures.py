@@ -89,9 +89,11 @@ def loss(report: TerminalReport) -> None:
     words, found = report.words, report.diagnosis.loss
     rows: list[Sequence[Cell]] = []
     if found.best_val is not None:
-        rows.append(_loss_row(report, words.text("best validation"), found.best_val, found.best_val_iteration))
+        label, error = words.text("best validation"), found.best_val_error
+        rows.append(_loss_row(report, label, found.best_val, found.best_val_iteration, error))
     if found.last_val is not None and found.last_val_iteration != found.best_val_iteration:
-        rows.append(_loss_row(report, words.text("last validation"), found.last_val, found.last_val_iteration))
+        label, error = words.text("last validation"), found.last_val_error
+        rows.append(_loss_row(report, label, found.last_val, found.last_val_iteration, error))
     if found.last_train is not None:
         rows.append(_loss_row(report, words.text("last training"), found.last_train, found.last_val_iteration))
     if found.gap is not None:
@@ -106,13 +108,15 @@ def loss(report: TerminalReport) -> None:
     report.findings("loss")
 
 
-def _loss_row(report: TerminalReport, label: str, value: float, iteration: int | None) -> Sequence[Cell]:
+def _loss_row(
+    report: TerminalReport, label: str, value: float, iteration: int | None, error: float | None = None
+) -> Sequence[Cell]:
     words = report.words
     where = "" if iteration is None else words.text("iteration {iteration}", iteration=iteration)
     perplexity = ""
     if report.diagnosis.loss.metric == "loss" and value < 50:
         perplexity = words.number(math.exp(value), 2)
-    return label, words.number(value, 4), perplexity, where
+    return label, words.loss(value, error), perplexity, where
 
 
 def known_facts(report: TerminalReport) -> None:

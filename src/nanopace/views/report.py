@@ -29,6 +29,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("utilisation_near_limit", "utilisation_good", "utilisation_half_idle", "utilisation_mostly_idle"),
         *("card_above_peak", "card_without_peak", "mfu_other_card", "mfu_card_unknown", "mfu_over_100"),
         *("mfu_zero", "mfu_smoothed", "mfu_unknown"),
+        *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),
     ),
     "loss": ("loss_diverged", "overfitting", "best_not_saved", "loss_noise", "forecast"),
     "known": ("conflict",),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from nanopace.views.report import Report
 
-ALARMS = ("ended_out_of_memory", "loss_diverged", "memory_spill", "level_shift", "ended_error", "restarts")
+ALARMS = (
+    *("ended_out_of_memory", "loss_diverged", "memory_spill", "throttled_heat", "throttled_hardware"),
+    *("level_shift", "ended_error", "restarts"),
+)
 ORDINARY = frozenset({"evaluation", "checkpoint", "compile", "restart"})
 
 

@@ -146,13 +146,20 @@ def loss_table(report: Report) -> Table:
     run, words = report.diagnosis, report.words
     loss = run.loss
 
-    def at(name: str, value: float | None, iteration: int | None = None, *, is_loss: bool = True) -> tuple[str, ...]:
+    def at(
+        name: str,
+        value: float | None,
+        iteration: int | None = None,
+        *,
+        error: float | None = None,
+        is_loss: bool = True,
+    ) -> tuple[str, ...]:
         perplexity = math.exp(value) if value is not None and value < 50 and is_loss and loss.metric == "loss" else None
-        return name, words.number(value, 4), words.number(perplexity, 1), words.count(iteration)
+        return name, words.loss(value, error), words.number(perplexity, 1), words.count(iteration)
 
     rows = [
-        at(words.text("best validation"), loss.best_val, loss.best_val_iteration),
-        at(words.text("last validation"), loss.last_val, loss.last_val_iteration),
+        at(words.text("best validation"), loss.best_val, loss.best_val_iteration, error=loss.best_val_error),
+        at(words.text("last validation"), loss.last_val, loss.last_val_iteration, error=loss.last_val_error),
         at(words.text("last training"), loss.last_train, loss.last_val_iteration),
         at(words.text("validation less training"), loss.gap, is_loss=False),
         at(words.text("noise of the printed loss"), loss.noise, is_loss=False),

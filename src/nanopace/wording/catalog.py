@@ -147,6 +147,10 @@ class Words:
         """With `digits` after the point, or as short as it is."""
         return UNKNOWN if x is None else numbers.decimal(x, self._form, digits)
 
+    def loss(self, x: float | None, error: float | None = None) -> str:
+        """With its standard error, where that is known: 3.2841 ±0.0031."""
+        return self.number(x, 4) + ("" if x is None or error is None else f"{FIXED}±{self.number(error, 4)}")
+
     def count(self, n: float | None) -> str:
         """A whole number, its thousands grouped."""
         return UNKNOWN if n is None else numbers.decimal(n, self._form, 0)
@@ -222,6 +226,9 @@ class Words:
             return self.tflops(value)
         if name in labels.LOSSES:
             return self.number(value, 4)
+        for ending, unit in labels.UNITS.items():
+            if name.endswith(ending):
+                return f"{numbers.significant(value, self._form)}{FIXED}{unit}"
         if name == "noise":
             return numbers.significant(value, self._form, 2)
         if name in {"ratio", "noise_factor"}:

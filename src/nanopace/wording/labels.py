@@ -23,6 +23,9 @@ KNOB_VALUES = frozenset(
     | {"log_interval", "eval_interval"}
 )
 
+# Units of numbers that come from a card's sensors, by the ending of their names.
+UNITS: Mapping[str, str] = {"_kwh": "kWh", "_watts": "W", "_mhz": "MHz", "_celsius": "°C"}
+
 ORIGINS: Mapping[str, str] = {
     "log": mark("from the log"),
     "config file": mark("from the config file"),
@@ -63,6 +66,7 @@ PHASES: Mapping[str, str] = {
 FORMATS: Mapping[str, str] = {
     "nanogpt": mark("nanoGPT"),
     "nanochat": mark("nanochat"),
+    "nanopace": mark("nanopace"),
     "ledger": mark("nanopace ledger"),
 }
 

@@ -167,6 +167,28 @@ SENTENCES: Mapping[str, Sentence] = {
         "{card} of what the {card_name} can do: most of the card is idle. Usual reasons: a small model or batch_size, "
         "compile off, dtype float32, slow data loading."
     ),
+    "throttled_heat": say(
+        "The card was too hot: in {throttled_share} of the samples it held its clocks back, at up to "
+        "{highest_celsius}. Better cooling makes this run faster."
+    )
+    | say(
+        "The card was too hot: in {throttled_share} of the samples it held its clocks back. Better cooling makes this "
+        "run faster."
+    ),
+    "throttled_hardware": say(
+        "In {throttled_share} of the samples the card's hardware held its clocks back, and not for heat. Usual "
+        "reasons: the power supply or one of its cables."
+    ),
+    "throttled_power": say(
+        "In {throttled_share} of the samples the card was at its power limit ({median_watts} at {median_mhz}). Most "
+        "cards are built to run so; a higher limit (nvidia-smi -pl) gives little speed for much energy."
+    )
+    | say(
+        "In {throttled_share} of the samples the card was at its power limit. Most cards are built to run so; a higher "
+        "limit (nvidia-smi -pl) gives little speed for much energy."
+    ),
+    "energy": say("The card took {energy_kwh} for this run, {mean_watts} on average.")
+    | say("The card took {energy_kwh} for this run."),
     "tokens_unknown": say(
         "Tokens per second are unknown because these are: {missing}. Pass --config FILE or --set NAME=VALUE."
     ),

@@ -1,0 +1,118 @@
+"""GPT-2 124M on one CUDA card, beside nanoGPT: tokens per second, and what evaluations and checkpoints cost.
+
+524,288 tokens a step, an evaluation of 1.6M validation tokens and a checkpoint every 20 steps in both. From what they
+cost follows their share of the wall clock at the usual distance of 250 steps.
+
+    python bench/gpu_train.py path/to/nanoGPT            # about five minutes on an H200
+    python bench/gpu_train.py path/to/nanoGPT --micro_batch 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_tokens, zipf_tokens
+
+VOCAB = 50304
+STEP_TOKENS = 524_288
+EVERY = 20  # steps between evaluations here
+USUAL = 250  # and in the share that is shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nanogpt", type=Path)
+    parser.add_argument("--micro_batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=2 * EVERY + 5)
+    parser.add_argument("--keep", type=Path, help="copy the logs and the ledger here")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        room = Path(folder)
+        data = write_tokens(room / "data", zipf_tokens(60_000_000, VOCAB, 1), zipf_tokens(4_000_000, VOCAB, 2), VOCAB)
+        knobs: Knobs = {
+            "dataset": str(data),
+            "batch_size": args.micro_batch,
+            "block_size": 1024,
+            "gradient_accumulation_steps": STEP_TOKENS // 1024 // args.micro_batch,
+            "n_layer": 12,
+            "n_head": 12,
+            "n_embd": 768,
+            "max_iters": args.steps,
+            "lr_decay_iters": args.steps,
+            "warmup_iters": 10,
+            "eval_interval": EVERY,
+            "eval_iters": 1600 // args.micro_batch,
+            "device": "cuda",
+            "dtype": "bfloat16",
+            "compile": True,
+        }
+        cache = str(room / "cache")
+        cold = run_nanopace({**knobs, "out_dir": "ours"}, room / "ours.log", TORCHINDUCTOR_CACHE_DIR=cache)
+        run_nanopace({**knobs, "out_dir": "again", "max_iters": 5}, room / "again.log", TORCHINDUCTOR_CACHE_DIR=cache)
+        theirs = run_nanogpt(args.nanogpt, {**knobs, "out_dir": str(room / "theirs")}, room / "nanogpt.log")
+        _show(cold, theirs, room)
+        if args.keep is not None:
+            args.keep.mkdir(parents=True, exist_ok=True)
+            for path in [*room.glob("*.log"), room / "ours" / "ledger.jsonl"]:
+                shutil.copy(path, args.keep / path.name)
+
+
+def _show(cold: Result, theirs: Result, room: Path) -> None:
+    events = _events(room / "ours")
+    ours_ms, theirs_ms = cold.step_ms(), theirs.step_ms()
+    evaluations = [each["ms"] for each in events if each["event"] == "eval" and each["iteration"] > 0]
+    saves = [each for each in events if each["event"] == "checkpoint"]
+    stalls = [each["stall_ms"] for each in saves]
+    steps = [each["ms"] for each in events if each["event"] == "step"][5:]
+    per_interval = USUAL * ours_ms + median(evaluations) + median(stalls)
+    spikes = _spikes(theirs, theirs_ms)
+    print("\n" + _starts("cold", room / "ours") + "\n" + _starts("warm", room / "again"))
+    print(f"\n{'':44}{'nanopace':>12}{'nanoGPT':>12}{'ratio':>8}")
+    print(f"{'median step, ms':44}{ours_ms:12.1f}{theirs_ms:12.1f}{theirs_ms / ours_ms:8.3f}")
+    print(f"{'tokens/s':44}{STEP_TOKENS / ours_ms * 1000:12,.0f}{STEP_TOKENS / theirs_ms * 1000:12,.0f}")
+    print(f"{'longest step / median, after 5 steps':44}{max(steps) / ours_ms:12.3f}")
+    print(f"{'evaluation of 1.6M validation tokens, ms':44}{median(evaluations):12.0f}")
+    print(f"{'checkpoint: training waits, ms (longest)':44}{max(stalls):12.1f}")
+    print(f"{'checkpoint: in the background, ms':44}{median(each['background_ms'] for each in saves):12.0f}")
+    both = median(evaluations) + median(stalls)
+    print(f"{'evaluation and checkpoint together, ms':44}{both:12.0f}{spikes:12.0f}{spikes / both:8.1f}")
+    share, their_share = both / per_interval, spikes / (USUAL * theirs_ms + spikes)
+    print(f"{f'share of the wall clock, one in {USUAL} steps':44}{share:12.2%}{their_share:12.2%}")
+    losses = [_losses(each) for each in (cold, theirs)]
+    print(f"{'loss of the last five steps':44}{losses[0]:12.4f}{losses[1]:12.4f}")
+
+
+def _events(out_dir: Path) -> list[dict]:
+    return [json.loads(line) for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
+
+
+def _starts(name: str, out_dir: Path) -> str:
+    """What passed before the first step."""
+    parts: Counter[str] = Counter()
+    for each in _events(out_dir):
+        if each["event"] == "compile" or (each["event"] == "span" and each["phase"] == "startup"):
+            parts[f"{each['event'].replace('span', 'start')}: {each['what']}"] += each["ms"] / 1000
+    listed = ", ".join(f"{what} {seconds:.1f}" for what, seconds in parts.items())
+    return f"{name} start to the first step: {sum(parts.values()):.1f} s ({listed})"
+
+
+def _spikes(theirs: Result, step_ms: float) -> float:
+    """What nanoGPT's evaluation and checkpoint add to the row that they are in."""
+    rows = {row.iteration: row.ms for row in theirs.run.rows}
+    return median([rows[at] - step_ms for at in rows if at and at % EVERY == 0])
+
+
+def _losses(result: Result) -> float:
+    found = [float(each) for each in re.findall(r"^iter \d+: loss ([\d.]+)", result.text, re.MULTILINE)]
+    return sum(found[-5:]) / 5
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""nanoGPT beside us: the same tokens, the same settings, one after the other. Used by the scripts that compare.
+
+nanoGPT itself is not part of this project: check it out anywhere and give its path.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from nanopace import open_run
+from nanopace.run import Run
+
+ROOT = Path(__file__).resolve().parents[1]
+Knobs = Mapping[str, bool | int | float | str]
+
+
+@dataclass(frozen=True)
+class Result:
+    run: Run
+    seconds: float
+    text: str
+
+    def step_ms(self, skip: int = 5) -> float:
+        """The median row. Rows with an evaluation in them are few, so a median does not see them."""
+        return median([row.ms for row in self.run.rows][skip:])
+
+
+def write_tokens(directory: Path, train: np.ndarray, val: np.ndarray, vocab_size: int) -> Path:
+    """As nanoGPT keeps them, which we read too."""
+    directory.mkdir(parents=True, exist_ok=True)
+    train.astype(np.uint16).tofile(directory / "train.bin")
+    val.astype(np.uint16).tofile(directory / "val.bin")
+    (directory / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": vocab_size}))
+    return directory
+
+
+def zipf_tokens(count: int, vocab_size: int, seed: int) -> np.ndarray:
+    """Tokens as frequent as words are; they mean nothing, and cost what real ones cost."""
+    ranks = np.arange(1, vocab_size + 1)
+    weights = 1 / ranks
+    return np.random.default_rng(seed).choice(vocab_size, size=count, p=weights / weights.sum()).astype(np.uint16)
+
+
+def run_nanogpt(checkout: Path, knobs: Knobs, log: Path) -> Result:
+    return _run([sys.executable, "-u", "train.py"], knobs, checkout, log)
+
+
+def run_nanopace(knobs: Knobs, log: Path, **environment: str) -> Result:
+    return _run([sys.executable, "-m", "nanopace", "train", "--no-report"], knobs, log.parent, log, **environment)
+
+
+def _run(command: list[str], knobs: Knobs, directory: Path, log: Path, **environment: str) -> Result:
+    import time
+
+    config = log.with_suffix(".py")
+    config.write_text("".join(f"{name} = {value!r}\n" for name, value in knobs.items()))
+    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
+    begin = time.perf_counter()
+    with log.open("w") as out:
+        subprocess.run(
+            [*command, str(config)], cwd=directory, stdout=out, stderr=subprocess.STDOUT, check=True, env=variables
+        )
+    return Result(open_run(log), time.perf_counter() - begin, log.read_text())

@@ -1,0 +1,83 @@
+"""What a person sees of a training run: a live display on a terminal, and plain lines everywhere else."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self, TextIO
+
+from nanopace.cli import display_lines
+
+if TYPE_CHECKING:
+    from nanopace.cli.display_live import LiveDisplay
+    from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
+
+_DUMB = ("dumb", "unknown")
+
+
+def display_for(stdout: TextIO, log_interval: int) -> LiveDisplay | PlainLines:
+    """The live display where it can be shown and rich is there to show it. To be used in a `with`: it ends with it."""
+    if stdout.isatty() and os.environ.get("TERM", "").lower() not in _DUMB:
+        try:
+            from rich.console import Console
+
+            from nanopace.cli.display_live import LiveDisplay
+        except ImportError:
+            return PlainLines(stdout, log_interval)
+        return LiveDisplay(Console(file=stdout, highlight=False), log_interval)
+    return PlainLines(stdout, log_interval)
+
+
+class PlainLines:
+    """One line for everything that is worth one, written at once: a log that is followed is never behind."""
+
+    def __init__(self, out: TextIO, log_interval: int) -> None:
+        self._out = out
+        self._log_interval = log_interval
+        self._out_dir = ""
+        self._waiting: deque[str] = deque()
+        self._printing = False
+
+    def started(self, intro: Introduction) -> None:
+        self._out_dir = intro.out_dir
+        for line in display_lines.introduction(intro):
+            self._print(line)
+
+    def phase(self, name: str) -> None:
+        """Is in the ledger; a log has no use for it."""
+
+    def step(self, report: StepReport, shares: Mapping[str, float]) -> None:  # noqa: ARG002
+        if report.iteration % self._log_interval == 0:
+            self._print(display_lines.step(report))
+
+    def evaluated(self, report: EvalReport) -> None:
+        self._print(display_lines.evaluation(report))
+
+    def saved(self, report: SaveReport) -> None:
+        self._print(display_lines.saved(report))
+
+    def note(self, text: str) -> None:
+        self._print(display_lines.one_line(text))
+
+    def finished(self, outcome: Outcome) -> None:
+        self._print(display_lines.outcome(outcome, self._out_dir))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing to clear away."""
+
+    def _print(self, line: str) -> None:
+        """A note may come from a signal handler in the middle of another line: whoever is at that one prints both."""
+        self._waiting.append(line)
+        if self._printing:
+            return
+        self._printing = True
+        try:
+            while self._waiting:
+                self._out.write(self._waiting.popleft() + "\n")
+            self._out.flush()
+        finally:
+            self._printing = False

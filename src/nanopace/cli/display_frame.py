@@ -1,0 +1,188 @@
+"""What the live display shows at one moment, before anything of it is on a screen.
+
+The loop tells what happens, thousands of times a second if need be, so taking it down costs a few microseconds and no
+lock; `frame` makes the lines, a few times a second, in another thread.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from nanopace.train.listener import EvalReport, Introduction, StepReport
+from nanopace.views.sparkline import sparkline
+
+PHASES: Mapping[str, str] = {
+    "startup": "start-up",
+    "compile": "compile",
+    "data": "data",
+    "step": "forward+backward",
+    "optimizer": "optimizer",
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoint",
+    "logging": "logging",
+    "other": "other",
+}
+_NOW = {**PHASES, "step": "training"}
+_LEAST_SHARE = 0.0005  # what would be shown as 0.0%
+_RECENT = 16  # steps that the rate is of
+_NARROWEST_BAR, _WIDEST_BAR = 8, 60
+_NARROWEST_CURVE, _WIDEST_CURVE = 8, 60
+
+Piece = tuple[str, str]  # a text and its style
+
+
+class State:
+    """All that was told so far, as far as it is shown."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._intro: Introduction | None = None
+        self._phase = ""
+        self._step: StepReport | None = None
+        self._first: tuple[int, float] | None = None  # the first step of this process, and when it was done
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._shares: Mapping[str, float] = {}
+        self._evaluation: EvalReport | None = None
+        self._losses = Losses()
+
+    def started(self, intro: Introduction) -> None:
+        self._intro = intro
+
+    def phase(self, name: str) -> None:
+        self._phase = name
+
+    def step(self, report: StepReport, shares: Mapping[str, float]) -> None:
+        if self._first is None:
+            self._first = report.iteration, self._clock()
+        self._step, self._shares = report, shares
+        self._recent.append(report.ms)
+        self._losses.add(report.iteration, report.loss)
+
+    def evaluated(self, report: EvalReport) -> None:
+        self._evaluation = report
+
+    # --- the lines ---------------------------------------------------------------------------------------------------
+
+    def frame(self, width: int) -> list[list[Piece]]:
+        """Lines of at most `width` columns."""
+        lines = [
+            self._progress(width),
+            [(_fitting(self._rate(), width), "")],
+            [(_fitting(self._where_the_time_goes(), width), "dim")],
+            self._loss(width),
+        ]
+        return [_cut(line, width) for line in lines if any(text for text, _ in line)]
+
+    def _progress(self, width: int) -> list[Piece]:
+        if self._intro is None:
+            return []
+        last = self._intro.last_step
+        at = self._intro.first_step if self._step is None else self._step.iteration
+        done = (at + (self._step is not None)) / (last + 1)
+        left = self._seconds_left(last - at)
+        before, after = f"step {at:,} of {last:,}", [f"{done:.0%}", *([] if left is None else [f"{_rough(left)} left"])]
+        room = min(_WIDEST_BAR, width - len(before) - len(", ".join(after)) - 2)
+        if room < _NARROWEST_BAR:
+            return [(_fitting([before, *after], width), "")]
+        full = int(done * room)
+        return [(f"{before} ", ""), ("━" * full, "green"), ("─" * (room - full), "dim"), (f" {', '.join(after)}", "")]
+
+    def _seconds_left(self, steps: int) -> float | None:
+        """By the clock on the wall since the first step, so that evaluations and checkpoints count."""
+        if self._first is None or self._step is None or self._step.iteration <= self._first[0]:
+            return None
+        iteration, then = self._first
+        return steps * (self._clock() - then) / (self._step.iteration - iteration)
+
+    def _rate(self) -> list[str]:
+        parts = [f"now: {_NOW.get(self._phase, self._phase)}"] if self._phase else []
+        if self._step is not None and (recent := list(self._recent)) and sum(recent) > 0:
+            ms = sum(recent) / len(recent)
+            parts += [f"{_short(1000 * self._step.tokens / ms)} tok/s", f"{ms:.2f} ms a step"]
+            if self._step.mfu is not None:
+                parts.append(f"mfu {100 * self._step.mfu:.2f}%")
+        return parts
+
+    def _where_the_time_goes(self) -> list[str]:
+        """The largest first: what does not fit matters least."""
+        shares = sorted(dict(self._shares).items(), key=lambda item: -item[1])
+        return [f"{PHASES.get(phase, phase)} {share:.1%}" for phase, share in shares if share >= _LEAST_SHARE]
+
+    def _loss(self, width: int) -> list[Piece]:
+        if self._step is None:
+            return []
+        before, after = f"loss {self._step.loss:.4f}", ""
+        if self._evaluation is not None:
+            found = self._evaluation
+            after = f"val {found.val:.4f} ±{found.val_error:.4f} at {found.iteration:,}"
+        room = min(_WIDEST_CURVE, width - len(before) - len(after) - 2)
+        if room < _NARROWEST_CURVE:
+            return [(_fitting(filter(None, (before, after)), width), "")]
+        return [(f"{before} ", ""), (self._losses.drawn(room), "cyan"), (f" {after}".rstrip(), "")]
+
+
+class Losses:
+    """The loss curve in at most `most` points, however long the run: when they are full, each two become one."""
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._points: list[tuple[int, float]] = []
+        self._each = 1  # steps that a point is the mean of
+        self._sum, self._count = 0.0, 0
+
+    def add(self, iteration: int, loss: float) -> None:
+        if not math.isfinite(loss):
+            return  # the line above the display says so
+        self._sum, self._count = self._sum + loss, self._count + 1
+        if self._count < self._each:
+            return
+        self._points.append((iteration, self._sum / self._count))
+        self._sum, self._count = 0.0, 0
+        if len(self._points) >= self._most:
+            pairs = zip(self._points[::2], self._points[1::2], strict=False)
+            self._points = [(at, (before + after) / 2) for (_, before), (at, after) in pairs]
+            self._each *= 2
+
+    def drawn(self, width: int) -> str:
+        points = list(self._points)
+        return sparkline([at for at, _ in points], [loss for _, loss in points], [None] * len(points), width).bars
+
+
+def _fitting(parts: Iterable[str], width: int) -> str:
+    """As many of the first parts as there is room for; the first one in any case."""
+    line = ""
+    for part in parts:
+        if line and len(line) + 2 + len(part) > width:
+            break
+        line += f", {part}" if line else part
+    return line
+
+
+def _cut(line: list[Piece], width: int) -> list[Piece]:
+    kept = []
+    for text, style in line:
+        kept.append((text[:width], style))
+        width -= len(kept[-1][0])
+    return kept
+
+
+def _short(rate: float) -> str:
+    for unit, of in (("M", 1e6), ("k", 1e3)):
+        if rate >= of:
+            return f"{rate / of:.1f}{unit}"
+    return f"{rate:.0f}"
+
+
+def _rough(seconds: float) -> str:
+    """Two units at most: more would only flicker."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,114 @@
+"""The lines that `nanopace train` prints: nanoGPT's own beginnings, so that people's scripts go on working.
+
+What nanoGPT prints comes first in a line, in its own form; what is more comes behind it. Evaluations and checkpoints
+have their own lines with their own times. They are the same in every language, and sources/nanopace_log.py reads them.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+
+from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
+from nanopace.version import __version__
+
+
+def introduction(intro: Introduction) -> Iterator[str]:
+    yield (
+        f"nanopace {__version__} train: {one_line(intro.out_dir)}, {intro.tokens_per_step:,} tokens a step, "
+        f"steps {intro.first_step} to {intro.last_step}"
+    )
+    for name, choice in intro.choices.items():
+        yield f"  {one_line(name)}: {one_line(choice)}"
+
+
+def step(report: StepReport) -> str:
+    parts = [
+        f"iter {report.iteration}: loss {report.loss:.4f}",
+        f"time {report.ms:.2f}ms",
+        "mfu n/a" if report.mfu is None else f"mfu {100 * report.mfu:.2f}%",
+        f"{tokens_per_second(report):.0f} tok/s",
+        "" if report.grad_norm is None else f"norm {report.grad_norm:.2f}",
+        f"lr {report.lr:.2e}",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def tokens_per_second(report: StepReport) -> float:
+    return 1000 * report.tokens / report.ms if report.ms > 0 else 0.0
+
+
+def evaluation(report: EvalReport) -> str:
+    train = "" if report.train is None else f"train loss {report.train:.4f}, "
+    parts = [
+        f"step {report.iteration}: {train}val loss {report.val:.4f}",
+        f"time {report.ms:.2f}ms",
+        f"val error {report.val_error:.4f}",
+        _train_error(report),
+        "" if report.bits_per_byte is None else f"{report.bits_per_byte:.4f} bits per byte",
+        _change(report),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _train_error(report: EvalReport) -> str:
+    """Where the training loss is of the steps themselves, of how many."""
+    if report.train is None:
+        return ""
+    steps = "" if report.train_steps is None else f"last {report.train_steps} steps"
+    if report.train_error is None:
+        return steps
+    return f"train error {report.train_error:.4f}" + (f" ({steps})" if steps else "")
+
+
+def _change(report: EvalReport) -> str:
+    if report.change is None:
+        return ""
+    error = "" if report.change_error is None else f" (error {report.change_error:.4f})"
+    return f"change {report.change:+.4f}{error}"
+
+
+def saved(report: SaveReport) -> str:
+    times = f"time {report.stall_ms:.2f}ms, in the background {report.background_ms:.2f}ms"
+    return f"saved {one_line(report.path)}, {times}, {size(report.bytes)}"
+
+
+def outcome(end: Outcome, out_dir: str) -> str:
+    if end.reason == "finished":
+        energy = "" if end.energy_kwh is None else f", {kwh(end.energy_kwh)}"
+        return f"finished after {end.iteration} steps in {duration(end.wall_ms / 1000)}{energy}"
+    if end.checkpoint is None:
+        return f"{end.reason} after {end.iteration} steps; nothing is saved"
+    command = shlex.join(["nanopace", "train", "--init_from=resume", f"--out_dir={out_dir}"])
+    return f"{end.reason} after {end.iteration} steps; go on with: {one_line(command)}"
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    """To the second, also where it took days: whoever reads the log may need it."""
+    if seconds < 59.95:
+        return f"{max(0.0, seconds):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min {rest} s" if hours else f"{minutes} min {rest} s"
+
+
+def kwh(energy: float) -> str:
+    """Three decimals, and of little energy as many as it needs for two digits."""
+    digits = 3 if not 0 < energy < 0.1 else 1 - math.floor(math.log10(energy))
+    return f"{energy:.{digits}f} kWh"
+
+
+def size(count: int) -> str:
+    for unit, of in (("GB", 1e9), ("MB", 1e6)):
+        if count >= of:
+            return f"{count / of:.2f} {unit}"
+    return f"{count / 1e3:.2f} kB"
+
+
+def one_line(text: str) -> str:
+    """Nothing in a name or a message can break a line or move the cursor."""
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -1,0 +1,57 @@
+"""Train a GPT, and end with the report of where the time went.
+
+Without a config the machine decides: the model and the micro-batch that fit it, on the source of Python itself.
+nanoGPT's config files and flags work as they are: nanopace train config/train_gpt2.py --batch_size=8
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.util import find_spec
+
+from nanopace.cli.options import add_language, words_of
+from nanopace.config import KNOBS, read_config, read_knob
+from nanopace.errors import UsageError
+from nanopace.literals import Value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("configs", nargs="*", metavar="CONFIG", help="nanoGPT config files; read, never executed")
+    add_language(parser)
+    parser.add_argument("--no-report", action="store_true", help="end without the report")
+    knobs = parser.add_argument_group("knobs")
+    for knob in KNOBS.values():
+        shown = knob.why.replace("%", "%%")
+        knobs.add_argument(f"--{knob.name}", metavar=str(knob.default), help=shown)
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    given = _given(args)
+    if find_spec("torch") is None:  # the trainer is an extra of the package
+        raise UsageError("train: needs torch; pip install 'nanopace[train]'")
+    from nanopace.cli.display import display_for
+    from nanopace.train.run import train
+
+    listener = display_for(sys.stdout, int(given.get("log_interval", KNOBS["log_interval"].default)))
+    outcome = train(given, from_file=bool(args.configs), listener=listener)
+    if not args.no_report:
+        from nanopace.api import diagnose, open_run, print_report
+
+        print(flush=True)
+        print_report([diagnose(open_run(outcome.ledger))], words, out=sys.stdout)
+    return 130 if outcome.reason == "interrupted" else 0
+
+
+def _given(args: argparse.Namespace) -> dict[str, Value]:
+    """What the files say, in their order, and over it what the flags say."""
+    given: dict[str, Value] = {}
+    for path in args.configs:
+        given |= {name: value for name, value in read_config(path).items() if name in KNOBS}
+    for name in KNOBS:
+        written = getattr(args, name)
+        if written is not None:
+            given[name] = read_knob(name, written, flag=f"--{name}")
+    return given

@@ -1,0 +1,1 @@
+"""Text to tokens on disk, and tokens on disk to windows, without torch."""

@@ -1,0 +1,222 @@
+"""The documents in a file: a text is one, and so is each row of JSONL and parquet and each member of a zip archive.
+
+Everything is streamed, and an archive is never unpacked. What a file is, its first bytes say; its name only tells JSONL
+from other text. Bytes that are not UTF-8 become U+FFFD, and are counted; whatever else is wrong is an error with its
+file and line, because a corpus that silently lacks its second half is worse than none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from nanopace.corpus.inputs import holds_text, is_json_lines
+from nanopace.corpus.pieces import Document
+from nanopace.errors import InputError
+
+if TYPE_CHECKING:
+    import zipfile
+
+_LONGEST_ROW = 64 << 20  # bytes of one line of JSONL
+_ROWS = 64  # of parquet, decoded at a time
+_ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and without
+
+Position = Callable[[], int]
+
+
+def documents(path: Path, text_field: str = "text") -> Iterator[Document]:
+    """Every document of a file, in its order. A text that is a file of its own is not read yet."""
+    with _open(path) as file:
+        head = file.read(4)
+    if head == b"PAR1":
+        yield from _parquet(path, text_field)
+    elif head in _ARCHIVES:
+        yield from _archive(path, text_field)
+    elif is_json_lines(path.name):
+        with _open(path) as file, _complaints(str(path)):
+            yield from _json_lines(_decompressed(file), str(path), text_field, file.tell)
+    else:
+        text = _TextFile(path)
+        yield Document(text.open, str(path), text.at)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+class _TextFile:
+    """A file that is one document, and how far it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: io.BufferedReader | None = None
+        self._read = 0
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        with _open(self._path) as self._file, _complaints(str(self._path)):
+            yield _decompressed(self._file)
+            self._read = self._file.tell()
+        self._file = None
+
+    def at(self) -> int:
+        return self._read if self._file is None else self._file.tell()
+
+
+def _open(path: Path) -> io.BufferedReader:
+    try:
+        return path.open("rb")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
+
+
+def _decompressed(file: io.BufferedReader) -> BinaryIO:
+    """The bytes in a file, whatever it is compressed with. Each of these readers notices a file that is cut."""
+    head = file.peek(6)[:6]
+    if head.startswith(b"\x1f\x8b"):
+        import gzip
+
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+    if head == b"\xfd7zXZ\x00":
+        import lzma
+
+        return cast(BinaryIO, lzma.LZMAFile(file))
+    if head.startswith(b"BZh"):
+        import bz2
+
+        return cast(BinaryIO, bz2.BZ2File(file))
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return io.BufferedReader(_pyarrow().CompressedInputStream(file, "zstd"))
+    return file
+
+
+@contextmanager
+def _complaints(name: str) -> Iterator[None]:
+    """What decompressors and archives say of a broken file, as one line that names it."""
+    import lzma
+    import zipfile
+    import zlib
+
+    try:
+        yield
+    except EOFError:
+        raise InputError("{path}: is cut off; get it again", path=name) from None
+    except (OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise InputError("{path}: cannot be read: {reason}", path=name, reason=str(error)) from None
+
+
+# --- JSONL -----------------------------------------------------------------------------------------------------------
+
+
+def _json_lines(stream: BinaryIO, name: str, text_field: str, at: Position) -> Iterator[Document]:
+    number = 0
+    while line := stream.readline(_LONGEST_ROW + 1):
+        number += 1
+        if len(line) > _LONGEST_ROW:
+            raise InputError("{path}: line {line} is longer than 64 MB", path=name, line=number)
+        if not line.isspace():
+            text = _field(line, text_field, name, number)
+            if text is not None:
+                yield Document(text, name, at)
+
+
+def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None:
+    """The text of a row; None where it is null. What is not UTF-8 in it stays so, to be replaced with the rest."""
+    try:
+        row = json.loads(line.decode(errors="surrogateescape"))
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise InputError("{path}: line {line} is not a JSON object", path=name, line=number)
+    if text_field not in row:
+        raise InputError(
+            "{path}: line {line} has no {field}; say with --text_field where its text is: {known}",
+            path=name,
+            line=number,
+            field=repr(text_field),
+            known=_listed(list(row)),
+        )
+    value = row[text_field]
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InputError("{path}: line {line}: {field} is not text", path=name, line=number, field=repr(text_field))
+    return value.encode(errors="surrogatepass")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+
+
+# --- archives --------------------------------------------------------------------------------------------------------
+
+
+def _archive(path: Path, text_field: str) -> Iterator[Document]:
+    """The texts in a zip archive, by the rules of a directory. A member's name is looked at, never used as a path."""
+    import zipfile
+
+    with _complaints(str(path)), _open(path) as file, zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if member.is_dir() or not holds_text(member.filename):
+                continue
+            name = f"{path}: {member.filename}"
+            if member.flag_bits & 1:
+                raise InputError("{path}: is encrypted", path=name)
+            if is_json_lines(member.filename):
+                with _open_member(archive, member, name) as stream:
+                    yield from _json_lines(stream, name, text_field, file.tell)
+            else:
+                yield Document(partial(_open_member, archive, member, name), name, file.tell)
+
+
+@contextmanager
+def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
+    with _complaints(name), archive.open(member) as stream:
+        yield _decompressed(io.BufferedReader(cast(io.RawIOBase, stream)))
+
+
+# --- parquet ---------------------------------------------------------------------------------------------------------
+
+
+def _pyarrow(module: str = "pyarrow") -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError("parquet and zstd need pyarrow: pip install nanopace[train]") from None
+
+
+def _parquet(path: Path, text_field: str) -> Iterator[Document]:
+    """A few rows at a time, and only the column that is asked for."""
+    arrow = _pyarrow()
+    size = path.stat().st_size
+    done = 0
+    try:
+        with _pyarrow("pyarrow.parquet").ParquetFile(path, pre_buffer=False) as table:
+            _check_column(path, table.schema_arrow, text_field)
+            for batch in table.iter_batches(_ROWS, columns=[text_field]):
+                done += len(batch)
+                at = partial(int, size * done // table.metadata.num_rows)
+                for text in batch.column(0).cast(arrow.large_binary()).to_pylist():  # bytes: it may not be UTF-8
+                    if text is not None:
+                        yield Document(text, str(path), at)
+    except (arrow.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
+
+
+def _check_column(path: Path, schema: Any, text_field: str) -> None:
+    if text_field not in schema.names:
+        raise InputError(
+            "{path}: has no column {field}; say with --text_field where its text is: {known}",
+            path=path,
+            field=repr(text_field),
+            known=_listed(schema.names),
+        )
+    if str(schema.field(text_field).type) not in ("string", "large_string"):
+        raise InputError("{path}: the column {field} is not text", path=path, field=repr(text_field))

@@ -1,0 +1,85 @@
+"""Which files a corpus is made from: arguments that are files, directories or patterns, and what is read in them."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+
+from nanopace.errors import InputError
+
+# What is read in a directory or an archive. A file that is named itself is read whatever it is called.
+_PROSE = (".txt", ".text", ".md", ".markdown", ".rst", ".tex", ".srt", ".html", ".htm", ".xml", ".csv", ".tsv")
+_PROGRAMS = (".py", ".pyi", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".rs", ".go", ".java", ".kt", ".scala")
+_SCRIPTS = (".js", ".mjs", ".ts", ".tsx", ".jsx", ".css", ".sh", ".sql", ".rb", ".php", ".lua", ".pl", ".r", ".jl")
+_MORE = (".cs", ".swift", ".hs", ".ml", ".ex", ".erl", ".lisp", ".clj", ".f90", ".m", ".yaml", ".yml", ".toml", ".ini")
+JSON_LINES = (".jsonl", ".ndjson")
+PARQUET = ".parquet"
+ARCHIVE = ".zip"
+COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
+_TEXTS = frozenset((*_PROSE, *_PROGRAMS, *_SCRIPTS, *_MORE, *JSON_LINES))
+_FILES = frozenset((PARQUET, ARCHIVE))
+
+
+def find_inputs(arguments: Sequence[str]) -> list[Path]:
+    """The files that arguments stand for, each once, in a fixed order."""
+    found: dict[Path, None] = {}
+    for argument in arguments:
+        for path in _named(argument):
+            found |= dict.fromkeys(_below(path) if path.is_dir() else [path])
+    return list(found)
+
+
+def holds_text(name: str) -> bool:
+    """Whether a member of an archive is read: by its name, as in a directory."""
+    return _inner_suffix(PurePath(name)) in _TEXTS and not any(_is_hidden(part) for part in PurePath(name).parts)
+
+
+def is_json_lines(name: str) -> bool:
+    return _inner_suffix(PurePath(name)) in JSON_LINES
+
+
+def _named(argument: str) -> list[Path]:
+    path = Path(argument)
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):  # a name that no file can have
+        exists = False
+    if exists:
+        return [path]
+    if glob.has_magic(argument) and "\0" not in argument:
+        matching = [Path(each) for each in sorted(glob.glob(argument, recursive=True))]
+        if matching:
+            # `**` matches a directory and what is in it: only the files count, or all would be found twice
+            return [each for each in matching if each.is_file()] or matching
+        raise InputError("{path}: no file matches", path=argument)
+    raise InputError("{path}: no such file, and no corpus of that name", path=argument)
+
+
+def _below(directory: Path) -> list[Path]:
+    """By name. Hidden files and directories, and links to directories, are left out."""
+    found = sorted(_readable(directory))
+    if not found:
+        raise InputError("{path}: holds no text, .jsonl, .parquet or .zip", path=directory)
+    return found
+
+
+def _readable(directory: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(directory):
+        folders[:] = [name for name in folders if not _is_hidden(name) and name != "node_modules"]
+        for name in files:
+            path = Path(folder, name)
+            known = _inner_suffix(path) in _TEXTS or path.suffix.lower() in _FILES
+            if known and not _is_hidden(name) and path.is_file():
+                yield path
+
+
+def _inner_suffix(path: PurePath) -> str:
+    """.jsonl of rows.jsonl and of rows.jsonl.zst."""
+    suffix = path.suffix.lower()
+    return PurePath(path.stem).suffix.lower() if suffix in COMPRESSED else suffix
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith((".", "__MACOSX", "__pycache__")) and name not in (".", "..")

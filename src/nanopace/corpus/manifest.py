@@ -1,0 +1,155 @@
+"""corpus.json: which files a corpus is made of, and what is in them.
+
+A shard is finished if and only if the manifest lists it. The manifest is replaced as a whole, so that whoever reads it
+sees a corpus as it was at some moment, and never half of a change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from nanopace.corpus.durable import write_durably
+from nanopace.errors import InputError
+
+MANIFEST: Final = "corpus.json"
+FORMAT: Final = 1
+_LARGEST_FILE = 1 << 26  # bytes: a quarter of a million shards
+
+Dtype = Literal["uint16", "uint32"]
+SplitName = Literal["train", "val"]
+SPLITS: Final[tuple[SplitName, SplitName]] = ("train", "val")
+TOKEN_BYTES: Final[dict[Dtype, int]] = {"uint16": 2, "uint32": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """One finished file of tokens."""
+
+    file: str  # beside the manifest
+    tokens: int
+    text_bytes: int  # of UTF-8 text that the tokens stand for
+    sha256: str
+    max_id: int  # the largest token id in it
+    documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A corpus that nanopace prepared."""
+
+    name: str
+    tokenizer: str  # its kind
+    tokenizer_hash: str
+    vocab_size: int
+    dtype: Dtype
+    train: tuple[ShardEntry, ...]
+    val: tuple[ShardEntry, ...]
+    complete: bool  # False while it is being prepared
+
+    def split(self, name: SplitName) -> tuple[ShardEntry, ...]:
+        return self.train if name == "train" else self.val
+
+
+def smallest_dtype(vocab_size: int) -> Dtype:
+    """The type that holds every id of a vocabulary."""
+    return "uint16" if vocab_size <= 1 << 16 else "uint32"
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    content = asdict(manifest)
+    splits = {name: content.pop(name) for name in SPLITS}
+    text = json.dumps({"nanopace": FORMAT, **content, "splits": splits}, indent=1) + "\n"
+    write_durably(directory / MANIFEST, text.encode())
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a corpus, checked field by field; the files that it lists are not looked at."""
+    path = directory / MANIFEST
+    content = _read(path)
+    if content.get("nanopace") != FORMAT:
+        raise InputError("{path}: is not a manifest that this version of nanopace reads", path=path)
+    try:
+        return _manifest(content)
+    except ValueError as field:
+        raise InputError("{path}: is damaged: its {field} cannot be right", path=path, field=str(field)) from None
+
+
+def check_files(directory: Path, manifest: Manifest) -> None:
+    """Every file that the manifest lists is there, in its size."""
+    for name in SPLITS:
+        for entry in manifest.split(name):
+            path = directory / entry.file
+            if not path.is_file():
+                raise InputError("{path}: is missing, and the manifest lists it", path=path)
+            if path.resolve().parent != directory.resolve():
+                raise InputError("{path}: leads out of the corpus", path=path)
+            expected = entry.tokens * TOKEN_BYTES[manifest.dtype]
+            size = path.stat().st_size
+            if size != expected:
+                raise InputError(
+                    "{path}: has {size} bytes, and the manifest says {expected}",
+                    path=path,
+                    size=size,
+                    expected=expected,
+                )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+        content = json.loads(data) if len(data) <= _LARGEST_FILE else None
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise InputError("{path}: is damaged: it is not a JSON object", path=path)
+    return content
+
+
+def _manifest(content: dict[str, Any]) -> Manifest:
+    splits = _field(content, "splits", dict)
+    dtype = _field(content, "dtype", str)
+    if dtype not in TOKEN_BYTES:
+        raise ValueError("dtype")
+    read = {name: tuple(_entry(each) for each in _field(splits, name, list)) for name in SPLITS}
+    files = [entry.file for entries in read.values() for entry in entries]
+    if len(set(files)) < len(files):
+        raise ValueError("file")
+    return Manifest(
+        name=_field(content, "name", str),
+        tokenizer=_field(content, "tokenizer", str),
+        tokenizer_hash=_field(content, "tokenizer_hash", str),
+        vocab_size=_field(content, "vocab_size", int),
+        dtype=cast(Dtype, dtype),
+        complete=_field(content, "complete", bool),
+        **read,
+    )
+
+
+def _entry(content: Any) -> ShardEntry:
+    entry = ShardEntry(
+        file=_field(content, "file", str),
+        tokens=_field(content, "tokens", int),
+        text_bytes=_field(content, "text_bytes", int),
+        sha256=_field(content, "sha256", str),
+        max_id=_field(content, "max_id", int),
+        documents=_field(content, "documents", int),
+    )
+    if not re.fullmatch(r"[\w-][\w.-]*", entry.file):  # a plain name: no folder, nothing above, nothing hidden
+        raise ValueError("file")
+    if not re.fullmatch(r"[0-9a-f]{64}", entry.sha256):
+        raise ValueError("sha256")
+    return entry
+
+
+def _field(content: Any, name: str, kind: type) -> Any:
+    value: Any = content.get(name) if isinstance(content, dict) else None
+    if type(value) is not kind or (isinstance(value, int) and value < 0):
+        raise ValueError(name)
+    return value

@@ -1,0 +1,78 @@
+"""What the tokenizers have in common: ids that stand for bytes, a fingerprint, and a file beside the tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from nanopace.corpus.durable import write_durably
+
+TOKENIZER_FILE = "tokenizer.json"
+FORMAT = 1  # of tokenizer.json
+
+END_OF_TEXT = "<|endoftext|>"  # how the id between documents is shown; inside a document this is plain text
+REPLACEMENT = "\ufffd"
+
+
+def fingerprint(kind: str, *parts: Iterable[bytes]) -> str:
+    """One hash for one way of turning text into ids. Lengths go in too, so that no two vocabularies run together."""
+    digest = hashlib.sha256(kind.encode())
+    for part in parts:
+        entries = list(part)
+        digest.update(b"\0%d" % len(entries))
+        for entry in entries:
+            digest.update(b"\0%d:" % len(entry) + entry)
+    return digest.hexdigest()
+
+
+def text_of(ids: Iterable[int], vocabulary: Sequence[bytes]) -> str:
+    """The text that ids stand for. A model samples what it likes: an id or a byte that makes no sense is U+FFFD."""
+    known = range(len(vocabulary))
+    unknown = REPLACEMENT.encode()
+    return b"".join([vocabulary[each] if each in known else unknown for each in map(int, ids)]).decode(errors="replace")
+
+
+def byte_counts(vocabulary: Iterable[bytes], end_of_text: int | None) -> npt.NDArray[np.int32]:
+    """How many bytes of text each id stands for: what turns a loss per token into bits per byte."""
+    counts = np.array([len(entry) for entry in vocabulary], dtype=np.int32)
+    if end_of_text is not None:
+        counts[end_of_text] = 0
+    return counts
+
+
+def encodable(text: str) -> str:
+    """The text with halves of surrogate pairs joined where they meet and U+FFFD where they do not: UTF-8 has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def write_tokenizer(directory: Path, kind: str, hash: str, **vocabulary: object) -> None:
+    """Put a tokenizer beside the tokens that it made."""
+    content = {"nanopace": FORMAT, "kind": kind, "hash": hash, **vocabulary}
+    text = json.dumps(content, separators=(",", ":")) + "\n"  # ASCII: half a surrogate pair is no UTF-8
+    write_durably(directory / TOKENIZER_FILE, text.encode())
+
+
+def _byte_letters() -> dict[str, int]:
+    """GPT-2's way of writing any byte as a letter: itself where it can be printed, else the next one from U+0100 on."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    letters = {chr(byte): byte for byte in printable}
+    for place, byte in enumerate(sorted(set(range(256)) - set(printable))):
+        letters[chr(256 + place)] = byte
+    return letters
+
+
+BYTE_OF_LETTER = _byte_letters()
+
+
+def spelled(letters: str) -> bytes:
+    """The bytes of a vocabulary's entry that is written in GPT-2's letters."""
+    return bytes([BYTE_OF_LETTER[letter] for letter in letters])

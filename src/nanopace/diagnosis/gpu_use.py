@@ -1,0 +1,45 @@
+"""What the card's own sensors tell: whether something held its clocks back, and the energy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nanopace.diagnosis.result import Finding
+from nanopace.run import GpuUse, Run
+
+HEAT = ("thermal",)
+HARDWARE = ("hw_slowdown", "power_brake")
+POWER = ("power_cap",)
+
+# Heat and a bad supply slow a card that could do more. A power limit is how most cards are built to run, and worth a
+# word only where it is reached most of the time.
+_WORTH_A_WORD = 0.02
+_MOSTLY = 0.5
+_JOULES_PER_KWH = 3.6e6
+
+
+def gpu_findings(run: Run) -> list[Finding]:
+    """Nothing where no sensor was asked."""
+    use = run.gpu_use
+    if use is None:
+        return []
+    findings = []
+    heat, hardware, power = (_share(use, reasons) for reasons in (HEAT, HARDWARE, POWER))
+    if heat >= _WORTH_A_WORD:
+        numbers = {"throttled_share": heat, "highest_celsius": use.celsius}
+        findings.append(Finding("throttled_heat", numbers))
+    elif hardware >= _WORTH_A_WORD:  # a card that is too hot says this too
+        findings.append(Finding("throttled_hardware", {"throttled_share": hardware}))
+    if power >= _MOSTLY:
+        numbers = {"throttled_share": power, "median_watts": use.watts, "median_mhz": use.sm_mhz}
+        findings.append(Finding("throttled_power", numbers))
+    if use.energy_kwh is not None:
+        wall_s = (run.wall_ms or 0.0) / 1000
+        watts = use.energy_kwh * _JOULES_PER_KWH / wall_s if wall_s > 0 else None
+        findings.append(Finding("energy", {"energy_kwh": use.energy_kwh, "mean_watts": watts}))
+    return findings
+
+
+def _share(use: GpuUse, reasons: Iterable[str]) -> float:
+    """Of the samples; of two reasons that come together, the more frequent one's."""
+    return max(use.throttled.get(reason, 0.0) for reason in reasons)

@@ -1,0 +1,68 @@
+"""Which attention kernel: the fastest on this card for this model's shape, found by trying.
+
+torch has several, and which one wins depends on card, head width, length and precision. A trial takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+import torch
+from torch.nn import functional
+
+from nanopace.train.model import ModelShape
+
+_SWITCHES = {
+    "cudnn": torch.backends.cuda.enable_cudnn_sdp,
+    "flash": torch.backends.cuda.enable_flash_sdp,
+    "efficient": torch.backends.cuda.enable_mem_efficient_sdp,
+    "math": torch.backends.cuda.enable_math_sdp,
+}
+_TOKENS = 1 << 16  # per trial: enough to fill a card
+_TRIALS = 5
+
+
+def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
+    """Leave only the fastest kernel switched on, beside the plain one for whatever it does not take, and say why."""
+    if device.type != "cuda":
+        return "torch's own choice: on this device there is one kernel"
+    times = {}
+    for name in ("cudnn", "flash", "efficient"):
+        _switch_on(name)
+        milliseconds = _time(shape, batch_size, device, dtype)
+        if milliseconds is not None:
+            times[name] = milliseconds
+    if not times:
+        _switch_on("math")
+        return "math: no fused kernel takes this shape"
+    best = min(times, key=lambda name: times[name])
+    _switch_on(best, "math")
+    others = ", ".join(f"{name} {ms:.2f} ms" for name, ms in times.items() if name != best)
+    return f"{best}: {times[best]:.2f} ms a layer" + (f" ({others})" if others else "")
+
+
+def _switch_on(*kept: str) -> None:
+    for name, switch in _SWITCHES.items():
+        switch(name in kept)
+
+
+def _time(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> float | None:
+    """Forward and backward of one layer's attention in ms; None if this kernel does not take it."""
+    batch = max(1, min(batch_size, _TOKENS // shape.block_size))
+    width = shape.n_embd // shape.n_head
+    size = (batch, shape.block_size, 3, shape.n_head, width)
+    packed = torch.randn(size, device=device, dtype=dtype, requires_grad=True)
+    times: list[float] = []
+    try:
+        for _ in range(2 + _TRIALS):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            q, k, v = (each.transpose(1, 2) for each in packed.unbind(2))
+            out = functional.scaled_dot_product_attention(q, k, v, dropout_p=shape.dropout, is_causal=True)
+            out.backward(out.detach())
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end))
+    except RuntimeError:
+        return None
+    return statistics.median(times[2:])

@@ -1,0 +1,89 @@
+"""The tokens of each step, ready before they are asked for.
+
+A thread gathers the windows of the next steps from the memory-mapped shards while the current one trains. On CUDA it
+fills pinned buffers, which the card copies by itself. Which windows a step gets is a pure function of the seed and the
+step (corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from nanopace.corpus.order import Order
+from nanopace.corpus.shards import Split
+
+_AHEAD = 2  # steps that wait ready: one is not enough where gathering takes as long as the fastest step
+
+
+class Batches:
+    """The training tokens from `first_step` on, one tensor a step, in order."""
+
+    def __init__(
+        self,
+        split: Split,
+        order: Order,
+        *,
+        micro_steps: int,
+        batch_size: int,
+        block_size: int,
+        device: torch.device,
+        first_step: int,
+    ) -> None:
+        self._split, self._order, self._device = split, order, device
+        self._shape = (micro_steps, batch_size, block_size + 1)
+        self._ready: queue.Queue[Tensor | BaseException] = queue.Queue()
+        self._free: queue.Queue[tuple[Tensor, torch.cuda.Event | None] | None] = queue.Queue()
+        for _ in range(_AHEAD):
+            self._free.put((torch.empty(self._shape, dtype=torch.int32, pin_memory=device.type == "cuda"), None))
+        self._taken: Tensor | None = None
+        self._thread = threading.Thread(target=self._gather, args=(first_step,), name="batches", daemon=True)
+        self._thread.start()
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of the next step on the device, each (micro-steps, sequences, tokens)."""
+        ready = self._ready.get()
+        if isinstance(ready, BaseException):
+            raise ready
+        if self._device.type == "cuda":
+            tokens = ready.to(self._device, non_blocking=True)
+            copied = torch.cuda.Event()
+            copied.record()
+            self._free.put((ready, copied))
+        else:
+            tokens = ready.to(self._device, copy=True)
+            self._free.put((ready, None))
+        tokens = tokens.long()
+        return tokens[..., :-1].contiguous(), tokens[..., 1:].contiguous()  # strides are part of what is compiled for
+
+    def close(self) -> None:
+        self._free.put(None)
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _gather(self, step: int) -> None:
+        """The thread. What goes wrong here, a shard that vanished for instance, is raised where it is waited for."""
+        windows = self._shape[0] * self._shape[1]
+        try:
+            while (free := self._free.get()) is not None:
+                buffer, copied = free
+                if copied is not None:
+                    copied.synchronize()
+                starts = self._order.starts(step * windows, windows)
+                self._split.gather(starts, self._shape[2], buffer.view(windows, -1).numpy())
+                self._ready.put(buffer)
+                step += 1
+        except BaseException as error:
+            self._ready.put(error)

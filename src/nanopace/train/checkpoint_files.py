@@ -1,0 +1,264 @@
+"""A checkpoint on the disk: a directory that is whole or is not there, and holds nothing that could run.
+
+    out/checkpoints/step-00000500/
+        state.json              step, config, random states, versions, and the checksums of the other files
+        model.safetensors       the weights, with nanoGPT's names
+        optimizer.safetensors   AdamW's averages, if training is to go on
+        tokenizer.json          so that a sample needs nothing else
+
+It is written under another name, synced, and renamed: the directory of that name is whole. Before anything is loaded,
+state.json is held against its own checksum, and every file against the one in state.json.
+docs/decisions/0009-checkpoints.md says why this is not torch.distributed.checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from nanopace.config import KNOBS
+from nanopace.corpus.durable import sync_directory
+from nanopace.corpus.tokenizer import Tokenizer
+from nanopace.errors import InputError, NanopaceError
+from nanopace.literals import Value
+from nanopace.train.model import ModelShape
+from nanopace.train.tensor_file import TensorFile, Written
+
+FORMAT = 1
+STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"
+
+_NAME = re.compile(r"step-(\d{8,})")
+_LARGEST_STATE = 64 << 20  # bytes: random states and the last evaluation are some hundred KB
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint whose files are as they were written."""
+
+    path: Path
+    step: int
+    config: Mapping[str, Value]
+    shape: ModelShape
+    tokenizer_hash: str | None
+    state: Mapping[str, Any]  # all of state.json
+
+    def weights(self, device: str = "cpu") -> dict[str, Tensor]:
+        """By nanoGPT's names. The tied table has two of them, and lies in the file once."""
+        weights = self._load(MODEL, device)
+        return {**weights, "lm_head.weight": weights["transformer.wte.weight"]}
+
+    def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
+        """AdamW's averages by "exp_avg.<weight>"; None in a checkpoint that was made to be used, not to go on."""
+        return self._load(OPTIMIZER, device) if OPTIMIZER in self.state["files"] else None
+
+    def _load(self, name: str, device: str) -> dict[str, Tensor]:
+        from safetensors.torch import load_file
+
+        return load_file(self.path / name, device=device)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def checkpoint_directories(out_dir: Path) -> list[Path]:
+    """Every checkpoint of a run, newest first."""
+    try:
+        names = os.listdir(out_dir / "checkpoints")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    newest_first = sorted(filter(_NAME.fullmatch, names), key=step_of, reverse=True)
+    return [out_dir / "checkpoints" / name for name in newest_first]
+
+
+def step_of(name: str) -> int:
+    match = _NAME.fullmatch(name)
+    assert match is not None
+    return int(match[1])
+
+
+def open_checkpoint(path: Path) -> Saved:
+    """An out_dir's newest whole checkpoint, or the checkpoint in this very directory."""
+    if (path / STATE).exists():
+        return verified(path)
+    saved, refused = newest_whole(path)
+    if saved is not None:
+        return saved
+    if refused:
+        raise refused[0]
+    raise InputError("{path}: no checkpoint is here", path=path)
+
+
+def newest_whole(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
+    """The newest checkpoint that can be used, and why those after it cannot."""
+    refused: list[NanopaceError] = []
+    for directory in checkpoint_directories(out_dir):
+        try:
+            return verified(directory), refused
+        except InputError as error:
+            refused.append(error)
+    return None, refused
+
+
+def verified(directory: Path) -> Saved:
+    """Hold every file against its checksum. Nothing of it has been loaded before that."""
+    state = _read_state(directory / STATE)
+    for name, expected in state["files"].items():
+        _verify(directory, name, expected)
+    try:
+        return Saved(
+            path=directory,
+            step=int(state["step"]),
+            config={name: value for name, value in state["config"].items() if name in KNOBS},
+            shape=ModelShape(**state["shape"]),
+            tokenizer_hash=state["tokenizer"],
+            state=state,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise InputError("{path}: is not the state of a checkpoint", path=directory / STATE) from None
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST_STATE + 1)
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
+    try:
+        state: dict[str, Any] = json.loads(data)
+        checksum = state.pop("checksum")
+        version, files = state["nanopace"], state["files"]
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        raise InputError("{path}: is not the state of a checkpoint", path=path) from None
+    if isinstance(version, int) and version > FORMAT:
+        raise InputError(
+            "{path}: was written by a newer nanopace ({version}); update nanopace to read it",
+            path=path,
+            version=state.get("written_by"),
+        )
+    if checksum != _checksum(state) or not isinstance(files, dict):
+        raise InputError("{path}: is damaged: its checksum does not match", path=path)
+    return state
+
+
+def _verify(directory: Path, name: str, expected: Mapping[str, Any]) -> None:
+    path = directory / name
+    if Path(name).name != name or path.is_symlink():
+        raise InputError("{path}: a checkpoint's files lie in its own directory", path=path)
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != expected["bytes"]:
+                raise InputError(
+                    "{path}: is damaged: {size} bytes where {expected} were written",
+                    path=path,
+                    size=size,
+                    expected=expected["bytes"],
+                )
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
+    if digest != expected["sha256"]:
+        raise InputError("{path}: is damaged: its checksum does not match", path=path)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_checkpoint(
+    directory: Path, files: Mapping[str, TensorFile], state: Mapping[str, Any], tokenizer: Tokenizer | None
+) -> int:
+    """Write all of it under another name, sync it, and give it its own. Returns its bytes."""
+    temporary = directory.with_name(f".{directory.name}.writing")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        written = {name: file.write(temporary / name) for name, file in files.items()}
+        if tokenizer is not None:
+            tokenizer.save(temporary)
+            written["tokenizer.json"] = _measure(temporary / "tokenizer.json")
+        _write_state(temporary / STATE, {**state, "files": {name: asdict(each) for name, each in written.items()}})
+        sync_directory(temporary)
+        if directory.exists():  # the same step, saved by a process that came before
+            remove_checkpoint(directory)
+        os.rename(temporary, directory)
+        sync_directory(directory.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return sum(each.bytes for each in written.values())
+
+
+def write_weights(
+    directory: Path,
+    shape: ModelShape,
+    weights: Mapping[str, Tensor],
+    *,
+    step: int,
+    config: Mapping[str, Value],
+    tokenizer: Tokenizer | None,
+) -> None:
+    """A checkpoint without the optimizer's state: to sample from, to evaluate, to finetune."""
+    once = {name: each for name, each in weights.items() if name != "lm_head.weight"}
+    model = TensorFile(once, pinned=False)
+    model.stage(once)
+    state = describe(shape, step=step, config=config, tokenizer=tokenizer)
+    write_checkpoint(directory, {MODEL: model}, state, tokenizer)
+
+
+def describe(
+    shape: ModelShape, *, step: int, config: Mapping[str, Value], tokenizer: Tokenizer | None
+) -> dict[str, Any]:
+    """The part of state.json that every checkpoint has."""
+    from nanopace.version import __version__
+
+    return {
+        "nanopace": FORMAT,
+        "written_by": __version__,
+        "step": step,
+        "shape": asdict(shape),
+        "config": dict(config),
+        "tokenizer": None if tokenizer is None else tokenizer.hash,
+    }
+
+
+def remove_checkpoint(directory: Path) -> None:
+    """First its name, then its files: what is half removed is nobody's checkpoint."""
+    condemned = directory.with_name(f".{directory.name}.removing")
+    shutil.rmtree(condemned, ignore_errors=True)
+    os.rename(directory, condemned)
+    shutil.rmtree(condemned, ignore_errors=True)
+
+
+def sweep(out_dir: Path) -> None:
+    """Remove what a killed process was writing or removing."""
+    folder = out_dir / "checkpoints"
+    if folder.is_dir():
+        for name in os.listdir(folder):
+            if name.endswith((".writing", ".removing")) and name.startswith(".step-"):
+                shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _write_state(path: Path, state: dict[str, Any]) -> None:
+    state["checksum"] = _checksum(state)
+    with open(path, "x", encoding="ascii") as file:
+        json.dump(state, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _checksum(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def _measure(path: Path) -> Written:
+    with open(path, "rb") as file:
+        return Written(os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())

@@ -1,0 +1,121 @@
+"""Weights from any of three forms into any other: nanopace's checkpoint, nanoGPT's file, Hugging Face's directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from nanopace.corpus.tokenizer import load_tokenizer
+from nanopace.errors import InputError, UsageError
+from nanopace.train import checkpoint_files, huggingface
+from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, open_checkpoint, write_weights
+from nanopace.train.huggingface import load_huggingface, save_huggingface
+from nanopace.train.huggingface_tokenizer import TOKENIZER_FILES
+from nanopace.train.nanogpt_checkpoint import load_nanogpt, save_nanogpt
+from nanopace.train.pretrained import Pretrained, check_said, shape_of
+from nanopace.train.whole import unwritable
+
+FORMS = ("nanogpt", "huggingface", "nanopace")
+
+_NANOGPT_FILE = "ckpt.pt"  # in nanoGPT's out_dir
+# What --force may replace: a directory of nothing but these. A home directory is none.
+_OWN_FILES: Mapping[str, frozenset[str]] = {
+    "huggingface": frozenset({huggingface.CONFIG, huggingface.WEIGHTS[0], "generation_config.json", *TOKENIZER_FILES}),
+    "nanopace": frozenset({STATE, MODEL, OPTIMIZER, "tokenizer.json"}),
+}
+
+
+def open_pretrained(path: Path) -> Pretrained:
+    """The weights that are meant, whatever form they have."""
+    match form_of(path):
+        case "huggingface":
+            return load_huggingface(path)
+        case "nanogpt":
+            return load_nanogpt(path / _NANOGPT_FILE if path.is_dir() else path)
+        case _:
+            return _load_nanopace(path)
+
+
+def form_of(path: Path) -> str:
+    """Which of the three it is. A file is nanoGPT's; a directory is told by what lies in it."""
+    if not path.exists():
+        raise InputError("{path}: there is no such file or directory", path=path)
+    if path.is_file():
+        return "nanogpt"
+    if (path / STATE).exists() or checkpoint_files.checkpoint_directories(path):
+        return "nanopace"
+    if (path / huggingface.CONFIG).exists():
+        return "huggingface"
+    if (path / _NANOGPT_FILE).exists():
+        return "nanogpt"
+    raise InputError("{path}: no checkpoint is here, neither nanopace's nor nanoGPT's nor Hugging Face's", path=path)
+
+
+def convert(source: Path, target: Path, *, to: str | None = None, force: bool = False) -> Pretrained:
+    """Write the weights in `source` to `target`, in the form that `to` or the target's name asks for."""
+    form = to or form_by_name(target)
+    check_target(target, form, force)
+    pretrained = open_pretrained(source)
+    match form:
+        case "nanogpt":
+            save_nanogpt(target, pretrained)
+        case "huggingface":
+            save_huggingface(target, pretrained)
+        case _:
+            _save_nanopace(target, pretrained)
+    return pretrained
+
+
+def form_by_name(target: Path) -> str:
+    return "nanogpt" if target.suffix == ".pt" else "huggingface"
+
+
+def check_target(target: Path, form: str, force: bool) -> None:
+    """Complain before anything is read. Nothing is overwritten that conversions do not write."""
+    if form == "nanogpt":
+        if target.is_dir():
+            raise UsageError("{path}: is a directory; nanoGPT's form is a file, such as {path}/ckpt.pt", path=target)
+        if not target.parent.is_dir():
+            raise UsageError("{path}: there is no such directory", path=target.parent)
+        there = target.exists()
+    else:
+        if target.exists() and not target.is_dir():
+            raise UsageError("{path}: is a file; this form is a directory", path=target)
+        there = target.is_dir() and any(target.iterdir())
+    if there and not force:
+        raise UsageError("{path}: is there already; --force overwrites it", path=target)
+    if there and form != "nanogpt":
+        others = sorted(entry.name for entry in target.iterdir() if entry.name not in _OWN_FILES[form])
+        if others:
+            raise UsageError("{path}: is not overwritten, because it holds {name}", path=target, name=others[0])
+
+
+def _load_nanopace(path: Path) -> Pretrained:
+    saved = open_checkpoint(path)
+    shape, weights = saved.shape, saved.weights()
+    found = shape_of(saved.path, weights, n_head=shape.n_head, dropout=shape.dropout, activation=shape.activation)
+    check_said(saved.path, found, asdict(shape))
+    return Pretrained(
+        path=saved.path,
+        shape=shape,
+        weights=weights,
+        step=saved.step,
+        config=saved.config,
+        tokenizer=load_tokenizer(saved.path),
+        optimizer=saved.optimizer(),
+    )
+
+
+def _save_nanopace(target: Path, pretrained: Pretrained) -> None:
+    try:
+        write_weights(
+            target,
+            pretrained.shape,
+            pretrained.weights,
+            step=pretrained.step,
+            config=pretrained.config,
+            tokenizer=pretrained.tokenizer,
+        )
+    except OSError as error:
+        raise unwritable(target, error) from None

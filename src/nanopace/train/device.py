@@ -1,0 +1,113 @@
+"""What this machine trains on and how, each choice with its reason.
+
+What a person asks for is done or refused, never replaced. What nobody asked for is chosen, and says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from nanopace.errors import CardError, UsageError
+from nanopace.hardware.cards import Card, find_card
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The device and what is known of it; None is unknown."""
+
+    device: torch.device
+    reason: str
+    name: str | None = None  # as the driver says it
+    memory_gb: float | None = None
+    sms: int | None = None
+    uuid: str | None = None
+    card: Card | None = None
+
+    def peak_flops(self, dtype: str) -> float | None:
+        """What an mfu is a fraction of."""
+        if self.card is None:
+            return None
+        tflops = {"bfloat16": self.card.bf16_tflops, "float16": self.card.fp16_tflops, "float32": self.card.fp32_tflops}
+        peak = tflops[dtype]
+        return None if peak is None else peak * 1e12
+
+
+def find_machine(wanted: str | None) -> Machine:
+    """`wanted` is the knob device, None where nobody asked for one."""
+    device, reason = _pick(wanted)
+    if device.type != "cuda":
+        return Machine(device, reason)
+    properties = torch.cuda.get_device_properties(device)
+    memory_gb = properties.total_memory / GIB
+    sms = properties.multi_processor_count
+    try:
+        card = find_card(properties.name, sms=sms, memory_gb=memory_gb)
+    except CardError:
+        card = None
+    return Machine(device, reason, properties.name, memory_gb, sms, str(getattr(properties, "uuid", "")) or None, card)
+
+
+def _pick(wanted: str | None) -> tuple[torch.device, str]:
+    if wanted is None:
+        if torch.cuda.is_available():
+            return torch.device("cuda", 0), f"{torch.cuda.get_device_name(0)} was found"
+        if torch.backends.mps.is_available():
+            return torch.device("mps"), "no CUDA card, but Apple's GPU was found"
+        return torch.device("cpu"), "no CUDA card was found"
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise _no_device(wanted) from None
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if count == 0:
+            raise UsageError(
+                "--device={device}: torch finds no CUDA card here; --device=cpu trains without one", device=wanted
+            )
+        if (device.index or 0) >= count:
+            raise UsageError("--device={device}: there are {count} cards, counted from 0", device=wanted, count=count)
+        device = torch.device("cuda", device.index or 0)
+    elif device.type == "mps":
+        if not torch.backends.mps.is_available():
+            raise UsageError("--device={device}: torch finds no Apple GPU here", device=wanted)
+    elif device.type != "cpu":
+        raise _no_device(wanted)
+    return device, "asked for"
+
+
+def _no_device(wanted: str) -> UsageError:
+    return UsageError("--device={device}: is no device; there are cuda, cuda:1, cpu and mps", device=wanted)
+
+
+def pick_dtype(machine: Machine, wanted: str | None) -> tuple[str, str]:
+    """The precision of the matrix products. Weights, norms and the optimizer stay in float32."""
+    if wanted is not None:
+        return wanted, "asked for"
+    if machine.device.type == "cuda":
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return "bfloat16", "the card has it, and it needs no loss scaling"
+        return "float16", "the card has no bfloat16; losses are scaled"
+    return "float32", "nothing is faster on this device"
+
+
+def pick_compile(machine: Machine, wanted: bool | None) -> tuple[bool, str]:
+    if wanted is not None:
+        return wanted, "asked for"
+    if machine.device.type == "cuda":
+        return True, "fewer and larger kernels"
+    return False, "on a CPU it takes longer than it saves"
+
+
+def set_tf32(machine: Machine) -> str:
+    """float32 products through the tensor cores: nanoGPT's choice, too."""
+    if machine.device.type != "cuda":
+        return "does not apply"
+    if torch.cuda.get_device_capability(machine.device)[0] < 8:
+        return "off: the card has none"
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+    return "on: what is left in float32 is not worth full precision"

@@ -1,0 +1,364 @@
+"""The training loop: steps and nothing but steps between two marks of the clock.
+
+The host stays ahead of the card: it asks for a step's loss only when the card is done with that step, one or two steps
+later, so that nobody waits for anybody. Evaluations and checkpoints come between steps and have their own time.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nanopace.config import TrainConfig
+from nanopace.ledger import CheckpointEvent, EvalEvent, LedgerWriter, StepEvent
+from nanopace.train.batches import Batches
+from nanopace.train.bookkeeping import LAST_SAVE, Bookkeeper
+from nanopace.train.checkpoint import Checkpointer
+from nanopace.train.clock import Clock, Moment
+from nanopace.train.evaluate import Estimate, Evaluator
+from nanopace.train.interrupt import Interrupt
+from nanopace.train.listener import EvalReport, Listener, SaveReport, StepReport
+from nanopace.train.model import GPT
+from nanopace.train.optimizer import set_learning_rate
+from nanopace.train.randomness import random_states
+from nanopace.train.schedule import learning_rate
+
+_IN_FLIGHT = 2  # steps that the host may be ahead: with one, the card waits for the host between steps
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """Everything that a run is made of; train/setup.py puts it together."""
+
+    config: TrainConfig
+    device: torch.device
+    model: GPT
+    loss: Loss  # the model, compiled or not
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    batches: Batches
+    validation: Evaluator
+    training: Evaluator | None  # nanoGPT's second pass
+    checkpointer: Checkpointer
+    clock: Clock
+    ledger: LedgerWriter
+    listener: Listener
+    describe: Callable[[int], dict[str, object]]  # a step to what its checkpoint says of the run
+    peak_flops: float | None
+    flops_per_step: float
+    first_step: int = 0
+    best: tuple[int, float] | None = None  # step and validation loss of the best checkpoint
+    recent: list[float] | None = None  # losses since the last evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A step that the card may still be at."""
+
+    iteration: int
+    done: Moment
+    values: Tensor  # mean loss and gradient norm, on the host once it is done
+    lr: float
+
+
+class Loop:
+    def __init__(self, parts: Parts, interrupt: Interrupt) -> None:
+        self._parts, self._interrupt = parts, interrupt
+        self._config, self._clock, self._listener = parts.config, parts.clock, parts.listener
+        self._books = Bookkeeper(parts.clock, parts.ledger)
+        self._under_way: deque[_UnderWay] = deque()
+        self._recent = list(parts.recent or [])
+        self._best = parts.best
+        self._saved_step = parts.first_step if parts.first_step else None  # a resumed step need not be saved again
+        self._whole: Path | None = None  # the newest checkpoint on the disk
+        self._failed: str | None = None
+        self._autocast = _autocast(parts.config, parts.device)
+        self._parameters = [each for each in parts.model.parameters() if each.requires_grad]
+        self._host = torch.zeros(_IN_FLIGHT + 2, 2, pin_memory=parts.device.type == "cuda")
+        self.iteration = parts.first_step
+
+    @property
+    def newest_checkpoint(self) -> Path | None:
+        return self._whole
+
+    @property
+    def failure(self) -> str | None:
+        """Why the newest checkpoint could not be written, if it could not."""
+        return self._failed
+
+    def run(self) -> str:
+        """Train to the end, or until somebody interrupts. Returns which."""
+        self.warm_up()
+        with _garbage_later():
+            self._clock.mark("startup", self.iteration, "garbage collection")
+            while self.iteration <= self._config.max_iters and not self._interrupt.asked:
+                self._between_steps()
+                if self._config.eval_only:
+                    break
+                self.step()
+                self.iteration += 1
+            self._end()
+        return "interrupted" if self._interrupt.asked else "finished"
+
+    # --- the step ----------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One iteration, on the clock."""
+        parts, step = self._parts, self.iteration
+        rate = learning_rate(self._config, step)
+        set_learning_rate(parts.optimizer, rate)
+        inputs, targets = parts.batches.next()
+        self._clock.mark("data", step)
+        loss = self._accumulate(inputs, targets)
+        self._clock.mark("step", step)
+        if parts.checkpointer.before_update():
+            self._clock.mark("checkpoint", step)
+        norm = self._update()
+        values = self._to_host(torch.stack([loss, norm]), step)
+        done = self._clock.mark("optimizer", step)
+        self._under_way.append(_UnderWay(step, done, values, rate))
+        self._report(_IN_FLIGHT)
+        self._clock.mark("logging", step)
+
+    def _accumulate(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Forward and backward of every micro-batch; the mean loss of all of them."""
+        parts, count = self._parts, len(inputs)
+        total = torch.zeros((), device=parts.device)
+        for micro_inputs, micro_targets in zip(inputs, targets, strict=True):
+            with self._autocast:
+                loss = parts.loss(micro_inputs, micro_targets)
+            parts.scaler.scale(loss / count).backward()
+            total += loss.detach()
+        return total / count
+
+    def _update(self) -> Tensor:
+        """Clip, step, and forget the gradients. The norm before clipping; nan where nothing clips."""
+        parts = self._parts
+        norm = torch.full((), float("nan"), device=parts.device)
+        if self._config.grad_clip:
+            parts.scaler.unscale_(parts.optimizer)
+            norm = torch.nn.utils.clip_grad_norm_(self._parameters, self._config.grad_clip)
+        parts.scaler.step(parts.optimizer)
+        parts.scaler.update()
+        parts.optimizer.zero_grad(set_to_none=True)
+        return norm
+
+    def _to_host(self, values: Tensor, step: int) -> Tensor:
+        host = self._host[step % len(self._host)]
+        host.copy_(values, non_blocking=self._parts.device.type == "cuda")
+        return host
+
+    def _report(self, in_flight: int) -> None:
+        """Tell of the steps that are done, and wait until at most `in_flight` are not."""
+        while self._under_way and (len(self._under_way) > in_flight or self._under_way[0].done.passed()):
+            done = self._under_way.popleft()
+            done.done.wait()
+            self._books.settle()
+            loss, norm = done.values.tolist()
+            self._tell(done, loss, None if norm != norm else norm)
+
+    def _tell(self, done: _UnderWay, loss: float, norm: float | None) -> None:
+        parts, ms = self._parts, self._books.step_ms(done.iteration)
+        tokens = self._config.batch_size * self._config.block_size * self._config.gradient_accumulation_steps
+        self._recent.append(loss)
+        parts.ledger.append(
+            StepEvent(done.iteration, round(ms, 4), loss, tokens, lr=done.lr, grad_norm=norm),
+        )
+        mfu = parts.flops_per_step / (ms / 1000) / parts.peak_flops if parts.peak_flops and ms > 0 else None
+        report = StepReport(
+            iteration=done.iteration, loss=loss, ms=ms, tokens=tokens, lr=done.lr, grad_norm=norm, mfu=mfu
+        )
+        self._listener.step(report, self._clock.shares())
+
+    # --- between steps -----------------------------------------------------------------------------------------------
+
+    def _between_steps(self) -> None:
+        """Save first: a crash in the evaluation then costs nothing."""
+        step, config = self.iteration, self._config
+        evaluating = step % config.eval_interval == 0
+        saving = step % config.save_interval == 0 if config.save_interval else evaluating
+        if saving and config.always_save_checkpoint:
+            self._save(step)
+        if evaluating:
+            self._evaluate(step)
+        self._collect_saves()
+
+    def _save(self, step: int) -> None:
+        if step in (0, self._saved_step):
+            return
+        self._listener.phase("checkpoint")
+        self._report(0)  # the losses up to here belong into it
+        self._clock.mark("logging", step)
+        self._parts.checkpointer.save(step, self._state(step))
+        self._saved_step = step
+        self._clock.mark("checkpoint", step)
+        self._listener.phase("step")
+
+    def _state(self, step: int) -> dict[str, object]:
+        parts = self._parts
+        return {
+            **parts.describe(step),
+            "random": random_states(parts.device),
+            "scaler": parts.scaler.state_dict(),
+            "best": self._best,
+            "recent": self._recent,
+            "validation": parts.validation.state(),
+            "training": None if parts.training is None else parts.training.state(),
+        }
+
+    def _evaluate(self, step: int) -> None:
+        self._listener.phase("evaluation")
+        self._report(0)
+        self._clock.mark("logging", step)
+        parts = self._parts
+        parts.model.eval()
+        with torch.no_grad(), self._autocast:
+            validation = parts.validation.evaluate()
+            second = None if parts.training is None else parts.training.evaluate().loss
+        parts.model.train()
+        self._clock.mark("evaluation", step).wait()
+        self._books.settle()
+        best = self._best is None or validation.loss.mean < self._best[1]
+        train = second or (Estimate.of(np.array(self._recent)) if self._recent else None)
+        report = EvalReport(
+            iteration=step,
+            val=validation.loss.mean,
+            val_error=validation.loss.error,
+            windows=validation.loss.count,
+            ms=self._books.evaluation_ms(step),
+            train=None if train is None else train.mean,
+            train_error=None if train is None else train.error,
+            train_steps=None if train is None or second is not None else train.count,
+            bits_per_byte=validation.bits_per_byte,
+            change=None if validation.change is None else validation.change.mean,
+            change_error=None if validation.change is None else validation.change.error,
+            best=best,
+        )
+        self._recent = []
+        parts.ledger.append(_eval_event(report))
+        self._listener.evaluated(report)
+        if best:
+            self._keep_best(step, report.val)
+        gc.collect()
+        self._clock.mark("other", step)
+        self._listener.phase("step")
+
+    def _keep_best(self, step: int, loss: float) -> None:
+        self._best = (step, loss)
+        if not self._config.always_save_checkpoint:
+            self._save(step)
+        if step == self._saved_step:
+            self._parts.checkpointer.mark_best(step, loss)
+
+    def _collect_saves(self) -> None:
+        """Tell of the checkpoints that are whole by now, or failed."""
+        for result in self._parts.checkpointer.results():
+            if result.failure is not None:
+                self._failed = f"{result.path}: {result.failure}"
+                self._listener.note(f"could not save {self._failed}; training goes on and tries again at the next save")
+                continue
+            self._failed, self._whole = None, result.path
+            self._books.settle()
+            stall = self._books.checkpoint_ms(result.step)
+            report = SaveReport(
+                iteration=result.step,
+                path=str(result.path),
+                stall_ms=stall,
+                background_ms=result.background_ms,
+                bytes=result.bytes,
+            )
+            self._parts.ledger.append(
+                CheckpointEvent(
+                    result.step, str(result.path), round(stall, 4), round(result.background_ms, 3), result.bytes
+                )
+            )
+            self._listener.saved(report)
+
+    # --- the two ends ------------------------------------------------------------------------------------------------
+
+    def warm_up(self) -> None:
+        """Compile and allocate before the first step, on tokens that mean nothing, and leave no trace of it."""
+        parts, config = self._parts, self._config
+        self._listener.phase("compile")
+        phase = "compile" if parts.loss is not parts.model else "startup"
+        tokens = torch.zeros((config.batch_size, config.block_size), dtype=torch.long, device=parts.device)
+        with torch.random.fork_rng(devices=[parts.device] if parts.device.type == "cuda" else []):
+            with self._autocast:
+                loss = parts.loss(tokens, tokens)
+            parts.scaler.scale(loss).backward()
+            parts.optimizer.zero_grad(set_to_none=True)
+            self._clock.mark(phase, self.iteration, "training step").wait()
+            parts.model.eval()
+            with torch.no_grad(), self._autocast:
+                parts.validation.warm_up()
+            parts.model.train()
+        self._clock.mark(phase, self.iteration, "evaluation").wait()
+        self._books.settle()
+        self._listener.phase("step")
+
+    def _end(self) -> None:
+        """The last steps' rows, a last checkpoint, a last evaluation unless there was one a step ago."""
+        self._report(0)
+        self._clock.mark("logging", self.iteration)
+        if not self._config.eval_only:
+            self._save(self.iteration)
+            recently = (self.iteration - 1) % self._config.eval_interval == 0
+            if not self._interrupt.asked and not recently:
+                self._evaluate(self.iteration)
+        self._clock.mark("other", self.iteration)
+        self._parts.checkpointer.close()
+        self._clock.mark(LAST_SAVE, self.iteration)
+        self._clock.finish()
+        self._collect_saves()
+
+    def close(self) -> float:
+        """The books are closed; the wall clock of the process in ms."""
+        self._clock.mark("other", self.iteration)
+        self._clock.finish()
+        self._books.close()
+        return sum(self._clock.totals.values())
+
+
+def _autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
+    if config.dtype == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=getattr(torch, config.dtype))
+
+
+def _eval_event(report: EvalReport) -> EvalEvent:
+    return EvalEvent(
+        report.iteration,
+        report.train,
+        report.val,
+        ms=round(report.ms, 4),
+        val_error=report.val_error,
+        train_error=report.train_error,
+        train_steps=report.train_steps,
+        windows=report.windows,
+        bits_per_byte=report.bits_per_byte,
+        change=report.change,
+        change_error=report.change_error,
+    )
+
+
+@contextmanager
+def _garbage_later() -> Iterator[None]:
+    """No collection in a step: what is there now is kept for good, and the rest is collected after evaluations."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()

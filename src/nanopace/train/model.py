@@ -1,0 +1,183 @@
+"""GPT-2 as nanoGPT defines it: the same modules, names, initial weights and arithmetic, so that weights travel.
+
+`forward` is what training compiles: tokens and targets in, the mean loss out, every shape fixed. Evaluation asks for
+`sequence_losses`, sampling for `logits` with a `Cache`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+INITIAL_STD = 0.02  # GPT-2's
+ACTIVATIONS = {"gelu": "none", "gelu_tanh": "tanh"}  # what torch calls each way to approximate it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """What the weights' shapes follow from; the names are those of nanoGPT's `model_args`."""
+
+    n_layer: int
+    n_head: int
+    n_embd: int
+    vocab_size: int
+    block_size: int
+    bias: bool = False
+    dropout: float = 0.0
+    activation: str = "gelu"  # nanoGPT's; "gelu_tanh" is OpenAI's own, and differs by 1e-3 in the logits
+
+
+class Cache:
+    """The keys and values of the tokens seen so far, in one allocation per layer."""
+
+    def __init__(self, shape: ModelShape, batch: int, device: torch.device, dtype: torch.dtype) -> None:
+        room = (shape.n_layer, 2, batch, shape.n_head, shape.block_size, shape.n_embd // shape.n_head)
+        self._room = torch.zeros(room, device=device, dtype=dtype)
+        self.length = 0
+
+    def extend(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep these, and return all of them. `length` moves on only when every layer is through."""
+        end = self.length + keys.size(2)
+        kept_keys, kept_values = self._room[layer, 0], self._room[layer, 1]
+        kept_keys[:, :, self.length : end] = keys
+        kept_values[:, :, self.length : end] = values
+        return kept_keys[:, :, :end], kept_values[:, :, :end]
+
+
+class LayerNorm(nn.Module):
+    """torch's, with a bias only where it is asked for."""
+
+    def __init__(self, width: int, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-5)
+
+
+class Attention(nn.Module):
+    def __init__(self, shape: ModelShape, layer: int) -> None:
+        super().__init__()
+        self.c_attn = nn.Linear(shape.n_embd, 3 * shape.n_embd, bias=shape.bias)
+        self.c_proj = nn.Linear(shape.n_embd, shape.n_embd, bias=shape.bias)
+        self.resid_dropout = nn.Dropout(shape.dropout)
+        self._heads, self._dropout, self._layer = shape.n_head, shape.dropout, layer
+
+    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+        batch, length, width = x.shape
+        heads = self.c_attn(x).view(batch, length, 3, self._heads, width // self._heads)
+        q, k, v = (part.transpose(1, 2) for part in heads.unbind(2))
+        dropout = self._dropout if self.training else 0.0
+        if cache is None or cache.length == 0:
+            if cache is not None:
+                cache.extend(self._layer, k, v)
+            y = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+        else:
+            seen = cache.length
+            k, v = cache.extend(self._layer, k, v)
+            visible = None  # a single new token sees everything
+            if length > 1:
+                visible = torch.ones(length, seen + length, dtype=torch.bool, device=x.device).tril(seen)
+            y = functional.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+        y = y.transpose(1, 2).reshape(batch, length, width)
+        return cast(Tensor, self.resid_dropout(self.c_proj(y)))
+
+
+class MLP(nn.Module):
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.c_fc = nn.Linear(shape.n_embd, 4 * shape.n_embd, bias=shape.bias)
+        self.c_proj = nn.Linear(4 * shape.n_embd, shape.n_embd, bias=shape.bias)
+        self.dropout = nn.Dropout(shape.dropout)
+        self._approximate = ACTIVATIONS[shape.activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.dropout(self.c_proj(functional.gelu(self.c_fc(x), approximate=self._approximate))))
+
+
+class Block(nn.Module):
+    def __init__(self, shape: ModelShape, layer: int) -> None:
+        super().__init__()
+        self.ln_1 = LayerNorm(shape.n_embd, shape.bias)
+        self.attn = Attention(shape, layer)
+        self.ln_2 = LayerNorm(shape.n_embd, shape.bias)
+        self.mlp = MLP(shape)
+
+    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+        x = x + self.attn(self.ln_1(x), cache)
+        return cast(Tensor, x + self.mlp(self.ln_2(x)))
+
+
+class GPT(nn.Module):
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(shape.vocab_size, shape.n_embd),
+                "wpe": nn.Embedding(shape.block_size, shape.n_embd),
+                "drop": nn.Dropout(shape.dropout),
+                "h": nn.ModuleList(Block(shape, layer) for layer in range(shape.n_layer)),
+                "ln_f": LayerNorm(shape.n_embd, shape.bias),
+            }
+        )
+        self.lm_head = nn.Linear(shape.n_embd, shape.vocab_size, bias=False)
+        self.transformer["wte"].weight = self.lm_head.weight  # tied: one table reads tokens and predicts them
+        self._initialise()
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss. A target of -1 does not count."""
+        logits = self.lm_head(self._hidden(tokens, None))
+        return functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), ignore_index=-1)
+
+    def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of each sequence: what an evaluation needs to know its own error."""
+        logits = self.lm_head(self._hidden(tokens, None))
+        losses = functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), reduction="none")
+        return losses.view(targets.shape).mean(dim=1)
+
+    def logits(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        """Of every token given, shape (batch, length, vocabulary). With a cache they come after what it holds."""
+        return cast(Tensor, self.lm_head(self._hidden(tokens, cache)))
+
+    def next_logits(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        """Of the token after the last one, shape (batch, vocabulary)."""
+        return cast(Tensor, self.lm_head(self._hidden(tokens, cache)[:, -1]))
+
+    def parameter_count(self) -> int:
+        """nanoGPT's count: the tied head once, and without the position table."""
+        positions = self.shape.block_size * self.shape.n_embd
+        return sum(each.numel() for each in self.parameters()) - positions
+
+    def _hidden(self, tokens: Tensor, cache: Cache | None) -> Tensor:
+        seen = 0 if cache is None else cache.length
+        length = tokens.size(1)
+        assert seen + length <= self.shape.block_size, "more tokens than the position table has"
+        positions = torch.arange(seen, seen + length, device=tokens.device)
+        x = self.transformer["drop"](self.transformer["wte"](tokens) + self.transformer["wpe"](positions))
+        for block in cast(nn.ModuleList, self.transformer["h"]):
+            x = block(x, cache)
+        if cache is not None:
+            cache.length += length
+        return cast(Tensor, self.transformer["ln_f"](x))
+
+    def _initialise(self) -> None:
+        """In nanoGPT's order, so that the same seed gives the same weights."""
+        self.apply(_initialise)
+        residual_std = INITIAL_STD / math.sqrt(2 * self.shape.n_layer)  # 2 L projections add up in the residual stream
+        for name, parameter in self.named_parameters():
+            if name.endswith("c_proj.weight"):
+                nn.init.normal_(parameter, std=residual_std)
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=INITIAL_STD)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -1,0 +1,150 @@
+"""nanoGPT's ckpt.pt, both ways: its `train.py` goes on from what is written here, its `sample.py` samples from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from nanopace.config import KNOBS
+from nanopace.corpus.tokenizer import Tokenizer, gpt2, load_tokenizer
+from nanopace.errors import InputError
+from nanopace.literals import Value
+from nanopace.train.model import ACTIVATIONS, ModelShape
+from nanopace.train.pretrained import Pretrained, check_said, only_weights, shape_of, tied, weight_shapes
+from nanopace.train.torch_file import read_torch_file
+from nanopace.train.whole import whole_file
+
+_COMPILED = "_orig_mod."  # what torch.compile puts in front of every name
+_MODEL_ARGS = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias")
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+_NO_LOSS_YET = 1e9  # nanoGPT's best_val_loss before there is one
+_GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, bare and as nanoGPT rounds it up
+
+
+def load_nanogpt(path: Path) -> Pretrained:
+    """What a ckpt.pt holds. Its optimizer is None where it is not AdamW's over these weights."""
+    checkpoint = read_torch_file(path)
+    if not isinstance(checkpoint, dict) or not {"model", "model_args"} <= checkpoint.keys():
+        raise InputError("{path}: is not nanoGPT's checkpoint: it has no model and model_args", path=path)
+    arguments, config = _plain(checkpoint["model_args"]), _plain(checkpoint.get("config"))
+    weights = tied(path, _named_weights(path, checkpoint["model"]))
+    dropout, activation = arguments.get("dropout"), config.pop("activation", "gelu")
+    shape = shape_of(
+        path,
+        weights,
+        n_head=arguments.get("n_head"),
+        dropout=float(dropout) if isinstance(dropout, (int, float)) and 0 <= dropout < 1 else 0.0,
+        activation=activation if isinstance(activation, str) and activation in ACTIVATIONS else "gelu",
+    )
+    check_said(path, shape, {name: arguments.get(name) for name in _MODEL_ARGS})
+    step = checkpoint.get("iter_num")
+    return Pretrained(
+        path=path,
+        shape=shape,
+        weights=weights,
+        step=step if isinstance(step, int) and step >= 0 else 0,
+        config=config,
+        tokenizer=_tokenizer(path, shape, config),
+        optimizer=_moments(checkpoint.get("optimizer"), shape),
+    )
+
+
+def save_nanogpt(path: Path, pretrained: Pretrained) -> None:
+    """Write a ckpt.pt, whole or not at all. nanoGPT's GELU is the exact one; ours is noted where it does not look."""
+    shape = pretrained.shape
+    config = dict(pretrained.config)
+    if shape.activation != "gelu":
+        config["activation"] = shape.activation
+    checkpoint = {
+        "model": {name: each.contiguous() for name, each in pretrained.weights.items()},
+        "optimizer": _optimizer_state(shape, config, pretrained.optimizer),
+        "model_args": {name: getattr(shape, name) for name in (*_MODEL_ARGS, "dropout")},
+        "iter_num": pretrained.step,
+        "best_val_loss": _NO_LOSS_YET,
+        "config": config,
+    }
+    with whole_file(path) as file:
+        torch.save(checkpoint, file)
+
+
+def _plain(found: object) -> dict[str, Value]:
+    """The names and plain values of a dict; whatever else a fork has put there is not ours to carry."""
+    if not isinstance(found, dict):
+        return {}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(name, str) and isinstance(value, (bool, int, float, str))
+    }
+
+
+def _named_weights(path: Path, model: object) -> dict[str, Tensor]:
+    if not isinstance(model, dict) or not all(isinstance(name, str) for name in model):
+        raise InputError("{path}: is not nanoGPT's checkpoint: its model is no table of weights", path=path)
+    return only_weights(path, {name.removeprefix(_COMPILED): each for name, each in model.items()})
+
+
+def _tokenizer(path: Path, shape: ModelShape, config: Mapping[str, Value]) -> Tokenizer | None:
+    """Looked for beside the checkpoint and where nanoGPT looks; else GPT-2's, if the vocabulary has its size."""
+    for directory in (path.parent, Path("data", str(config.get("dataset", "")))):
+        with suppress(InputError):  # a tokenizer.json that happens to lie there may be somebody else's
+            tokenizer = load_tokenizer(directory)
+            if tokenizer is not None and tokenizer.vocab_size <= shape.vocab_size:
+                return tokenizer
+    return gpt2() if shape.vocab_size in _GPT2_SIZES else None
+
+
+# --- AdamW's averages ------------------------------------------------------------------------------------------------
+
+
+def _numbered(shape: ModelShape) -> tuple[Sequence[str], Sequence[str]]:
+    """The names of the weights that decay and of those that do not: torch numbers them through, in this order."""
+    dimensions = {name: len(size) for name, size in weight_shapes(shape).items()}
+    return [name for name in dimensions if dimensions[name] >= 2], [name for name in dimensions if dimensions[name] < 2]
+
+
+def _moments(state: object, shape: ModelShape) -> dict[str, Tensor] | None:
+    found = state.get("state") if isinstance(state, dict) else None
+    if not isinstance(found, dict):
+        return None
+    decaying, others = _numbered(shape)
+    sizes = weight_shapes(shape)
+    moments: dict[str, Tensor] = {}
+    for number, name in enumerate((*decaying, *others)):
+        entry = found.get(number)
+        for what in _MOMENTS:
+            value = entry.get(what) if isinstance(entry, dict) else None
+            if not isinstance(value, Tensor) or value.shape != (() if what == "step" else sizes[name]):
+                return None
+            moments[f"{what}.{name}"] = value
+    return moments
+
+
+def _optimizer_state(
+    shape: ModelShape, config: Mapping[str, Value], moments: Mapping[str, Tensor] | None
+) -> dict[str, object]:
+    """torch's own description of nanoGPT's AdamW, and the averages if they are known: without them they start anew."""
+
+    def knob(name: str) -> float:
+        fitted = KNOBS[name].fitted(config[name]) if name in config else None
+        return cast(float, KNOBS[name].default if fitted is None else fitted)
+
+    decaying, others = _numbered(shape)
+    with torch.device("meta"):
+        groups = [
+            {"params": [torch.empty(0) for _ in decaying], "weight_decay": knob("weight_decay")},
+            {"params": [torch.empty(0) for _ in others], "weight_decay": 0.0},
+        ]
+    optimizer = torch.optim.AdamW(groups, lr=knob("learning_rate"), betas=(knob("beta1"), knob("beta2")))
+    state: dict[str, object] = optimizer.state_dict()
+    if moments is not None:
+        state["state"] = {
+            number: {what: moments[f"{what}.{name}"].contiguous() for what in _MOMENTS}
+            for number, name in enumerate((*decaying, *others))
+        }
+    return state

@@ -1,0 +1,93 @@
+"""Where a run's weights come from: drawn anew, a checkpoint of this run, or a model that somebody trained before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from nanopace.errors import ConfigError, InputError, UsageError
+from nanopace.literals import Value
+from nanopace.train.checkpoint_files import Saved, newest_whole
+from nanopace.train.convert import open_pretrained
+from nanopace.train.device import Machine
+from nanopace.train.listener import Listener
+from nanopace.train.model import GPT, ModelShape
+from nanopace.train.pretrained import Pretrained
+
+_SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias")
+_OF_THE_MACHINE = ("device", "dtype", "compile")
+
+
+def find_saved(out_dir: Path, listener: Listener) -> Saved:
+    """The newest whole checkpoint of a run that shall go on. Those that are damaged are named."""
+    saved, refused = newest_whole(out_dir)
+    for error in refused:
+        listener.note(str(error))
+    if saved is None:
+        if refused:
+            raise InputError("{path}: no checkpoint is whole; see above what is wrong with each", path=out_dir)
+        raise InputError("{path}: no checkpoint is here to resume from; --init_from=scratch begins anew", path=out_dir)
+    if "random" not in saved.state:
+        raise InputError(
+            "{path}: holds weights alone and cannot go on; --init_from={path} begins a run with them", path=saved.path
+        )
+    return saved
+
+
+def settings_of(saved: Saved, given: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
+    """The run's own settings, with what is given now. Another kind of machine chooses for itself again."""
+    kept = dict(saved.config)
+    if torch.device(str(kept.get("device", "cpu"))).type != machine.device.type:
+        for name in _OF_THE_MACHINE:
+            kept.pop(name, None)
+    kept.pop("device", None)
+    for name in _SHAPE:
+        wanted, has = given.get(name), getattr(saved.shape, name)
+        if wanted is not None and wanted != has:
+            raise ConfigError(
+                "{knob} cannot change in a run that goes on: it is {has}, not {wanted}",
+                knob=name,
+                has=has,
+                wanted=wanted,
+            )
+    return {**kept, **given, **{name: getattr(saved.shape, name) for name in _SHAPE}}
+
+
+def find_pretrained(init_from: str) -> Pretrained:
+    """A ckpt.pt of nanoGPT, a Hugging Face directory, or a run of ours, by its path."""
+    if not Path(init_from).exists():
+        raise UsageError(
+            "--init_from={init_from}: is neither scratch nor resume, and there is no such file or directory; "
+            "a model of the hub has to be downloaded first",
+            init_from=init_from,
+        )
+    return open_pretrained(Path(init_from))
+
+
+def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[str, Value]:
+    """The model's shape is settled by its weights; only its context may be made shorter, as nanoGPT allows."""
+    for name in _SHAPE:
+        wanted, has = given.get(name), getattr(pretrained.shape, name)
+        shorter = name == "block_size" and isinstance(wanted, int) and wanted < pretrained.shape.block_size
+        if wanted is not None and wanted != has and not shorter:
+            raise ConfigError(
+                "{knob} is {has} in {path}, and cannot be {wanted}",
+                knob=name,
+                has=has,
+                path=pretrained.path,
+                wanted=wanted,
+            )
+    return {**{name: getattr(pretrained.shape, name) for name in _SHAPE}, **given}
+
+
+def build_model(shape: ModelShape, source: Saved | Pretrained | None, device: torch.device) -> GPT:
+    """Drawn anew where there is no source. A longer position table than needed is cut."""
+    model = GPT(shape)
+    if source is not None:
+        weights = source.weights() if isinstance(source, Saved) else dict(source.weights)
+        positions = "transformer.wpe.weight"
+        weights[positions] = weights[positions][: shape.block_size]
+        model.load_state_dict(weights)
+    return model.to(device)

@@ -1,0 +1,173 @@
+"""What a run shall be, from what was asked for, what the corpus is and what the machine can do.
+
+A config file leaves nanoGPT's defaults for what it does not name, as nanoGPT does. Without one the machine decides: the
+model and the micro-batch that fit its memory, and as many steps as the corpus, or two minutes of a CPU, are good for.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from nanopace.config import TrainConfig
+from nanopace.corpus.shards import Corpus
+from nanopace.errors import ConfigError
+from nanopace.hardware.memory import largest_micro_batch
+from nanopace.literals import Value
+from nanopace.train.device import Machine, pick_compile, pick_dtype
+from nanopace.train.model import GPT, ModelShape
+
+EMBEDDED = "python"  # the corpus that every machine has
+
+_GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a quarter faster on tensor cores
+_CPU_SECONDS = 105  # of training: with the start and some samples, about two minutes
+_EPOCHS = 4  # reading a text more often than that teaches little
+_LARGE_CORPUS = 50_000_000  # tokens: below, a GPT-2 would learn it by heart
+_MICRO_BATCHES = (64, 32, 16, 8, 4, 2, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    config: TrainConfig
+    reasons: Mapping[str, str]  # what was chosen, and why
+
+
+def make_plan(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, *, machine_decides: bool) -> Plan:
+    """`asked` is what files, flags or a checkpoint say. What they leave open nanoGPT's defaults or the machine fill."""
+    chosen: dict[str, tuple[Value, str]] = {"device": (str(machine.device), machine.reason)}
+    dtype, compiles = asked.get("dtype"), asked.get("compile")
+    chosen["dtype"] = pick_dtype(machine, dtype if isinstance(dtype, str) else None)
+    chosen["compile"] = pick_compile(machine, compiles if isinstance(compiles, bool) else None)
+    chosen["vocab_size"] = _vocabulary(corpus)
+    if machine_decides:
+        vocab_size = int(asked.get("vocab_size", chosen["vocab_size"][0]))
+        if machine.device.type == "cpu":
+            chosen |= _on_a_cpu(asked, vocab_size)
+        else:
+            chosen |= _on_a_card(asked, vocab_size, corpus, machine)
+    open_ones = {name: each for name, each in chosen.items() if name not in asked}
+    config = TrainConfig(**{**asked, **{name: value for name, (value, _) in open_ones.items()}})  # type: ignore[arg-type]
+    _check(config, corpus)
+    reasons = {name: f"{value}: {reason}" for name, (value, reason) in chosen.items() if reason and name in open_ones}
+    return Plan(config, {"device": f"{machine.device}: {machine.reason}", **reasons})
+
+
+def shape_of(config: TrainConfig, activation: str) -> ModelShape:
+    return ModelShape(
+        n_layer=config.n_layer,
+        n_head=config.n_head,
+        n_embd=config.n_embd,
+        vocab_size=config.vocab_size,
+        block_size=config.block_size,
+        bias=config.bias,
+        dropout=config.dropout,
+        activation=activation,
+    )
+
+
+def _check(config: TrainConfig, corpus: Corpus) -> None:
+    if corpus.vocab_size is not None and config.vocab_size < corpus.vocab_size:
+        raise ConfigError(
+            "vocab_size must be at least {least}, the vocabulary of {corpus}: {vocab_size} is less",
+            least=corpus.vocab_size,
+            corpus=corpus.directory,
+            vocab_size=config.vocab_size,
+        )
+
+
+def _vocabulary(corpus: Corpus) -> tuple[int, str]:
+    if corpus.vocab_size is None:
+        return _GPT2_VOCABULARY, "the corpus does not say; as nanoGPT, we take it for GPT-2's"
+    if corpus.tokenizer is not None and corpus.tokenizer.kind == "gpt2":
+        return _GPT2_VOCABULARY, f"GPT-2's {corpus.vocab_size}, rounded up to a multiple of 64"
+    return corpus.vocab_size, "the corpus's own"
+
+
+def _on_a_card(
+    asked: Mapping[str, Value], vocab_size: int, corpus: Corpus, machine: Machine
+) -> dict[str, tuple[Value, str]]:
+    """GPT-2 where there is text for it, else a third of its width; then the largest micro-batch up to 64 that fits."""
+    large = corpus.train.tokens >= _LARGE_CORPUS
+    shape = {"n_layer": 12, "n_head": 12, "n_embd": 768} if large else {"n_layer": 6, "n_head": 6, "n_embd": 384}
+    block_size, step_tokens, dropout = (1024, 1 << 19, 0.0) if large else (512, 1 << 16, 0.1)
+    known = {name: asked.get(name, value) for name, value in {**shape, "block_size": block_size}.items()}
+    fitting = 8
+    if machine.memory_gb is not None:
+        fitting = largest_micro_batch(
+            int(known["n_layer"]), int(known["n_embd"]), vocab_size, int(known["block_size"]), machine.memory_gb
+        )
+    most = max(1, step_tokens // int(known["block_size"]))
+    batch_size = int(asked.get("batch_size", next((each for each in _MICRO_BATCHES if each <= min(fitting, most)), 1)))
+    accumulation = max(1, round(most / batch_size))
+    steps = max(200, _EPOCHS * corpus.train.tokens // (accumulation * batch_size * int(known["block_size"])))
+    memory = "an unknown amount of memory" if machine.memory_gb is None else f"{machine.memory_gb:.0f} GiB"
+    why = f"for {corpus.train.tokens / 1e6:.1f}M training tokens"
+    return {
+        **{name: (value, why) for name, value in shape.items()},
+        "block_size": (block_size, ""),
+        "dropout": (dropout, ""),
+        "batch_size": (batch_size, f"{fitting} would fit into {memory}"),
+        "gradient_accumulation_steps": (accumulation, f"{accumulation * batch_size * block_size:,} tokens a step"),
+        "learning_rate": (6e-4 if large else 1e-3, ""),
+        "min_lr": (6e-5 if large else 1e-4, ""),
+        **_schedule(asked, int(steps), f"the training tokens {_EPOCHS} times"),
+    }
+
+
+def _on_a_cpu(asked: Mapping[str, Value], vocab_size: int) -> dict[str, tuple[Value, str]]:
+    """A model that learns something in two minutes, and the steps that two minutes are enough for."""
+    shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128}
+    batch_size = 8
+    known = {name: int(asked.get(name, value)) for name, value in {**shape, "batch_size": batch_size}.items()}
+    step_seconds = _probe(
+        ModelShape(
+            n_layer=known["n_layer"],
+            n_head=known["n_head"],
+            n_embd=known["n_embd"],
+            vocab_size=vocab_size,
+            block_size=known["block_size"],
+        ),
+        known["batch_size"],
+    )
+    accumulation = int(asked.get("gradient_accumulation_steps", 1))
+    steps = max(20, int(_CPU_SECONDS / (step_seconds * accumulation)))
+    return {
+        **{name: (value, "small enough for a CPU") for name, value in shape.items()},
+        "batch_size": (batch_size, ""),
+        "gradient_accumulation_steps": (1, ""),
+        "learning_rate": (3e-3, ""),
+        "min_lr": (3e-4, ""),
+        "eval_iters": (25, ""),
+        "log_interval": (10, ""),
+        **_schedule(asked, steps, f"about two minutes at {step_seconds * 1000:.0f} ms a step, measured"),
+    }
+
+
+def _schedule(asked: Mapping[str, Value], steps: int, why: str) -> dict[str, tuple[Value, str]]:
+    most = int(asked.get("max_iters", steps))
+    return {
+        "max_iters": (steps, why),
+        "lr_decay_iters": (max(1, most), ""),
+        "warmup_iters": (min(100, most // 10), ""),
+        "eval_interval": (max(1, most // 5), ""),
+    }
+
+
+def _probe(shape: ModelShape, batch_size: int, steps: int = 5) -> float:
+    """Seconds of one micro-step, from a few of them."""
+    with torch.random.fork_rng(devices=[]):
+        model = GPT(shape)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
+        tokens = torch.zeros((batch_size, shape.block_size), dtype=torch.long)
+        times = []
+        for _ in range(1 + steps):
+            begin = time.perf_counter()
+            model(tokens, tokens).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])

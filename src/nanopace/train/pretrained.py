@@ -1,0 +1,144 @@
+"""Weights that are already there, in whatever form they came: their shape is read from the weights themselves.
+
+What a file says of its weights is held against what they are, so that nothing is built from a number that somebody only
+wrote. The forms are those of `nanogpt_checkpoint`, `huggingface` and `checkpoint_files`; `convert` tells them apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nanopace.corpus.tokenizer import Tokenizer
+from nanopace.errors import InputError
+from nanopace.literals import Value
+from nanopace.train.model import GPT, ModelShape
+
+TOKENS, POSITIONS, HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
+
+_LAYER = re.compile(r"transformer\.h\.(\d{1,6})\.")
+_MASKS = (".attn.bias", ".attn.masked_bias")  # older releases saved the causal mask, too
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pretrained:
+    """A model's weights by nanoGPT's names, and what is known of their past."""
+
+    path: Path
+    shape: ModelShape
+    weights: Mapping[str, Tensor]  # the tied table has two names, and is one tensor
+    step: int = 0
+    config: Mapping[str, Value] = field(default_factory=dict)
+    tokenizer: Tokenizer | None = None
+    optimizer: Mapping[str, Tensor] | None = None  # AdamW's averages, by "exp_avg.<weight>"
+
+    def model(self, device: torch.device | str = "cpu") -> GPT:
+        """Ready to be asked, in float32. The weights are taken as they lie where that is possible, and not copied."""
+        with torch.device("meta"):
+            model = GPT(self.shape)
+        model.load_state_dict(dict(self.weights), assign=True)
+        model.transformer["wte"].weight = model.lm_head.weight  # assigning has untied them
+        return model.to(device=device, dtype=torch.float32).eval()
+
+
+def only_weights(path: Path, found: Mapping[str, object]) -> dict[str, Tensor]:
+    """What a file holds under each name, once it is sure that these are weights; without the masks."""
+    weights: dict[str, Tensor] = {}
+    for name, tensor in found.items():
+        if name.endswith(_MASKS):
+            continue
+        if not isinstance(tensor, Tensor) or tensor.dtype not in _DTYPES or tensor.layout != torch.strided:
+            raise InputError("{path}: {name} is not a weight", path=path, name=name)
+        claimed = tensor.numel() * tensor.element_size()
+        if tensor.is_meta or claimed > tensor.untyped_storage().nbytes():  # a few bytes can claim to be a terabyte
+            raise InputError("{path}: {name} has fewer values than it claims", path=path, name=name)
+        weights[name] = tensor
+    return weights
+
+
+def tied(path: Path, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """With one tensor under both names of the table that reads tokens and predicts them."""
+    table, head = weights.get(TOKENS), weights.get(HEAD)
+    if table is None:
+        raise InputError("{path}: is not a GPT-2: it has no weight named {name}", path=path, name=TOKENS)
+    if head is not None and head.data_ptr() != table.data_ptr() and not torch.equal(head, table):
+        raise InputError("{path}: {a} and {b} differ, and in a GPT-2 they are one", path=path, a=TOKENS, b=HEAD)
+    return {**weights, HEAD: table}
+
+
+def shape_of(
+    path: Path, weights: Mapping[str, Tensor], *, n_head: object, dropout: float, activation: str = "gelu"
+) -> ModelShape:
+    """The shape that the weights have. The number of heads leaves no trace in them, so it has to be told."""
+    tables = [weights.get(name) for name in (TOKENS, POSITIONS)]
+    if any(table is None or table.dim() != 2 or table.numel() == 0 for table in tables):
+        raise InputError("{path}: is not a GPT-2: it lacks the tables of tokens and positions", path=path)
+    (vocab_size, n_embd), (block_size, _) = (table.shape for table in tables if table is not None)
+    if not isinstance(n_head, int) or isinstance(n_head, bool) or n_head < 1 or n_embd % n_head:
+        raise InputError(
+            "{path}: n_head must divide n_embd: {n_head} heads, and the weights are {n_embd} wide",
+            path=path,
+            n_head=n_head,
+            n_embd=n_embd,
+        )
+    layers = {found[1] for found in map(_LAYER.match, weights) if found is not None}
+    shape = ModelShape(
+        n_layer=max(1, len(layers)),  # a model without layers is told what it lacks
+        n_head=n_head,
+        n_embd=n_embd,
+        vocab_size=vocab_size,
+        block_size=block_size,
+        bias="transformer.ln_f.bias" in weights,
+        dropout=dropout,
+        activation=activation,
+    )
+    _check_names(path, weights, shape)
+    return shape
+
+
+def check_said(path: Path, shape: ModelShape, said: Mapping[str, object]) -> None:
+    """Hold what the file says of its weights against them; what it does not say is None."""
+    for name, value in said.items():
+        found = getattr(shape, name)
+        if value is not None and value != found:
+            raise InputError(
+                "{path}: says {name} = {said}, but its weights have {found}",
+                path=path,
+                name=name,
+                said=repr(value),
+                found=found,
+            )
+
+
+def weight_shapes(shape: ModelShape) -> dict[str, torch.Size]:
+    """What a model of this shape consists of, in the order in which nanoGPT counts its weights."""
+    with torch.device("meta"):
+        return {name: each.shape for name, each in GPT(shape).named_parameters()}
+
+
+def _check_names(path: Path, weights: Mapping[str, Tensor], shape: ModelShape) -> None:
+    expected = weight_shapes(shape)
+    for name, size in expected.items():
+        if name not in weights:
+            raise InputError("{path}: is not a GPT-2: it has no weight named {name}", path=path, name=name)
+        if weights[name].shape != size:
+            raise InputError(
+                "{path}: {name} is {found}, where a GPT-2 of its size has {expected}",
+                path=path,
+                name=name,
+                found=_product(weights[name].shape),
+                expected=_product(size),
+            )
+    for name in weights:
+        if name not in expected and name != HEAD:
+            raise InputError("{path}: is not a GPT-2: it has a weight named {name}", path=path, name=name)
+
+
+def _product(size: torch.Size) -> str:
+    return "×".join(map(str, size))

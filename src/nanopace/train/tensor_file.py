@@ -1,0 +1,99 @@
+"""A safetensors file as a stretch of memory: what is staged into it is the file, and is written as it lies.
+
+The header is known before any value is, because it follows from names, types and shapes. So a checkpoint is copied from
+the card straight into its file's bytes, pinned, and a background thread only has to write them: no second copy and no
+serialising, which would hold Python's lock while the next step wants it. Reading is the safetensors library's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+_TYPE_NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+_PIECE = 8 << 20  # bytes per write: hashing and writing both let Python's lock go meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a file must be to be whole."""
+
+    bytes: int
+    sha256: str
+
+
+class TensorFile:
+    """The bytes of one safetensors file, and a view of them for each tensor."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], *, pinned: bool) -> None:
+        ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # keeps all aligned
+        header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+        end = 0
+        for name, tensor in ordered:
+            begin, end = end, end + tensor.numel() * tensor.element_size()
+            header[name] = {
+                "dtype": _TYPE_NAMES[tensor.dtype],
+                "shape": list(tensor.shape),
+                "data_offsets": [begin, end],
+            }
+        written = json.dumps(header, separators=(",", ":")).encode()
+        start = -(-(8 + len(written)) // 64) * 64  # the header is padded, so that the values are aligned
+        written = written.ljust(start - 8)
+        self._memory = _allocate(start + end, pinned)
+        opening = bytearray(len(written).to_bytes(8, "little") + written)
+        self._memory[:start] = torch.frombuffer(opening, dtype=torch.uint8)
+        self._views: dict[str, Tensor] = {}
+        at = start
+        for name, tensor in ordered:
+            size = tensor.numel() * tensor.element_size()
+            self._views[name] = self._memory[at : at + size].view(tensor.dtype).view(tensor.shape)
+            at += size
+
+    @property
+    def pinned(self) -> bool:
+        return self._memory.is_pinned()
+
+    def stage(self, tensors: Mapping[str, Tensor]) -> None:
+        """Begin to copy. From a card into pinned memory this returns at once; the caller waits for the stream."""
+        assert tensors.keys() == self._views.keys()
+        for name, view in self._views.items():
+            view.copy_(tensors[name], non_blocking=True)
+
+    def write(self, path: Path) -> Written:
+        """Write it and wait for the disk."""
+        memory = self._memory.numpy().data
+        digest = hashlib.sha256()
+        with open(path, "wb", buffering=0) as file:
+            for begin in range(0, len(memory), _PIECE):
+                piece = memory[begin : begin + _PIECE]
+                digest.update(piece)
+                written = 0
+                while written < len(piece):
+                    written += file.write(piece[written:])
+            os.fsync(file.fileno())
+        return Written(len(memory), digest.hexdigest())
+
+
+def _allocate(size: int, pinned: bool) -> Tensor:
+    if pinned:
+        try:
+            return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        except RuntimeError:  # the system lends no more: staging then waits for each copy, and is still right
+            pass
+    return torch.empty(size, dtype=torch.uint8)

@@ -1,0 +1,50 @@
+"""What `torch.save` wrote, read without running any of it.
+
+Such a file is a program that builds what it holds. torch's restricted reader knows the few instructions that weights
+need and refuses all others; the weights stay on the disk until they are used.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+import zipfile
+from pathlib import Path
+
+import torch
+
+from nanopace.errors import InputError
+
+
+def read_torch_file(path: Path) -> object:
+    """Its content; an InputError for whatever is not weights, plain values, and dicts and lists of them."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of instructions that it does not know, and then refuses
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=_can_be_mapped(path))
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+    except pickle.UnpicklingError as error:
+        called = re.search(r"GLOBAL (\S+)", str(error))
+        if called is None:
+            raise _damaged(path) from None
+        raise InputError("{path}: holds more than weights: it calls {name}", path=path, name=called[1]) from None
+    except Exception:  # the instructions may be in any disorder, and fail in any way
+        raise _damaged(path) from None
+
+
+def _can_be_mapped(path: Path) -> bool:
+    """Not what torch wrote before 1.6: that is no archive."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+            raise _damaged(path)  # torch compresses nothing, and a few bytes must not fill the memory
+    return True
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError("{path}: is not a file of torch.save, or is damaged", path=path)

@@ -1,0 +1,92 @@
+"""A corpus of a few KB and a model of a few thousand weights: everything is real, and takes a second."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from nanopace.corpus.manifest import Manifest, ShardEntry, write_manifest
+from nanopace.corpus.tokenizer import bytes_tokenizer
+from nanopace.literals import Value
+
+torch.set_num_threads(1)  # the tests run side by side
+
+TINY: Mapping[str, Value] = {
+    "device": "cpu",
+    "compile": False,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_embd": 16,
+    "block_size": 16,
+    "batch_size": 4,
+    "gradient_accumulation_steps": 2,
+    "learning_rate": 1e-2,
+    "min_lr": 1e-3,
+    "warmup_iters": 3,
+    "max_iters": 20,
+    "lr_decay_iters": 20,
+    "eval_interval": 5,
+    "eval_iters": 2,
+    "dropout": 0.1,
+}
+
+
+def write_corpus(directory: Path, *, train: int = 4000, val: int = 1000, seed: int = 0) -> Path:
+    """Text that can be learned: a few words, again and again, in documents."""
+    directory.mkdir(parents=True)
+    tokenizer = bytes_tokenizer()
+    tokenizer.save(directory)
+    rng = np.random.default_rng(seed)
+    words = [b"def ", b"self", b"return ", b"    ", b"\n", b"import "]
+    entries = {}
+    for split, count in (("train", train), ("val", val)):
+        text = b"".join(words[each] for each in rng.integers(len(words), size=count))[:count]
+        tokens = np.frombuffer(text, dtype=np.uint8).astype(np.uint16)
+        tokens[::200] = tokenizer.end_of_text
+        tokens.tofile(directory / f"{split}-00000.bin")
+        digest = hashlib.sha256(tokens.tobytes()).hexdigest()
+        entries[split] = (ShardEntry(f"{split}-00000.bin", count, count, digest, int(tokens.max()), 1),)
+    write_manifest(
+        directory,
+        Manifest(
+            "tiny",
+            tokenizer.kind,
+            tokenizer.hash,
+            tokenizer.vocab_size,
+            "uint16",
+            entries["train"],
+            entries["val"],
+            True,
+        ),
+    )
+    return directory
+
+
+class Recorder:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *what: self.said.append((name, what[0] if len(what) == 1 else what))
+
+    def all(self, name: str) -> list[Any]:
+        return [what for said, what in self.said if said == name]
+
+    @property
+    def losses(self) -> dict[int, float]:
+        return {report.iteration: report.loss for report, _ in self.all("step")}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus")

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from nanopace.corpus.tokenizer import bytes_tokenizer
+from nanopace.errors import InputError
+from nanopace.train.checkpoint_files import (
+    checkpoint_directories,
+    newest_whole,
+    open_checkpoint,
+    remove_checkpoint,
+    sweep,
+    verified,
+    write_weights,
+)
+from nanopace.train.model import GPT, ModelShape
+
+SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=8, vocab_size=257, block_size=8, bias=True)
+
+
+def save(out: Path, step: int) -> tuple[Path, GPT]:
+    torch.manual_seed(step)
+    model = GPT(SHAPE)
+    directory = out / "checkpoints" / f"step-{step:08d}"
+    config = {"learning_rate": 0.1, "out_dir": "ö", "compile": False}
+    write_weights(directory, SHAPE, model.state_dict(), step=step, config=config, tokenizer=bytes_tokenizer())
+    return directory, model
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    directory, model = save(tmp_path, 12)
+    saved = open_checkpoint(tmp_path)
+    assert (saved.path, saved.step, saved.shape) == (directory, 12, SHAPE)
+    assert saved.config == {"learning_rate": 0.1, "out_dir": "ö", "compile": False}
+    assert saved.tokenizer_hash == bytes_tokenizer().hash
+    assert saved.optimizer() is None
+    weights = saved.weights()
+    assert weights.keys() == model.state_dict().keys()
+    assert all(torch.equal(weights[name], each) for name, each in model.state_dict().items())
+    assert open_checkpoint(directory).step == 12
+    assert sorted(path.name for path in directory.iterdir()) == ["model.safetensors", "state.json", "tokenizer.json"]
+
+
+def test_the_newest_is_taken_and_the_same_step_replaced(tmp_path: Path) -> None:
+    for step in (9, 100_000_000, 20):
+        save(tmp_path, step)
+    save(tmp_path, 20)
+    assert [path.name for path in checkpoint_directories(tmp_path)] == [
+        "step-100000000",
+        "step-00000020",
+        "step-00000009",
+    ]
+    assert open_checkpoint(tmp_path).step == 100_000_000
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.json", "tokenizer.json"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "grow", "remove", "link"])
+def test_damage_is_found_before_anything_is_loaded(tmp_path: Path, name: str, damage: str) -> None:
+    directory, _ = save(tmp_path, 2)
+    save(tmp_path, 1)
+    path = directory / name
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[len(data) // 2] ^= 4
+        path.write_bytes(data)
+    elif damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "grow":
+        path.write_bytes(data + b"}")
+    elif damage == "remove":
+        path.unlink()
+    else:
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    if damage == "link" and name == "state.json":
+        return  # what it says is still held against its checksum
+    with pytest.raises(InputError, match="step-00000002"):
+        verified(directory)
+    saved, refused = newest_whole(tmp_path)
+    assert saved is not None
+    assert saved.step == 1
+    assert len(refused) == 1
+
+
+def test_nothing_whole_is_left(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"model\.safetensors: cannot be read"):
+        open_checkpoint(tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(InputError, match="no checkpoint is here"):
+        open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("state", ["", "[]", "7", "{}", '{"nanopace": 1, "files": 3, "checksum": ""}', "[" * 100_000])
+def test_a_state_that_is_none(tmp_path: Path, state: str) -> None:
+    directory, _ = save(tmp_path, 2)
+    (directory / "state.json").write_text(state)
+    with pytest.raises(InputError, match=r"state\.json"):
+        verified(directory)
+
+
+def test_a_newer_version_says_so(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    state = json.loads((directory / "state.json").read_text())
+    (directory / "state.json").write_text(json.dumps({**state, "nanopace": 2, "written_by": "9.9"}))
+    with pytest.raises(InputError, match=r"newer nanopace \(9\.9\)"):
+        verified(directory)
+
+
+def test_files_outside_of_the_directory_are_refused(tmp_path: Path) -> None:
+    from nanopace.train import checkpoint_files
+
+    directory, _ = save(tmp_path, 2)
+    state = json.loads((directory / "state.json").read_text())
+    del state["checksum"]
+    state["files"]["../../secret"] = {"bytes": 1, "sha256": ""}
+    state["checksum"] = checkpoint_files._checksum(state)
+    (directory / "state.json").write_text(json.dumps(state))
+    with pytest.raises(InputError, match="lie in its own directory"):
+        verified(directory)
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    shutil.copytree(directory, directory.with_name(".step-00000003.writing"))
+    shutil.copytree(directory, directory.with_name(".step-00000001.removing"))
+    assert [path.name for path in checkpoint_directories(tmp_path)] == ["step-00000002"]
+    sweep(tmp_path)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
+    remove_checkpoint(directory)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+    sweep(tmp_path / "nowhere")
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    class Unwritable:
+        hash = kind = "x"
+
+        def save(self, directory: Path) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_weights(
+            tmp_path / "checkpoints" / "step-00000001",
+            SHAPE,
+            GPT(SHAPE).state_dict(),
+            step=1,
+            config={},
+            tokenizer=Unwritable(),  # type: ignore[arg-type]
+        )
+    assert list((tmp_path / "checkpoints").iterdir()) == []

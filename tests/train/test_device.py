@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nanopace.errors import UsageError
+from nanopace.hardware.cards import find_card
+from nanopace.train.device import Machine, find_machine, pick_compile, pick_dtype, set_tf32
+
+CPU = Machine(torch.device("cpu"), "")
+CARD = Machine(torch.device("cuda", 0), "", card=find_card("4070"))
+
+
+@pytest.fixture
+def two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch says where there are two of them."""
+    properties = SimpleNamespace(
+        name="NVIDIA GeForce RTX 4070", total_memory=12 << 30, multi_processor_count=46, uuid="GPU-1"
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: properties.name)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not including_emulation)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
+
+
+@pytest.mark.usefixtures("two_cards")
+def test_a_card_is_taken_where_there_is_one() -> None:
+    machine = find_machine(None)
+    assert machine.device == torch.device("cuda", 0)
+    assert machine.reason == "NVIDIA GeForce RTX 4070 was found"
+    assert machine.card is not None
+    assert machine.peak_flops("bfloat16") == machine.card.bf16_tflops * 1e12  # type: ignore[operator]
+    assert (machine.memory_gb, machine.sms, machine.uuid) == (12, 46, "GPU-1")
+    assert find_machine("cuda:1").device == torch.device("cuda", 1)
+    assert find_machine("cuda").device == torch.device("cuda", 0)
+    with pytest.raises(UsageError, match="--device=cuda:2: there are 2 cards, counted from 0"):
+        find_machine("cuda:2")
+
+
+@pytest.mark.usefixtures("two_cards")
+def test_an_unknown_card_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    stranger = SimpleNamespace(name="NVIDIA X9", total_memory=12 << 30, multi_processor_count=46)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: stranger)
+    machine = find_machine("cuda")
+    assert (machine.card, machine.peak_flops("bfloat16"), machine.uuid) == (None, None, None)
+
+
+def test_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert find_machine(None).reason == "no CUDA card was found"
+    with pytest.raises(UsageError, match="--device=cuda: torch finds no CUDA card here; --device=cpu"):
+        find_machine("cuda")
+    with pytest.raises(UsageError, match="torch finds no Apple GPU here"):
+        find_machine("mps")
+    for word in ("gpu", "meta", "cuda:x"):
+        with pytest.raises(UsageError, match=f"--device={word}: is no device"):
+            find_machine(word)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert find_machine(None).device.type == "mps"
+    assert find_machine("mps").reason == "asked for"
+
+
+@pytest.mark.usefixtures("two_cards")
+def test_precision_and_compiler_are_chosen_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pick_dtype(CARD, None)[0] == "bfloat16"
+    assert pick_dtype(CARD, "float16") == ("float16", "asked for")
+    assert pick_dtype(CPU, None)[0] == "float32"
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
+    assert pick_dtype(CARD, None) == ("float16", "the card has no bfloat16; losses are scaled")
+    assert pick_compile(CARD, None)[0]
+    assert not pick_compile(CPU, None)[0]
+    assert pick_compile(CPU, True) == (True, "asked for")
+
+
+@pytest.mark.usefixtures("two_cards")
+def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    try:
+        assert set_tf32(CPU) == "does not apply"
+        assert set_tf32(CARD).startswith("on:")
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+        assert set_tf32(CARD) == "off: the card has none"
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

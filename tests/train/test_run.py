@@ -1,0 +1,293 @@
+"""Real runs on the CPU: from the first event of the ledger to the last, stopped and resumed."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nanopace import diagnose, open_run
+from nanopace.errors import ConfigError, InputError, NanopaceError, UsageError
+from nanopace.literals import Value
+from nanopace.train.listener import Outcome, StepReport
+from nanopace.train.run import train
+
+from .conftest import TINY, Recorder, write_corpus
+
+
+class Stopping(Recorder):
+    """Presses Ctrl-C in a given step."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._at = at
+
+    def step(self, report: StepReport, shares: Any) -> None:
+        self.said.append(("step", (report, shares)))
+        if report.iteration == self._at:
+            import signal
+
+            signal.raise_signal(signal.SIGINT)
+
+
+def run(corpus: Path, out: Path, listener: Recorder | None = None, **knobs: Value) -> tuple[Outcome, Recorder]:
+    listener = listener or Recorder()
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), **knobs}
+    return train(given, from_file=True, listener=listener, started=time.monotonic()), listener
+
+
+def resume(out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
+    listener = Recorder()
+    given = {"init_from": "resume", "out_dir": str(out), **knobs}
+    return train(given, from_file=False, listener=listener, started=time.monotonic()), listener
+
+
+def events(out: Path, name: str = "") -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
+    return [each for each in found if name in ("", each["event"])]
+
+
+def files(checkpoint: Path) -> dict[str, torch.Tensor]:
+    return {**load_file(checkpoint / "model.safetensors"), **load_file(checkpoint / "optimizer.safetensors")}
+
+
+@pytest.fixture
+def finished(corpus: Path, tmp_path: Path) -> tuple[Path, Outcome, Recorder]:
+    out = tmp_path / "out"
+    return (out, *run(corpus, out))
+
+
+def test_a_run_learns_and_tells(finished: tuple[Path, Outcome, Recorder]) -> None:
+    out, outcome, told = finished
+    assert (outcome.reason, outcome.iteration) == ("finished", 21)  # nanoGPT's count: iterations 0 to max_iters
+    assert list(told.losses) == list(range(21))
+    assert told.losses[20] < told.losses[0] - 1
+    evaluations = told.all("evaluated")
+    assert [each.iteration for each in evaluations] == [0, 5, 10, 15, 20]
+    assert evaluations[-1].val < evaluations[0].val - 1
+    assert evaluations[0].train is None
+    assert evaluations[1].train == pytest.approx(sum(told.losses[i] for i in range(5)) / 5)
+    assert evaluations[1].train_steps == 5
+    assert 0 < evaluations[1].bits_per_byte < 8
+    assert evaluations[1].change == pytest.approx(evaluations[1].val - evaluations[0].val)
+    assert [Path(each.path).name for each in told.all("saved")] == [f"step-{n:08d}" for n in (5, 10, 15, 20, 21)]
+    assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-00000020", "step-00000021"]
+    assert json.loads((out / "best.json").read_text())["step"] == 20
+
+
+def test_every_moment_is_in_the_ledger(finished: tuple[Path, Outcome, Recorder]) -> None:
+    out, outcome, _ = finished
+    told = events(out)
+    assert (told[0]["event"], told[-1]["event"], told[-1]["reason"]) == ("run", "end", "finished")
+    parts = [each["ms"] for each in told if each["event"] in ("step", "eval", "compile")]
+    parts += [
+        each["ms"] for each in told if each["event"] == "span" and each["phase"] not in ("data", "step", "optimizer")
+    ]
+    parts += [each["stall_ms"] for each in told if each["event"] == "checkpoint"]
+    assert sum(parts) == pytest.approx(outcome.wall_ms, rel=0.01)
+    inside = sum(
+        each["ms"] for each in told if each["event"] == "span" and each["phase"] in ("data", "step", "optimizer")
+    )
+    assert inside == pytest.approx(sum(each["ms"] for each in told if each["event"] == "step"), rel=0.001)
+    started = {each["what"] for each in told if each["event"] == "span" and each["phase"] == "startup"}
+    assert {"Python, torch and the device", "the model", "the data", "training step"} <= started
+
+
+def test_the_analyst_reads_the_same_wall_clock(finished: tuple[Path, Outcome, Recorder]) -> None:
+    out, outcome, _ = finished
+    diagnosis = diagnose(open_run(out / "ledger.jsonl"))
+    assert diagnosis.wall.total_s == pytest.approx(outcome.wall_ms / 1000, rel=1e-3)
+    assert (diagnosis.wall.unknown_s or 0.0) < 0.01 * diagnosis.wall.total_s
+
+
+@pytest.mark.parametrize("at", [3, 5, 11])
+def test_a_resumed_run_is_the_same_run(corpus: Path, tmp_path: Path, at: int) -> None:
+    """Bit by bit: losses, evaluations, weights, averages, although dropout draws numbers all the time."""
+    _, whole = run(corpus, tmp_path / "whole")
+    stopped, before = run(corpus, tmp_path / "cut", Stopping(at))
+    assert stopped.reason == "interrupted"
+    assert stopped.iteration == at + 1
+    ended, after = resume(tmp_path / "cut")
+    assert (ended.reason, ended.iteration) == ("finished", 21)
+    assert {**before.losses, **after.losses} == whole.losses
+    there = {each.iteration: (each.val, each.train, each.change) for each in whole.all("evaluated")}
+    here = {
+        each.iteration: (each.val, each.train, each.change) for each in before.all("evaluated") + after.all("evaluated")
+    }
+    assert here == there
+    a, b = (files(tmp_path / name / "checkpoints" / "step-00000021") for name in ("whole", "cut"))
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert [each["iteration"] for each in events(tmp_path / "cut", "resume")] == [at + 1]
+
+
+def test_a_seed_decides_everything(corpus: Path, tmp_path: Path) -> None:
+    _, a = run(corpus, tmp_path / "a")
+    _, b = run(corpus, tmp_path / "b")
+    _, c = run(corpus, tmp_path / "c", seed=2)
+    assert a.losses == b.losses
+    assert a.losses != c.losses
+
+
+def test_accumulation_is_one_large_batch(corpus: Path, tmp_path: Path) -> None:
+    """The mean over micro-batches, in loss and in gradient: the split changes nothing but rounding."""
+    _, parts = run(corpus, tmp_path / "parts", dropout=0.0, batch_size=2, gradient_accumulation_steps=4)
+    _, whole = run(corpus, tmp_path / "whole", dropout=0.0, batch_size=8, gradient_accumulation_steps=1)
+    assert list(parts.losses.values()) == pytest.approx(list(whole.losses.values()), abs=2e-3)
+
+
+def test_more_steps_after_the_end(finished: tuple[Path, Outcome, Recorder]) -> None:
+    out, *_ = finished
+    with pytest.raises(UsageError, match="finished after 21 steps; a larger --max_iters"):
+        resume(out)
+    outcome, told = resume(out, max_iters=25)
+    assert outcome.iteration == 26
+    assert list(told.losses) == [21, 22, 23, 24, 25]
+
+
+def test_nothing_is_lost_by_a_second_run(finished: tuple[Path, Outcome, Recorder], corpus: Path) -> None:
+    out, *_ = finished
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match="holds a run; --init_from=resume goes on"):
+        run(corpus, out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    outcome, _ = run(corpus, out, overwrite=True, max_iters=5, keep_last=1)
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["step-00000005", "step-00000006"]
+    assert outcome.iteration == 6
+    assert len(events(out, "run")) == 1
+
+
+def test_a_checkpoint_only_for_a_new_best(corpus: Path, tmp_path: Path) -> None:
+    _, told = run(corpus, tmp_path / "out", always_save_checkpoint=False, learning_rate=0.0, min_lr=0.0)
+    assert [each.best for each in told.all("evaluated")] == [True, False, False, False, False]
+    assert [each.iteration for each in told.all("saved")] == [21]  # the end is saved whatever comes
+
+
+def test_the_save_interval_is_its_own(corpus: Path, tmp_path: Path) -> None:
+    _, told = run(corpus, tmp_path / "out", save_interval=4, keep_last=9)
+    assert [each.iteration for each in told.all("saved")] == [4, 8, 12, 16, 20, 21]
+
+
+def test_the_best_is_kept_apart(corpus: Path, tmp_path: Path) -> None:
+    """It gets worse after a learning rate that is far too high sets in."""
+    _, told = run(corpus, tmp_path / "out", learning_rate=0.9, min_lr=0.0, warmup_iters=18, keep_last=1, max_iters=30)
+    best = min(told.all("evaluated"), key=lambda each: each.val).iteration
+    kept = {path.name for path in (tmp_path / "out" / "checkpoints").iterdir()}
+    assert kept == {"step-00000031", f"step-{best:08d}"}
+
+
+def test_a_full_second_pass(corpus: Path, tmp_path: Path) -> None:
+    _, told = run(corpus, tmp_path / "out", eval_train="full", max_iters=5)
+    first, second = told.all("evaluated")
+    assert first.train == pytest.approx(first.val, abs=0.1)
+    assert first.train_steps is None
+    assert second.train_error > 0
+
+
+def test_evaluate_and_leave(corpus: Path, tmp_path: Path) -> None:
+    outcome, told = run(corpus, tmp_path / "out", eval_only=True)
+    assert (outcome.reason, outcome.iteration, outcome.checkpoint) == ("finished", 0, None)
+    assert len(told.all("evaluated")) == 1
+    assert not told.all("step")
+
+
+def test_a_rate_that_never_changes_and_nothing_clipped(corpus: Path, tmp_path: Path) -> None:
+    _, told = run(corpus, tmp_path / "out", decay_lr=False, grad_clip=0.0, max_iters=2)
+    assert {report.lr for report, _ in told.all("step")} == {1e-2}
+    assert {report.grad_norm for report, _ in told.all("step")} == {None}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision(corpus: Path, tmp_path: Path, dtype: str) -> None:
+    _, told = run(corpus, tmp_path / "out", dtype=dtype)
+    assert told.losses[20] < told.losses[0] - 1
+
+
+def test_windows_at_documents(corpus: Path, tmp_path: Path) -> None:
+    _, told = run(corpus, tmp_path / "out", documents=True)
+    assert told.losses[20] < told.losses[0] - 1
+
+
+def test_finetuning_takes_the_weights_and_begins_at_zero(
+    finished: tuple[Path, Outcome, Recorder], corpus: Path, tmp_path: Path
+) -> None:
+    out, _, before = finished
+    outcome, told = run(corpus, tmp_path / "fine", init_from=str(out), learning_rate=0.0, min_lr=0.0, max_iters=0)
+    assert outcome.iteration == 1
+    assert told.all("evaluated")[0].val == pytest.approx(before.all("evaluated")[-1].val, abs=0.1)
+
+
+def test_a_shorter_context_may_be_asked_of_weights(
+    finished: tuple[Path, Outcome, Recorder], corpus: Path, tmp_path: Path
+) -> None:
+    out, *_ = finished
+    _, told = run(corpus, tmp_path / "fine", init_from=str(out), block_size=8, max_iters=0)
+    assert told.all("evaluated")[0].val < 4
+    with pytest.raises(ConfigError, match=r"n_layer is 2 in .*, and cannot be 3"):
+        run(corpus, tmp_path / "deeper", init_from=str(out), n_layer=3)
+    assert not (tmp_path / "deeper").exists()
+
+
+def test_the_disk_may_fail_and_training_goes_on(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nanopace.train import checkpoint
+
+    real = checkpoint.write_checkpoint
+
+    def full(directory: Path, *rest: Any) -> int:
+        if directory.name == "step-00000005":
+            raise OSError(28, "No space left on device")
+        return real(directory, *rest)
+
+    monkeypatch.setattr(checkpoint, "write_checkpoint", full)
+    outcome, told = run(corpus, tmp_path / "out")
+    assert outcome.reason == "finished"
+    assert len([each for each in told.all("note") if "No space left" in each]) == 1
+    assert [each.iteration for each in told.all("saved")] == [10, 15, 20, 21]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "says"),
+    [
+        ({"init_from": "nowhere/at/all"}, "--init_from=nowhere/at/all"),
+        ({"init_from": "resume"}, "no checkpoint is here to resume from"),
+        ({"device": "cuda"}, "torch finds no CUDA card here"),
+        ({"device": "gpu"}, "--device=gpu: is no device"),
+        ({"dataset": "no-such-data"}, "no-such-data"),
+        ({"vocab_size": 100}, "vocab_size must be at least 257"),
+        ({"block_size": 2000}, "2000|2001"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_written(
+    corpus: Path, tmp_path: Path, knobs: dict[str, Value], says: str
+) -> None:
+    if torch.cuda.is_available() and knobs.get("device") == "cuda":
+        pytest.skip("this machine has a card")
+    with pytest.raises(NanopaceError, match=says):
+        run(corpus, tmp_path / "out", **knobs)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_goes_on_with_its_own_data_and_shape(finished: tuple[Path, Outcome, Recorder], tmp_path: Path) -> None:
+    out, *_ = finished
+    other = write_corpus(tmp_path / "other", seed=1)
+    with pytest.raises(InputError, match=r"is not the data that .* was trained on"):
+        resume(out, dataset=str(other), max_iters=30)
+    with pytest.raises(ConfigError, match="n_embd cannot change in a run that goes on: it is 16, not 32"):
+        resume(out, n_embd=32, max_iters=30)
+
+
+def test_a_damaged_checkpoint_is_passed_over(corpus: Path, tmp_path: Path) -> None:
+    run(corpus, tmp_path / "out", keep_last=5)
+    newest = tmp_path / "out" / "checkpoints" / "step-00000021" / "model.safetensors"
+    data = bytearray(newest.read_bytes())
+    data[-1] ^= 1
+    newest.write_bytes(data)
+    outcome, told = resume(tmp_path / "out", max_iters=22)
+    assert any("step-00000021" in each and "checksum" in each for each in told.all("note"))
+    assert list(told.losses) == [20, 21, 22]
+    assert outcome.reason == "finished"

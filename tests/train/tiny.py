@@ -1,0 +1,38 @@
+"""A small model with weights that are all different from their initial values, and checkpoints of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from nanopace.train.model import GPT, ModelShape
+from nanopace.train.pretrained import Pretrained
+
+SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=16, vocab_size=300, block_size=12, bias=True)
+
+
+def tiny_model(shape: ModelShape = SHAPE, seed: int = 0) -> GPT:
+    """In eval mode, with no bias left at zero and no norm left at one, so that a weight that is left out shows."""
+    torch.manual_seed(seed)
+    model = GPT(shape).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.1)
+    return model
+
+
+def tiny_tokens(shape: ModelShape = SHAPE, batch: int = 3) -> torch.Tensor:
+    return torch.randint(0, shape.vocab_size, (batch, shape.block_size), generator=torch.Generator().manual_seed(1))
+
+
+def tiny_weights(shape: ModelShape = SHAPE, *, step: int = 7) -> Pretrained:
+    weights = {name: each.detach() for name, each in tiny_model(shape).state_dict().items()}
+    return Pretrained(path=Path("nowhere"), shape=shape, weights=weights, step=step)
+
+
+def same_weights(a: Pretrained, b: Pretrained) -> bool:
+    """Bit for bit, and by the same names."""
+    return a.weights.keys() == b.weights.keys() and all(
+        torch.equal(each, b.weights[name]) and each.dtype == b.weights[name].dtype for name, each in a.weights.items()
+    )
