@@ -268,6 +268,11 @@ class Run(Record):
         fact = self.facts.get(name)
         return None if fact is None else fact.value
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it is known that no card ran."""
+        return self.value("device") == "cpu"
+
     def number(self, name: str) -> float | None:
         """A fact's value where it is a number, or None."""
         value = self.value(name)

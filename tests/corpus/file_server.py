@@ -21,6 +21,7 @@ class FileServer:
     breaks_after: list[int] = field(default_factory=list)  # bytes of an answer, after which the connection is cut
     says: list[int] = field(default_factory=list)  # statuses to answer with, before it behaves
     names_checksums: bool = False  # like Hugging Face: a redirection that names the sha256
+    checksum: str | None = None  # or this instead
     hides_sizes: bool = False
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path and Range
 
@@ -29,7 +30,7 @@ class FileServer:
         data = self.files.get(path.removeprefix("/cdn"))
         if self.names_checksums and not path.startswith("/cdn") and data is not None:
             request.send_response(302)
-            request.send_header("X-Linked-Etag", f'"{hashlib.sha256(data).hexdigest()}"')
+            request.send_header("X-Linked-Etag", f'"{self.checksum or hashlib.sha256(data).hexdigest()}"')
             request.send_header("Location", f"/cdn{path}")
             request.send_header("Content-Length", "0")
             request.end_headers()

@@ -131,6 +131,17 @@ def test_a_whole_part_whose_size_nobody_knew(server: FileServer, tmp_path: Path)
     assert ranges(server) == [f"bytes={len(DATA)}-"]
 
 
+def test_a_whole_part_that_only_lacks_its_name(server: FileServer, tmp_path: Path) -> None:
+    (tmp_path / "a.bin.part").write_bytes(DATA)
+    assert download(remote(server), tmp_path).read_bytes() == DATA
+    assert server.asked == []
+
+
+def test_a_redirection_that_names_no_checksum(server: FileServer, tmp_path: Path) -> None:
+    server.names_checksums, server.checksum = True, "W/none"
+    assert download(Remote(f"{server.url}/a.bin", "a.bin"), tmp_path).read_bytes() == DATA
+
+
 def test_a_part_that_is_too_long(server: FileServer, tmp_path: Path) -> None:
     (tmp_path / "a.bin.part").write_bytes(DATA + b"x")
     assert download(remote(server, size=None), tmp_path, pause=0).read_bytes() == DATA

@@ -53,7 +53,8 @@ def make(
     accumulation = (knobs or {}).get("gradient_accumulation_steps")
     spent: dict[str, Any] = {
         "total_s": 2000.0, "training_s": 2000.0, "evaluation_s": 0.0, "checkpoint_s": 0.0, "startup_s": 0.0,
-        "stall_s": 0.0, "restart_s": 0.0, "unknown_s": 0.0, "overhead_share": 0.0, "goodput": 1.0, "measured": False,
+        "stall_s": 0.0, "restart_s": 0.0, "other_s": 0.0, "unknown_s": 0.0, "overhead_share": 0.0, "goodput": 1.0,
+        "measured": False,
     }  # fmt: skip
     evaluated: dict[str, Any] = {
         "count": 0, "visible": 0, "hidden": 0, "each_ms": None, "interval": None, "contains_checkpoint": False,

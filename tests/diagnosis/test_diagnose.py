@@ -117,7 +117,7 @@ def test_anything_that_can_happen_has_a_diagnosis(run: Run) -> None:
 
     wall = diagnosis.wall
     parts = (wall.training_s, wall.evaluation_s, wall.checkpoint_s, wall.startup_s, wall.stall_s, wall.restart_s)
-    assert math.fsum(part or 0.0 for part in (*parts, wall.unknown_s)) == pytest.approx(wall.total_s)
+    assert math.fsum(part or 0.0 for part in (*parts, wall.other_s, wall.unknown_s)) == pytest.approx(wall.total_s)
     assert all(part is None or part >= -1e-9 * wall.total_s for part in parts)
     assert wall.overhead_share is None or 0 <= wall.overhead_share <= 1
 

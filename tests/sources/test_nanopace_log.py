@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,13 @@ def test_only_knobs_that_can_be_are_facts() -> None:
     (run,) = feed(header, *choices, *ROWS)
     assert run.value("batch_size") == 4
     assert {"n_layer", "n_head"}.isdisjoint(run.facts)
+
+
+@pytest.mark.parametrize("piece", ["saved ", "nanopace 1 train: x", "step 1: val loss 1.0, ", "finished after 1 in "])
+def test_a_line_that_begins_again_and_again_takes_no_time(piece: str) -> None:
+    began = time.process_time()
+    assert feed(piece * (65_536 // len(piece))) == []
+    assert time.process_time() - began < 2
 
 
 def test_the_command_line_explains_it(out: io.StringIO, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,7 +142,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     class Unwritable:
         hash = kind = "x"
 
-        def save(self, directory: Path) -> None:
+        def save(self, _: Path) -> None:
             raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):

@@ -100,6 +100,13 @@ def test_a_damaged_one_is_none(content: str, tmp_path: Path) -> None:
     assert read_tokenizer(tmp_path, 10_000) is None
 
 
+def test_one_that_would_fill_the_memory_is_none(tmp_path: Path) -> None:
+    with open(tmp_path / "tokenizer.json", "wb") as file:
+        file.write(b'{"model":')
+        file.truncate((1 << 28) + 1)
+    assert read_tokenizer(tmp_path, 10_000) is None
+
+
 def test_merges_written_as_one_text(trained: Tokenizer, tmp_path: Path) -> None:
     """As releases of the library before 0.20 did."""
     write(tmp_path, trained)

@@ -162,6 +162,15 @@ def test_advice_has_its_saving_and_its_price(run: Diagnosis) -> None:
         assert plain(" ".join(row)) in text
 
 
+def test_what_the_cards_sensors_say_and_the_error_of_a_loss(run: Diagnosis) -> None:
+    findings = (Finding("energy", {"energy_kwh": 1.234, "mean_watts": 312.0}),)
+    loss = dataclasses.replace(run.loss, best_val=3.2841, best_val_error=0.0031)
+    page = explain_page([dataclasses.replace(run, findings=findings, loss=loss)], words("en"))
+    text = plain(Seen(page).text)
+    assert text.count("The card took 1.23 kWh for this run, 312 W on average.") == 1
+    assert "best validation 3.2841 ±0.0031" in text
+
+
 def test_facts_have_their_origin_and_inferred_ones_a_mark(run: Diagnosis) -> None:
     facts = {"n_embd": Fact(384, "log"), "vocab_size": Fact(50304, "inferred", "first_loss")}
     text = plain(Seen(explain_page([dataclasses.replace(run, facts=facts)], words("en"))).text)

@@ -252,7 +252,7 @@ def test_a_log_that_tells_little_is_still_explained(language: str) -> None:
         checkpoints=Checkpoints(0, None, "unknown", 0, 0),
         startup=None,
         restarts=Restarts(0, 0, 0.0),
-        wall=Wall(0.3, 0.3, None, None, 0.0, 0.0, 0.0, None, None, 1.0, False),
+        wall=Wall(0.3, 0.3, None, None, 0.0, 0.0, 0.0, 0.0, None, None, 1.0, False),
         ahead=Ahead(300.0, None, None, None),
         throughput=Throughput(None, None, None, None, None, None, None),
         mfu=Mfu(None, None, None, None, None, None, None, None, None, None, None),

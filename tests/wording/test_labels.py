@@ -9,6 +9,7 @@ import pytest
 
 from nanopace import run
 from nanopace.diagnosis import result
+from nanopace.views.report import parts_of_phases
 from nanopace.wording import labels
 from nanopace.wording.catalog import LANGUAGES, words
 
@@ -28,6 +29,10 @@ from nanopace.wording.catalog import LANGUAGES, words
         (
             labels.PHASES,
             [f.name[:-2] for f in fields(result.Wall) if f.name.endswith("_s") and f.name != "total_s"],
+        ),
+        (
+            labels.PARTS,
+            [part for parts in parts_of_phases(result.Phases(1, 1, 1, 1, 1, 0, 0, 0)).values() for part in parts],
         ),
     ],
 )

@@ -115,7 +115,7 @@ def test_unknown_is_a_dash(show: object) -> None:
         ("iteration", 20_000, "20,000"), ("tokens", 2.36e9, "2.36B"), ("tokens_per_s", 134_111.0, "134.1k"),
         ("card_name", "NVIDIA GeForce RTX 4070", "RTX 4070"), ("noise_factor", math.sqrt(2), "1.4"),
         ("interval", None, "unknown"), ("energy_kwh", 0.00258, "0.00258 kWh"), ("mean_watts", 312.4, "312 W"),
-        ("highest_celsius", 89.0, "89.0 °C"), ("median_mhz", 2475.0, "2,475 MHz"),
+        ("highest_celsius", 89.0, "89 °C"), ("median_mhz", 2475.0, "2,475 MHz"),
     ],
 )  # fmt: skip
 def test_a_finding_s_number_has_the_form_of_its_name(name: str, value: object, shown: str) -> None:

@@ -12,7 +12,8 @@ from nanopace.corpus.pieces import Piece
 from nanopace.corpus.recipe import Inputs, Recipe
 from nanopace.corpus.tokenizer import Tokenizer
 
-SAMPLE: Final = 256 << 20  # bytes: more text changes the merges of a vocabulary hardly at all
+SAMPLE: Final = 64 << 20  # bytes: more text changes the merges of a vocabulary hardly at all
+_MOUTHFUL: Final = 1 << 16  # characters: the library that trains holds 256 texts at a time
 _SCATTER: Final = 0x9E3779B97F4A7C15
 _WORD: Final = 2**64
 
@@ -61,7 +62,8 @@ def _sampled(inputs: Inputs, told: Told) -> Iterator[str]:
     for number, piece in enumerate(_read(inputs, told)):
         chance = (piece.digest + number) * _SCATTER % _WORD
         if chance < threshold and split_of(piece, inputs) == "train":
-            yield piece.text
+            for begin in range(0, len(piece.text), _MOUTHFUL):
+                yield piece.text[begin : begin + _MOUTHFUL]
             taken += piece.size
             if taken >= SAMPLE:
                 return

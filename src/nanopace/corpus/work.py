@@ -81,6 +81,8 @@ class Work:
             for (name, piece), ids in zip(batch.pieces, encoded, strict=True):
                 self._splits[name].add(ids, piece.size, begins=piece.begins)
                 text_bytes += piece.size
+            for writer in self._splits.values():
+                writer.flush()  # two seconds of tokens, until the next commit, may be more than the memory
             self._note(batch)
             if self._finished() > finished or time.monotonic() - committed > _SECONDS_BETWEEN_COMMITS:
                 self._commit()

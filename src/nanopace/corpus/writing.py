@@ -81,17 +81,20 @@ class SplitWriter:
         self._tokens += len(ids)
         self._text_bytes += text_bytes
 
-    def sync(self) -> None:
-        """All that was added is on the disk."""
-        if self._file.closed:
-            return  # the last shard is finished, which synced it
+    def flush(self) -> None:
+        """All that was added is in the file."""
         if self._waiting:
             tokens = np.concatenate(self._waiting)
             self._waiting.clear()
             self._max_id = max(self._max_id, int(tokens.max(initial=0)))
             self._file.write(tokens.astype(tokens.dtype.newbyteorder("<"), copy=False).tobytes())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+
+    def sync(self) -> None:
+        """All that was added is on the disk."""
+        if not self._file.closed:  # else the last shard is finished, which synced it
+            self.flush()
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def begun(self) -> OpenShard:
         """What the journal has to know of the shard that is being filled, once it is synced."""

@@ -174,7 +174,8 @@ def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _turn_on_compile(run: Run) -> Finding | None:
-    return Finding("turn_on_compile", advice=True) if run.value("compile") is False else None
+    off = run.value("compile") is False and not run.on_cpu  # there it takes minutes and gains little
+    return Finding("turn_on_compile", advice=True) if off else None
 
 
 def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:

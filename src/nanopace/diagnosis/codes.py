@@ -38,6 +38,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "mfu_smoothed": ("printed_last", "steady_printed"),
     "mfu_other_card": ("steady_printed", "printed_peak_tflops", "card", "card_name", "card_tflops"),
     "mfu_card_unknown": ("achieved_tflops", "steady_printed", "printed_peak_tflops"),
+    "ran_on_cpu": (),
     "mfu_unknown": ("missing",),  # which facts are missing, as a list of knobs
     "mfu_over_100": ("steady_printed", "printed_peak_tflops", "achieved_tflops"),
     "mfu_zero": ("achieved_tflops", "printed_peak_tflops"),  # achieved_tflops may be None

@@ -8,6 +8,7 @@ from nanopace.diagnosis.findings import log_interval, time_findings
 from nanopace.diagnosis.gpu_use import gpu_findings
 from nanopace.diagnosis.loss import describe_loss
 from nanopace.diagnosis.mfu import find_mfu, mfu_findings
+from nanopace.diagnosis.phases import find_phases
 from nanopace.diagnosis.result import Diagnosis, Model, Source
 from nanopace.diagnosis.rows import find_pace
 from nanopace.diagnosis.spikes import find_spikes
@@ -49,6 +50,7 @@ def diagnose(run: Run) -> Diagnosis:
             *loss_findings,
         ),
         curves=draw(run, pace, spikes, mfu, clock),
+        phases=find_phases(run),
         gpu_use=run.gpu_use,
     )
     return replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis)))

@@ -111,6 +111,8 @@ def _of_the_print(mfu: Mfu, smoothed: bool) -> list[Finding]:
 
 def _of_what_is_missing(run: Run, mfu: Mfu) -> list[Finding]:
     """Which facts would make the card's share known."""
+    if run.on_cpu:
+        return [Finding("ran_on_cpu")]
     if mfu.card is not None or (mfu.card_name is not None and mfu.achieved_tflops is not None):
         return []
     missing = []

@@ -124,10 +124,24 @@ class Wall(Record):
     startup_s: float
     stall_s: float
     restart_s: float
+    other_s: float  # logging and the like, which our trainer measures
     unknown_s: float | None  # None: the log's clock leaves out evaluations whose cost nothing tells
     overhead_share: float | None  # evaluation and checkpoints over the wall clock
     goodput: float  # training over the wall clock
     measured: bool  # from a ledger's own clock, not reconstructed from rows
+
+
+class Phases(Record):
+    """What a ledger says of the inside of a run. The first three are training_s, the next two startup_s of the wall."""
+
+    data_s: float  # waiting for tokens
+    forward_backward_s: float
+    optimizer_s: float
+    startup_s: float
+    compile_s: float
+    logging_s: float
+    other_s: float
+    checkpoint_background_s: float  # beside training; costs no time of its own
 
 
 class Ahead(Record):
@@ -240,5 +254,6 @@ class Diagnosis(Record):
     loss: Loss
     findings: tuple[Finding, ...]
     curves: Curves
+    phases: Phases | None = None  # where the trainer measures them
     gpu_use: GpuUse | None = None  # where the trainer asks the card's sensors
     version: int = JSON_VERSION

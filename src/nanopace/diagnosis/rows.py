@@ -101,7 +101,7 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
     for before, after in pairwise(step.levels):
         ratio = after.median_ms / before.median_ms
         numbers = {"iteration": after.first_iteration, "before_ms": before.median_ms, "after_ms": after.median_ms}
-        if ratio >= SPILL_RATIO:
+        if ratio >= SPILL_RATIO and not run.on_cpu:
             findings.append(Finding("memory_spill", {**numbers, "ratio": ratio}))
         else:
             findings.append(Finding("level_shift", {**numbers, "change_share": ratio - 1}))

@@ -15,7 +15,7 @@ from nanopace.diagnosis.rows import NORMAL, Pace
 from nanopace.diagnosis.spikes import Spikes
 from nanopace.run import Phase, Run
 
-Bucket = Literal["training", "evaluation", "checkpoint", "startup", "stall", "restart", "unknown"]
+Bucket = Literal["training", "evaluation", "checkpoint", "startup", "stall", "restart", "other", "unknown"]
 
 _OF_CAUSE: Mapping[Cause, Bucket] = {
     "compile": "startup",
@@ -33,8 +33,8 @@ _OF_PHASE: Mapping[Phase, Bucket] = {
     "compile": "startup",
     "startup": "startup",
     "stall": "stall",
-    "logging": "unknown",
-    "other": "unknown",
+    "logging": "other",
+    "other": "other",
 }
 
 
@@ -58,7 +58,7 @@ def account(run: Run, pace: Pace, spikes: Spikes) -> tuple[Wall, Restarts, Clock
     """Put every millisecond into one bucket."""
     events = _between_rows(run, spikes)
     spent: dict[Bucket, float] = dict.fromkeys(
-        ("training", "evaluation", "checkpoint", "startup", "stall", "restart", "unknown"), 0.0
+        ("training", "evaluation", "checkpoint", "startup", "stall", "restart", "other", "unknown"), 0.0
     )
     row_end_s = _walk(run, pace, spikes, events, spent)
     remainder = (run.wall_ms or 0.0) - sum(spent.values())
@@ -189,6 +189,7 @@ def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -
         startup_s=spent["startup"] / 1000,
         stall_s=spent["stall"] / 1000,
         restart_s=spent["restart"] / 1000,
+        other_s=spent["other"] / 1000,
         unknown_s=None if unpriced and not spent["unknown"] else spent["unknown"] / 1000,
         overhead_share=None if unpriced or no_price or no_save_price or not total_ms else overhead_ms / total_ms,
         goodput=spent["training"] / total_ms if total_ms else 0.0,

@@ -19,14 +19,14 @@ from nanopace.sources.process import RANK
 _NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)"
 _LOSS = r"(\d{1,9}\.\d{1,12}|nan|inf)"
 HEADER = re.compile(
-    r"nanopace \d\S{0,40} train: (.{1,4096}), (\d[\d,]{0,20}) tokens a step, steps (\d{1,12}) to (\d{1,12})\s*$"
+    r"nanopace \d\S{0,40} train: (.{1,1024}), (\d[\d,]{0,20}) tokens a step, steps (\d{1,12}) to (\d{1,12})\s*$"
 )
 _CHOICE = re.compile(r"  (\w{1,60}): (.{1,200}?)(?:: .*)?$")
 _EVALUATION = re.compile(
     rf"step (\d{{1,12}}): (?:train loss {_LOSS}, )?val loss {_LOSS}, time {_NUMBER}ms(?:, val error {_NUMBER})?(.*)"
 )
 _TRAIN_STEPS = re.compile(r"\(last (\d{1,12}) steps?\)")
-_SAVED = re.compile(rf"saved (.{{1,4096}}), time {_NUMBER}ms, in the background {_NUMBER}ms, ")
+_SAVED = re.compile(rf"saved (.{{1,1024}}), time {_NUMBER}ms, in the background {_NUMBER}ms, ")
 _ITERATION = re.compile(r"step-(\d{1,12})\W*$")
 _END = re.compile(
     r"(finished|interrupted) after \d{1,12} steps?\b"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.diagnosis.result import Diagnosis, Finding, Wall
+from nanopace.diagnosis.result import Diagnosis, Finding, Phases, Wall
 from nanopace.wording.catalog import Words
 
 # Under which section a finding is said. Advice has a section of its own.
@@ -28,7 +28,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "gpu": (
         *("utilisation_near_limit", "utilisation_good", "utilisation_half_idle", "utilisation_mostly_idle"),
         *("card_above_peak", "card_without_peak", "mfu_other_card", "mfu_card_unknown", "mfu_over_100"),
-        *("mfu_zero", "mfu_smoothed", "mfu_unknown"),
+        *("mfu_zero", "mfu_smoothed", "mfu_unknown", "ran_on_cpu"),
         *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),
     ),
     "loss": ("loss_diverged", "overfitting", "best_not_saved", "loss_noise", "forecast"),
@@ -118,5 +118,21 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
         "startup": wall.startup_s,
         "stall": wall.stall_s,
         "restart": wall.restart_s,
+        "other": wall.other_s,
         "unknown": wall.unknown_s,
+    }
+
+
+def parts_of_phases(phases: Phases | None) -> dict[str, dict[str, float]]:
+    """What training and start-up were made of, where that was measured, in the order in which every view shows it."""
+    if phases is None:
+        return {}
+    startup = {"startup": phases.startup_s, "compile": phases.compile_s} if phases.compile_s else {}
+    return {
+        "training": {
+            "data": phases.data_s,
+            "forward_backward": phases.forward_backward_s,
+            "optimizer": phases.optimizer_s,
+        },
+        "startup": startup,
     }

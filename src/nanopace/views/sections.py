@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views.paper import Cell, Paper, styled
-from nanopace.views.report import Report, seconds_by_phase
+from nanopace.views.report import Report, parts_of_phases, seconds_by_phase
 from nanopace.views.sparkline import LETTERS, bar, sparkline
 from nanopace.wording.catalog import Words
 
@@ -35,14 +35,22 @@ def where_the_time_went(report: TerminalReport) -> None:
     report.paper.heading(words.text("Where the time went"))
     room = max(8, report.paper.width - 50)
     rows: list[Sequence[Cell]] = []
+    parts = parts_of_phases(report.diagnosis.phases)
+
+    def row(label: str, seconds: float, drawn: Cell) -> None:
+        rows.append((label, words.percent(seconds / wall.total_s), words.duration(seconds), drawn))
+
     for phase, seconds in seconds_by_phase(wall).items():
         if seconds is None and phase == "unknown":
             rows.append((words.phase(phase), "", "?", ""))
         elif seconds:
-            share = seconds / wall.total_s if wall.total_s else 0.0
-            columns = (words.phase(phase), words.percent(share), words.duration(seconds))
-            rows.append((*columns, styled(bar(share, room), STYLES.get(phase, ""))))
+            row(words.phase(phase), seconds, styled(bar(seconds / wall.total_s, room), STYLES.get(phase, "")))
+            for part, of_it in parts.get(phase, {}).items():
+                row(f"  {words.part(part)}", of_it, "")
     report.paper.table(rows, "lrrl")
+    if report.diagnosis.phases is not None and report.diagnosis.phases.checkpoint_background_s:
+        beside = words.duration(report.diagnosis.phases.checkpoint_background_s)
+        report.paper.line(words.text("Checkpoints were written beside training, in {time}.", time=beside))
     if report.diagnosis.evaluations.contains_checkpoint:
         report.paper.line(words.text("Checkpoints are inside the evaluation's time here."))
 

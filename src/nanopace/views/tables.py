@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nanopace.views import charts, strip
-from nanopace.views.report import Report
+from nanopace.views.report import Report, parts_of_phases
 from nanopace.wording.catalog import UNKNOWN
 
 MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
@@ -60,10 +60,14 @@ def _cells(texts: Texts) -> tuple[Cell, ...]:
 def wall_table(report: Report) -> Table:
     """The legend of the strip, with the figures."""
     run, words = report.diagnosis, report.words
-    rows: list[Texts] = [
-        (Cell(words.phase(part.phase), part.phase), words.percent(part.share), words.duration(part.seconds))
-        for part in strip.wall_parts(run)
-    ]
+    rows: list[Texts] = []
+    for part in strip.wall_parts(run):
+        rows.append(
+            (Cell(words.phase(part.phase), part.phase), words.percent(part.share), words.duration(part.seconds))
+        )
+        for name, seconds in parts_of_phases(run.phases).get(part.phase, {}).items():
+            share = words.percent(seconds / run.wall.total_s)
+            rows.append((f"– {words.part(name)}", share, words.duration(seconds)))
     if run.wall.unknown_s is None:
         rows.append((Cell(words.phase("unknown"), "unknown"), "?", "?"))
     rows.append((words.text("whole run"), words.percent(1.0, 0), words.duration(run.wall.total_s)))

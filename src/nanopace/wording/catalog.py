@@ -110,8 +110,12 @@ class Words:
         return self.text(labels.CAUSES[code])
 
     def phase(self, code: str) -> str:
-        """Of the wall clock: training, evaluation, checkpoint, startup, stall, restart or unknown."""
+        """Of the wall clock: training, evaluation, checkpoint, startup, stall, restart, other or unknown."""
         return self.text(labels.PHASES[code])
+
+    def part(self, code: str) -> str:
+        """Of training or of start-up: data, forward_backward, optimizer, startup or compile."""
+        return self.text(labels.PARTS[code])
 
     def format(self, code: str) -> str:
         """The trainer that wrote a log."""
@@ -226,9 +230,9 @@ class Words:
             return self.tflops(value)
         if name in labels.LOSSES:
             return self.number(value, 4)
-        for ending, unit in labels.UNITS.items():
+        for ending, (unit, digits) in labels.UNITS.items():
             if name.endswith(ending):
-                return f"{numbers.significant(value, self._form)}{FIXED}{unit}"
+                return f"{numbers.significant(value, self._form, digits)}{FIXED}{unit}"
         if name == "noise":
             return numbers.significant(value, self._form, 2)
         if name in {"ratio", "noise_factor"}:

@@ -23,8 +23,13 @@ KNOB_VALUES = frozenset(
     | {"log_interval", "eval_interval"}
 )
 
-# Units of numbers that come from a card's sensors, by the ending of their names.
-UNITS: Mapping[str, str] = {"_kwh": "kWh", "_watts": "W", "_mhz": "MHz", "_celsius": "°C"}
+# Of a card's sensors, by the ending of the number's name: the unit, and how many digits it is worth.
+UNITS: Mapping[str, tuple[str, int]] = {
+    "_kwh": ("kWh", 3),
+    "_watts": ("W", 3),
+    "_mhz": ("MHz", 3),
+    "_celsius": ("°C", 2),
+}
 
 ORIGINS: Mapping[str, str] = {
     "log": mark("from the log"),
@@ -60,7 +65,16 @@ PHASES: Mapping[str, str] = {
     "startup": mark("start-up and compile"),
     "stall": mark("stalls"),
     "restart": mark("lost to restarts"),
+    "other": mark("logging and other"),
     "unknown": mark("unknown"),
+}
+
+PARTS: Mapping[str, str] = {
+    "data": mark("waiting for data"),
+    "forward_backward": mark("forward and backward"),
+    "optimizer": mark("optimizer"),
+    "startup": mark("start-up"),
+    "compile": mark("compiling"),
 }
 
 FORMATS: Mapping[str, str] = {

@@ -131,6 +131,7 @@ SENTENCES: Mapping[str, Sentence] = {
         "The card is unknown. The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the "
         "trainer assumes for any card; this one did {achieved_tflops}. Pass --gpu NAME to see its own share."
     ),
+    "ran_on_cpu": say("It ran on a CPU. An mfu says how well a card is used, so there is none."),
     "mfu_unknown": say(
         "How well the card is used cannot be computed; unknown: {missing}. Pass --config FILE or --set NAME=VALUE."
     ),
