@@ -29,7 +29,7 @@ class Watched(io.StringIO):
 
 def run(listener: Listener) -> None:
     listener.phase("startup")
-    listener.started(introduction())
+    listener.started(introduction(log_interval=100))
     listener.phase("step")
     for iteration in range(98, 103):
         listener.step(step(iteration), SHARES)
@@ -41,7 +41,7 @@ def run(listener: Listener) -> None:
 
 def test_every_line_in_its_order() -> None:
     out = io.StringIO()
-    with PlainLines(out, 100) as lines:
+    with PlainLines(out) as lines:
         run(lines)
     assert out.getvalue() == (
         f"nanopace {__version__} train: out, 65,536 tokens a step, steps 0 to 2000\n"
@@ -57,7 +57,7 @@ def test_every_line_in_its_order() -> None:
 
 def test_a_line_is_there_at_once() -> None:
     out = Watched()
-    lines = PlainLines(out, 1)
+    lines = PlainLines(out)
     for iteration in range(3):
         lines.step(step(iteration), SHARES)
         assert out.flushed.splitlines()[-1].startswith(f"iter {iteration}: ")
@@ -73,7 +73,7 @@ def test_a_note_in_the_middle_of_a_line_comes_after_it() -> None:
             return super().write(text)
 
     out = Interrupted()
-    lines = PlainLines(out, 1)
+    lines = PlainLines(out)
     lines.step(step(7), SHARES)
     lines.note("later")
     assert [line[:6] for line in out.getvalue().splitlines()] == ["iter 7", "interr", "later"]
@@ -89,7 +89,7 @@ def test_a_closed_pipe_is_told_and_the_next_line_is_tried_anew() -> None:
             return super().write(text)
 
     out = Closed()
-    lines = PlainLines(out, 1)
+    lines = PlainLines(out)
     with pytest.raises(BrokenPipeError):
         lines.note("one")
     out.open = True
@@ -107,21 +107,21 @@ def terminal() -> Iterator[TextIO]:
 
 def test_a_terminal_gets_the_live_display(terminal: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert isinstance(display_for(terminal, 1), LiveDisplay)
+    assert isinstance(display_for(terminal), LiveDisplay)
 
 
 @pytest.mark.parametrize("name", ["dumb", "DUMB", "unknown"])
 def test_a_dumb_terminal_gets_plain_lines(terminal: TextIO, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("TERM", name)
-    assert isinstance(display_for(terminal, 1), PlainLines)
+    assert isinstance(display_for(terminal), PlainLines)
 
 
 def test_a_file_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert isinstance(display_for(io.StringIO(), 1), PlainLines)
+    assert isinstance(display_for(io.StringIO()), PlainLines)
 
 
 def test_without_rich_there_are_plain_lines(terminal: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setitem(sys.modules, "rich.console", None)  # importing it raises ImportError
-    assert isinstance(display_for(terminal, 1), PlainLines)
+    assert isinstance(display_for(terminal), PlainLines)

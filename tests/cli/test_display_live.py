@@ -45,9 +45,9 @@ def begin(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin
     monkeypatch.setattr(display_live, "EVERY_S", 0.01)
     displays: list[LiveDisplay] = []
 
-    def begin(log_interval: int = 1) -> LiveDisplay:
+    def begin() -> LiveDisplay:
         console = Console(file=terminal, force_terminal=True, width=100, height=30, color_system=None)
-        displays.append(LiveDisplay(console, log_interval))
+        displays.append(LiveDisplay(console))
         return displays[-1]
 
     yield begin
@@ -63,8 +63,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_the_log_scrolls_above_the_display(terminal: Terminal, begin: Begin) -> None:
-    display = begin(100)
-    display.started(introduction())
+    display = begin()
+    display.started(introduction(log_interval=100))
     display.phase("step")
     for iteration in range(200):
         display.step(step(iteration), SHARES)
@@ -78,7 +78,7 @@ def test_the_log_scrolls_above_the_display(terminal: Terminal, begin: Begin) -> 
 
 
 def test_in_the_end_only_the_log_is_left(terminal: Terminal, begin: Begin) -> None:
-    display = begin(1)
+    display = begin()
     display.note("before it began")
     assert terminal.screen().lines == ["before it began"]
     display.started(introduction(choices={}))
@@ -96,7 +96,7 @@ def test_in_the_end_only_the_log_is_left(terminal: Terminal, begin: Begin) -> No
 
 
 def test_with_a_line_for_every_step_no_line_is_lost(terminal: Terminal, begin: Begin) -> None:
-    display = begin(1)
+    display = begin()
     display.started(introduction(choices={}))
     began = time.perf_counter()
     for iteration in range(5000):
@@ -109,11 +109,11 @@ def test_with_a_line_for_every_step_no_line_is_lost(terminal: Terminal, begin: B
 
 
 def test_it_draws_no_more_than_a_few_times_a_second(begin: Begin) -> None:
-    display = begin(1_000_000)
+    display = begin()
     frames: list[int] = []
     drawn = display._state.frame
     display._state.frame = lambda width: frames.append(width) or drawn(width)  # type: ignore[method-assign, func-returns-value]
-    display.started(introduction())
+    display.started(introduction(log_interval=1_000_000))
     began = time.monotonic()
     while time.monotonic() < began + 0.3:
         display.step(step(1), SHARES)
@@ -123,8 +123,8 @@ def test_it_draws_no_more_than_a_few_times_a_second(begin: Begin) -> None:
 
 
 def test_a_terminal_that_was_made_narrower_is_tidied_up(terminal: Terminal, begin: Begin) -> None:
-    display = begin(1000)
-    display.started(introduction(choices={}))
+    display = begin()
+    display.started(introduction(log_interval=1000, choices={}))
     display.step(step(1), SHARES)
     wait_for(lambda: len(terminal.screen().lines) > 4)
     broken = sum((drawn - 1) // 30 for drawn in display._drawn)
@@ -143,7 +143,7 @@ def test_a_terminal_that_was_made_narrower_is_tidied_up(terminal: Terminal, begi
 
 def test_a_terminal_without_blocks_gets_what_it_has(terminal: Terminal, begin: Begin) -> None:
     terminal.encoding = "ascii"  # type: ignore[misc]
-    display = begin(1)
+    display = begin()
     display.started(introduction(out_dir="größe", choices={}))
     for iteration in range(3):
         display.step(step(iteration), SHARES)
@@ -155,7 +155,7 @@ def test_a_terminal_without_blocks_gets_what_it_has(terminal: Terminal, begin: B
 def test_a_terminal_that_is_gone_stops_nobody(
     begin: Begin, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    display = begin(1)
+    display = begin()
     display.started(introduction())
 
     def gone(_: str) -> int:
@@ -170,14 +170,14 @@ def test_a_terminal_that_is_gone_stops_nobody(
 
 
 def test_leaving_its_context_closes_it(terminal: Terminal, begin: Begin) -> None:
-    with begin(1) as display:
+    with begin() as display:
         display.started(introduction(choices={}))
         display.step(step(7), SHARES)
     assert [line[:6] for line in terminal.screen().lines] == ["nanopa", "iter 7"]
 
 
 def test_one_that_never_began_leaves_no_trace(terminal: Terminal, begin: Begin) -> None:
-    begin(1).close()
+    begin().close()
     assert terminal.getvalue() == ""
 
 
@@ -194,7 +194,7 @@ def handle(*_):
 
 told = []
 signal.signal(signal.SIGINT, handle)
-display = display_for(sys.stdout, 1)
+display = display_for(sys.stdout)
 with display if "with" in sys.argv else contextlib.nullcontext():
     display.started(Introduction(out_dir="out", first_step=0, last_step=10**6, tokens_per_step=8))
     for iteration in range(10**6):

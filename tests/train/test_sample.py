@@ -97,6 +97,17 @@ def test_draws_have_their_chances() -> None:
         assert found[token] / 800 == pytest.approx(chance, abs=4 * (chance * (1 - chance) / 800) ** 0.5 + 1e-3)
 
 
+def test_rounding_does_not_change_a_text() -> None:
+    """Two tokens of equal chance that change places by a rounding keep their own draws."""
+    apart = torch.tensor([1.0, 1.0 + 1.2e-7, 0.5, 0.2])
+    texts = [
+        list(generate(Fixed(logits), [0], 300, temperature=1.0, top_k=top_k, top_p=top_p))
+        for logits in (apart, apart[[1, 0, 2, 3]])
+        for top_k, top_p in ((3, 1.0), (0, 0.95), (0, 1.0))
+    ]
+    assert texts[:3] == texts[3:]
+
+
 def test_temperature_sharpens() -> None:
     assert drawn(LOGITS, temperature=0) == {3: 800}
     assert drawn(LOGITS, temperature=1e-30) == {3: 800}

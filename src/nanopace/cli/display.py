@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _DUMB = ("dumb", "unknown")
 
 
-def display_for(stdout: TextIO, log_interval: int) -> LiveDisplay | PlainLines:
+def display_for(stdout: TextIO) -> LiveDisplay | PlainLines:
     """The live display where it can be shown and rich is there to show it. To be used in a `with`: it ends with it."""
     if stdout.isatty() and os.environ.get("TERM", "").lower() not in _DUMB:
         try:
@@ -24,23 +24,23 @@ def display_for(stdout: TextIO, log_interval: int) -> LiveDisplay | PlainLines:
 
             from nanopace.cli.display_live import LiveDisplay
         except ImportError:
-            return PlainLines(stdout, log_interval)
-        return LiveDisplay(Console(file=stdout, highlight=False), log_interval)
-    return PlainLines(stdout, log_interval)
+            return PlainLines(stdout)
+        return LiveDisplay(Console(file=stdout, highlight=False))
+    return PlainLines(stdout)
 
 
 class PlainLines:
     """One line for everything that is worth one, written at once: a log that is followed is never behind."""
 
-    def __init__(self, out: TextIO, log_interval: int) -> None:
+    def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._log_interval = log_interval
+        self._log_interval = 1
         self._out_dir = ""
         self._waiting: deque[str] = deque()
         self._printing = False
 
     def started(self, intro: Introduction) -> None:
-        self._out_dir = intro.out_dir
+        self._out_dir, self._log_interval = intro.out_dir, intro.log_interval
         for line in display_lines.introduction(intro):
             self._print(line)
 

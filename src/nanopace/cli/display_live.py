@@ -33,9 +33,9 @@ EVERY_S = 0.25
 class LiveDisplay:
     """A listener. What the loop calls takes no lock: a note may come from a signal handler in the middle of a call."""
 
-    def __init__(self, console: Console, log_interval: int) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._log_interval = log_interval
+        self._log_interval = 1
         self._out_dir = ""
         self._state = State()
         self._lines: deque[str | StepReport] = deque()  # to be printed above the display
@@ -46,7 +46,7 @@ class LiveDisplay:
         self._thread = threading.Thread(target=self._refresh, name="nanopace-display", daemon=True)
 
     def started(self, intro: Introduction) -> None:
-        self._out_dir = intro.out_dir
+        self._out_dir, self._log_interval = intro.out_dir, intro.log_interval
         self._state.started(intro)
         for line in display_lines.introduction(intro):
             self._log(line)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from importlib.util import find_spec
 
 from nanopace.cli.options import add_language, words_of
+from nanopace.cli.torch_room import torch_room
 from nanopace.config import KNOBS, read_config, read_knob
-from nanopace.errors import UsageError
 from nanopace.literals import Value
 
 
@@ -30,13 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     given = _given(args)
-    if find_spec("torch") is None:  # the trainer is an extra of the package
-        raise UsageError("train: needs torch; pip install 'nanopace[train]'")
     from nanopace.cli.display import display_for
-    from nanopace.train.run import train
+    from nanopace.cli.preparing import Preparing
 
-    listener = display_for(sys.stdout, int(given.get("log_interval", KNOBS["log_interval"].default)))
-    outcome = train(given, from_file=bool(args.configs), listener=listener)
+    with torch_room("train"), Preparing(words) as preparing, display_for(sys.stdout) as listener:
+        from nanopace.train.run import train
+
+        outcome = train(given, from_file=bool(args.configs), listener=listener, preparing=preparing)
     if not args.no_report:
         from nanopace.api import diagnose, open_run, print_report
 

@@ -1,4 +1,4 @@
-"""A document as pieces of a megabyte: small beside the memory, enough of them for every core, and cut between tokens.
+"""A document as pieces of 64 kB: small beside the memory, enough of them for every core, and cut between tokens.
 
 A single text may be larger than the memory, and a tokenizer encodes one text on one core. So every document is encoded
 piece by piece. A piece ends before a line break or a space that has a word behind it, where GPT-2's rule for words (and
@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from nanopace.errors import InputError
 
-PIECE = 1 << 20  # bytes
+PIECE = 1 << 16  # bytes
 _IN_MEMORY = 8 << 20  # a larger document is read twice: for its hash, then for its text
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 _BOM = "\ufeff"

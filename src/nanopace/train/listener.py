@@ -15,6 +15,7 @@ class Introduction:
     first_step: int  # 0, or where a resumed run goes on
     last_step: int  # max_iters: the run ends after this iteration, as nanoGPT's does
     tokens_per_step: int
+    log_interval: int = 1
     choices: Mapping[str, str] = field(default_factory=dict)  # "device": "cpu: no CUDA card was found", ...
 
 

@@ -21,8 +21,6 @@ from nanopace.literals import Value
 from nanopace.train.device import Machine, pick_compile, pick_dtype
 from nanopace.train.model import GPT, ModelShape
 
-EMBEDDED = "python"  # the corpus that every machine has
-
 _GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a quarter faster on tensor cores
 _CPU_SECONDS = 105  # of training: with the start and some samples, about two minutes
 _EPOCHS = 4  # reading a text more often than that teaches little
@@ -53,7 +51,15 @@ def make_plan(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, *, m
     config = TrainConfig(**{**asked, **{name: value for name, (value, _) in open_ones.items()}})  # type: ignore[arg-type]
     _check(config, corpus)
     reasons = {name: f"{value}: {reason}" for name, (value, reason) in chosen.items() if reason and name in open_ones}
-    return Plan(config, {"device": f"{machine.device}: {machine.reason}", **reasons})
+    return Plan(config, {"device": f"{machine.device}: {machine.reason}", **_card(machine, config.dtype), **reasons})
+
+
+def _card(machine: Machine, dtype: str) -> dict[str, str]:
+    """Whose peak an mfu is a fraction of."""
+    if machine.name is None:
+        return {}
+    peak = machine.peak_flops(dtype)
+    return {"gpu": f"{machine.name}: " + ("unknown peak" if peak is None else f"{peak / 1e12:.0f} TFLOP/s in {dtype}")}
 
 
 def shape_of(config: TrainConfig, activation: str) -> ModelShape:

@@ -13,8 +13,9 @@ from pathlib import Path
 import torch
 
 from nanopace.config import KNOBS, TrainConfig
-from nanopace.corpus.prepare import ensure
-from nanopace.corpus.shards import Corpus, find_corpus, open_corpus
+from nanopace.corpus.corpora import EMBEDDED
+from nanopace.corpus.prepare import Told, ensure
+from nanopace.corpus.shards import Corpus, open_corpus
 from nanopace.errors import InputError, UsageError
 from nanopace.ledger import EndEvent, LedgerWriter
 from nanopace.literals import Value
@@ -22,34 +23,49 @@ from nanopace.train.attention import pick_attention
 from nanopace.train.checkpoint import BEST
 from nanopace.train.checkpoint_files import Saved, checkpoint_directories, remove_checkpoint, sweep
 from nanopace.train.clock import Clock, make_clock, process_start
-from nanopace.train.device import find_machine, set_tf32
+from nanopace.train.device import Machine, find_machine, set_tf32
 from nanopace.train.interrupt import Interrupt
 from nanopace.train.listener import Introduction, Listener, Outcome
 from nanopace.train.loop import Loop
+from nanopace.train.monitor import Monitor
 from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, settings_of
-from nanopace.train.plan import EMBEDDED, make_plan, shape_of
+from nanopace.train.plan import make_plan, shape_of
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.setup import Start, build, introduce
 
 LEDGER = "ledger.jsonl"
 
 
-def train(given: Mapping[str, Value], *, from_file: bool, listener: Listener, started: float | None = None) -> Outcome:
+def train(
+    given: Mapping[str, Value],
+    *,
+    from_file: bool,
+    listener: Listener,
+    preparing: Told | None = None,
+    started: float | None = None,
+) -> Outcome:
     """`given` are the knobs that a config file or flags set; `from_file`: there was a file.
 
-    The wall clock counts from `started`, on the monotonic clock: from the start of the process, unless told otherwise.
+    Should the embedded corpus have to be made first, `preparing` hears of it. The wall clock counts from `started`, on
+    the monotonic clock: from the start of the process, unless told otherwise.
     """
     started = process_start() if started is None else started
     listener.phase("startup")
-    start = _settle(given, from_file, listener)
-    config, machine = start.config, start.machine
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError("train: one process trains on one device so far; start it without torchrun")
+    wanted = given.get("device")
+    machine = find_machine(None if wanted is None else str(wanted))
     clock = make_clock(machine.device, started)
+    start = _settle(given, machine, listener, from_file=from_file, preparing=preparing)
+    config = start.config
+    clock.mark("startup", 0, "the corpus and the plan")
     dtype = getattr(torch, config.dtype)
     choices = {
         **start.plan.reasons,
         "tf32": set_tf32(machine),
         "attention": pick_attention(start.shape, config.batch_size, machine.device, dtype),
     }
+    clock.mark("startup", 0, "trying attention kernels")
     _make_room(start)
     with LedgerWriter(start.out_dir / LEDGER, began=started) as ledger:
         introduce(start, ledger, choices)
@@ -59,10 +75,10 @@ def train(given: Mapping[str, Value], *, from_file: bool, listener: Listener, st
                 first_step=start.resumed.step if start.resumed else 0,
                 last_step=config.max_iters,
                 tokens_per_step=config.tokens_per_iteration,
+                log_interval=config.log_interval,
                 choices=choices,
             )
         )
-        clock.mark("startup", 0, "the plan")
         outcome = _run(start, ledger, clock, listener)
     listener.finished(outcome)
     if outcome.checkpoint is None and not config.eval_only:
@@ -75,7 +91,10 @@ def train(given: Mapping[str, Value], *, from_file: bool, listener: Listener, st
 def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Outcome:
     """Whatever happens, the ledger ends with why."""
     reason = "error"
-    loop = None
+    loop: Loop | None = None
+    monitor = Monitor(ledger.append, lambda: 0 if loop is None else loop.iteration, start.machine.uuid)
+    if start.machine.device.type == "cuda":
+        monitor.start()
     try:
         parts = build(start, ledger, clock, listener)
         with Interrupt(listener.note) as interrupt, parts.batches:
@@ -88,8 +107,9 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
         reason = "interrupted"
         raise
     finally:
+        energy_kwh = monitor.stop()
         wall_ms = None if loop is None else loop.close()
-        ledger.append(EndEvent(reason, wall_ms=wall_ms and round(wall_ms, 3)))
+        ledger.append(EndEvent(reason, wall_ms=wall_ms and round(wall_ms, 3), energy_kwh=energy_kwh))
     newest = loop.newest_checkpoint or (start.resumed and start.resumed.path)
     return Outcome(
         reason=reason,
@@ -98,16 +118,17 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
         ledger=str(start.out_dir / LEDGER),
         checkpoint=None if newest is None else str(newest),
         failure=loop.failure,
+        energy_kwh=energy_kwh,
     )
 
 
-def _settle(given: Mapping[str, Value], from_file: bool, listener: Listener) -> Start:
-    """Everything that can be decided and checked without touching the disk."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError("train: one process trains on one device so far; start it without torchrun")
-    wanted = given.get("device")
-    machine = find_machine(None if wanted is None else str(wanted))
+def _settle(
+    given: Mapping[str, Value], machine: Machine, listener: Listener, *, from_file: bool, preparing: Told | None
+) -> Start:
+    """Everything that can be decided and checked before out_dir is touched."""
     out_dir, init_from = Path(str(given.get("out_dir", "out"))), str(given.get("init_from", "scratch"))
+    if init_from != "resume" and not given.get("overwrite"):
+        _check_free(out_dir)
     source: Saved | Pretrained | None = None
     asked = dict(given)
     if init_from == "resume":
@@ -117,21 +138,14 @@ def _settle(given: Mapping[str, Value], from_file: bool, listener: Listener) -> 
         source = find_pretrained(init_from)
         asked = fitted_settings(source, given)
     decides = not from_file and init_from != "resume"
-    corpus = _open_corpus(asked, embedded=decides)
+    if decides:
+        asked.setdefault("dataset", EMBEDDED)
+    corpus = open_corpus(ensure(str(asked.get("dataset", KNOBS["dataset"].default)), preparing))
     plan = make_plan(asked, corpus, machine, machine_decides=decides)
     shape = shape_of(plan.config, "gelu" if source is None else source.shape.activation)
     corpus.check(shape.vocab_size, shape.block_size)
     _check_source(source, corpus, plan.config)
-    if init_from != "resume" and not plan.config.overwrite:
-        _check_free(out_dir)
     return Start(plan=plan, machine=machine, corpus=corpus, shape=shape, source=source, out_dir=out_dir)
-
-
-def _open_corpus(asked: Mapping[str, Value], *, embedded: bool) -> Corpus:
-    dataset = asked.get("dataset")
-    if dataset is None and embedded:
-        return open_corpus(ensure(EMBEDDED, lambda *_: None))
-    return open_corpus(find_corpus(str(dataset or KNOBS["dataset"].default)))
 
 
 def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: TrainConfig) -> None:

@@ -3,7 +3,8 @@
 Positions are learned, so a model sees at most `block_size` tokens. nanoGPT then shifts its window by one for each
 token, which makes every cached key wrong. Here a full window is cut to its newer half, which is read once more, and
 filled again: a token has between half a block and a whole one before it, and on average costs hardly more than within
-the first block. `cache=False` reads the window anew for every token, and gives the same tokens.
+the first block. `cache=False` reads the window anew for every token. Its logits differ by rounding alone (1e-6), and
+so it gives the same tokens, but for a draw that falls between the two.
 """
 
 from __future__ import annotations
@@ -80,20 +81,20 @@ class _Window:
 
 @torch.inference_mode()
 def _pick(logits: Tensor, temperature: float, top_k: int | None, top_p: float, generator: torch.Generator) -> int:
-    """Only the candidates are weighed: of fifty thousand logits a draw needs two hundred."""
+    """Drawn by id and not by rank: rounding makes two tokens of equal chance change places, and must not show."""
+    logits = logits.float() / max(temperature, _COLDEST)
     kept = 1 if temperature < _COLDEST else min(top_k or logits.numel(), logits.numel())
-    if kept < logits.numel() or top_p < 1:
-        logits, candidates = torch.topk(logits, kept)
+    if kept == logits.numel() and top_p >= 1:
+        chances = torch.softmax(logits, dim=-1)
     else:
-        candidates = None
-    chances = torch.softmax(logits.float() / max(temperature, _COLDEST), dim=-1)
-    if top_p < 1:
-        before = chances.cumsum(-1) - chances
-        chances = torch.where(before < top_p, chances, 0.0)  # the likeliest one always stays
+        best, candidates = torch.topk(logits, kept)
+        ranked = torch.softmax(best, dim=-1)
+        before = ranked.cumsum(-1) - ranked
+        ranked = torch.where((before < top_p) | (top_p >= 1), ranked, 0.0)  # the likeliest one always stays
+        chances = torch.zeros_like(logits).scatter(0, candidates, ranked)
     if not bool(chances.sum() > 0):  # NaN is not
         raise InputError("the model's answers are not numbers: its training has diverged")
-    drawn = torch.multinomial(chances, 1, generator=generator)
-    return int(drawn if candidates is None else candidates[drawn])
+    return int(torch.multinomial(chances, 1, generator=generator))
 
 
 class TextStream:
