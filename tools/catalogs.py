@@ -25,7 +25,7 @@ ERRORS = (
     "NanopaceError", "UsageError", "InputError", "NotALog", "ConfigError", "CardError", "UnknownCard", "AmbiguousCard",
 )  # fmt: skip
 KEYWORDS = {
-    **dict.fromkeys(("text", "mark", "say", *ERRORS)),  # the first argument is the text
+    **dict.fromkeys(("text", "label", "say", *ERRORS)),  # the first argument is the text
     **dict.fromkeys(("plural", "say_n"), (1, 2)),
 }
 

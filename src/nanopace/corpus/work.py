@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +16,8 @@ from nanopace.corpus.journal import Counts, Journal
 from nanopace.corpus.manifest import SPLITS, Dtype, Manifest, check_files, smallest_dtype, write_manifest
 from nanopace.corpus.recipe import Inputs, Recipe
 from nanopace.corpus.seen import Seen, SeenFile
-from nanopace.corpus.tokenizer import Tokenizer
-from nanopace.corpus.writing import Ids, SplitWriter
+from nanopace.corpus.tokenizer import Ids, Tokenizer
+from nanopace.corpus.writing import SplitWriter
 from nanopace.errors import InputError
 
 _SECONDS_BETWEEN_COMMITS: Final = 2.0
@@ -79,7 +79,7 @@ class Work:
         for batch, encoded in self._encoded():
             finished = self._finished()
             for (name, piece), ids in zip(batch.pieces, encoded, strict=True):
-                self._splits[name].add(ids, piece.size, begins=piece.begins)
+                self._splits[name].add(np.asarray(ids, dtype=self._dtype), piece.size, begins=piece.begins)
                 text_bytes += piece.size
             for writer in self._splits.values():
                 writer.flush()  # two seconds of tokens, until the next commit, may be more than the memory
@@ -119,10 +119,10 @@ class Work:
         for writer in self._splits.values():
             writer.close()
 
-    def _encoded(self) -> Iterator[tuple[Batch, list[Ids]]]:
-        """Batch by batch, and the next one is read while the tokenizer is at work."""
+    def _encoded(self) -> Iterator[tuple[Batch, Sequence[Ids]]]:
+        """Batch by batch. While the tokenizer is at one, the next is read and the one before is written."""
         seen = Seen(self._seen.read())
-        waiting: tuple[Batch, Future[list[Ids]]] | None = None
+        waiting: tuple[Batch, Future[Sequence[Ids]]] | None = None
         with ThreadPoolExecutor(1) as pool:
             for batch in batches(self._inputs, self._journal.place, seen):
                 following = batch, pool.submit(self._encode, batch)
@@ -132,9 +132,8 @@ class Work:
             if waiting is not None:
                 yield waiting[0], waiting[1].result()
 
-    def _encode(self, batch: Batch) -> list[Ids]:
-        encoded = self._tokenizer.encode_batch([piece.text for _, piece in batch.pieces])
-        return [np.asarray(ids, dtype=self._dtype) for ids in encoded]
+    def _encode(self, batch: Batch) -> Sequence[Ids]:
+        return self._tokenizer.encode_batch([piece.text for _, piece in batch.pieces])
 
     def _note(self, batch: Batch) -> None:
         """The batch is done: it counts as soon as it is committed."""

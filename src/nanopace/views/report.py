@@ -45,6 +45,8 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
     "from_iters": ("eval_iters",),
 }
 
+_DUST = 1e-5  # of the wall clock: what is left unknown by rounding
+
 
 class Report:
     """One run in one language, and which of its findings have been said."""
@@ -111,6 +113,9 @@ def tilde(diagnosis: Diagnosis, *facts: str) -> str:
 
 def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
     """The wall clock's parts, in the order in which every view shows them."""
+    unknown = wall.unknown_s
+    if unknown is not None and unknown < _DUST * wall.total_s:
+        unknown = 0.0
     return {
         "training": wall.training_s,
         "evaluation": wall.evaluation_s,
@@ -119,7 +124,7 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
         "stall": wall.stall_s,
         "restart": wall.restart_s,
         "other": wall.other_s,
-        "unknown": wall.unknown_s,
+        "unknown": unknown,
     }
 
 

@@ -46,7 +46,7 @@ def where_the_time_went(report: TerminalReport) -> None:
         elif seconds:
             row(words.phase(phase), seconds, styled(bar(seconds / wall.total_s, room), STYLES.get(phase, "")))
             for part, of_it in parts.get(phase, {}).items():
-                row(f"  {words.part(part)}", of_it, "")
+                row(f"– {words.part(part)}", of_it, "")
     report.paper.table(rows, "lrrl")
     if report.diagnosis.phases is not None and report.diagnosis.phases.checkpoint_background_s:
         beside = words.duration(report.diagnosis.phases.checkpoint_background_s)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.wording.template import mark
+from nanopace.wording.template import label
 
 MFUS = frozenset({"card", "card_causal", "steady_printed", "printed_last"})
 LOSSES = frozenset(
@@ -32,92 +32,92 @@ UNITS: Mapping[str, tuple[str, int]] = {
 }
 
 ORIGINS: Mapping[str, str] = {
-    "log": mark("from the log"),
-    "config file": mark("from the config file"),
-    "flag": mark("from the command line"),
-    "inferred": mark("inferred"),
+    "log": label("from the log"),
+    "config file": label("from the config file"),
+    "flag": label("from the command line"),
+    "inferred": label("inferred"),
 }
 
 BECAUSE: Mapping[str, str] = {
-    "nanogpt_default": mark("nanoGPT's default"),
-    "first_loss": mark("from the loss of the untrained model"),
-    "parameter_groups": mark("from the sizes of the parameter groups"),
-    "model_shape": mark("from the model's shape"),
-    "batch_shape": mark("from batch, accumulation and block size"),
-    "mfu_time_parameters": mark("from mfu, time and parameters"),
-    "row_spacing": mark("from the spacing of the rows"),
-    "trainer": mark("what this trainer always does"),
+    "nanogpt_default": label("nanoGPT's default"),
+    "first_loss": label("from the loss of the untrained model"),
+    "parameter_groups": label("from the sizes of the parameter groups"),
+    "model_shape": label("from the model's shape"),
+    "batch_shape": label("from batch, accumulation and block size"),
+    "mfu_time_parameters": label("from mfu, time and parameters"),
+    "row_spacing": label("from the spacing of the rows"),
+    "trainer": label("what this trainer always does"),
 }
 
 CAUSES: Mapping[str, str] = {
-    "compile": mark("compile and warm-up"),
-    "evaluation": mark("evaluation"),
-    "checkpoint": mark("checkpoint"),
-    "restart": mark("restart"),
-    "periodic": mark("recurring stall"),
-    "stall": mark("stall"),
+    "compile": label("compile and warm-up"),
+    "evaluation": label("evaluation"),
+    "checkpoint": label("checkpoint"),
+    "restart": label("restart"),
+    "periodic": label("recurring stall"),
+    "stall": label("stall"),
 }
 
 PHASES: Mapping[str, str] = {
-    "training": mark("training"),
-    "evaluation": mark("evaluation"),
-    "checkpoint": mark("checkpoint"),
-    "startup": mark("start-up and compile"),
-    "stall": mark("stalls"),
-    "restart": mark("lost to restarts"),
-    "other": mark("logging and other"),
-    "unknown": mark("unknown"),
+    "training": label("training"),
+    "evaluation": label("evaluation"),
+    "checkpoint": label("checkpoint"),
+    "startup": label("start-up and compile"),
+    "stall": label("stalls"),
+    "restart": label("lost to restarts"),
+    "other": label("logging and other"),
+    "unknown": label("unknown"),
 }
 
 PARTS: Mapping[str, str] = {
-    "data": mark("waiting for data"),
-    "forward_backward": mark("forward and backward"),
-    "optimizer": mark("optimizer"),
-    "startup": mark("start-up"),
-    "compile": mark("compiling"),
+    "data": label("waiting for data"),
+    "forward_backward": label("forward and backward"),
+    "optimizer": label("optimizer"),
+    "startup": label("start-up"),
+    "compile": label("compiling"),
 }
 
 FORMATS: Mapping[str, str] = {
-    "nanogpt": mark("nanoGPT"),
-    "nanochat": mark("nanochat"),
-    "nanopace": mark("nanopace"),
-    "ledger": mark("nanopace ledger"),
+    "nanogpt": label("nanoGPT"),
+    "nanochat": label("nanochat"),
+    "nanopace": label("nanopace"),
+    "ledger": label("nanopace ledger"),
 }
 
 ENDINGS: Mapping[str, str] = {
-    "finished": mark("finished"),
-    "interrupted": mark("interrupted"),
-    "out_of_memory": mark("out of memory"),
-    "error": mark("ended with an error"),
+    "finished": label("finished"),
+    "interrupted": label("interrupted"),
+    "out_of_memory": label("out of memory"),
+    "error": label("ended with an error"),
 }
 
 VERDICTS: Mapping[str, str] = {
-    "near_limit": mark("close to the card's limit"),
-    "good": mark("well used"),
-    "half_idle": mark("more than half of the card is idle"),
-    "mostly_idle": mark("most of the card is idle"),
-    "above_peak": mark("above the card's rated peak"),
+    "near_limit": label("close to the card's limit"),
+    "good": label("well used"),
+    "half_idle": label("more than half of the card is idle"),
+    "mostly_idle": label("most of the card is idle"),
+    "above_peak": label("above the card's rated peak"),
 }
 
 METRICS: Mapping[str, str] = {
-    "loss": mark("loss"),
-    "bpb": mark("bits per byte"),
-    "core": mark("CORE metric"),
+    "loss": label("loss"),
+    "bpb": label("bits per byte"),
+    "core": label("CORE metric"),
 }
 
 BASES: Mapping[str, str] = {
-    "measured": mark("measured"),
-    "upper_bound": mark("at most"),
-    "unknown": mark("unknown"),
+    "measured": label("measured"),
+    "upper_bound": label("at most"),
+    "unknown": label("unknown"),
 }
 
 FACTS: Mapping[str, str] = {
-    "tokens_per_iteration": mark("tokens per iteration"),
-    "parameters": mark("parameters"),
-    "flops_per_token": mark("FLOPs per token"),
-    "flops_per_token_causal": mark("FLOPs per token (causal)"),
-    "gpu": mark("GPU"),
-    "gpu_memory_gb": mark("GPU memory (GB)"),
-    "gpu_count": mark("number of GPUs"),
-    "printed_peak_tflops": mark("peak assumed by the printed mfu (TFLOP/s)"),
+    "tokens_per_iteration": label("tokens per iteration"),
+    "parameters": label("parameters"),
+    "flops_per_token": label("FLOPs per token"),
+    "flops_per_token_causal": label("FLOPs per token (causal)"),
+    "gpu": label("GPU"),
+    "gpu_memory_gb": label("GPU memory (GB)"),
+    "gpu_count": label("number of GPUs"),
+    "printed_peak_tflops": label("peak assumed by the printed mfu (TFLOP/s)"),
 }

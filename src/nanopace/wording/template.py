@@ -1,4 +1,4 @@
-"""What the tables of sentences are made of. `mark`, `say` and `say_n` are keywords of the collection of catalogues."""
+"""What the tables of sentences are made of. `label`, `say` and `say_n` are keywords of the collection of catalogues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-def mark(msgid: str) -> str:
+def label(msgid: str) -> str:
     """A text that is translated where it is used."""
     return msgid
 
