@@ -11,6 +11,7 @@ import pytest
 
 from nanopace.cli import main as main_module
 from nanopace.cli.main import COMMANDS, main
+from nanopace.config import KNOBS
 from nanopace.version import __version__
 
 COMMAND = [sys.executable, "-m", "nanopace"]
@@ -37,6 +38,35 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 OPTIONS = {
+    "train": sorted(["--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]),
+    "prepare": [
+        "--files",
+        "--help",
+        "--lang",
+        "--name",
+        "--out",
+        "--restart",
+        "--shard_tokens",
+        "--text_field",
+        "--tokenizer",
+        "--val_fraction",
+        "--vocab_size",
+    ],
+    "sample": [
+        "--device",
+        "--help",
+        "--lang",
+        "--max_new_tokens",
+        "--no-cache",
+        "--num",
+        "--prompt",
+        "--seed",
+        "--temperature",
+        "--tokenizer",
+        "--top_k",
+        "--top_p",
+    ],
+    "convert": ["--force", "--help", "--lang", "--to"],
     "explain": [
         "--config",
         "--gpu",
@@ -77,9 +107,11 @@ def test_the_options_are_frozen(command: str, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explian"], "explian: is no command; there are explain, compare, cards"),
+        (["explian"], "explian: is no command; there are explain, compare, train, prepare, sample, convert, cards"),
         (["explain"], "the following arguments are required: LOG (nanopace explain --help)"),
         (["explain", "--frobnicate", "x"], "unrecognized arguments: --frobnicate (nanopace explain --help)"),
+        (["train", "--batch_sise=8"], "unrecognized arguments: --batch_sise=8; did you mean --batch_size? (nanopace"),
+        (["train", "--batch_size=eight"], "--batch_size: must be int >= 1, not 'eight'"),
         (["explain", "x", "--width", "0"], "argument --width: invalid number of columns value: '0'"),
         (["--lang", "tlh", "explain", "x"], "--lang tlh: unknown language; known are en, de, fr, es"),
         (["explain", "x", "--lang"], "argument --lang: expected one argument"),

@@ -77,7 +77,8 @@ def test_it_learns_and_accounts_for_every_moment(corpus: Path, tmp_path: Path, d
 def test_the_card_and_the_host_learn_alike(corpus: Path, tmp_path: Path) -> None:
     _, card = run(corpus, tmp_path / "card", dtype="float32", compile=False, dropout=0.0)
     _, host = run(corpus, tmp_path / "host", device="cpu", dtype="float32", compile=False, dropout=0.0)
-    assert list(card.losses.values()) == pytest.approx(list(host.losses.values()), abs=2e-2)
+    first = range(10)  # later, rounding has grown into another path
+    assert [card.losses[step] for step in first] == pytest.approx([host.losses[step] for step in first], abs=5e-3)
     assert card.all("evaluated")[0].val == pytest.approx(host.all("evaluated")[0].val, abs=1e-3)
 
 

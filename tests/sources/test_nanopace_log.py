@@ -45,13 +45,14 @@ def print_run(
     wall_s: float = 1200.0,
 ) -> str:
     """A process of `nanopace train` on an H200: steps of 1100 ms, an evaluation of 800 ms and a save every 250."""
-    lines = PlainLines(out, 10)
+    lines = PlainLines(out)
     lines.started(
         Introduction(
             out_dir="runs/out, 2",
             first_step=first,
             last_step=last,
             tokens_per_step=524_288,
+            log_interval=10,
             choices=CHOICES if choices is None else choices,
         )
     )

@@ -41,7 +41,18 @@ class Parser(argparse.ArgumentParser):
     """argparse, but a mistake is one line like every other."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError("{message} ({prog} --help)", message=message, prog=self.prog)
+        raise UsageError("{message} ({prog} --help)", message=message + self._near(message), prog=self.prog)
+
+    def _near(self, message: str) -> str:
+        """The flag that a mistyped one may have been meant for."""
+        _, unrecognized, words = message.partition("unrecognized arguments: --")
+        if not unrecognized:
+            return ""
+        from difflib import get_close_matches  # 10 ms, and only a typing error needs it
+
+        flag = "--" + words.split()[0].partition("=")[0]
+        near = get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.75)
+        return f"; did you mean {near[0]}?" if near else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

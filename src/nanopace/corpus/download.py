@@ -2,7 +2,7 @@
 
 What has arrived stays in a `.part` file. A connection that breaks, and a program that is killed, cost nothing: the next
 attempt asks for the rest. Only a file with the right checksum gets its name. Hugging Face's datasets come this way too:
-its library checks sizes and not checksums, and one way to download is enough.
+one way to download is enough, and this one can be tried out against any server.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def download(remote: Remote, directory: Path, told: Told | None = None, pause: f
     """The file in `directory`, downloaded as far as it is not there yet."""
     target = directory / remote.name
     if target.is_file() and remote.size in (None, target.stat().st_size):
-        return target  # it got its name only after its checksum was right
+        return target  # we give it its name only after its checksum; a person who put it there knows what it is
     directory.mkdir(parents=True, exist_ok=True)
     transfer = _Transfer(remote, target, told)
     fruitless = 0
