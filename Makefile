@@ -4,8 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-EXPLAIN := examples/slow-rows.log --gpu 4070
-COMPARE := examples/narrow.log examples/wide.log --gpu 4070 --config A=examples/narrow.py --config B=examples/wide.py
 # Constraints by the environment, so that they hold for what builds the package, too.
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -15,14 +13,11 @@ PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --dis
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.analyst ## explain and compare the example logs; writes demo/*.html
+demo: $(VENV)/.train ## train a small GPT on Python's own source, let it write, and see where the time went
 	@mkdir -p demo
-	$(BIN)/nanopace explain $(EXPLAIN)
-	@echo
-	$(BIN)/nanopace compare $(COMPARE)
-	@$(BIN)/nanopace explain $(EXPLAIN) --html demo/explain.html
-	@$(BIN)/nanopace compare $(COMPARE) --html demo/compare.html
-	@echo; echo "The same as pages: demo/explain.html and demo/compare.html"
+	cd demo && ../$(BIN)/nanopace train --overwrite=True
+	@$(BIN)/nanopace explain demo/out --html demo/report.html 2>/dev/null
+	@echo; echo "The report as a page: demo/report.html. More text: $(BIN)/nanopace sample demo/out --prompt 'class '"
 
 test: check ## everything that CI asks: the checks, then every test
 	$(BIN)/coverage erase
@@ -63,7 +58,12 @@ $(VENV)/.analyst: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m compileall -q src  # where Python may not write bytecode itself, every start would compile anew
 	@touch $@
 
+$(VENV)/.train: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[train]'
+	$(BIN)/python -m compileall -q src
+	@touch $@ $(VENV)/.analyst
+
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	$(BIN)/python -m compileall -q src
-	@touch $@ $(VENV)/.analyst
+	@touch $@ $(VENV)/.analyst $(VENV)/.train

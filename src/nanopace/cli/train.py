@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.torch_room import torch_room
 from nanopace.config import KNOBS, read_config, read_knob
 from nanopace.literals import Value
 
+if TYPE_CHECKING:
+    from nanopace.train.listener import Listener
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.usage = "nanopace train [CONFIG ...] [--knob=value ...]"
     parser.add_argument("configs", nargs="*", metavar="CONFIG", help="nanoGPT config files; read, never executed")
     add_language(parser)
     parser.add_argument("--no-report", action="store_true", help="end without the report")
@@ -32,16 +37,36 @@ def run(args: argparse.Namespace) -> int:
     from nanopace.cli.display import display_for
     from nanopace.cli.preparing import Preparing
 
-    with torch_room("train"), Preparing(words) as preparing, display_for(sys.stdout) as listener:
+    with torch_room("train"), Preparing(words) as preparing, display_for(sys.stdout) as display:
         from nanopace.train.run import train
 
+        listener = _with_wandb(display, given) if given.get("wandb_log") else display
         outcome = train(given, from_file=bool(args.configs), listener=listener, preparing=preparing)
+    if not args.configs and "dataset" not in given and outcome.reason == "finished" and outcome.checkpoint:
+        _let_it_write(outcome.checkpoint)
     if not args.no_report:
         from nanopace.api import diagnose, open_run, print_report
 
         print(flush=True)
         print_report([diagnose(open_run(outcome.ledger))], words, out=sys.stdout)
     return 130 if outcome.reason == "interrupted" else 0
+
+
+def _with_wandb(listener: Listener, given: dict[str, Value]) -> Listener:
+    from nanopace.cli.weights_and_biases import WeightsAndBiases
+
+    project, name = (str(given.get(knob, KNOBS[knob].default)) for knob in ("wandb_project", "wandb_run_name"))
+    return WeightsAndBiases(listener, given, project, name)
+
+
+def _let_it_write(checkpoint: str) -> None:
+    """Some text of the model that was trained on the embedded corpus: whoever just tries it wants to see some."""
+    from nanopace.cli import sample
+
+    parser = argparse.ArgumentParser()
+    sample.add_arguments(parser)
+    print(flush=True)
+    sample.run(parser.parse_args([checkpoint, "--prompt", "def ", "--num", "2", "--max_new_tokens", "120"]))
 
 
 def _given(args: argparse.Namespace) -> dict[str, Value]:

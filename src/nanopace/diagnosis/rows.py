@@ -98,10 +98,16 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
     """What is to be said about the baseline itself."""
     step = pace.step
     findings = []
-    for before, after in pairwise(step.levels):
+    levels = step.levels
+    if run.on_cpu and len(levels) > 1:
+        times = [level.median_ms for level in levels]
+        numbers = {"changes": len(levels) - 1, "fastest_ms": min(times), "slowest_ms": max(times)}
+        findings.append(Finding("cpu_pace", numbers))
+        levels = ()
+    for before, after in pairwise(levels):
         ratio = after.median_ms / before.median_ms
         numbers = {"iteration": after.first_iteration, "before_ms": before.median_ms, "after_ms": after.median_ms}
-        if ratio >= SPILL_RATIO and not run.on_cpu:
+        if ratio >= SPILL_RATIO:
             findings.append(Finding("memory_spill", {**numbers, "ratio": ratio}))
         else:
             findings.append(Finding("level_shift", {**numbers, "change_share": ratio - 1}))

@@ -25,6 +25,7 @@ _GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a qua
 _CPU_SECONDS = 105  # of training: with the start and some samples, about two minutes
 _EPOCHS = 4  # reading a text more often than that teaches little
 _LARGE_CORPUS = 50_000_000  # tokens: below, a GPT-2 would learn it by heart
+_EVALUATIONS = 5
 _MICRO_BATCHES = (64, 32, 16, 8, 4, 2, 1)
 
 
@@ -154,12 +155,13 @@ def _on_a_cpu(asked: Mapping[str, Value], vocab_size: int) -> dict[str, tuple[Va
 
 
 def _schedule(asked: Mapping[str, Value], steps: int, why: str) -> dict[str, tuple[Value, str]]:
+    steps -= steps % _EVALUATIONS  # so that the last evaluation is at the end
     most = int(asked.get("max_iters", steps))
     return {
         "max_iters": (steps, why),
         "lr_decay_iters": (max(1, most), ""),
         "warmup_iters": (min(100, most // 10), ""),
-        "eval_interval": (max(1, most // 5), ""),
+        "eval_interval": (max(1, most // _EVALUATIONS), ""),
     }
 
 

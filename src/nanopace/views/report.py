@@ -13,6 +13,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "no_plain_row",
         "level_shift",
         "memory_spill",
+        "cpu_pace",
         "drift",
         "ended_out_of_memory",
         "ended_error",

@@ -92,6 +92,13 @@ SENTENCES: Mapping[str, Sentence] = {
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). A card that "
         "changes its clock with its temperature or another program on it is the usual reason: watch nvidia-smi."
     ),
+    "cpu_pace": say_n(
+        "The time of a step changed {changes} time, between {fastest_ms} and {slowest_ms}: other programs are on this "
+        "CPU, too.",
+        "The time of a step changed {changes} times, between {fastest_ms} and {slowest_ms}: other programs are on this "
+        "CPU, too.",
+        count="changes",
+    ),
     "memory_spill": say(
         "From iteration {iteration} on a step takes {ratio} times as long ({after_ms} instead of {before_ms}). That is "
         "typical of full GPU memory spilling into main memory: try a smaller batch_size with more "

@@ -1,0 +1,173 @@
+"""`nanopace train` as people start it: real processes, interrupted and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nanopace import diagnose, open_run
+from nanopace.cli.main import main
+
+TINY = [
+    "--device=cpu", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=32", "--batch_size=4",
+    "--gradient_accumulation_steps=1", "--max_iters=20", "--lr_decay_iters=20", "--warmup_iters=2",
+    "--eval_interval=10", "--eval_iters=2", "--learning_rate=1e-2", "--min_lr=1e-3",
+]  # fmt: skip
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with data/tiny in it, made by `prepare`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.txt").write_text("".join(f"def f{n}(self):\n    return {n}\n" for n in range(400)))
+    assert main(["prepare", "tiny.txt", "--tokenizer", "bytes"]) == 0
+    return tmp_path
+
+
+def start(room: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-u", "-m", "nanopace", "train", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "LC_ALL": "C"}
+    return subprocess.Popen(
+        command, cwd=room, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+
+
+def test_a_run_from_a_config_file_to_its_report(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (room / "config.py").write_text("dataset = 'tiny'\nmax_iters = 5\nwarmup_iters = 2\nlog_interval = 2\n")
+    capsys.readouterr()
+    assert main(["train", "config.py", *TINY, "--max_iters=20"]) == 0  # flags are over files
+    said = capsys.readouterr().out
+    rows = re.findall(
+        r"^iter (\d+): loss [\d.]+, time [\d.]+ms, mfu n/a, \d+ tok/s, norm [\d.]+, lr ", said, re.MULTILINE
+    )
+    assert rows == [str(n) for n in range(0, 21, 2)]
+    assert len(re.findall(r"^step \d+: .*val loss [\d.]+, time [\d.]+ms", said, re.MULTILINE)) == 3
+    assert "  device: cpu: asked for" in said
+    assert "Where the time went" in said
+    assert "– forward and backward" in said
+    assert "finished after 21 steps" in said
+    wall = diagnose(open_run(room / "out" / "ledger.jsonl")).wall
+    capsys.readouterr()
+    assert main(["explain", "out", "--json"]) == 0
+    explained = json.loads(capsys.readouterr().out)
+    assert explained["runs"][0]["wall"]["total_s"] == pytest.approx(wall.total_s)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_politely_it_saves_and_says_how_to_go_on(room: Path, number: signal.Signals) -> None:
+    process = start(room, "--dataset=tiny", *TINY, "--max_iters=100000", "--no-report", "--log_interval=1")
+    said = _until(process, "iter 12:")
+    process.send_signal(number)
+    rest, _ = process.communicate(timeout=60)
+    said += rest
+    assert process.returncode == 130
+    assert "finishing the step and saving" in said
+    found = re.search(r"interrupted after (\d+) steps; go on with: (nanopace train .*)", said)
+    assert found is not None
+    assert found[2] == "nanopace train --init_from=resume --out_dir=out"
+    assert (room / "out" / "checkpoints" / f"step-{int(found[1]):08d}").is_dir()
+    process = start(room, *found[2].split()[2:], f"--max_iters={int(found[1]) + 3}", "--no-report")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert f"iter {found[1]}: " in said
+    assert "Traceback" not in said
+
+
+def test_stopped_twice_it_leaves_at_once_and_the_last_checkpoint_is_whole(room: Path) -> None:
+    process = start(
+        room, "--dataset=tiny", *TINY, "--max_iters=100000", "--batch_size=16", "--n_layer=8", "--n_embd=256"
+    )
+    _until(process, "saved ")
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in rest
+    assert main(["sample", str(room / "out"), "--max_new_tokens", "3", "--device", "cpu"]) == 0
+
+
+def test_the_knobs_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    assert "sequences per micro-batch" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--batch_size=0"], "--batch_size: must be int >= 1, not '0'"),
+        (["--learning_rate=1e-9"], "min_lr must not be above learning_rate"),
+        (["--eval_train=half"], "eval_train must be one of steps, full, not 'half'"),
+        (["no-such-config.py"], "no-such-config.py: no such config file"),
+        (["--dataset=nothing"], "nothing: no such corpus; make it with: nanopace prepare nothing"),
+        (["--wandb_log=True"], "--wandb_log: needs wandb: pip install wandb"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    room: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    before = sorted(room.rglob("*"))
+    capsys.readouterr()
+    assert main(["train", "--dataset=tiny", *TINY, *arguments]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+    assert sorted(room.rglob("*")) == before
+
+
+def test_a_resume_takes_the_settings_of_the_run(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--dataset=tiny", *TINY, "--no-report"]) == 0
+    capsys.readouterr()
+    assert main(["train", "--init_from=resume", "--max_iters=22", "--no-report"]) == 0
+    said = capsys.readouterr().out
+    assert "steps 21 to 22" in said
+    assert re.findall(r"^iter (\d+)", said, re.MULTILINE) == ["21", "22"]
+    assert "finished after 23 steps" in said
+
+
+def test_several_processes_are_refused_for_now(
+    room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["train", "--dataset=tiny", *TINY]) == 2
+    assert "start it without torchrun" in capsys.readouterr().err
+    assert not (room / "out").exists()
+
+
+def test_figures_for_weights_and_biases(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for the library, which needs an account: it writes down what it is told."""
+    (room / "wandb.py").write_text(
+        "import json\n"
+        "def _write(**said): open('told.jsonl', 'a').write(json.dumps(said) + '\\n')\n"
+        "def init(**known): _write(init=known)\n"
+        "def log(figures): _write(log=figures)\n"
+        "def finish(): _write(finish=True)\n"
+    )
+    monkeypatch.syspath_prepend(str(room))
+    assert main(["train", "--dataset=tiny", *TINY, "--wandb_log=True", "--wandb_project=p", "--no-report"]) == 0
+    sys.modules.pop("wandb")
+    told = [json.loads(line) for line in (room / "told.jsonl").read_text().splitlines()]
+    assert told[0]["init"]["project"] == "p"
+    assert told[0]["init"]["name"] == "gpt2"
+    assert [each["log"]["iter"] for each in told[1:-1]] == [0, 10, 20]
+    assert {"train/loss", "val/loss", "lr"} <= told[2]["log"].keys()
+    assert told[-1] == {"finish": True}
+
+
+def _until(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"it ended without {words!r}:\n{said}")
