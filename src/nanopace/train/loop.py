@@ -7,10 +7,8 @@ later, so that nobody waits for anybody. Evaluations and checkpoints come betwee
 from __future__ import annotations
 
 import gc
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,57 +16,16 @@ import torch
 from torch import Tensor
 
 from nanopace.config import TrainConfig
-from nanopace.ledger import CheckpointEvent, EvalEvent, LedgerWriter, StepEvent
-from nanopace.train.batches import Batches
+from nanopace.ledger import CheckpointEvent, EvalEvent
 from nanopace.train.bookkeeping import LAST_SAVE, Bookkeeper
-from nanopace.train.checkpoint import Checkpointer
-from nanopace.train.clock import Clock, Moment
-from nanopace.train.evaluate import Estimate, Evaluator
+from nanopace.train.evaluate import Estimate
 from nanopace.train.interrupt import Interrupt
-from nanopace.train.listener import EvalReport, Listener, SaveReport, StepReport
-from nanopace.train.model import GPT
+from nanopace.train.listener import EvalReport, SaveReport
 from nanopace.train.optimizer import set_learning_rate
+from nanopace.train.parts import Parts
 from nanopace.train.randomness import random_states
+from nanopace.train.reporting import Reporter
 from nanopace.train.schedule import learning_rate
-
-_IN_FLIGHT = 2  # steps that the host may be ahead: with one, the card waits for the host between steps
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(slots=True, kw_only=True)
-class Parts:
-    """Everything that a run is made of; train/setup.py puts it together."""
-
-    config: TrainConfig
-    device: torch.device
-    model: GPT
-    loss: Loss  # the model, compiled or not
-    optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler
-    batches: Batches
-    validation: Evaluator
-    training: Evaluator | None  # nanoGPT's second pass
-    checkpointer: Checkpointer
-    clock: Clock
-    ledger: LedgerWriter
-    listener: Listener
-    describe: Callable[[int], dict[str, object]]  # a step to what its checkpoint says of the run
-    peak_flops: float | None
-    flops_per_step: float
-    first_step: int = 0
-    best: tuple[int, float] | None = None  # step and validation loss of the best checkpoint
-    recent: list[float] | None = None  # losses since the last evaluation
-
-
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
-    """A step that the card may still be at."""
-
-    iteration: int
-    done: Moment
-    values: Tensor  # mean loss and gradient norm, on the host once it is done
-    lr: float
 
 
 class Loop:
@@ -76,15 +33,13 @@ class Loop:
         self._parts, self._interrupt = parts, interrupt
         self._config, self._clock, self._listener = parts.config, parts.clock, parts.listener
         self._books = Bookkeeper(parts.clock, parts.ledger)
-        self._under_way: deque[_UnderWay] = deque()
-        self._recent = list(parts.recent or [])
+        self._reports = Reporter(parts, self._books)
         self._best = parts.best
         self._saved_step = parts.first_step if parts.first_step else None  # a resumed step need not be saved again
         self._whole: Path | None = None  # the newest checkpoint on the disk
         self._failed: str | None = None
         self._autocast = _autocast(parts.config, parts.device)
         self._parameters = [each for each in parts.model.parameters() if each.requires_grad]
-        self._host = torch.zeros(_IN_FLIGHT + 2, 2, pin_memory=parts.device.type == "cuda")
         self.iteration = parts.first_step
 
     @property
@@ -124,10 +79,8 @@ class Loop:
         if parts.checkpointer.before_update():
             self._clock.mark("checkpoint", step)
         norm = self._update()
-        values = self._to_host(torch.stack([loss, norm]), step)
-        done = self._clock.mark("optimizer", step)
-        self._under_way.append(_UnderWay(step, done, values, rate))
-        self._report(_IN_FLIGHT)
+        self._reports.add(step, loss, norm, rate)
+        self._reports.tell()
         self._clock.mark("logging", step)
 
     def _accumulate(self, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -153,33 +106,6 @@ class Loop:
         parts.optimizer.zero_grad(set_to_none=True)
         return norm
 
-    def _to_host(self, values: Tensor, step: int) -> Tensor:
-        host = self._host[step % len(self._host)]
-        host.copy_(values, non_blocking=self._parts.device.type == "cuda")
-        return host
-
-    def _report(self, in_flight: int) -> None:
-        """Tell of the steps that are done, and wait until at most `in_flight` are not."""
-        while self._under_way and (len(self._under_way) > in_flight or self._under_way[0].done.passed()):
-            done = self._under_way.popleft()
-            done.done.wait()
-            self._books.settle()
-            loss, norm = done.values.tolist()
-            self._tell(done, loss, None if norm != norm else norm)
-
-    def _tell(self, done: _UnderWay, loss: float, norm: float | None) -> None:
-        parts, ms = self._parts, self._books.step_ms(done.iteration)
-        tokens = self._config.batch_size * self._config.block_size * self._config.gradient_accumulation_steps
-        self._recent.append(loss)
-        parts.ledger.append(
-            StepEvent(done.iteration, round(ms, 4), loss, tokens, lr=done.lr, grad_norm=norm),
-        )
-        mfu = parts.flops_per_step / (ms / 1000) / parts.peak_flops if parts.peak_flops and ms > 0 else None
-        report = StepReport(
-            iteration=done.iteration, loss=loss, ms=ms, tokens=tokens, lr=done.lr, grad_norm=norm, mfu=mfu
-        )
-        self._listener.step(report, self._clock.shares())
-
     # --- between steps -----------------------------------------------------------------------------------------------
 
     def _between_steps(self) -> None:
@@ -197,7 +123,7 @@ class Loop:
         if step in (0, self._saved_step):
             return
         self._listener.phase("checkpoint")
-        self._report(0)  # the losses up to here belong into it
+        self._reports.tell(0)  # the losses up to here belong into it
         self._clock.mark("logging", step)
         self._parts.checkpointer.save(step, self._state(step))
         self._saved_step = step
@@ -211,14 +137,14 @@ class Loop:
             "random": random_states(parts.device),
             "scaler": parts.scaler.state_dict(),
             "best": self._best,
-            "recent": self._recent,
+            "recent": list(self._reports.recent),
             "validation": parts.validation.state(),
             "training": None if parts.training is None else parts.training.state(),
         }
 
     def _evaluate(self, step: int) -> None:
         self._listener.phase("evaluation")
-        self._report(0)
+        self._reports.tell(0)
         self._clock.mark("logging", step)
         parts = self._parts
         parts.model.eval()
@@ -229,7 +155,7 @@ class Loop:
         self._clock.mark("evaluation", step).wait()
         self._books.settle()
         best = self._best is None or validation.loss.mean < self._best[1]
-        train = second or (Estimate.of(np.array(self._recent)) if self._recent else None)
+        train = second or (Estimate.of(np.array(self._reports.recent)) if self._reports.recent else None)
         report = EvalReport(
             iteration=step,
             val=validation.loss.mean,
@@ -244,7 +170,7 @@ class Loop:
             change_error=None if validation.change is None else validation.change.error,
             best=best,
         )
-        self._recent = []
+        self._reports.recent.clear()
         parts.ledger.append(_eval_event(report))
         self._listener.evaluated(report)
         if best:
@@ -308,7 +234,7 @@ class Loop:
 
     def _end(self) -> None:
         """The last steps' rows, a last checkpoint, a last evaluation unless there was one a step ago."""
-        self._report(0)
+        self._reports.tell(0)
         self._clock.mark("logging", self.iteration)
         if not self._config.eval_only:
             self._save(self.iteration)

@@ -24,10 +24,10 @@ from nanopace.train.clock import Clock
 from nanopace.train.device import Machine
 from nanopace.train.evaluate import Evaluator, Losses, largest_batch
 from nanopace.train.listener import Listener
-from nanopace.train.loop import Parts
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.optimizer import make_optimizer, restore_optimizer
 from nanopace.train.origin import build_model
+from nanopace.train.parts import Parts
 from nanopace.train.plan import Plan
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.randomness import restore_random_states, seed_everything

@@ -1,0 +1,43 @@
+"""Everything that a run is made of; setup.py puts it together, and loop.py sets it in motion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from nanopace.config import TrainConfig
+from nanopace.ledger import LedgerWriter
+from nanopace.train.batches import Batches
+from nanopace.train.checkpoint import Checkpointer
+from nanopace.train.clock import Clock
+from nanopace.train.evaluate import Evaluator
+from nanopace.train.listener import Listener
+from nanopace.train.model import GPT
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    config: TrainConfig
+    device: torch.device
+    model: GPT
+    loss: Loss  # the model, compiled or not
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    batches: Batches
+    validation: Evaluator
+    training: Evaluator | None  # nanoGPT's second pass
+    checkpointer: Checkpointer
+    clock: Clock
+    ledger: LedgerWriter
+    listener: Listener
+    describe: Callable[[int], dict[str, object]]  # a step to what its checkpoint says of the run
+    peak_flops: float | None
+    flops_per_step: float
+    first_step: int = 0
+    best: tuple[int, float] | None = None  # step and validation loss of the best checkpoint
+    recent: list[float] = field(default_factory=list)  # losses since the last evaluation
