@@ -4,6 +4,7 @@
 cost follows their share of the wall clock at the usual distance of 250 steps.
 
     python bench/gpu_train.py path/to/nanoGPT            # about five minutes on an H200
+    python bench/gpu_train.py path/to/nanoGPT --every 250 --steps 255    # ours at that distance for real
     python bench/gpu_train.py path/to/nanoGPT --micro_batch 8
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_tokens, zipf_tokens
+from nanopace import diagnose, open_run
 
 VOCAB = 50304
 STEP_TOKENS = 524_288
@@ -30,7 +32,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
     parser.add_argument("--micro_batch", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=2 * EVERY + 5)
+    parser.add_argument("--every", type=int, default=EVERY, help="steps between our evaluations")
+    parser.add_argument("--steps", type=int, default=2 * EVERY + 5, help="our steps")
     parser.add_argument("--keep", type=Path, help="copy the logs and the ledger here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -44,8 +47,8 @@ def main() -> None:
             "n_layer": 12,
             "n_head": 12,
             "n_embd": 768,
-            "max_iters": args.steps,
-            "lr_decay_iters": args.steps,
+            "max_iters": 2 * EVERY + 5,
+            "lr_decay_iters": 2 * EVERY + 5,
             "warmup_iters": 10,
             "eval_interval": EVERY,
             "eval_iters": 1600 // args.micro_batch,
@@ -54,7 +57,8 @@ def main() -> None:
             "compile": True,
         }
         cache = str(room / "cache")
-        cold = run_nanopace({**knobs, "out_dir": "ours"}, room / "ours.log", TORCHINDUCTOR_CACHE_DIR=cache)
+        ours: Knobs = {**knobs, "out_dir": "ours", "max_iters": args.steps, "eval_interval": args.every}
+        cold = run_nanopace(ours, room / "ours.log", TORCHINDUCTOR_CACHE_DIR=cache)
         run_nanopace({**knobs, "out_dir": "again", "max_iters": 5}, room / "again.log", TORCHINDUCTOR_CACHE_DIR=cache)
         theirs = run_nanogpt(args.nanogpt, {**knobs, "out_dir": str(room / "theirs")}, room / "nanogpt.log")
         _show(cold, theirs, room)
@@ -85,8 +89,11 @@ def _show(cold: Result, theirs: Result, room: Path) -> None:
     print(f"{'evaluation and checkpoint together, ms':44}{both:12.0f}{spikes:12.0f}{spikes / both:8.1f}")
     share, their_share = both / per_interval, spikes / (USUAL * theirs_ms + spikes)
     print(f"{f'share of the wall clock, one in {USUAL} steps':44}{share:12.2%}{their_share:12.2%}")
+    wall = diagnose(open_run(room / "ours" / "ledger.jsonl")).wall
+    at = sorted({each["iteration"] for each in events if each["event"] == "eval"})
+    print(f"{f'share as measured, evaluations at {at}':44}{wall.overhead_share:12.2%} of {wall.total_s:.0f} s")
     losses = [_losses(each) for each in (cold, theirs)]
-    print(f"{'loss of the last five steps':44}{losses[0]:12.4f}{losses[1]:12.4f}")
+    print(f"{'loss of steps 41 to 45':44}{losses[0]:12.4f}{losses[1]:12.4f}")
 
 
 def _events(out_dir: Path) -> list[dict]:
@@ -111,7 +118,7 @@ def _spikes(theirs: Result, step_ms: float) -> float:
 
 def _losses(result: Result) -> float:
     found = [float(each) for each in re.findall(r"^iter \d+: loss ([\d.]+)", result.text, re.MULTILINE)]
-    return sum(found[-5:]) / 5
+    return sum(found[41:46]) / 5
 
 
 if __name__ == "__main__":

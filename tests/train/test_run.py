@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from nanopace import diagnose, open_run
 from nanopace.errors import ConfigError, InputError, NanopaceError, UsageError
 from nanopace.literals import Value
+from nanopace.train.convert import convert
 from nanopace.train.listener import Outcome, StepReport
 from nanopace.train.run import train
 
@@ -291,3 +293,26 @@ def test_a_damaged_checkpoint_is_passed_over(corpus: Path, tmp_path: Path) -> No
     assert any("step-00000021" in each and "checksum" in each for each in told.all("note"))
     assert list(told.losses) == [20, 21, 22]
     assert outcome.reason == "finished"
+
+
+def test_the_garbage_collector_stays_out_of_steps(corpus: Path, tmp_path: Path) -> None:
+    class Watching(Recorder):
+        def step(self, *_: Any) -> None:
+            self.said.append(("enabled", gc.isenabled()))
+
+    _, told = run(corpus, tmp_path / "out", Watching())
+    assert told.all("enabled") == [False] * 21
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("form", ["nanogpt", "huggingface"])
+def test_weights_of_others_can_be_the_beginning(
+    finished: tuple[Path, Outcome, Recorder], corpus: Path, tmp_path: Path, form: str
+) -> None:
+    out, _, before = finished
+    target = tmp_path / ("ckpt.pt" if form == "nanogpt" else "theirs")
+    convert(out, target, to=form, force=False)
+    _, told = run(corpus, tmp_path / "fine", init_from=str(target), learning_rate=0.0, min_lr=0.0, max_iters=0)
+    _, own = run(corpus, tmp_path / "own", init_from=str(out), learning_rate=0.0, min_lr=0.0, max_iters=0)
+    assert told.all("evaluated")[0].val == own.all("evaluated")[0].val
+    assert told.all("evaluated")[0].val == pytest.approx(before.all("evaluated")[-1].val, abs=0.1)
