@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--micro_batch", type=int, default=64)
     parser.add_argument("--every", type=int, default=EVERY, help="steps between our evaluations")
     parser.add_argument("--steps", type=int, default=2 * EVERY + 5, help="our steps")
+    parser.add_argument("--starts", action="store_true", help="only a cold and a warm start of ours")
     parser.add_argument("--keep", type=Path, help="copy the logs and the ledger here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -58,8 +59,11 @@ def main() -> None:
         }
         cache = str(room / "cache")
         ours: Knobs = {**knobs, "out_dir": "ours", "max_iters": args.steps, "eval_interval": args.every}
-        cold = run_nanopace(ours, room / "ours.log", TORCHINDUCTOR_CACHE_DIR=cache)
-        run_nanopace({**knobs, "out_dir": "again", "max_iters": 5}, room / "again.log", TORCHINDUCTOR_CACHE_DIR=cache)
+        cold = run_nanopace(ours, room / "ours.log", XDG_CACHE_HOME=cache)
+        run_nanopace({**knobs, "out_dir": "again", "max_iters": 5}, room / "again.log", XDG_CACHE_HOME=cache)
+        if args.starts:
+            print(_starts("cold", room / "ours") + "\n" + _starts("warm", room / "again"))
+            return
         theirs = run_nanogpt(args.nanogpt, {**knobs, "out_dir": str(room / "theirs")}, room / "nanogpt.log")
         _show(cold, theirs, room)
         if args.keep is not None:

@@ -39,8 +39,9 @@ MIDDLE: dict[str, Value] = {
 
 
 @pytest.fixture(autouse=True)
-def kernels() -> Iterator[None]:
-    """What a run switches off is on again for the next."""
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a run switches off is on again for the next, and nothing is remembered."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     yield
     for switch in ("cudnn", "flash", "mem_efficient", "math"):
         getattr(torch.backends.cuda, f"enable_{switch}_sdp")(True)
@@ -141,6 +142,7 @@ def test_an_attention_kernel_is_chosen_by_trying() -> None:
     shape = ModelShape(n_layer=1, n_head=4, n_embd=256, vocab_size=100, block_size=256)
     assert pick_attention(shape, 8, CARD, torch.bfloat16).split(":")[0] in ("cudnn", "flash", "efficient")
     assert pick_attention(shape, 8, CARD, torch.float32).split(":")[0] == "efficient"
+    assert pick_attention(shape, 8, CARD, torch.float32).endswith(", measured before")
 
 
 def test_nothing_is_compiled_in_a_step(corpus: Path, tmp_path: Path) -> None:

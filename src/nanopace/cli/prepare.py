@@ -82,7 +82,7 @@ def _recipe(args: argparse.Namespace, name: str) -> Recipe:
     tokenizer = args.tokenizer or (CORPORA[name].tokenizer if name in CORPORA else "gpt2")
     given = {knob: getattr(args, knob) for knob in ("vocab_size", "val_fraction", "shard_tokens", "text_field")}
     if tokenizer == "bpe" and args.vocab_size is None:
-        given["vocab_size"] = _VOCAB_SIZE
+        given["vocab_size"] = (CORPORA[name].vocab_size if name in CORPORA else None) or _VOCAB_SIZE
     return Recipe(name=name, tokenizer=tokenizer, **{knob: value for knob, value in given.items() if value is not None})
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.usage = "nanopace train [CONFIG ...] [--knob=value ...]"
+    parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
     parser.add_argument("configs", nargs="*", metavar="CONFIG", help="nanoGPT config files; read, never executed")
     add_language(parser)
     parser.add_argument("--no-report", action="store_true", help="end without the report")

@@ -52,7 +52,7 @@ class NamedCorpus:
 
 
 CORPORA: Mapping[str, NamedCorpus] = {
-    EMBEDDED: NamedCorpus("the source of this Python's standard library; no download", "bpe", 4096),
+    EMBEDDED: NamedCorpus("the source of this Python's standard library; no download", "bpe", 2048),
     "shakespeare": NamedCorpus("tiny Shakespeare, 1 MB, split as nanoGPT does"),
     "fineweb-edu": NamedCorpus("educational web pages, the sample of 10 billion tokens, 28.5 GB"),
     "openwebtext": NamedCorpus("the open copy of GPT-2's training text, 24 GB"),

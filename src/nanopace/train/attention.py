@@ -1,6 +1,7 @@
 """Which attention kernel: the fastest on this card for this model's shape, found by trying.
 
-torch has several, and which one wins depends on card, head width, length and precision. A trial takes milliseconds.
+torch has several, and which one wins depends on card, head width, length and precision. Trying them takes seconds, most
+of which their libraries need to load; so the answer is remembered for the next start.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from nanopace.train.model import ModelShape
+from nanopace.train.warm_start import recall, remember
 
 _SWITCHES = {
     "cudnn": torch.backends.cuda.enable_cudnn_sdp,
@@ -18,6 +20,7 @@ _SWITCHES = {
     "efficient": torch.backends.cuda.enable_mem_efficient_sdp,
     "math": torch.backends.cuda.enable_math_sdp,
 }
+_TOPIC = "attention"
 _TOKENS = 1 << 16  # per trial: enough to fill a card
 _TRIALS = 5
 
@@ -26,6 +29,26 @@ def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dty
     """Leave only the fastest kernel switched on, beside the plain one for whatever it does not take, and say why."""
     if device.type != "cuda":
         return "torch's own choice: on this device there is one kernel"
+    question = _question(shape, batch_size, device, dtype)
+    known = recall(_TOPIC, question)
+    if known is not None and known.partition(":")[0] in _SWITCHES:
+        _switch_on(known.partition(":")[0], "math")
+        return f"{known}, measured before"
+    found = _measured(shape, batch_size, device, dtype)
+    remember(_TOPIC, question, found)
+    _switch_on(found.partition(":")[0], "math")
+    return found
+
+
+def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
+    """All that the answer depends on."""
+    card = torch.cuda.get_device_name(device)
+    heads = f"{shape.n_head} heads of {shape.n_embd // shape.n_head}"
+    return f"{card}, torch {torch.__version__}, {dtype}, {batch_size} x {shape.block_size}, {heads}, {shape.dropout}"
+
+
+def _measured(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
+    """The name of the fastest, and the times."""
     times = {}
     for name in ("cudnn", "flash", "efficient"):
         _switch_on(name)
@@ -33,10 +56,8 @@ def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dty
         if milliseconds is not None:
             times[name] = milliseconds
     if not times:
-        _switch_on("math")
         return "math: no fused kernel takes this shape"
     best = min(times, key=lambda name: times[name])
-    _switch_on(best, "math")
     others = ", ".join(f"{name} {ms:.2f} ms" for name, ms in times.items() if name != best)
     return f"{best}: {times[best]:.2f} ms a layer" + (f" ({others})" if others else "")
 

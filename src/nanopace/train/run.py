@@ -32,6 +32,7 @@ from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, 
 from nanopace.train.plan import make_plan, shape_of
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.setup import Start, build, introduce
+from nanopace.train.warm_start import begin_to_load_the_compiler, keep_compiled
 
 LEDGER = "ledger.jsonl"
 
@@ -58,6 +59,9 @@ def train(
     clock = make_clock(machine.device, started)
     start = _settle(given, machine, listener, from_file=from_file, preparing=preparing)
     config = start.config
+    if config.compile:
+        keep_compiled()
+        begin_to_load_the_compiler()
     clock.mark("startup", 0, "the corpus and the plan")
     dtype = getattr(torch, config.dtype)
     choices = {

@@ -1,0 +1,65 @@
+"""What makes a second start quicker than the first: compiled kernels that are kept, and what was found out before.
+
+Everything lies in one cache directory of the user, not in /tmp, which a reboot empties. It may be removed at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from importlib import import_module
+from pathlib import Path
+
+from nanopace.corpus.durable import write_durably
+
+_LARGEST_FILE = 1 << 20  # bytes: some hundred answers
+
+
+def cache_directory() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nanopace"
+
+
+def keep_compiled() -> None:
+    """Have torch keep its compiled kernels there, unless somebody chose a place."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_directory() / "inductor"))
+
+
+def begin_to_load_the_compiler() -> None:
+    """Its modules take seconds to import; meanwhile the model is drawn and attention tried, mostly outside Python."""
+    threading.Thread(target=_load_the_compiler, name="compiler", daemon=True).start()
+
+
+def _load_the_compiler() -> None:
+    import_module("torch._dynamo")
+    import_module("torch._inductor.compile_fx")
+
+
+def recall(topic: str, question: str) -> str | None:
+    """What was found out before; None where nobody did, or the file says nothing that can be read."""
+    return _answers(topic).get(question)
+
+
+def remember(topic: str, question: str, answer: str) -> None:
+    """For the next start. Where nothing can be kept, it is found out again."""
+    try:
+        cache_directory().mkdir(parents=True, exist_ok=True)
+        answers = {**_answers(topic), question: answer}
+        write_durably(_file(topic), json.dumps(answers, indent=1).encode())
+    except OSError:
+        pass
+
+
+def _answers(topic: str) -> dict[str, str]:
+    try:
+        with open(_file(topic), "rb") as file:
+            answers = json.loads(file.read(_LARGEST_FILE))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(answers, dict):
+        return {}
+    return {question: answer for question, answer in answers.items() if isinstance(answer, str)}
+
+
+def _file(topic: str) -> Path:
+    return cache_directory() / f"{topic}.json"

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from nanopace.train.attention import pick_attention
+from nanopace.train.model import ModelShape
+from nanopace.train.warm_start import cache_directory, keep_compiled, recall, remember
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "nanopace"
+
+
+def test_what_was_found_out_is_known_the_next_time() -> None:
+    assert recall("attention", "which?") is None
+    remember("attention", "which?", "flash")
+    remember("attention", "and here?", "cudnn")
+    assert recall("attention", "which?") == "flash"
+    assert recall("attention", "and here?") == "cudnn"
+    assert recall("other", "which?") is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"{", b'{"which?": 3}', b"[" * 100_000])
+def test_a_damaged_memory_is_none(cache: Path, damage: bytes) -> None:
+    cache.mkdir()
+    (cache / "attention.json").write_bytes(damage)
+    assert recall("attention", "which?") is None
+    remember("attention", "which?", "flash")
+    assert recall("attention", "which?") == "flash"
+
+
+def test_where_nothing_can_be_kept_nothing_is(cache: Path) -> None:
+    cache.write_text("a file, where the directory should be")
+    remember("attention", "which?", "flash")
+    assert recall("attention", "which?") is None
+
+
+def test_kernels_are_kept_where_a_reboot_does_not_remove_them(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    keep_compiled()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(cache / "inductor")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
+    keep_compiled()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/elsewhere"
+
+
+def test_without_a_choice_it_is_in_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_directory() == Path.home() / ".cache" / "nanopace"
+
+
+def test_a_cpu_has_one_attention_kernel() -> None:
+    shape = ModelShape(n_layer=1, n_head=1, n_embd=8, vocab_size=8, block_size=8)
+    assert "there is one kernel" in pick_attention(shape, 1, torch.device("cpu"), torch.float32)
