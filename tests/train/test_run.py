@@ -250,6 +250,7 @@ def test_the_disk_may_fail_and_training_goes_on(corpus: Path, tmp_path: Path, mo
     assert outcome.reason == "finished"
     assert len([each for each in told.all("note") if "No space left" in each]) == 1
     assert [each.iteration for each in told.all("saved")] == [10, 15, 20, 21]
+    assert "No space left" in events(tmp_path / "out", "note")[0]["text"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nanopace.config import TrainConfig
-from nanopace.ledger import CheckpointEvent, EvalEvent
+from nanopace.ledger import CheckpointEvent, EvalEvent, NoteEvent
 from nanopace.train.bookkeeping import LAST_SAVE, Bookkeeper
 from nanopace.train.evaluate import Estimate
 from nanopace.train.interrupt import Interrupt
@@ -191,7 +191,7 @@ class Loop:
         for result in self._parts.checkpointer.results():
             if result.failure is not None:
                 self._failed = f"{result.path}: {result.failure}"
-                self._listener.note(f"could not save {self._failed}; training goes on and tries again at the next save")
+                self._note(f"could not save {self._failed}; training goes on and tries again at the next save")
                 continue
             self._failed, self._whole = None, result.path
             self._books.settle()
@@ -209,6 +209,11 @@ class Loop:
                 )
             )
             self._listener.saved(report)
+
+    def _note(self, text: str) -> None:
+        """Something that a person should see, now and in the ledger."""
+        self._parts.ledger.append(NoteEvent(text, self.iteration))
+        self._listener.note(text)
 
     # --- the two ends ------------------------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ def train(
         )
         outcome = _run(start, ledger, clock, listener)
     listener.finished(outcome)
-    if outcome.checkpoint is None and not config.eval_only:
+    if outcome.checkpoint is None and outcome.failure is not None:
         raise InputError("{path}: nothing could be saved: {reason}", path=start.out_dir, reason=outcome.failure)
     wall_ms = (time.monotonic() - started) * 1000
     assert abs(wall_ms - outcome.wall_ms) <= 0.01 * wall_ms + 100, "the phases do not sum to the wall clock"
@@ -106,7 +106,10 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
             reason = loop.run()
     except torch.OutOfMemoryError:
         reason = "out_of_memory"
-        raise
+        raise UsageError(
+            "--batch_size={batch_size}: the card's memory is full; halve it and double --gradient_accumulation_steps",
+            batch_size=start.config.batch_size,
+        ) from None
     except KeyboardInterrupt:
         reason = "interrupted"
         raise
