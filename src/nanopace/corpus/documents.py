@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from nanopace.compressed import decompressed
 from nanopace.corpus.inputs import holds_text, is_json_lines
 from nanopace.corpus.pieces import Document
 from nanopace.errors import InputError
@@ -40,7 +41,7 @@ def documents(path: Path, text_field: str = "text") -> Iterator[Document]:
         yield from _archive(path, text_field)
     elif is_json_lines(path.name):
         with _open(path) as file, _complaints(str(path)):
-            yield from _json_lines(_decompressed(file), str(path), text_field, file.tell)
+            yield from _json_lines(decompressed(file, _zstd), str(path), text_field, file.tell)
     else:
         text = _TextFile(path)
         yield Document(text.open, str(path), text.at)
@@ -60,7 +61,7 @@ class _TextFile:
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         with _open(self._path) as self._file, _complaints(str(self._path)):
-            yield _decompressed(self._file)
+            yield decompressed(self._file, _zstd)
             self._read = self._file.tell()
         self._file = None
 
@@ -76,24 +77,9 @@ def _open(path: Path) -> io.BufferedReader:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
 
 
-def _decompressed(file: io.BufferedReader) -> BinaryIO:
-    """The bytes in a file, whatever it is compressed with. Each of these readers notices a file that is cut."""
-    head = file.peek(6)[:6]
-    if head.startswith(b"\x1f\x8b"):
-        import gzip
-
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
-    if head == b"\xfd7zXZ\x00":
-        import lzma
-
-        return cast(BinaryIO, lzma.LZMAFile(file))
-    if head.startswith(b"BZh"):
-        import bz2
-
-        return cast(BinaryIO, bz2.BZ2File(file))
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return io.BufferedReader(_pyarrow().CompressedInputStream(file, "zstd"))
-    return file
+def _zstd(file: io.BufferedReader) -> BinaryIO:
+    """Notices a file that is cut, as the readers of the other kinds do."""
+    return io.BufferedReader(_pyarrow().CompressedInputStream(file, "zstd"))
 
 
 @contextmanager
@@ -178,7 +164,7 @@ def _archive(path: Path, text_field: str) -> Iterator[Document]:
 @contextmanager
 def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
     with _complaints(name), archive.open(member) as stream:
-        yield _decompressed(io.BufferedReader(cast(io.RawIOBase, stream)))
+        yield decompressed(io.BufferedReader(cast(io.RawIOBase, stream)), _zstd)
 
 
 # --- parquet ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
+from nanopace.compressed import decompressed
 from nanopace.errors import InputError
 from nanopace.sources.detect import SNIFF_BYTES, has_row
 from nanopace.sources.text import CHUNK, lines
@@ -125,7 +126,7 @@ def _chunks(file: io.BufferedReader, name: str, size: int | None, progress: Prog
     """The decompressed bytes. `progress` hears of the bytes of the file itself."""
     done = 0
     try:
-        stream = _decompressed(file)
+        stream = decompressed(file, _zstd)
         while chunk := stream.read(CHUNK):
             yield chunk
             done = done + len(chunk) if stream is file or size is None else file.tell()
@@ -145,25 +146,11 @@ def _chunks(file: io.BufferedReader, name: str, size: int | None, progress: Prog
             raise InputError("{path}: is compressed, but broken: {reason}", path=name, reason=str(error)) from None
 
 
-def _decompressed(file: io.BufferedReader) -> BinaryIO:
-    head = file.peek(6)[:6]
-    if head.startswith(b"\x1f\x8b"):
-        import gzip
+def _zstd(file: io.BufferedReader) -> BinaryIO:
+    """Gives what is there of a file that is cut: the log of a run that goes on is."""
+    import zstandard
 
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
-    if head == b"\xfd7zXZ\x00":
-        import lzma
-
-        return cast(BinaryIO, lzma.LZMAFile(file))
-    if head.startswith(b"BZh"):
-        import bz2
-
-        return cast(BinaryIO, bz2.BZ2File(file))
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        import zstandard
-
-        return cast(BinaryIO, zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False))
-    return file
+    return cast(BinaryIO, zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False))
 
 
 def _is_corrupt(error: Exception) -> bool:
