@@ -185,3 +185,12 @@ def test_a_tree_without_end_is_left_at_some_point(tmp_path: Path, monkeypatch: p
     write(tmp_path / "a", **{f"{n}_log": ROW for n in "abcde"})
     write(tmp_path / "b", a_log=ROW)
     assert [path.name for path in find_logs(tmp_path)] == ["a.log", "b.log", "c.log"]
+
+
+def test_a_ledger_is_called_after_its_run(tmp_path: Path) -> None:
+    for name, called in (("ledger.jsonl", "out/ledger.jsonl"), ("other.jsonl", "other.jsonl"), ("a.log", "a.log")):
+        path = tmp_path / "out" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+        with open_log(path) as opened:
+            assert opened.name == called

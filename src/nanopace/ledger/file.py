@@ -22,6 +22,7 @@ from typing import Self
 from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
 from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
 
+LEDGER_FILE = "ledger.jsonl"  # in the directory of a run
 # How every event begins that we write. A quote inside a text is escaped, so this stands at the start of events only.
 _START = '{"event":'
 _SYNCED = (RunEvent, CheckpointEvent, ResumeEvent, EndEvent)

@@ -18,6 +18,7 @@ from nanopace.corpus.prepare import Told, ensure
 from nanopace.corpus.shards import Corpus, open_corpus
 from nanopace.errors import InputError, UsageError
 from nanopace.ledger import EndEvent, LedgerWriter
+from nanopace.ledger.file import LEDGER_FILE
 from nanopace.literals import Value
 from nanopace.train.attention import pick_attention
 from nanopace.train.checkpoint import BEST
@@ -33,8 +34,6 @@ from nanopace.train.plan import make_plan, shape_of
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.setup import Start, build, introduce
 from nanopace.train.warm_start import begin_to_load_the_compiler, keep_compiled
-
-LEDGER = "ledger.jsonl"
 
 
 def train(
@@ -71,7 +70,7 @@ def train(
     }
     clock.mark("startup", 0, "trying attention kernels")
     _make_room(start)
-    with LedgerWriter(start.out_dir / LEDGER, began=started) as ledger:
+    with LedgerWriter(start.out_dir / LEDGER_FILE, began=started) as ledger:
         introduce(start, ledger, choices)
         listener.started(
             Introduction(
@@ -122,7 +121,7 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
         reason=reason,
         iteration=loop.iteration,
         wall_ms=wall_ms or 0.0,
-        ledger=str(start.out_dir / LEDGER),
+        ledger=str(start.out_dir / LEDGER_FILE),
         checkpoint=None if newest is None else str(newest),
         failure=loop.failure,
         energy_kwh=energy_kwh,
@@ -183,7 +182,7 @@ def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: Tra
 
 
 def _check_free(out_dir: Path) -> None:
-    if (out_dir / LEDGER).exists() or checkpoint_directories(out_dir):
+    if (out_dir / LEDGER_FILE).exists() or checkpoint_directories(out_dir):
         raise UsageError(
             "--out_dir={out_dir}: holds a run; --init_from=resume goes on with it, --overwrite=True replaces it",
             out_dir=out_dir,
@@ -198,7 +197,7 @@ def _make_room(start: Start) -> None:
         if start.resumed is None:
             for directory in checkpoint_directories(start.out_dir):
                 remove_checkpoint(directory)
-            for name in (LEDGER, BEST):
+            for name in (LEDGER_FILE, BEST):
                 (start.out_dir / name).unlink(missing_ok=True)
     except OSError as error:
         raise InputError("{path}: cannot be written: {reason}", path=start.out_dir, reason=error.strerror) from None
