@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,11 @@ gradient_accumulation_steps = 4
 tokens per iteration will be: 32,768
 number of parameters: 123.59M
 """
+
+
+def unmeasured() -> dict[str, str]:
+    """The environment of a process that will be interrupted: coverage has a lock that Ctrl-C can leave locked."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
 def training(iterations: int = 60, ms: float = 500.0) -> str:

@@ -19,6 +19,7 @@ from nanopace.cli import display_live
 from nanopace.cli.display_live import LiveDisplay
 from nanopace.version import __version__
 
+from .conftest import unmeasured
 from .reports import SHARES, evaluation, introduction, outcome, save, step
 from .screen import Screen
 
@@ -207,7 +208,7 @@ with display if "with" in sys.argv else contextlib.nullcontext():
 @pytest.mark.parametrize("how", ["with", "without"])
 def test_ctrl_c_on_a_real_terminal_leaves_it_as_it_was(how: str) -> None:
     ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    environment = unmeasured() | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, how], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT
     )

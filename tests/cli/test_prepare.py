@@ -23,6 +23,7 @@ from nanopace.cli.main import main
 from nanopace.corpus.shards import open_corpus
 
 from ..corpus.file_server import FileServer, serving  # noqa: TID252 (tests have no name of their own)
+from .conftest import unmeasured
 
 Capture = pytest.CaptureFixture[str]
 
@@ -243,12 +244,12 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_and_going_on() -> None:
     texts("a.jsonl", 100_000)
     command = [sys.executable, "-m", "nanopace", "prepare", "a.jsonl", "--tokenizer=bytes"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=unmeasured())
     deadline = time.monotonic() + 20
     while not Path("data/a/prepare.json").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGINT)
-    _, err = process.communicate()
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err == "Interrupted: the same command goes on where it was.\n"
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,6 +14,8 @@ import pytest
 
 from nanopace import diagnose, open_run
 from nanopace.cli.main import main
+
+from .conftest import unmeasured
 
 TINY = [
     "--device=cpu", "--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=32", "--batch_size=4",
@@ -34,7 +35,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def start(room: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-u", "-m", "nanopace", "train", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "LC_ALL": "C"}
+    environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "LC_ALL": "C"}
     return subprocess.Popen(
         command, cwd=room, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     )
