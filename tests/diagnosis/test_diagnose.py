@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import coverage
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -182,6 +183,18 @@ def test_a_log_of_every_iteration() -> None:
     assert diagnosis.checkpoints.each_ms == pytest.approx(470, abs=3)
 
 
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Coverage makes Python four to six times slower, and it is not coverage that is timed."""
+    measuring = coverage.Coverage.current()
+    if measuring is not None:
+        measuring.stop()
+    yield
+    if measuring is not None:
+        measuring.start()
+
+
+@pytest.mark.usefixtures("untraced")
 def test_three_hundred_rows_take_no_time() -> None:
     run = nanogpt_run(30_000)
     taken = []
