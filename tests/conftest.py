@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import coverage
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the tests run side by side, one to a core
@@ -19,3 +21,14 @@ def shared_logs() -> Path:
     if not folder.is_dir():
         pytest.skip("no real logs beside this working copy")
     return folder
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Coverage makes Python four to six times slower, and it is not coverage that is timed."""
+    measuring = coverage.Coverage.current()
+    if measuring is not None:
+        measuring.stop()
+    yield
+    if measuring is not None:
+        measuring.start()

@@ -157,6 +157,7 @@ def test_the_curve_of_a_long_run_stays_short() -> None:
     assert sorted(drawn, reverse=True) == list(drawn)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_step_costs_next_to_nothing() -> None:
     state = State()
     state.started(introduction())

@@ -96,6 +96,7 @@ def test_in_the_end_only_the_log_is_left(terminal: Terminal, begin: Begin) -> No
     assert terminal.screen().cursor_shown
 
 
+@pytest.mark.usefixtures("untraced")
 def test_with_a_line_for_every_step_no_line_is_lost(terminal: Terminal, begin: Begin) -> None:
     display = begin()
     display.started(introduction(choices={}))

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import coverage
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -181,17 +180,6 @@ def test_a_log_of_every_iteration() -> None:
     diagnosis = diagnose(nanogpt_run(3000, log_interval=1))
     assert [row.iteration for row in diagnosis.slow_rows] == [0, 500, 1000, 1500, 2000, 2500, 3000]
     assert diagnosis.checkpoints.each_ms == pytest.approx(470, abs=3)
-
-
-@pytest.fixture
-def untraced() -> Iterator[None]:
-    """Coverage makes Python four to six times slower, and it is not coverage that is timed."""
-    measuring = coverage.Coverage.current()
-    if measuring is not None:
-        measuring.stop()
-    yield
-    if measuring is not None:
-        measuring.start()
 
 
 @pytest.mark.usefixtures("untraced")
