@@ -8,7 +8,10 @@ from pathlib import Path
 
 import coverage
 import pytest
+from hypothesis import settings
 
+settings.register_profile("side by side", deadline=None)  # a busy core is slow, and no property is about that
+settings.load_profile("side by side")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the tests run side by side, one to a core
 
 ROOT = Path(__file__).resolve().parents[1]

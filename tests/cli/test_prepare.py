@@ -247,7 +247,14 @@ def test_ctrl_c_and_going_on() -> None:
     command = [sys.executable, "-m", "nanopace", "prepare", "a.jsonl", "--tokenizer=bytes"]
     for _ in range(5):  # on a busy machine it may be through before we press
         shutil.rmtree("data", ignore_errors=True)
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=unmeasured())
+        process = subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=unmeasured(),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+        )
         deadline = time.monotonic() + 20
         while not Path("data/a/prepare.json").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
