@@ -41,7 +41,6 @@ class Batches:
         self._free: queue.Queue[tuple[Tensor, torch.cuda.Event | None] | None] = queue.Queue()
         for _ in range(_AHEAD):
             self._free.put((torch.empty(self._shape, dtype=torch.int32, pin_memory=device.type == "cuda"), None))
-        self._taken: Tensor | None = None
         self._thread = threading.Thread(target=self._gather, args=(first_step,), name="batches", daemon=True)
         self._thread.start()
 
