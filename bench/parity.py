@@ -2,9 +2,11 @@
 
 nanoGPT draws its windows at random, with replacement, and we do not. After 500 steps that alone makes the validation
 loss of one trainer differ by 0.04 from seed to seed. So nanoGPT's train.py is given our windows, in our order, and then
-its last checkpoint and ours are evaluated alike. The times of their steps are compared in the same runs.
+its last checkpoint and ours are evaluated alike. Their times are compared in short runs that take turns, since a
+machine's speed wanders over minutes; ours compiled, which is off by default on a CPU, takes its turn too.
 
     python bench/parity.py path/to/nanoGPT              # about four minutes on two cores
+    python bench/parity.py path/to/nanoGPT --speed      # taking turns: four minutes
     python bench/parity.py path/to/nanoGPT --own        # each with its own windows, three seeds: ten minutes
 """
 
@@ -19,6 +21,7 @@ import numpy as np
 import torch
 
 from nanogpt import Knobs, run_nanogpt, run_nanopace, write_tokens
+from nanopace import diagnose, open_run
 from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.prepare import ensure
@@ -31,6 +34,7 @@ from nanopace.train.nanogpt_checkpoint import load_nanogpt
 STEPS = 500
 SEEDS = (1337, 1338, 1339)
 BAR = 0.02
+TURNS, TURN_STEPS = 6, 60
 KNOBS: Knobs = {
     "batch_size": 8,
     "block_size": 128,
@@ -68,13 +72,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
     parser.add_argument("--own", action="store_true")
+    parser.add_argument("--speed", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
         corpus = open_corpus(ensure("python"))
         assert corpus.vocab_size is not None
         data = open_corpus(write_tokens(room / "data", _tokens(corpus.train), _tokens(corpus.val), corpus.vocab_size))
-        if args.own:
+        if args.speed:
+            _in_turns(args.nanogpt, data, room)
+        elif args.own:
             _own_windows(args.nanogpt, data, room)
         else:
             _same_windows(args.nanogpt, data, room)
@@ -91,8 +98,8 @@ def _same_windows(nanogpt: Path, corpus: Corpus, room: Path) -> None:
     told = told.replace("X, Y = get_batch('train')", "X, Y = next(windows)")
     told = told.replace("# init these up here", WINDOWS.format(path=str(room / "starts.npy")) + "# init these up here")
     (theirs / "train.py").write_text(told)
-    ours_run = run_nanopace({**knobs, "out_dir": str(room / "ours"), "keep_last": 5}, room / "ours.log")
-    theirs_run = run_nanogpt(theirs, {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log")
+    run_nanopace({**knobs, "out_dir": str(room / "ours"), "keep_last": 5}, room / "ours.log")
+    run_nanogpt(theirs, {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log")
     ours_loss = _evaluate(_load(room / "ours"), corpus).loss.mean
     theirs_loss = _evaluate(load_nanogpt(room / "theirs" / "ckpt.pt").model(), corpus).loss.mean
     difference = ours_loss - theirs_loss
@@ -100,8 +107,27 @@ def _same_windows(nanogpt: Path, corpus: Corpus, room: Path) -> None:
         f"validation loss after {STEPS} steps on the same windows: nanopace {ours_loss:.4f}, nanoGPT {theirs_loss:.4f}"
     )
     print(f"  difference {difference:+.5f}; within {BAR}: {'holds' if abs(difference) <= BAR else 'MISSED'}")
-    ours_ms, theirs_ms = ours_run.step_ms(), theirs_run.step_ms()
-    print(f"median step: nanopace {ours_ms:.1f} ms, nanoGPT {theirs_ms:.1f} ms, ratio {theirs_ms / ours_ms:.3f}")
+
+
+def _in_turns(nanogpt: Path, corpus: Corpus, room: Path) -> None:
+    knobs: Knobs = {**KNOBS, "dataset": str(corpus.directory), "max_iters": TURN_STEPS, "eval_interval": 1000}
+    ratios: dict[str, list[float]] = {"nanopace": [], "nanopace compiled": []}
+    compile_s = []
+    for turn in range(TURNS):
+        theirs = run_nanogpt(nanogpt, {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log").step_ms()
+        for name, each in ratios.items():
+            out = room / f"{name.replace(' ', '_')}{turn}"
+            knobs_now = {**knobs, "out_dir": str(out), "compile": "compiled" in name}
+            ours = run_nanopace(knobs_now, room / "ours.log")
+            each.append(theirs / ours.step_ms())
+            if "compiled" in name:
+                phases = diagnose(open_run(out)).phases
+                assert phases is not None
+                compile_s.append(phases.compile_s)
+        print(f"turn {turn + 1}:", *(f"{name} {each[-1]:.3f} x" for name, each in ratios.items()), flush=True)
+    for name, each in ratios.items():
+        print(f"{name}: {fmean(each):.3f} ± {stdev(each) / TURNS**0.5:.3f} x nanoGPT's steps a second")
+    print(f"compiling takes {median(compile_s):.1f} s")
 
 
 def _load(out_dir: Path) -> GPT:

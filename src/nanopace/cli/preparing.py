@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from nanopace.cli.bar import bar_of_bytes
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -74,7 +76,7 @@ class Preparing:
 
     def _draw(self, status: Status) -> None:
         if self._bar is None:
-            self._bar = _new_bar()
+            self._bar = bar_of_bytes("{task.fields[tokens]}")
             self._bar.start()
         if self._task is None:
             for task in self._bar.task_ids:
@@ -84,19 +86,3 @@ class Preparing:
         self._bar.update(
             self._task, completed=status.done, total=status.total, tokens=tokens, description=self._called(status)
         )
-
-
-def _new_bar() -> Progress:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    more = (TextColumn("{task.fields[tokens]}"), TimeRemainingColumn())
-    return Progress(*columns, *more, console=Console(stderr=True), transient=True)

@@ -110,19 +110,11 @@ class _Bar:
         progress.update(task, completed=done, total=total)
 
     def _show(self, total: int | None) -> tuple[Progress, TaskID]:
-        from rich.console import Console
         from rich.markup import escape
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        progress = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+        from nanopace.cli.bar import bar_of_bytes
+
+        progress = bar_of_bytes()
         task = progress.add_task(escape(os.path.basename(self._name)), total=total)
         progress.start()
         return progress, task

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from nanopace.corpus.durable import write_durably
+from nanopace.corpus.json_file import read_object
 from nanopace.errors import InputError
 
 MANIFEST: Final = "corpus.json"
@@ -99,15 +100,8 @@ def check_files(directory: Path, manifest: Manifest) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
-        content = json.loads(data) if len(data) <= _LARGEST_FILE else None
-    except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
+    content = read_object(path, _LARGEST_FILE)
+    if content is None:
         raise InputError("{path}: is damaged: it is not a JSON object", path=path)
     return content
 

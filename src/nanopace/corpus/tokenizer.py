@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from nanopace.corpus.json_file import read_object
 from nanopace.corpus.nanogpt import META_FILE, read_meta
 from nanopace.corpus.vocabulary import FORMAT, TOKENIZER_FILE
 from nanopace.errors import InputError
@@ -101,15 +101,8 @@ def _of_nanogpt(path: Path) -> Tokenizer | None:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
-        content = json.loads(data) if len(data) <= _LARGEST_FILE else None
-    except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or "nanopace" not in content:
+    content = read_object(path, _LARGEST_FILE)
+    if content is None or "nanopace" not in content:
         raise InputError("{path}: is not a tokenizer of nanopace", path=path)
     if content["nanopace"] != FORMAT:
         raise InputError("{path}: is of a later version of nanopace", path=path)

@@ -99,7 +99,7 @@ def pick_compile(machine: Machine, wanted: bool | None) -> tuple[bool, str]:
         return wanted, "asked for"
     if machine.device.type == "cuda":
         return True, "fewer and larger kernels"
-    return False, "on a CPU it takes longer than it saves"
+    return False, "on a CPU it gains little, and needs a C++ compiler"
 
 
 def set_tf32(machine: Machine) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nanopace.corpus.json_file import read_object
 from nanopace.errors import InputError
 from nanopace.train.huggingface_tokenizer import read_tokenizer, tokenizer_files
 from nanopace.train.model import ModelShape
@@ -91,15 +92,8 @@ def _checked_activation(path: Path, config: Mapping[str, object]) -> str:
 
 
 def read_json(path: Path) -> dict[str, object]:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST_JSON + 1)
-        content = json.loads(data) if len(data) <= _LARGEST_JSON else None
-    except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
+    content = read_object(path, _LARGEST_JSON)
+    if content is None:
         raise InputError("{path}: is not JSON that describes anything", path=path)
     return content
 
