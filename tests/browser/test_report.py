@@ -150,11 +150,13 @@ def test_charts_follow_the_width_of_the_window(open_page: Open, pages: dict[str,
 def test_dark_and_light_differ_and_change_at_once(open_page: Open, pages: dict[str, str]) -> None:
     page = open_page(pages["explain"], scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
-    dark, axis = page.evaluate(ground), page.locator(".u-wrap canvas").first.screenshot()
+    drawn = "document.querySelector('.u-wrap canvas').toDataURL()"
+    dark = page.evaluate(ground)
+    page.evaluate(f"window.before = {drawn}")
     page.emulate_media(color_scheme="light")
     page.wait_for_function(f"{ground} !== '{dark}'")
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
-    assert page.locator(".u-wrap canvas").first.screenshot() != axis
+    page.wait_for_function(f"{drawn} !== window.before")  # the charts are made anew, a moment later
 
 
 def test_numbers_are_in_the_language_of_the_page(open_page: Open, run: Diagnosis) -> None:
