@@ -190,6 +190,7 @@ def test_a_pipe_can_be_written_to(tmp_path: Path) -> None:
         os.close(reader)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_an_event_costs_less_than_20_microseconds(tmp_path: Path) -> None:
     with LedgerWriter(tmp_path / "run.jsonl") as ledger:
         # Of our own thread, and the best of many short stretches: the machine may be busy with something else.
