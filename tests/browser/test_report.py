@@ -134,6 +134,7 @@ def test_nothing_is_wider_than_the_screen(open_page: Open, pages: dict[str, str]
 def test_no_table_is_cut_off(open_page: Open, pages: dict[str, str], width: int) -> None:
     page = open_page(pages["compare"])
     page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_function("[...document.querySelectorAll('.u-wrap')].every(each => each.clientWidth < innerWidth)")
     hidden = (
         "[...document.querySelectorAll('table')].filter(t => t.parentElement.scrollWidth > t.parentElement.clientWidth)"
     )

@@ -46,6 +46,17 @@ def test_a_row(known: dict[str, Any], line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("width", "ends"),
+    [(90, "norm 0.84, lr 6.00e-04"), (80, "388592 tok/s, norm 0.84"), (60, "mfu 41.20%"), (20, "mfu 41.20%")],
+)
+def test_a_row_on_a_narrow_terminal(width: int, ends: str) -> None:
+    row = display_lines.step(step())
+    fitted = display_lines.fitting_row(row, width)
+    assert fitted.endswith(ends)
+    assert row.startswith(fitted)
+
+
+@pytest.mark.parametrize(
     ("known", "line"),
     [
         (

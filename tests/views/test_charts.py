@@ -10,6 +10,7 @@ import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis, SlowRow
+from nanopace.ledger import EndEvent, EvalEvent, LedgerWriter, RunEvent, SpanEvent, StepEvent
 from nanopace.sources import open_runs
 from nanopace.views import charts, strip
 from nanopace.wording.catalog import words
@@ -121,6 +122,24 @@ def test_the_strip_has_every_second(run: Diagnosis) -> None:
     assert math.isclose(sum(part.seconds for part in parts), run.wall.total_s, rel_tol=1e-6)
     assert math.isclose(sum(part.share for part in parts), 1.0, rel_tol=1e-6)
     assert parts[0].phase == "training"
+
+
+def test_the_timeline_of_a_ledger_begins_with_the_start_and_has_every_evaluation(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    with LedgerWriter(path) as ledger:
+        ledger.append(RunEvent("2026-01-01T00:00:00+00:00", "1"))
+        ledger.append(SpanEvent("startup", 0, 2000.0, what="the model"))
+        for iteration in range(100):
+            if iteration % 20 == 0:
+                ledger.append(EvalEvent(iteration, val=3.0, ms=500.0))
+            held_up = iteration == 40  # right after its evaluation
+            ledger.append(StepEvent(iteration, 300.0 if held_up else 100.0 + iteration % 3, loss=3.0))
+        ledger.append(SpanEvent("step", 99, 10_199.0))
+        ledger.append(EndEvent("finished", wall_ms=14_800.0))
+    moments = strip.timeline(diagnose(open_runs(path)[0]))
+    assert [moment.cause for moment in moments] == ["compile", *["evaluation"] * 3, "stall", *["evaluation"] * 2]
+    assert moments[0].start == 0
+    assert moments[0].seconds == 2.0
 
 
 def test_the_timeline_stays_in_its_frame_and_shows_hidden_evaluations(run: Diagnosis, known: Diagnosis) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
 from nanopace.version import __version__
 
+_OF_NANOGPT = 3  # loss, time and mfu
+
 
 def introduction(intro: Introduction) -> Iterator[str]:
     yield (
@@ -33,6 +35,14 @@ def step(report: StepReport) -> str:
         f"lr {report.lr:.2e}",
     ]
     return ", ".join(filter(None, parts))
+
+
+def fitting_row(row: str, width: int) -> str:
+    """A row for a terminal: what does not fit behind nanoGPT's own three figures is left out, and not broken."""
+    parts = row.split(", ")
+    while len(parts) > _OF_NANOGPT and len(", ".join(parts)) > width:
+        parts.pop()
+    return ", ".join(parts)
 
 
 def tokens_per_second(report: StepReport) -> float:

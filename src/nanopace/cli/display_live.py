@@ -112,7 +112,9 @@ class LiveDisplay:
         lines = []
         while self._lines:
             line = self._lines.popleft()
-            lines.append(line if isinstance(line, str) else display_lines.step(line))
+            if not isinstance(line, str):
+                line = display_lines.fitting_row(display_lines.step(line), self._console.width)
+            lines.append(line)
         if lines:
             self._console.print(Text("\n".join(map(self._shown, lines))), soft_wrap=True)
         return bool(lines)

@@ -39,7 +39,7 @@ class Moment:
 
 
 def timeline(run: Diagnosis) -> tuple[Moment, ...]:
-    """What interrupted the training, and when: slow rows, and the evaluations that fell between rows."""
+    """What was not training, and when: the start, slow rows, and the evaluations that fell between rows."""
     total, curves = run.wall.total_s, run.curves
     if not total:
         return ()
@@ -49,13 +49,16 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
         for slow in run.slow_rows
         if slow.iteration in ends
     ]
+    measured = run.phases is not None  # else the start, and the evaluation in it, are a part of the first row
+    if measured and not run.restarts.count:
+        moments.append(_moment("compile", run.wall.startup_s, run.wall.startup_s, total))
     each_ms = run.evaluations.each_ms
     if each_ms is not None:
-        seen = {slow.iteration for slow in run.slow_rows}
+        seen = {slow.iteration for slow in run.slow_rows if {"evaluation", "checkpoint"} & {*slow.causes}}
         hidden = [
             end
             for iteration, end in zip(curves.eval_iteration, curves.eval_seconds, strict=True)
-            if iteration not in seen and iteration > 0
+            if iteration not in seen and (iteration > 0 or measured)
         ]
         moments += [_moment("evaluation", end, each_ms / 1000, total) for end in hidden]
     return _apart(sorted(moments, key=lambda moment: moment.start))

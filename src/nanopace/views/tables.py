@@ -118,8 +118,9 @@ def throughput_table(report: Report) -> Table:
         (words.text("tokens per day"), marked(tokens, words.si(pace.tokens_per_day))),
         (words.text("tokens in this run"), marked(tokens, words.si(pace.tokens_total))),
         (words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000)),
-        (words.text("until max_iters"), marked(report.tilde("max_iters"), words.duration(ahead.eta_s))),
     ]
+    if ahead.remaining_iterations:
+        rows.append((words.text("until max_iters"), marked(report.tilde("max_iters"), words.duration(ahead.eta_s))))
     return _known(words.text("Throughput"), rows)
 
 

@@ -77,10 +77,10 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "stalls": say_n(
         "{rows} row was held up for no reason that the log names: by {largest_s} at iteration {iteration}, "
-        "{total_share} of the wall clock. Usual reasons: data loading, the disk, another program on the card.",
+        "{total_share} of the wall clock. Usual reasons: data loading, the disk, another program beside it.",
         "{rows} rows were held up for no reason that the log names: {total_s} in all, {total_share} of the wall clock, "
-        "most at iteration {iteration} ({largest_s}). Usual reasons: data loading, the disk, another program on the "
-        "card.",
+        "most at iteration {iteration} ({largest_s}). Usual reasons: data loading, the disk, another program beside "
+        "it.",
         count="rows",
     ),
     "uneven_rows": say_n(
