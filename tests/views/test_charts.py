@@ -140,6 +140,7 @@ def test_the_timeline_of_a_ledger_begins_with_the_start_and_has_every_evaluation
     assert [moment.cause for moment in moments] == ["compile", *["evaluation"] * 3, "stall", *["evaluation"] * 2]
     assert moments[0].start == 0
     assert moments[0].seconds == 2.0
+    assert moments[1].start == pytest.approx(2.0 / 14.8, abs=0.01)
 
 
 def test_the_timeline_stays_in_its_frame_and_shows_hidden_evaluations(run: Diagnosis, known: Diagnosis) -> None:

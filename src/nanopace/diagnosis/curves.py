@@ -84,7 +84,7 @@ def _eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Eval
             continue
         before = bisect_left(rows.last_iteration, each.iteration) - 1  # the last row that ended earlier
         if before < 0:
-            yield 0.0
+            yield spent_s[bisect_right(at, each.iteration)]  # only the start was earlier
             continue
         last, step_s = rows.last_iteration[before], pace.baseline_ms[before] / 1000
         events_s = spent_s[bisect_right(at, each.iteration)] - spent_s[bisect_right(at, last)]
