@@ -86,6 +86,10 @@ class TrainConfig:
     eval_target_error: float = _knob(0.0, "evaluate until the error is this small, such as 0.003; 0: eval_iters says")
     save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation")
     keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
+    memory_limit: str = _knob(
+        "", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all of it"
+    )
+    parallel: str = _knob("ddp", "several cards: 'ddp', each holds the whole model, or 'fsdp', each a part of it")
     overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
 
     def __post_init__(self) -> None:
@@ -128,6 +132,7 @@ class TrainConfig:
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("float32", "bfloat16", "float16"),
     "eval_train": ("steps", "full"),
+    "parallel": ("ddp", "fsdp"),
 }
 
 _COUNTS = ("eval_interval", "log_interval", "eval_iters", "gradient_accumulation_steps", "batch_size", "block_size")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-MAJOR, MINOR = 1, 1
+MAJOR, MINOR = 1, 2
 VERSION = f"{MAJOR}.{MINOR}"
 
 # The annotations of the events, each with its own check in codec.py.
@@ -70,6 +70,10 @@ class StepEvent(Event):
     tokens: Count | None = None  # of this iteration, over all GPUs
     lr: Number | None = None
     grad_norm: Number | None = None
+    skipped: bool = False  # loss or gradient was not finite, so the weights stayed as they were
+    spike: Number | None = None  # by how many standard deviations the loss stands out; only where it does
+    slowest_rank: Count | None = None  # of several; `ms` is its time
+    lag: Number | None = None  # how much longer it took for its own work than the median rank: 0.12 for 12%
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +182,36 @@ class ResumeEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class MicroBatchEvent(Event):
+    """Memory was full: from here on a step is the same tokens in smaller pieces."""
+
+    name: ClassVar[str] = "micro_batch"
+
+    iteration: Count
+    batch_size: Count  # sequences per micro-batch, from now on
+    accumulation: Count  # micro-batches per step over all cards, from now on; unchanged by an evaluation
+    where: str = "step"  # what ran out of memory: startup, step, evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackEvent(Event):
+    """Steps in a row had no finite loss: this process goes back and meets other data."""
+
+    name: ClassVar[str] = "rollback"
+
+    iteration: Count  # the first that is done again
+    failed_at: Count  # the last that failed
+    checkpoint: str | None = None  # None: back to the beginning
+    data_offset: Count = 1  # which order of the data it goes on with; 0 is the first
+
+
+@dataclass(frozen=True, slots=True)
 class EndEvent(Event):
     """The process ends and knows why."""
 
     name: ClassVar[str] = "end"
 
-    reason: str  # finished, interrupted, out_of_memory, error
+    reason: str  # finished, interrupted, out_of_memory, diverged, error
     wall_ms: Milliseconds | None = None  # of this process
     energy_kwh: Number | None = None  # of its card
 
@@ -201,6 +229,8 @@ EVENTS: Mapping[str, type[Event]] = {
         GpuEvent,
         NoteEvent,
         ResumeEvent,
+        MicroBatchEvent,
+        RollbackEvent,
         EndEvent,
     )
 }

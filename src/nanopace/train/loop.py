@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from nanopace.config import TrainConfig
 from nanopace.ledger import CheckpointEvent, EvalEvent, NoteEvent
 from nanopace.train.bookkeeping import LAST_SAVE, Bookkeeper
 from nanopace.train.evaluate import Estimate
@@ -26,6 +24,7 @@ from nanopace.train.parts import Parts
 from nanopace.train.randomness import random_states
 from nanopace.train.reporting import Reporter
 from nanopace.train.schedule import learning_rate
+from nanopace.train.stepper import Stepper
 
 
 class Loop:
@@ -38,8 +37,7 @@ class Loop:
         self._saved_step = parts.first_step if parts.first_step else None  # a resumed step need not be saved again
         self._whole: Path | None = None  # the newest checkpoint on the disk
         self._failed: str | None = None
-        self._autocast = _autocast(parts.config, parts.device)
-        self._parameters = [each for each in parts.model.parameters() if each.requires_grad]
+        self._stepper = Stepper(parts, self._books)
         self.iteration = parts.first_step
 
     @property
@@ -53,7 +51,7 @@ class Loop:
 
     def run(self) -> str:
         """Train to the end, or until somebody interrupts. Returns which."""
-        self.warm_up()
+        self._stepper.warm_up()
         with _garbage_later():
             self._clock.mark("startup", self.iteration, "garbage collection")
             while self.iteration <= self._config.max_iters and not self._interrupt.asked:
@@ -74,37 +72,14 @@ class Loop:
         set_learning_rate(parts.optimizer, rate)
         inputs, targets = parts.batches.next()
         self._clock.mark("data", step)
-        loss = self._accumulate(inputs, targets)
+        loss = self._stepper.accumulate(inputs, targets)
         self._clock.mark("step", step)
         if parts.checkpointer.before_update():
             self._clock.mark("checkpoint", step)
-        norm = self._update()
+        norm = self._stepper.update()
         self._reports.add(step, loss, norm, rate)
         self._reports.tell()
         self._clock.mark("logging", step)
-
-    def _accumulate(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Forward and backward of every micro-batch; the mean loss of all of them."""
-        parts, count = self._parts, len(inputs)
-        total = torch.zeros((), device=parts.device)
-        for micro_inputs, micro_targets in zip(inputs, targets, strict=True):
-            with self._autocast:
-                loss = parts.loss(micro_inputs, micro_targets)
-            parts.scaler.scale(loss / count).backward()
-            total += loss.detach()
-        return total / count
-
-    def _update(self) -> Tensor:
-        """Clip, step, and forget the gradients. The norm before clipping; nan where nothing clips."""
-        parts = self._parts
-        norm = torch.full((), float("nan"), device=parts.device)
-        if self._config.grad_clip:
-            parts.scaler.unscale_(parts.optimizer)
-            norm = torch.nn.utils.clip_grad_norm_(self._parameters, self._config.grad_clip)
-        parts.scaler.step(parts.optimizer)
-        parts.scaler.update()
-        parts.optimizer.zero_grad(set_to_none=True)
-        return norm
 
     # --- between steps -----------------------------------------------------------------------------------------------
 
@@ -148,7 +123,7 @@ class Loop:
         self._clock.mark("logging", step)
         parts = self._parts
         parts.model.eval()
-        with torch.no_grad(), self._autocast:
+        with torch.no_grad(), self._stepper.autocast:
             validation = parts.validation.evaluate()
             second = None if parts.training is None else parts.training.evaluate().loss
         parts.model.train()
@@ -215,27 +190,7 @@ class Loop:
         self._parts.ledger.append(NoteEvent(text, self.iteration))
         self._listener.note(text)
 
-    # --- the two ends ------------------------------------------------------------------------------------------------
-
-    def warm_up(self) -> None:
-        """Compile and allocate before the first step, on tokens that mean nothing, and leave no trace of it."""
-        parts, config = self._parts, self._config
-        self._listener.phase("compile")
-        phase = "compile" if parts.loss is not parts.model else "startup"
-        tokens = torch.zeros((config.batch_size, config.block_size), dtype=torch.long, device=parts.device)
-        with torch.random.fork_rng(devices=[parts.device] if parts.device.type == "cuda" else []):
-            with self._autocast:
-                loss = parts.loss(tokens, tokens)
-            parts.scaler.scale(loss).backward()
-            parts.optimizer.zero_grad(set_to_none=True)
-            self._clock.mark(phase, self.iteration, "training step").wait()
-            parts.model.eval()
-            with torch.no_grad(), self._autocast:
-                parts.validation.warm_up()
-            parts.model.train()
-        self._clock.mark(phase, self.iteration, "evaluation").wait()
-        self._books.settle()
-        self._listener.phase("step")
+    # --- the end ------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
         """The last steps' rows, a last checkpoint, a last evaluation unless there was one a step ago."""
@@ -258,12 +213,6 @@ class Loop:
         self._clock.finish()
         self._books.close()
         return sum(self._clock.totals.values())
-
-
-def _autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
-    if config.dtype == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, dtype=getattr(torch, config.dtype))
 
 
 def _eval_event(report: EvalReport) -> EvalEvent:
