@@ -87,7 +87,7 @@ class TrainConfig:
     save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation")
     keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
     memory_limit: str = _knob(
-        "", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all of it"
+        "", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all"
     )
     parallel: str = _knob("ddp", "several cards: 'ddp', each holds the whole model, or 'fsdp', each a part of it")
     overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
