@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanopace.config import KNOBS, TrainConfig, read_config, read_config_text, read_override
+from nanopace.config import KNOBS, TrainConfig
+from nanopace.config_text import read_config, read_config_text, read_override
 from nanopace.errors import ConfigError, UsageError
 
 SHAKESPEARE = """\

@@ -1,24 +1,16 @@
-"""The knobs of a training run, with nanoGPT's names and defaults, and nanoGPT's config files.
-
-nanoGPT executes its config files. We only read them, by ast: `name = value`, where the value is a literal, or
-arithmetic on literals and on names set above. Anything else is refused with its line, and nothing is ever run.
-"""
+"""The knobs of a training run, with nanoGPT's names and defaults. How people write them is in config_text.py."""
 
 from __future__ import annotations
 
-import ast
 import math
-import warnings
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
-from nanopace.errors import ConfigError, UsageError
-from nanopace.literals import NotLiteralError, Value, evaluate
-
-if TYPE_CHECKING:
-    from pathlib import Path  # 5 ms that only the type checker needs
+from nanopace.errors import ConfigError
+from nanopace.literals import Value, shown
 
 _V = TypeVar("_V", bound=Value)
 
@@ -86,9 +78,7 @@ class TrainConfig:
     eval_target_error: float = _knob(0.0, "evaluate until the error is this small, such as 0.003; 0: eval_iters says")
     save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation")
     keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
-    memory_limit: str = _knob(
-        "", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all"
-    )
+    memory_limit: str = _knob("", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all")
     parallel: str = _knob("ddp", "several cards: 'ddp', each holds the whole model, or 'fsdp', each a part of it")
     overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
 
@@ -98,7 +88,7 @@ class TrainConfig:
             fitted = knob.fitted(value)
             if fitted is None:
                 raise ConfigError(
-                    "{knob} must be {kind}, not {value}", knob=knob.name, kind=knob.kind, value=repr(value)
+                    "{knob} must be {kind}, not {value}", knob=knob.name, kind=knob.kind, value=shown(value)
                 )
             object.__setattr__(self, knob.name, fitted)
         if self.n_embd % self.n_head:
@@ -119,6 +109,7 @@ class TrainConfig:
                 raise ConfigError(
                     "{knob} must be one of {known}, not {value!r}", knob=name, known=", ".join(known), value=value
                 )
+        memory_bytes(self.memory_limit)
 
     @property
     def tokens_per_iteration(self) -> int:
@@ -135,16 +126,31 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "parallel": ("ddp", "fsdp"),
 }
 
+_BYTES = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def memory_bytes(written: str) -> int | None:
+    """An amount of memory such as 12GiB, as memory_limit takes it; None where nothing is written."""
+    if not written:
+        return None
+    found = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?) ?([MGT]i?B)", written)
+    if found is None or not float(found[1]):
+        raise ConfigError("memory_limit must be an amount such as 12GiB or 12288MiB, not {value}", value=shown(written))
+    return int(float(found[1]) * _BYTES[found[2]])
+
+
 _COUNTS = ("eval_interval", "log_interval", "eval_iters", "gradient_accumulation_steps", "batch_size", "block_size")
 _SHAPES = ("n_layer", "n_head", "n_embd", "vocab_size", "lr_decay_iters", "keep_last")
 _AMOUNTS = ("max_iters", "warmup_iters", "learning_rate", "min_lr", "weight_decay", "grad_clip")
 _OWN_AMOUNTS = ("seed", "eval_target_error", "save_interval")
 _FRACTIONS = ("dropout", "beta1", "beta2")
+_NEVER_EMPTY = ("out_dir", "init_from", "dataset", "backend", "device")
 _RANGES: Mapping[str, tuple[int, float]] = {
     **dict.fromkeys(_COUNTS + _SHAPES, (1, math.inf)),
     **dict.fromkeys(_AMOUNTS + _OWN_AMOUNTS, (0, math.inf)),
     **dict.fromkeys(_FRACTIONS, (0, 1)),
 }
+_LARGEST_INT = 1 << 63  # what torch, numpy and a ledger can count to
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,7 @@ class Knob:
             return "True/False"
         kind = type(self.default).__name__
         if self.name not in _RANGES:
-            return kind
+            return f"{kind} != ''" if self.name in _NEVER_EMPTY else kind
         least, below = _RANGES[self.name]
         return f"{kind} >= {least}" if below == math.inf else f"{kind} >= {least}, < {below}"
 
@@ -170,148 +176,19 @@ class Knob:
         """The value as this knob's type, or None if it cannot be one: 6e5 is a whole number, True is none."""
         wanted = type(self.default)
         if wanted is float and type(value) is int:
-            value = float(value)
+            value = float(value) if abs(value) < _LARGEST_INT else math.inf
         elif wanted is int and isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not wanted:
             return None
+        if isinstance(value, str):  # a zero byte can be in no name of a file
+            return None if "\0" in value or (self.name in _NEVER_EMPTY and not value.strip()) else value
         if self.name in _RANGES:
             least, below = _RANGES[self.name]
-            return value if isinstance(value, (int, float)) and least <= value < below else None
+            return value if least <= value < below and (wanted is float or value < _LARGEST_INT) else None
         return value
 
 
 KNOBS: Mapping[str, Knob] = MappingProxyType(
     {each.name: Knob(each.name, cast(Value, each.default), each.metadata["why"]) for each in fields(TrainConfig)}
 )
-
-
-# --- config files ----------------------------------------------------------------------------------------------------
-
-_LARGEST_FILE = 1 << 20  # bytes: a config has fifty lines; whatever is larger is something else
-
-
-def read_config(path: str | Path) -> dict[str, Value]:
-    """The knobs that a config file sets, by name. Names that nanoGPT does not know are kept too."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
-    except FileNotFoundError:
-        raise ConfigError("{path}: no such config file", path=path) from None
-    except IsADirectoryError:
-        raise ConfigError("{path}: is a directory, not a config file", path=path) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
-    if len(data) > _LARGEST_FILE:
-        raise ConfigError("{path}: too large for a config file", path=path)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError("{path}, line {line}: is not UTF-8 text", path=path, line=line) from None
-    return read_config_text(text, str(path))
-
-
-def read_config_text(text: str, name: str) -> dict[str, Value]:
-    """The knobs that the text of a config file sets. `name` is what errors call it."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    found: dict[str, object] = {}
-    for statement in _parsed(text, name).body:
-        match statement:
-            case ast.Expr(value=ast.Constant(value=str())):
-                continue  # a docstring
-            case ast.Assign(targets=[ast.Name(id=target)], value=expression):
-                try:
-                    value = evaluate(expression, found)
-                except NotLiteralError as reason:
-                    raise _refused(name, text, reason.line) from None
-                found[target] = _checked(target, value, name, statement.lineno)
-            case _:
-                raise _refused(name, text, statement.lineno)
-    return {target: value for target, value in found.items() if isinstance(value, (bool, int, float, str))}
-
-
-def _parsed(text: str, name: str) -> ast.Module:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an odd escape in somebody's text, which is not ours to say
-            return ast.parse(text)
-    except SyntaxError as error:
-        raise ConfigError(
-            "{path}, line {line}: is not Python: {reason}", path=name, line=error.lineno or 1, reason=error.msg
-        ) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise ConfigError(
-            "{path}: is not a config file: {reason}", path=name, reason=str(error) or "too nested"
-        ) from None
-
-
-def _refused(name: str, text: str, line: int) -> ConfigError:
-    code = text.split("\n")[line - 1].strip()
-    return ConfigError(
-        "{path}, line {line}: only name = literal is read, and nothing is executed: {code}",
-        path=name,
-        line=line,
-        code=code if len(code) <= 60 else code[:59] + "…",
-    )
-
-
-def _checked(target: str, value: object, name: str, line: int) -> object:
-    knob = KNOBS.get(target)
-    if knob is None or not isinstance(value, (bool, int, float, str)):
-        return value
-    fitted = knob.fitted(value)
-    if fitted is None:
-        raise ConfigError(
-            "{path}, line {line}: {knob} must be {kind}, not {value}",
-            path=name,
-            line=line,
-            knob=target,
-            kind=knob.kind,
-            value=repr(value),
-        )
-    return fitted
-
-
-# --- overrides -------------------------------------------------------------------------------------------------------
-
-
-def read_override(text: str) -> tuple[str, Value]:
-    """'batch_size=8', as --set takes it, as ('batch_size', 8)."""
-    name, equals, written = (part.strip() for part in text.partition("="))
-    if not equals or not name:
-        raise UsageError("--set {text}: must be knob=value, such as batch_size=8", text=text)
-    if name not in KNOBS:
-        raise _unknown_knob(name)
-    return name, read_knob(name, written, flag=f"--set {name}")
-
-
-def read_knob(name: str, written: str, flag: str) -> Value:
-    """A knob's value from the command line. What is no literal is a text. `flag` is what an error calls it."""
-    knob = KNOBS[name]
-    value = knob.fitted(_literal_or_text(written, knob))
-    if value is None:
-        raise UsageError("{flag}: must be {kind}, not {value}", flag=flag, kind=knob.kind, value=repr(written))
-    return value
-
-
-def _literal_or_text(written: str, knob: Knob) -> Value:
-    if isinstance(knob.default, bool) and written.lower() in ("true", "false"):
-        return written.lower() == "true"
-    try:
-        value = evaluate(ast.parse(written, mode="eval").body, {})
-    except (SyntaxError, ValueError, RecursionError, MemoryError, NotLiteralError):
-        return written
-    if isinstance(value, (bool, int, float, str)) and isinstance(value, str) == isinstance(knob.default, str):
-        return value
-    return written  # wandb_run_name=7 is the text "7"
-
-
-def _unknown_knob(name: str) -> UsageError:
-    from difflib import get_close_matches  # 10 ms, and only a typing error needs it
-
-    near = get_close_matches(name, KNOBS, n=1, cutoff=0.5)
-    if near:
-        return UsageError("--set {knob}: no such knob; did you mean {near}?", knob=name, near=near[0])
-    return UsageError("--set {knob}: no such knob; nanoGPT's names are known, such as batch_size", knob=name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import reprlib
 from collections.abc import Callable, Mapping
 
 Value = bool | int | float | str
@@ -82,3 +83,13 @@ def _bounded(value: object, node: ast.expr) -> object:
         case str() if len(value) <= _LONGEST_TEXT:
             return value
     raise NotLiteralError(node)
+
+
+def shown(value: object) -> str:
+    """A value for a message: short, whatever it holds. Tuples of tuples of the same tuples can hold 2**60 of them."""
+    return _SHORT.repr(value)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+_SHORT.maxlevel = 2

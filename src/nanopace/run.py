@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, overload
 
+from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag, StallReason
 from nanopace.record import Record
 
 Origin = Literal["log", "config file", "flag", "inferred"]
@@ -21,7 +22,7 @@ Format = Literal["nanogpt", "nanochat", "nanopace", "ledger"]  # "nanopace": wha
 Phase = Literal[
     "data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
 ]
-Ending = Literal["finished", "interrupted", "out_of_memory", "error"]
+Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
 Metric = Literal["loss", "bpb", "core"]
 
 # How an inferred fact was inferred. Wording has a short phrase for each.
@@ -54,6 +55,7 @@ DERIVED_FACTS = (
     "gpu",  # the card's name as the log or the flag gives it
     "gpu_memory_gb",
     "gpu_count",
+    "world_size",  # processes that train together
     "printed_peak_tflops",  # what the printed mfu was divided by (nanoGPT: 312)
 )
 
@@ -216,6 +218,18 @@ class Restart(Record):
     iteration: int  # where it went on
     reached: int  # the last iteration known of the process before
     lost: Rows = Rows()  # rows of iterations that were done again; not in Run.rows
+    beside_ms: float = 0.0  # what the trainer measured of evaluations and checkpoints among them
+
+
+class Rollback(Record):
+    """No loss was finite any more, and the same process went back and met other data."""
+
+    row: int  # index of the first row after it
+    iteration: int  # where it went back to
+    failed_at: int  # the last iteration that failed
+    lost: Rows = Rows()  # as in Restart
+    beside_ms: float = 0.0
+    data_offset: int = 1  # which order of the data it went on with
 
 
 class Span(Record):
@@ -225,6 +239,7 @@ class Span(Record):
     iteration: int
     ms: float
     background: bool = False
+    reason: StallReason | None = None  # of a stall
 
 
 class GpuUse(Record):
@@ -250,6 +265,7 @@ class Run(Record):
     evaluations: tuple[Evaluation, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     restarts: tuple[Restart, ...] = ()
+    rollbacks: tuple[Rollback, ...] = ()
     spans: tuple[Span, ...] = ()
     facts: Mapping[str, Fact] = MappingProxyType({})
     row_contains_evaluation: bool = (
@@ -262,6 +278,11 @@ class Run(Record):
     gpu_use: GpuUse | None = None
     ending: Ending | None = None  # how the log says that it ended; None if it just stops
     conflicts: tuple[tuple[str, FactValue, FactValue], ...] = ()  # (knob, used, contradicted)
+    skipped: tuple[int, ...] = ()  # iterations whose update was left out, in the order in which it happened
+    spikes: tuple[LossSpike, ...] | None = None  # None where the trainer does not watch its loss
+    micro_batches: tuple[MicroBatch, ...] = ()
+    rank_lags: tuple[RankLag, ...] = ()  # the rank that was the slowest most often is first
+    notes: tuple[Note, ...] = ()
 
     def value(self, name: str) -> FactValue | None:
         """A fact's value, or None where it is unknown."""

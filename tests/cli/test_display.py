@@ -125,3 +125,20 @@ def test_without_rich_there_are_plain_lines(terminal: TextIO, monkeypatch: pytes
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setitem(sys.modules, "rich.console", None)  # importing it raises ImportError
     assert isinstance(display_for(terminal), PlainLines)
+
+
+def test_what_stands_out_has_a_row_whether_it_is_its_turn_or_not() -> None:
+    out = io.StringIO()
+    lines = PlainLines(out)
+    lines.started(introduction(log_interval=100, choices={}))
+    for report in (step(101, spike=8.3), step(102), step(103, skipped=True)):
+        lines.step(report, SHARES)
+    assert [line.split(":")[0] for line in out.getvalue().splitlines()[1:]] == ["iter 101", "iter 103"]
+
+
+def test_a_log_that_has_no_greek_letters() -> None:
+    raw = io.BytesIO()
+    lines = PlainLines(io.TextIOWrapper(raw, encoding="ascii"))
+    lines.started(introduction(choices={}))
+    lines.step(step(spike=8.3), SHARES)
+    assert b"mfu 41.20%, spike 8.3?, 388592 tok/s" in raw.getvalue()

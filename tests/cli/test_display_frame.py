@@ -166,3 +166,18 @@ def test_a_step_costs_next_to_nothing() -> None:
     for _ in range(10_000):
         state.step(report, SHARES)
     assert (time.perf_counter() - begin) / 10_000 < 50e-6
+
+
+def test_what_was_skipped_is_counted_and_shown(trained: State) -> None:
+    assert not any("skipped" in line for line in shown(trained))
+    trained.step(step(500, loss=math.nan, skipped=True), SHARES)
+    trained.step(step(501, loss=math.nan, skipped=True), SHARES)
+    assert shown(trained)[1].endswith("mfu 41.20%, 2 skipped")
+
+
+def test_training_that_goes_back_has_its_time_and_its_curve_from_there(trained: State, clock: Clock) -> None:
+    trained.step(step(300), SHARES)
+    assert shown(trained)[0].endswith(" 15%")  # nobody knows yet how long it takes from here
+    clock.now += 2
+    trained.step(step(310), SHARES)
+    assert shown(trained)[0].endswith("5 min 38 s left")

@@ -38,6 +38,14 @@ def test_the_introduction() -> None:
             {"loss": math.nan, "grad_norm": math.inf},
             "iter 100: loss nan, time 168.65ms, mfu 41.20%, 388592 tok/s, norm inf, lr 6.00e-04",
         ),
+        (
+            {"loss": math.nan, "skipped": True},
+            "iter 100: loss nan, time 168.65ms, mfu 41.20%, skipped, 388592 tok/s, norm 0.84, lr 6.00e-04",
+        ),
+        (
+            {"spike": 8.26},
+            "iter 100: loss 3.2841, time 168.65ms, mfu 41.20%, spike 8.3σ, 388592 tok/s, norm 0.84, lr 6.00e-04",
+        ),
         ({"ms": 0.0}, "iter 100: loss 3.2841, time 0.00ms, mfu 41.20%, 0 tok/s, norm 0.84, lr 6.00e-04"),
     ],
 )

@@ -38,7 +38,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 OPTIONS = {
-    "train": sorted(["--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]),
+    "train": sorted(["--gpus", "--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]),
     "prepare": [
         "--files",
         "--help",
@@ -91,6 +91,7 @@ OPTIONS = {
         "--verbose",
         "--width",
     ],
+    "verify": ["--help", "--lang"],
     "cards": ["--help", "--lang"],
 }
 
@@ -107,7 +108,7 @@ def test_the_options_are_frozen(command: str, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explian"], "explian: is no command; there are explain, compare, train, prepare, sample, convert, cards"),
+        (["explian"], f"explian: is no command; there are {', '.join(COMMANDS)}"),
         (["explain"], "the following arguments are required: LOG (nanopace explain --help)"),
         (["explain", "--frobnicate", "x"], "unrecognized arguments: --frobnicate (nanopace explain --help)"),
         (["train", "--batch_sise=8"], "unrecognized arguments: --batch_sise=8; did you mean --batch_size? (nanopace"),

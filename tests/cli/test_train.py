@@ -135,15 +135,6 @@ def test_a_resume_takes_the_settings_of_the_run(capsys: pytest.CaptureFixture[st
     assert "finished after 23 steps" in said
 
 
-def test_several_processes_are_refused_for_now(
-    room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert main(["train", "--dataset=tiny", *TINY]) == 2
-    assert "start it without torchrun" in capsys.readouterr().err
-    assert not (room / "out").exists()
-
-
 def test_figures_for_weights_and_biases(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for the library, which needs an account: it writes down what it is told."""
     (room / "wandb.py").write_text(

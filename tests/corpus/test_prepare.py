@@ -139,7 +139,7 @@ def test_too_few_documents_for_a_split(tmp_path: Path) -> None:
         InputError, match=r"1 different documents leave no text for (val|train); choose another --val_frac"
     ):
         prepare([path], tmp_path / "out", BYTES)
-    assert list((tmp_path / "out").iterdir()) == []  # so that another --val_fraction meets nothing
+    assert not (tmp_path / "out").exists()  # so that another --val_fraction meets nothing
     prepare([path], tmp_path / "out", Recipe(name="x", tokenizer="bytes", val_fraction=0.04))  # the end of each: few
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nanopace.corpus.manifest import Dtype
 from nanopace.corpus.tokens import Shard, Split
+from nanopace.errors import InputError
 
 DTYPES: tuple[Dtype, Dtype] = ("uint16", "uint32")
 
@@ -79,5 +80,5 @@ def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
     out = np.empty((1, 2), dtype=np.int64)
     split.gather(np.array([0]), 2, out)
     assert out.tolist() == [[1, 2]]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(InputError, match=r"missing\.bin: can no longer be read: No such file"):
         split.gather(np.array([2]), 2, out)

@@ -7,7 +7,8 @@ import pytest
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.gpu_use import gpu_findings
 from nanopace.diagnosis.result import Finding
-from nanopace.run import GpuUse, Row, Rows, Run
+from nanopace.record import replace
+from nanopace.run import GpuUse, Row, Rows, Run, Span
 
 from .synthetic import nanogpt_run
 
@@ -58,6 +59,11 @@ def test_energy() -> None:
     assert gpu_findings(run_with(energy_kwh=0.3)) == [Finding("energy", numbers)]
     without_clock = gpu_findings(run_with(None, energy_kwh=0.3))
     assert without_clock == [Finding("energy", {"energy_kwh": 0.3, "mean_watts": None})]
+
+
+def test_the_mean_power_is_of_the_time_in_which_the_machine_was_awake() -> None:
+    slept = replace(run_with(2 * 3_600_000.0, energy_kwh=0.3), spans=(Span("stall", 5, 3_600_000.0, reason="suspend"),))
+    assert gpu_findings(slept)[0].numbers["mean_watts"] == pytest.approx(300.0)
 
 
 def test_a_card_that_is_too_hot_is_no_reason_to_be_content() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nanopace.errors import InputError
 from nanopace.ledger.codec import DamagedError, from_json, to_json
-from nanopace.ledger.events import EVENTS, EndEvent, Event, RunEvent, StepEvent
+from nanopace.ledger.events import EVENTS, EndEvent, Event, RollbackEvent, RunEvent, StepEvent
 
 KNOBS = st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = {
@@ -54,12 +54,20 @@ def test_the_line_is_readable_and_leaves_out_what_is_unknown() -> None:
     assert to_json(EndEvent("finished"), at_ms=12.5) == '{"event":"end","reason":"finished","at_ms":12.5}'
 
 
+def test_what_is_as_usual_takes_no_room() -> None:
+    assert "skipped" not in to_json(StepEvent(7, 1.0))
+    assert to_json(StepEvent(7, 1.0, skipped=True, lag=0.1)).endswith('"ms":1.0,"skipped":true,"lag":0.1}')
+    assert to_json(RollbackEvent(3, 5)) == '{"event":"rollback","iteration":3,"failed_at":5}'
+    back = from_json('{"event":"rollback","iteration":3,"failed_at":5,"data_offset":0}')
+    assert back == RollbackEvent(3, 5, data_offset=0)
+
+
 def test_an_event_keeps_its_own_stamp() -> None:
     assert from_json(to_json(EndEvent("error", at_ms=3.0), at_ms=9.0)) == EndEvent("error", at_ms=3.0)
 
 
 def test_the_version_is_always_written_and_comes_first() -> None:
-    assert to_json(RunEvent("2026-01-01T00:00:00+00:00", "0.1.0")).startswith('{"event":"run","ledger":"1.1",')
+    assert to_json(RunEvent("2026-01-01T00:00:00+00:00", "0.1.0")).startswith('{"event":"run","ledger":"1.2",')
 
 
 def test_a_diverged_loss_survives_as_valid_json() -> None:
@@ -87,7 +95,7 @@ def test_of_choices_only_the_texts_are_kept() -> None:
 
 
 def test_empty_mappings_are_left_out_like_any_default() -> None:
-    assert to_json(RunEvent("s", "1")) == '{"event":"run","ledger":"1.1","started":"s","nanopace":"1"}'
+    assert to_json(RunEvent("s", "1")) == '{"event":"run","ledger":"1.2","started":"s","nanopace":"1"}'
 
 
 def test_null_is_the_same_as_absent() -> None:
@@ -117,6 +125,12 @@ def test_null_is_the_same_as_absent() -> None:
         '{"event":"step","iteration":1,"ms":2,"loss":[]}',
         '{"event":"span","phase":"data","iteration":1,"ms":2,"background":1}',
         '{"event":"end","reason":3}',
+        '{"event":"step","iteration":1,"ms":2,"skipped":1}',
+        '{"event":"step","iteration":1,"ms":2,"slowest_rank":-1}',
+        '{"event":"step","iteration":1,"ms":2,"lag":"long"}',
+        '{"event":"micro_batch","iteration":1,"batch_size":4}',
+        '{"event":"micro_batch","iteration":1,"batch_size":4.5,"accumulation":2}',
+        '{"event":"rollback","iteration":1}',
         '{"event":"run","started":"s","nanopace":"1","config":[]}',
         '{"event":"run","started":"s","nanopace":"1","choices":"many"}',
         '{"event":"gpu","iteration":1,"watts":"many"}',
@@ -135,7 +149,7 @@ def test_what_is_not_as_the_format_says_is_damaged(line: str) -> None:
 
 
 def test_a_newer_major_version_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match=r"format version 2\.0.*up to 1\.1.*update nanopace"):
+    with pytest.raises(InputError, match=r"format version 2\.0.*up to 1\.2.*update nanopace"):
         from_json('{"event":"run","ledger":"2.0","whatever":1}')
 
 

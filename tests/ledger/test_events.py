@@ -14,7 +14,7 @@ FROZEN = {
         "at_ms started nanopace config ledger monotonic_s python torch code_hash gpu gpu_memory_gb gpu_sms gpu_count"
         " world_size parameters flops_per_token tokens_per_iteration choices corpus tokenizer"
     ),
-    "step": "at_ms iteration ms loss tokens lr grad_norm",
+    "step": "at_ms iteration ms loss tokens lr grad_norm skipped spike slowest_rank lag",
     "span": "at_ms phase iteration ms background what",
     "eval": (
         "at_ms iteration train val metric ms"
@@ -26,12 +26,14 @@ FROZEN = {
     "gpu": "at_ms iteration sm_mhz memory_mhz watts celsius utilization memory_used_gb throttle",
     "note": "at_ms text iteration",
     "resume": "at_ms iteration checkpoint lost_iterations",
+    "micro_batch": "at_ms iteration batch_size accumulation where",
+    "rollback": "at_ms iteration failed_at checkpoint data_offset",
     "end": "at_ms reason wall_ms energy_kwh",
 }
 
 
-def test_the_events_and_their_fields_are_those_of_version_1_1() -> None:
-    assert VERSION == "1.1"
+def test_the_events_and_their_fields_are_those_of_version_1_2() -> None:
+    assert VERSION == "1.2"
     assert MAJOR == 1
     assert {name: " ".join(entry.name for entry in fields(kind)) for name, kind in EVENTS.items()} == FROZEN
 

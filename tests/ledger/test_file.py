@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -133,24 +135,132 @@ def test_a_killed_writer_leaves_every_line_whole(tmp_path: Path) -> None:
     assert len(read(path)) == len(iterations) + 1
 
 
-def test_a_full_disk_is_said_and_the_next_event_starts_afresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "run.jsonl"
-    real, room = os.write, [10]
+class Disk:
+    """A disk with room for so many bytes more."""
 
-    def write(file: int, data: bytes) -> int:
-        if room[0] == 0:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self.room = room
+        self._real = os.write
+        monkeypatch.setattr(os, "write", self._write)
+
+    def _write(self, file: int, data: bytes) -> int:
+        if self.room == 0:
             raise OSError(28, "No space left on device")
-        written = real(file, data[: room[0]])
-        room[0] -= written
+        written = self._real(file, data[: self.room])
+        self.room -= written
         return written
 
+
+def test_a_full_disk_is_said_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, said = tmp_path / "run.jsonl", list[str]()
+    with LedgerWriter(path, tell=said.append) as ledger:
+        disk = Disk(monkeypatch, room=10)
+        for event in EVENTS[:5]:
+            ledger.append(event)
+        assert ledger.waiting == 5
+        assert len(said) == 1
+        assert "No space left on device" in said[0]
+        disk.room = 1_000_000
+        ledger.append(EVENTS[5])
+        assert (ledger.waiting, len(said)) == (0, 2)
+        assert "nothing is missing" in said[1]
+        disk.room = 0  # and again
+        ledger.append(EVENTS[1])
+        assert len(said) == 3
+        disk.room = 1_000_000
+    assert read(path) == (*EVENTS, EVENTS[1])
+    assert path.read_bytes().startswith(WHOLE[:10] + b"\n")  # the torn piece stays on a line of its own
+
+
+def test_what_waits_is_bounded_and_what_is_dropped_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, said = tmp_path / "run.jsonl", list[str]()
+    monkeypatch.setattr("nanopace.ledger.file.KEPT", 100)
+    with LedgerWriter(path, tell=said.append) as ledger:
+        disk = Disk(monkeypatch, room=0)
+        for iteration in range(150):
+            ledger.append(StepEvent(iteration, 1.0))
+        disk.room = 1_000_000
+        ledger.append(StepEvent(150, 1.0))
+    assert [event.iteration for event in read(path) if isinstance(event, StepEvent)] == list(range(50, 151))
+    assert "but for 50 lines" in said[-1]
+
+
+def test_a_disk_that_stays_full_is_said_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = list[str]()
+    with LedgerWriter(tmp_path / "run.jsonl", tell=said.append) as ledger:
+        Disk(monkeypatch, room=0)
+        for event in EVENTS:
+            ledger.append(event)
+    assert "6 lines could not be written" in said[-1]
+    assert len(said) == 2
+
+
+def test_a_sync_that_fails_is_said_and_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: int) -> None:
+        raise OSError(122, "Disk quota exceeded")
+
+    path, said = tmp_path / "run.jsonl", list[str]()
+    with LedgerWriter(path, tell=said.append) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", failing)
+            ledger.append(EVENTS[4])
+        ledger.append(EVENTS[5])
+    assert [each for each in said if "Disk quota exceeded" in each] == said[:1]
+    assert read(path) == EVENTS[4:]
+
+
+def test_a_ledger_that_vanishes_begins_anew_with_its_introduction(tmp_path: Path) -> None:
+    path, said = tmp_path / "out" / "run.jsonl", list[str]()
+    path.parent.mkdir()
+    with LedgerWriter(path, tell=said.append) as ledger:
+        ledger.append(EVENTS[0])
+        ledger.append(EVENTS[1])
+        shutil.rmtree(path.parent)
+        ledger.append(EVENTS[3])  # a step's line is not worth a look at the directory
+        assert not path.exists()
+        ledger.append(EVENTS[4])
+        ledger.append(EVENTS[5])
+    assert read(path) == (EVENTS[0], EVENTS[4], EVENTS[5])
+    assert [each for each in said if "was removed; it begins anew" in each] == said
+
+
+def test_a_ledger_that_somebody_replaced_is_gone_on_with(tmp_path: Path) -> None:
+    """As an editor does, which writes another file and renames it."""
+    path = tmp_path / "run.jsonl"
     with LedgerWriter(path) as ledger:
-        monkeypatch.setattr(os, "write", write)
-        with pytest.raises(OSError, match="No space left"):
-            ledger.append(EVENTS[1])
-        room[0] = 1000
-        ledger.append(EVENTS[3])
-    assert read(path) == (EVENTS[3],)
+        ledger.append(EVENTS[0])
+        (tmp_path / "other").write_bytes(path.read_bytes())
+        (tmp_path / "other").rename(path)
+        ledger.append(EVENTS[4])
+    assert read(path) == (EVENTS[0], EVENTS[4])
+
+
+def test_threads_lose_nothing_on_a_disk_that_comes_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, real, calls = tmp_path / "run.jsonl", os.write, iter(range(10**9))
+
+    def write(file: int, data: bytes) -> int:
+        call = next(calls)
+        time.sleep(0)  # another thread may come in between
+        if call % 7 == 3:
+            raise OSError(28, "No space left on device")
+        return real(file, data[:9] if call % 5 == 1 else data)
+
+    def append(first: int) -> None:
+        for iteration in range(first, first + 300):
+            ledger.append(StepEvent(iteration, 1.0))
+
+    with LedgerWriter(path) as ledger, monkeypatch.context() as patched:
+        patched.setattr(os, "write", write)
+        threads = [threading.Thread(target=append, args=(first,)) for first in (0, 1000, 2000)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        patched.undo()
+        ledger.append(EVENTS[5])
+    iterations = [event.iteration for event in read(path) if isinstance(event, StepEvent)]
+    for first in (0, 1000, 2000):
+        assert [each for each in iterations if first <= each < first + 1000] == list(range(first, first + 300))
 
 
 def test_garbage_padding_and_other_versions_are_counted_and_passed_over() -> None:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -77,8 +81,6 @@ def test_damage_is_found_before_anything_is_loaded(tmp_path: Path, name: str, da
     else:
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")
-    if damage == "link" and name == "state.json":
-        return  # what it says is still held against its checksum
     with pytest.raises(InputError, match="step-00000002"):
         verified(directory)
     saved, refused = newest_whole(tmp_path)
@@ -155,3 +157,136 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
             tokenizer=Unwritable(),  # type: ignore[arg-type]
         )
     assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def rewrite(directory: Path, **changes: object) -> None:
+    """By hand, with a checksum that is right."""
+    from nanopace.train import checkpoint_files
+
+    path = directory / "state.json"
+    state = {**json.loads(path.read_text()), **changes}
+    del state["checksum"]
+    path.write_text(json.dumps({**state, "checksum": checkpoint_files._checksum(state)}))
+
+
+def put(directory: Path, name: str, tensors: dict[str, torch.Tensor]) -> None:
+    """A file of one's own making, with a checksum that is right."""
+    from safetensors.torch import save_file
+
+    from nanopace.train.checkpoint_files import measure
+
+    save_file(tensors, directory / name)
+    files = json.loads((directory / "state.json").read_text())["files"]
+    rewrite(directory, files={**files, name: asdict(measure(directory / name))})
+
+
+@pytest.mark.parametrize(
+    ("knob", "said"),
+    [
+        ("n_layer", 2),
+        ("n_embd", 16),
+        ("vocab_size", 300),
+        ("block_size", 16),
+        ("bias", False),
+        ("n_head", 3),
+        ("n_layer", 10**12),
+        ("n_embd", "8"),
+        ("dropout", "no"),
+        ("dropout", 1.5),
+        ("activation", "relu"),
+    ],
+)
+def test_another_size_is_found_by_the_headers(tmp_path: Path, knob: str, said: object) -> None:
+    directory, _ = save(tmp_path, 2)
+    save(tmp_path, 1)
+    rewrite(directory, shape={**asdict(SHAPE), knob: said})
+    with pytest.raises(InputError, match=r"step-00000002.*model\.safetensors: .*(says|n_head|does not know)"):
+        verified(directory)
+    saved, refused = newest_whole(tmp_path)
+    assert saved is not None
+    assert (saved.step, len(refused)) == (1, 1)
+
+
+def test_weights_that_are_none(tmp_path: Path) -> None:
+    """Every checksum is right, and somebody left out a weight, or put in another."""
+    directory, model = save(tmp_path, 2)
+    weights = {name: each for name, each in model.state_dict().items() if name != "lm_head.weight"}
+    for name in ("transformer.wte.weight", "transformer.h.0.attn.c_attn.weight"):
+        put(directory, "model.safetensors", {other: each for other, each in weights.items() if other != name})
+        with pytest.raises(InputError, match=r"model\.safetensors: is not a GPT-2"):
+            verified(directory)
+    put(directory, "model.safetensors", {**weights, "more": torch.zeros(3)})
+    with pytest.raises(InputError, match="it has a weight named more"):
+        verified(directory)
+    put(directory, "model.safetensors", weights)
+    assert verified(directory).weights().keys() == model.state_dict().keys()
+    put(directory, "optimizer.safetensors", {"exp_avg.transformer.wte.weight": torch.zeros(3)})
+    with pytest.raises(InputError, match=r"optimizer\.safetensors: does not belong to the weights beside it"):
+        verified(directory)
+
+
+def test_a_header_that_is_none(tmp_path: Path) -> None:
+    from nanopace.train.checkpoint_files import measure
+
+    directory, _ = save(tmp_path, 2)
+    (directory / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
+    files = json.loads((directory / "state.json").read_text())["files"]
+    rewrite(directory, files={**files, "model.safetensors": asdict(measure(directory / "model.safetensors"))})
+    with pytest.raises(InputError, match=r"model\.safetensors: is damaged"):
+        verified(directory)
+
+
+@pytest.mark.parametrize("files", [{"model.safetensors": 3}, {"model.safetensors": {"bytes": 3}}, []])
+def test_files_that_are_none(tmp_path: Path, files: object) -> None:
+    directory, _ = save(tmp_path, 2)
+    rewrite(directory, files=files)
+    with pytest.raises(InputError, match=r"state\.json"):
+        verified(directory)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    for name in ("model.safetensors", "state.json"):
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
+        with pytest.raises(InputError, match="lie in its own directory"):
+            verified(directory)
+
+
+def test_a_kill_while_a_checkpoint_is_replaced(tmp_path: Path) -> None:
+    """By a real process, killed between the two renames: the old one has its name back after the sweep."""
+    directory, model = save(tmp_path, 2)
+    process = os.fork()
+    if not process:
+
+        def watch(event: str, arguments: tuple[object, ...]) -> None:
+            if event == "os.rename" and str(arguments[0]).endswith(".writing"):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        try:
+            save(tmp_path, 2)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+    assert newest_whole(tmp_path) == (None, [])
+    sweep(tmp_path)
+    weights = verified(directory).weights()
+    assert all(torch.equal(weights[name], each) for name, each in model.state_dict().items())
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
+
+
+def test_a_replacement_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, _ = save(tmp_path, 2)
+    real = os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        if source.name.endswith(".writing"):
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(OSError, match="No space"):
+        save(tmp_path, 2)
+    assert verified(directory).step == 2
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]

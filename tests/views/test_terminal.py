@@ -66,6 +66,7 @@ def test_every_finding_of_a_run_has_a_section() -> None:
     assert len(placed) == len(set(placed))
     advice = {"raise_eval_interval", "lower_eval_iters", "lower_eval_iters_unknown", "save_less_often"}
     advice |= {"align_log_interval", "turn_on_compile", "larger_micro_batch", "find_the_stall", "nothing_to_change"}
+    advice |= {"find_the_straggler", "smaller_micro_batch", "calm_the_loss"}
     assert set(placed) == {code for code in FINDINGS if not code.startswith("compare_")} - advice
 
 
@@ -74,6 +75,15 @@ def test_a_slow_row_without_a_reason_is_not_called_ordinary() -> None:
     text = explain(slow_rows=(*case_1().slow_rows, stalled))
     assert "42 of 201 rows are slower, 1 of them for no reason that the log names." in " ".join(text.split())
     assert "none is slow training" not in text
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_slow_rows_of_which_none_has_a_reason_are_counted_once(rows: int) -> None:
+    stalled = tuple(SlowRow(700 + n, 900.0, 731.0, ("stall",), {"stall": 731.0}) for n in range(rows))
+    text = " ".join(explain(slow_rows=stalled).split())
+    number = "1 of 201 rows is" if rows == 1 else "2 of 201 rows are"
+    assert f"{number} slower, for no reason that the log names." in text
+    assert "of them" not in text
 
 
 def test_no_slow_row_is_said_so() -> None:

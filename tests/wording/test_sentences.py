@@ -17,6 +17,10 @@ MAY_BE_NONE = {"evaluation_rows": "interval", "mfu_zero": "achieved_tflops", "lo
     "throttled_heat": "highest_celsius",
     "throttled_power": "median_watts",
     "energy": "mean_watts",
+    "micro_batch_reduced": "from_batch",
+    "micro_batch_reduced_at_start": "from_batch",
+    "micro_batch_reduced_in_evaluation": "from_batch",
+    "calm_the_loss": "learning_rate",
 }
 
 
@@ -34,7 +38,7 @@ def forms(template: Template, language: str) -> list[tuple[str, str]]:
 def example(code: str) -> dict[str, object]:
     """A value for each number of a finding, of the type that its name asks for."""
     texts = {"knob", "used", "other", "missing", "knobs", "faster", "slower", "better", "worse", "early", "late"}
-    texts |= {"leader", "follower", "card_name", "a_dataset", "b_dataset"}
+    texts |= {"leader", "follower", "card_name", "a_dataset", "b_dataset", "iterations"}
     return {name: f"<{name}>" if name in texts else 7 for name in FINDINGS[code]}
 
 

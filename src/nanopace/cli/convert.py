@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.torch_room import torch_room
+from nanopace.views.paper import clean
 
 if TYPE_CHECKING:
     from nanopace.train.pretrained import Pretrained
@@ -43,14 +44,13 @@ def run(args: argparse.Namespace) -> int:
     for loss in _left_behind(pretrained, form, words):
         print(f"nanopace: {loss}", file=sys.stderr)
     parameters = sum(each.numel() for name, each in pretrained.weights.items() if name != "lm_head.weight")
-    print(
-        words.text(
-            "{path} is written: {parameters} parameters, step {step}",
-            path=args.target,
-            parameters=words.count(parameters),
-            step=words.count(pretrained.step),
-        )
+    said = words.text(
+        "{path} is written: {parameters} parameters, step {step}",
+        path=args.target,
+        parameters=words.count(parameters),
+        step=words.count(pretrained.step),
     )
+    print(clean(said))
     return 0
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self, TextIO
 
 from nanopace.cli import display_lines
+from nanopace.views.paper import fit_encoding
 
 if TYPE_CHECKING:
     from nanopace.cli.display_live import LiveDisplay
@@ -48,7 +49,7 @@ class PlainLines:
         """Is in the ledger; a log has no use for it."""
 
     def step(self, report: StepReport, shares: Mapping[str, float]) -> None:  # noqa: ARG002
-        if report.iteration % self._log_interval == 0:
+        if display_lines.is_worth_a_row(report, self._log_interval):
             self._print(display_lines.step(report))
 
     def evaluated(self, report: EvalReport) -> None:
@@ -77,7 +78,7 @@ class PlainLines:
         self._printing = True
         try:
             while self._waiting:
-                self._out.write(self._waiting.popleft() + "\n")
+                self._out.write(fit_encoding(self._waiting.popleft(), self._out.encoding) + "\n")
             self._out.flush()
         finally:
             self._printing = False

@@ -23,6 +23,7 @@ PHASES: Mapping[str, str] = {
     "evaluation": "evaluation",
     "checkpoint": "checkpoint",
     "logging": "logging",
+    "suspend": "suspended",
     "other": "other",
 }
 _NOW = {**PHASES, "step": "training"}
@@ -47,6 +48,7 @@ class State:
         self._shares: Mapping[str, float] = {}
         self._evaluation: EvalReport | None = None
         self._losses = Losses()
+        self._skipped = 0
 
     def started(self, intro: Introduction) -> None:
         self._intro = intro
@@ -55,9 +57,12 @@ class State:
         self._phase = name
 
     def step(self, report: StepReport, shares: Mapping[str, float]) -> None:
+        if self._step is not None and report.iteration <= self._step.iteration:  # training went back
+            self._first, self._losses = None, Losses()
         if self._first is None:
             self._first = report.iteration, self._clock()
         self._step, self._shares = report, shares
+        self._skipped += report.skipped
         self._recent.append(report.ms)
         self._losses.add(report.iteration, report.loss)
 
@@ -104,6 +109,8 @@ class State:
             parts += [f"{_short(1000 * self._step.tokens / ms)} tok/s", f"{ms:.2f} ms a step"]
             if self._step.mfu is not None:
                 parts.append(f"mfu {100 * self._step.mfu:.2f}%")
+        if self._skipped:
+            parts.append(f"{self._skipped} skipped")
         return parts
 
     def _where_the_time_goes(self) -> list[str]:

@@ -30,11 +30,18 @@ def step(report: StepReport) -> str:
         f"iter {report.iteration}: loss {report.loss:.4f}",
         f"time {report.ms:.2f}ms",
         "mfu n/a" if report.mfu is None else f"mfu {100 * report.mfu:.2f}%",
+        "skipped" if report.skipped else "",
+        "" if report.spike is None else f"spike {report.spike:.1f}σ",
         f"{tokens_per_second(report):.0f} tok/s",
         "" if report.grad_norm is None else f"norm {report.grad_norm:.2f}",
         f"lr {report.lr:.2e}",
     ]
     return ", ".join(filter(None, parts))
+
+
+def is_worth_a_row(report: StepReport, log_interval: int) -> bool:
+    """What stands out has one, whether it is its turn or not."""
+    return report.iteration % log_interval == 0 or report.skipped or report.spike is not None
 
 
 def fitting_row(row: str, width: int) -> str:

@@ -61,7 +61,7 @@ class LiveDisplay:
 
     def step(self, report: StepReport, shares: Mapping[str, float]) -> None:
         self._state.step(report, shares)
-        if report.iteration % self._log_interval == 0:
+        if display_lines.is_worth_a_row(report, self._log_interval):
             self._log(report)
 
     def evaluated(self, report: EvalReport) -> None:

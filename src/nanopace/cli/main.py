@@ -23,8 +23,12 @@ COMMANDS: Mapping[str, str] = {
     "prepare": "turn text into the tokens that training reads",
     "sample": "let a trained model write",
     "convert": "weights to and from nanoGPT's and Hugging Face's forms",
+    "verify": "check every checkpoint of a run: which are whole, and what is wrong with the others",
     "cards": "the graphics cards that are known, and their peaks",
 }
+
+_LONGEST_MESSAGE = 300  # what a person typed, or a shell did for them, may be a page
+_LONGEST_FLAG = 100  # that is compared with those there are
 
 
 class Command(Protocol):
@@ -40,8 +44,17 @@ class Command(Protocol):
 class Parser(argparse.ArgumentParser):
     """argparse, but a mistake is one line like every other."""
 
+    may_be_empty: frozenset[str] = frozenset()  # arguments to which "" says something
+
     def error(self, message: str) -> NoReturn:
-        raise UsageError("{message} ({prog} --help)", message=message + self._near(message), prog=self.prog)
+        said = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+        raise UsageError("{message} ({prog} --help)", message=said + self._near(message), prog=self.prog)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> object:
+        """An empty one is a shell variable that is not set: as a path it would mean the current directory."""
+        if not arg_string and action.dest not in self.may_be_empty:
+            raise argparse.ArgumentError(action, "is empty")
+        return super()._get_value(action, arg_string)
 
     def _near(self, message: str) -> str:
         """The flag that a mistyped one may have been meant for."""
@@ -50,7 +63,7 @@ class Parser(argparse.ArgumentParser):
             return ""
         from difflib import get_close_matches  # 10 ms, and only a typing error needs it
 
-        flag = "--" + words.split()[0].partition("=")[0]
+        flag = "--" + words.partition(" ")[0].partition("=")[0][:_LONGEST_FLAG]
         near = get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.75)
         return f"; did you mean {near[0]}?" if near else ""
 
@@ -92,6 +105,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     parser = Parser(prog=f"nanopace {top.command}", description=command.__doc__, allow_abbrev=False)
     command.add_arguments(parser)
     parser.set_defaults(lang=top.lang)
+    parser.may_be_empty = frozenset(getattr(command, "MAY_BE_EMPTY", ()))
     return command.run(parser.parse_args(top.rest))
 
 
@@ -110,6 +124,7 @@ def _top_parser() -> Parser:
     parser.add_argument("--lang", metavar="LANG", help="language of the answer: en, de, fr or es (else the locale's)")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.may_be_empty = frozenset(("rest",))  # its own parser sees to it
     return parser
 
 

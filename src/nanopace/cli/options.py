@@ -51,7 +51,9 @@ def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Nam
     if args.html is not None:
         write_page(args.html, render(results, format="html", lang=words.lang))
         if sys.stderr.isatty():
-            print(words.text("{path} is written.", path=args.html), file=sys.stderr)
+            from nanopace.views.paper import clean
+
+            print(clean(words.text("{path} is written.", path=args.html)), file=sys.stderr)
     if args.json:
         sys.stdout.write(render(results, format="json"))
     elif args.html is None:

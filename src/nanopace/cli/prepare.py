@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     from nanopace.corpus.prepare import prepare
 
     words = words_of(args)
+    if args.name is not None and re.search(r"[/\\]|^\.+$", args.name):
+        raise UsageError("--name {name}: is a path; say with --out where it goes", name=args.name)
     name = _corpus_name(args)
     recipe = _recipe(args, name or args.name or _name_of(args.out, args.sources))
     check_tokenizer(recipe)
@@ -91,7 +94,7 @@ def _name_of(out: Path | None, sources: Sequence[str]) -> str:
     path = Path(sources[0]).absolute() if out is None else out.absolute()
     while re.search(r"[*?\[]", path.name):
         path = path.parent
-    name = path.name if out is not None or path.is_dir() else path.name.partition(".")[0]
+    name = path.name if out is not None or os.path.isdir(path) else path.name.partition(".")[0]
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "corpus"
 
 
@@ -114,6 +117,8 @@ def _files(args: argparse.Namespace, name: str | None, directory: Path, told: To
 
 
 def _show(summary: Summary, words: Words) -> None:
+    from nanopace.views.paper import clean
+
     counts = summary.counts
     documents = words.count(counts.documents)
     if counts.duplicates:
@@ -128,11 +133,12 @@ def _show(summary: Summary, words: Words) -> None:
         rows.append((words.text("time"), f"{words.duration(summary.seconds)}, {rate} MB/s"))
     if counts.replaced:
         rows.append((words.text("not UTF-8"), words.text("{n} characters replaced", n=words.count(counts.replaced))))
-    print(summary.directory if encoded.text_bytes else words.text("{path}: is there already", path=summary.directory))
+    path = str(summary.directory)
+    print(clean(path if encoded.text_bytes else words.text("{path}: is there already", path=path)))
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
         print(f"  {label:{width}}  {value}")
-    print(words.text("next: {command}", command=f"nanopace train --dataset={_dataset(summary.directory)}"))
+    print(clean(words.text("next: {command}", command=f"nanopace train --dataset={_dataset(summary.directory)}")))
 
 
 def _dataset(directory: Path) -> str:

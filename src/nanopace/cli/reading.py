@@ -31,7 +31,7 @@ class Settings(Record):
     def check(self) -> None:
         """Complain now, and not after a gigabyte of log."""
         if self.config is not None:
-            from nanopace.config import read_config
+            from nanopace.config_text import read_config
 
             read_config(self.config)
         if self.gpu is not None:
@@ -42,7 +42,7 @@ class Settings(Record):
 
 def override(text: str) -> tuple[str, Value]:
     """What --set says. Its module is only imported for who says something."""
-    from nanopace.config import read_override
+    from nanopace.config_text import read_override
 
     return read_override(text)
 
@@ -50,6 +50,7 @@ def override(text: str) -> tuple[str, Value]:
 def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
     """The logs that are meant: a directory stands for those in it, which are named on stderr."""
     from nanopace.sources import FORMATS, find_logs
+    from nanopace.views.paper import clean
 
     if arguments.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
@@ -69,7 +70,7 @@ def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
         said = words.plural(
             "{path}: {n} log: {names}", "{path}: {n} logs: {names}", len(logs), path=argument, names=names
         )
-        print(said, file=sys.stderr)
+        print(clean(said), file=sys.stderr)
         sources += logs
     return sources
 
@@ -113,8 +114,9 @@ class _Bar:
         from rich.markup import escape
 
         from nanopace.cli.bar import bar_of_bytes
+        from nanopace.views.paper import clean
 
         progress = bar_of_bytes()
-        task = progress.add_task(escape(os.path.basename(self._name)), total=total)
+        task = progress.add_task(escape(clean(os.path.basename(self._name))), total=total)
         progress.start()
         return progress, task

@@ -24,7 +24,9 @@ _Number = TypeVar("_Number", int, float)
 SEPARATOR = "---------------"  # nanoGPT's, between two samples
 
 _LARGEST_PROMPT = 16 << 20  # bytes
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # a model must not steer somebody's terminal
+MAY_BE_EMPTY = ("prompt",)
+# A model must not steer somebody's terminal.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -164,7 +166,7 @@ def _encoded(prompt: str, tokenizer: Tokenizer) -> list[int]:
 
 def _show(text: str) -> None:
     if sys.stdout.isatty():
-        text = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r", ""))
+        text = _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r", ""))
     sys.stdout.write(text)
     sys.stdout.flush()
 

@@ -7,16 +7,22 @@ nanoGPT's config files and flags work as they are: nanopace train config/train_g
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.torch_room import torch_room
-from nanopace.config import KNOBS, read_config, read_knob
+from nanopace.config import KNOBS
+from nanopace.config_text import check_together, read_config, read_knob
+from nanopace.errors import NanopaceError, UsageError
 from nanopace.literals import Value
 
 if TYPE_CHECKING:
     from nanopace.train.listener import Listener
+
+MAY_BE_EMPTY = tuple(KNOBS)  # a knob says itself what it may be
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
     parser.add_argument("configs", nargs="*", metavar="CONFIG", help="nanoGPT config files; read, never executed")
     add_language(parser)
+    parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
     parser.add_argument("--no-report", action="store_true", help="end without the report")
     knobs = parser.add_argument_group("knobs")
     for knob in KNOBS.values():
@@ -32,24 +39,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    words = words_of(args)
-    given = _given(args)
+    speaks = os.environ.get("RANK", "0") == "0"  # of several processes that torchrun started, the first one does
+    try:
+        words = words_of(args)
+        given = _given(args)
+    except NanopaceError:
+        if speaks:
+            raise
+        return 2
+    if args.gpus is not None:
+        return _on_several(args, given)
     from nanopace.cli.display import display_for
     from nanopace.cli.preparing import Preparing
 
-    with torch_room("train"), Preparing(words) as preparing, display_for(sys.stdout) as display:
+    out = sys.stdout if speaks else open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, to the end of the process
+    with torch_room("train"), Preparing(words) as preparing, display_for(out) as display:
         from nanopace.train.run import train
 
-        listener = _with_wandb(display, given) if given.get("wandb_log") else display
+        listener = _with_wandb(display, given) if given.get("wandb_log") and speaks else display
         outcome = train(given, from_file=bool(args.configs), listener=listener, preparing=preparing)
-    if not args.configs and "dataset" not in given and outcome.reason == "finished" and outcome.checkpoint:
+    embedded = not args.configs and "dataset" not in given and given.get("init_from") != "resume"
+    if speaks and embedded and outcome.reason == "finished" and outcome.checkpoint:
         _let_it_write(outcome.checkpoint)
-    if not args.no_report:
+    if speaks and not args.no_report:
         from nanopace.api import diagnose, open_run, print_report
 
         print(flush=True)
         print_report([diagnose(open_run(outcome.ledger))], words, out=sys.stdout)
     return 130 if outcome.reason == "interrupted" else 0
+
+
+def _on_several(args: argparse.Namespace, given: dict[str, Value]) -> int:
+    """The same command without --gpus, in several processes."""
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", args.gpus):
+        raise UsageError("--gpus={count}: must be a number of cards, such as 2", count=args.gpus)
+    flags = [f"--{name}={written}" for name in KNOBS if (written := getattr(args, name)) is not None]
+    flags += ["--no-report"] * args.no_report + ([f"--lang={args.lang}"] if args.lang else [])
+    with torch_room("train"):
+        from nanopace.train.launch import launch
+
+        device = given.get("device")
+        return launch(int(args.gpus), None if device is None else str(device), ["train", *args.configs, *flags])
 
 
 def _with_wandb(listener: Listener, given: dict[str, Value]) -> Listener:
@@ -73,9 +103,10 @@ def _given(args: argparse.Namespace) -> dict[str, Value]:
     """What the files say, in their order, and over it what the flags say."""
     given: dict[str, Value] = {}
     for path in args.configs:
-        given |= {name: value for name, value in read_config(path).items() if name in KNOBS}
+        given |= {name: value for name, value in read_config(path, to_train=True).items() if name in KNOBS}
     for name in KNOBS:
         written = getattr(args, name)
         if written is not None:
             given[name] = read_knob(name, written, flag=f"--{name}")
+    check_together(given)
     return given

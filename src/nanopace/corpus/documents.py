@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from nanopace.compressed import decompressed
+from nanopace.compressed import DENSEST, Density, TooDenseError, check_density, decompressed
 from nanopace.corpus.inputs import holds_text, is_json_lines
 from nanopace.corpus.pieces import Document
 from nanopace.errors import InputError
@@ -33,7 +33,7 @@ Position = Callable[[], int]
 
 def documents(path: Path, text_field: str = "text") -> Iterator[Document]:
     """Every document of a file, in its order. A text that is a file of its own is not read yet."""
-    with _open(path) as file:
+    with _open(path) as file, _complaints(str(path)):
         head = file.read(4)
     if head == b"PAR1":
         yield from _parquet(path, text_field)
@@ -41,7 +41,7 @@ def documents(path: Path, text_field: str = "text") -> Iterator[Document]:
         yield from _archive(path, text_field)
     elif is_json_lines(path.name):
         with _open(path) as file, _complaints(str(path)):
-            yield from _json_lines(decompressed(file, _zstd), str(path), text_field, file.tell)
+            yield from _json_lines(_unpacked(file), str(path), text_field, file.tell)
     else:
         text = _TextFile(path)
         yield Document(text.open, str(path), text.at)
@@ -61,7 +61,7 @@ class _TextFile:
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         with _open(self._path) as self._file, _complaints(str(self._path)):
-            yield decompressed(self._file, _zstd)
+            yield _unpacked(self._file)
             self._read = self._file.tell()
         self._file = None
 
@@ -82,6 +82,27 @@ def _zstd(file: io.BufferedReader) -> BinaryIO:
     return io.BufferedReader(_pyarrow().CompressedInputStream(file, "zstd"))
 
 
+def _unpacked(file: io.BufferedReader) -> BinaryIO:
+    stream = decompressed(file, _zstd)
+    return stream if stream is file else io.BufferedReader(_Watched(stream, file))
+
+
+class _Watched(io.RawIOBase):
+    """A decompressor that is given up where it would fill the disk with nothing."""
+
+    def __init__(self, stream: BinaryIO, file: io.BufferedReader) -> None:
+        self._stream, self._density = stream, Density(file)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        self._density.add(len(data))
+        return len(data)
+
+
 @contextmanager
 def _complaints(name: str) -> Iterator[None]:
     """What decompressors and archives say of a broken file, as one line that names it."""
@@ -93,6 +114,10 @@ def _complaints(name: str) -> Iterator[None]:
         yield
     except EOFError:
         raise InputError("{path}: is cut off; get it again", path=name) from None
+    except (TooDenseError, MemoryError):
+        raise InputError(
+            "{path}: unpacks to more than {times} times its size, and no text does", path=name, times=DENSEST
+        ) from None
     except (OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
         raise InputError("{path}: cannot be read: {reason}", path=name, reason=str(error)) from None
 
@@ -164,7 +189,8 @@ def _archive(path: Path, text_field: str) -> Iterator[Document]:
 @contextmanager
 def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
     with _complaints(name), archive.open(member) as stream:
-        yield decompressed(io.BufferedReader(cast(io.RawIOBase, stream)), _zstd)
+        check_density(member.file_size, member.compress_size)
+        yield _unpacked(io.BufferedReader(cast(io.RawIOBase, stream)))
 
 
 # --- parquet ---------------------------------------------------------------------------------------------------------

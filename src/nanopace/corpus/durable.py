@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import secrets
 from pathlib import Path
@@ -22,6 +23,12 @@ def write_durably(path: Path, data: bytes) -> None:
             temporary.unlink()
         raise
     sync_directory(path.parent)
+
+
+def remove_parts(path: Path) -> None:
+    """What processes left that were killed while they wrote this file."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        part.unlink(missing_ok=True)
 
 
 def sync_directory(directory: Path) -> None:

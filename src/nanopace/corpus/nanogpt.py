@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from nanopace.corpus.bounded import read_bounded
 from nanopace.corpus.tokens import Shard
 from nanopace.errors import InputError
 
@@ -43,11 +44,10 @@ def raw_shard(path: Path) -> Shard:
 def read_meta(path: Path) -> Meta:
     """The vocabulary in a meta.pkl, without unpickling it."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_META + 1)
+        data = read_bounded(path, _LARGEST_META)
     except OSError as error:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
-    if len(data) > _LARGEST_META:
+    if data is None:
         raise InputError("{path}: is too large for a vocabulary", path=path)
     try:
         content = plain_dict(data)

@@ -17,7 +17,7 @@ from typing import Final
 
 from nanopace.corpus.corpora import CORPORA, EMBEDDED, python_files
 from nanopace.corpus.fitting import fitted
-from nanopace.corpus.journal import JOURNAL, Counts, Journal
+from nanopace.corpus.journal import JOURNAL, Counts, Journal, Place
 from nanopace.corpus.manifest import MANIFEST, SPLITS, SplitName, check_files, read_manifest
 from nanopace.corpus.recipe import Inputs, Recipe, inputs_of
 from nanopace.corpus.seen import SEEN_FILE
@@ -25,7 +25,7 @@ from nanopace.corpus.shards import find_corpus
 from nanopace.corpus.tokenizer import Tokenizer, load_tokenizer
 from nanopace.corpus.vocabulary import TOKENIZER_FILE
 from nanopace.corpus.work import Encoded, Status, Told, Work
-from nanopace.errors import InputError
+from nanopace.errors import InputError, NanopaceError
 
 __all__ = ["Recipe", "Status", "Summary", "Told", "ensure", "prepare"]
 
@@ -53,13 +53,15 @@ def prepare(
     """Make a corpus, or go on with one that was begun. With `restart`, what is there is thrown away first."""
     began = time.monotonic()
     inputs = inputs_of(files, recipe)
+    made = [each for each in (directory, *directory.parents) if not each.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with _alone_in(directory):
             _remove(directory, _LEFT_OVER)
             if restart:
                 _remove(directory, _OURS)
-            return _prepare(inputs, directory, recipe, told or (lambda _: None), began)
+            with _nothing_left(directory, made):
+                return _prepare(inputs, directory, recipe, told or (lambda _: None), began)
     except OSError as error:
         raise InputError(
             "{path}: cannot be written: {reason}; mend that and run the same command again, and it goes on",
@@ -147,6 +149,22 @@ def _remove(directory: Path, names: re.Pattern[str]) -> None:
     for path in sorted(directory.iterdir(), key=lambda path: path.name != MANIFEST):
         if names.fullmatch(path.name):
             path.unlink()
+
+
+@contextlib.contextmanager
+def _nothing_left(directory: Path, made: Sequence[Path]) -> Iterator[None]:
+    """A file that cannot be read, before anything was made of the others: there is nothing to go on with."""
+    new = not any(directory.iterdir())
+    try:
+        yield
+    except NanopaceError:
+        journal = Journal.read(directory) if new else None
+        if new and (journal is None or journal.place == Place()):
+            _remove(directory, _OURS)
+            with contextlib.suppress(OSError):  # something of somebody else's is in it
+                for each in made:
+                    each.rmdir()
+        raise
 
 
 def _begun(directory: Path, inputs: Inputs) -> Journal | None:

@@ -16,6 +16,7 @@ from nanopace.corpus.documents import documents
 from nanopace.errors import InputError, UsageError
 
 TOKENIZERS: Final = ("gpt2", "bytes", "chars", "bpe")
+_LARGEST_VOCABULARY: Final = 1 << 20  # the library that trains one reserves its memory first, and dies without
 _VERSION: Final = 1  # of the way from files to tokens: a corpus that was begun in another way is not gone on with
 _VAL_BYTES: Final = 10_000_000  # of validation text are plenty
 _VAL_SHARE: Final = (0.0005, 0.1)  # what nanoGPT holds out of OpenWebText, and of Shakespeare
@@ -40,6 +41,10 @@ class Recipe:
             )
         if (self.vocab_size is not None) != (self.tokenizer == "bpe"):
             raise UsageError("--vocab_size belongs to --tokenizer bpe: the others have theirs")
+        if self.vocab_size is not None and self.vocab_size > _LARGEST_VOCABULARY:
+            raise UsageError(
+                "--vocab_size must be at most {most}, not {value}", most=_LARGEST_VOCABULARY, value=self.vocab_size
+            )
         if self.val_fraction is not None and not 0 < self.val_fraction < 1:
             raise UsageError("--val_fraction must be between 0 and 1, not {value}", value=self.val_fraction)
         if self.shard_tokens < 1:

@@ -14,7 +14,7 @@ from nanopace.corpus.nanogpt import META_FILE, read_meta
 from nanopace.corpus.vocabulary import FORMAT, TOKENIZER_FILE
 from nanopace.errors import InputError
 
-_LARGEST_FILE = 1 << 28  # bytes: a vocabulary of a million entries has a tenth of that
+_LARGEST_FILE = 1 << 26  # bytes: a vocabulary of a million entries has half of that, and JSON grows when it is read
 
 Ids = Sequence[int] | npt.NDArray[Any]
 

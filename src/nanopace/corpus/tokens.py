@@ -1,8 +1,15 @@
-"""Files of tokens, memory-mapped: a split of a corpus is one long row of tokens over several files."""
+"""Files of tokens: a split of a corpus is one long row of tokens over several files.
+
+Windows are read, not mapped. A mapped file that somebody cuts ends the process with a signal that nobody can catch; a
+read that comes back short is an error with the file's name. Every read is followed by a look at whether the file is
+still the one that was opened (seal.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nanopace.corpus.manifest import Dtype
+from nanopace.corpus.manifest import TOKEN_BYTES, Dtype
+from nanopace.corpus.seal import Seal
+from nanopace.errors import InputError
 
+_SOON_READ = 256 << 20  # bytes that are read and hashed within a second, before the first step
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
 
 
@@ -35,22 +45,68 @@ class Shard:
 class Split:
     """Training or validation tokens. A position counts through all of its shards, one after the other."""
 
-    def __init__(self, shards: Iterable[Shard]) -> None:
+    def __init__(self, shards: Iterable[Shard], *, prove: bool = False) -> None:
+        """`prove`: a shard is held against its hash before its first window is given away; see `prove`."""
         self.shards = tuple(shards)
         self.first = np.cumsum([0, *(shard.tokens for shard in self.shards)])  # each shard's first position; the end
         self.tokens = int(self.first[-1])
-        self._mapped: list[Tokens | None] = [None] * len(self.shards)
+        self.seals = tuple(Seal(shard.path, shard.sha256) for shard in self.shards)
+        self.proves = prove or self.bytes <= _SOON_READ
+
+    @property
+    def bytes(self) -> int:
+        return sum(shard.tokens * TOKEN_BYTES[shard.dtype] for shard in self.shards)
+
+    def seal(self) -> None:
+        """From now on its files have to stay as they are."""
+        for seal in self.seals:
+            seal.close()
+
+    def prove(self, stop: Callable[[], bool], part: tuple[int, int] = (0, 1)) -> None:
+        """Hold all shards, or every n-th, against their hashes, until asked to stop: a second for each gigabyte."""
+        for shard, seal in list(zip(self.shards, self.seals, strict=True))[part[0] :: part[1]]:
+            with _named(shard.path):
+                seal.prove(stop)
+            if stop():
+                break
 
     def gather(self, starts: npt.NDArray[np.int64], length: int, out: npt.NDArray[Any]) -> None:
         """Copy `length` tokens from each position into a row of `out`. None may reach into the next shard."""
         shards = np.searchsorted(self.first, starts, side="right") - 1
         assert (starts + length <= self.first[shards + 1]).all(), "a window lies in one shard"
         begins = starts - self.first[shards]
+        wanted: dict[int, list[tuple[npt.NDArray[Any], int]]] = {}
         for row, shard, begin in zip(out, shards.tolist(), begins.tolist(), strict=True):
-            row[:length] = self._tokens(shard)[begin : begin + length]
+            wanted.setdefault(shard, []).append((row, begin))
+        for number, rows in wanted.items():
+            with _named(self.shards[number].path):
+                if self.proves:
+                    self.seals[number].prove()
+                self._read(number, rows, length)
 
-    def _tokens(self, shard: int) -> Tokens:
-        tokens = self._mapped[shard]
-        if tokens is None:
-            tokens = self._mapped[shard] = self.shards[shard].mapped().view(np.ndarray)  # a memmap is slow to slice
-        return tokens
+    def _read(self, number: int, rows: Iterable[tuple[npt.NDArray[Any], int]], length: int) -> None:
+        shard, seal = self.shards[number], self.seals[number]
+        tokens = np.empty(length, dtype=np.dtype(shard.dtype).newbyteorder("<"))
+        view: Any = tokens.view(np.uint8)  # numpy does not say before 3.12 that it is a buffer
+        with open(shard.path, "rb", buffering=0) as file:
+            seal.check(os.fstat(file.fileno()))
+            for row, begin in rows:
+                file.seek(shard.offset + begin * tokens.itemsize)
+                if file.readinto(view) != len(view):
+                    seal.check(os.fstat(file.fileno()))
+                    raise InputError("{path}: ends before its last token", path=shard.path)
+                row[:length] = tokens
+            seal.check(os.fstat(file.fileno()))
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What the disk says becomes an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            "{path}: can no longer be read: {reason}; put it back, and --init_from=resume goes on",
+            path=path,
+            reason=error.strerror or str(error),
+        ) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from nanopace.diagnosis.faults import MORE_THAN_A_FEW, training_batch, waited_for_data_s
 from nanopace.diagnosis.result import Diagnosis, Finding, Number
 from nanopace.errors import CardError
 from nanopace.run import Run
@@ -36,6 +37,9 @@ def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
         _lower_eval_iters(run, diagnosis),
         _save_less_often(diagnosis),
         _find_the_stall(diagnosis),
+        _calm_the_loss(run, diagnosis),
+        _find_the_straggler(diagnosis),
+        _smaller_micro_batch(diagnosis),
         _turn_on_compile(run),
         _larger_micro_batch(run, diagnosis),
     ]
@@ -48,16 +52,16 @@ def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _saving(diagnosis: Diagnosis, code: str, seconds: float, **numbers: Number) -> Finding:
-    return Finding(code, numbers, saves_s=seconds, saves_share=seconds / diagnosis.wall.total_s, advice=True)
+    return Finding(code, numbers, saves_s=seconds, saves_share=seconds / diagnosis.wall.awake_s, advice=True)
 
 
 def _content(diagnosis: Diagnosis) -> bool:
     """Whether all that could be saved is too little, as far as the log can tell."""
     wall, card = diagnosis.wall, diagnosis.mfu.card
-    if wall.overhead_share is None or wall.total_s <= 0 or (card is not None and card < _IDLE_CARD):
+    if wall.overhead_share is None or wall.awake_s <= 0 or (card is not None and card < _IDLE_CARD):
         return False
     codes = {finding.code for finding in diagnosis.findings}
-    return wall.overhead_share + wall.stall_s / wall.total_s < _WORTH_TUNING and not codes & _NOT_NOTHING
+    return wall.overhead_share + wall.stall_s / wall.awake_s < _WORTH_TUNING and not codes & _NOT_NOTHING
 
 
 # --- evaluations and checkpoints -------------------------------------------------------------------------------------
@@ -65,7 +69,7 @@ def _content(diagnosis: Diagnosis) -> bool:
 
 def _overhead_matters(diagnosis: Diagnosis) -> bool:
     share = diagnosis.wall.overhead_share
-    return share is not None and share >= _WORTH_TUNING and diagnosis.wall.total_s > 0
+    return share is not None and share >= _WORTH_TUNING and diagnosis.wall.awake_s > 0
 
 
 def _raise_eval_interval(diagnosis: Diagnosis) -> Finding | None:
@@ -97,7 +101,7 @@ def _saved_by_keeping(diagnosis: Diagnosis, kept: int) -> float:
     """Seconds saved with only so many evaluations, each of which may save a checkpoint."""
     wall, saves = diagnosis.wall, diagnosis.checkpoints.count
     checkpoint_s = wall.checkpoint_s or 0.0
-    evaluation_s = (wall.overhead_share or 0.0) * wall.total_s - checkpoint_s
+    evaluation_s = (wall.overhead_share or 0.0) * wall.awake_s - checkpoint_s
     fewer_saves = 1 - min(saves, kept) / saves if saves else 0.0
     return evaluation_s * (1 - kept / diagnosis.evaluations.count) + checkpoint_s * fewer_saves
 
@@ -139,7 +143,7 @@ def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
 
 
 def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
-    checkpoints, total_s = diagnosis.checkpoints, diagnosis.wall.total_s
+    checkpoints, total_s = diagnosis.checkpoints, diagnosis.wall.awake_s
     if checkpoints.basis != "measured" or checkpoints.each_ms is None or total_s <= 0:
         return None
     if (diagnosis.wall.overhead_share or 0.0) < _ENOUGH:
@@ -164,13 +168,35 @@ def _align_log_interval(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
-    stall_s, total_s = diagnosis.wall.stall_s, diagnosis.wall.total_s
+    stall_s, total_s = diagnosis.wall.stall_s - waited_for_data_s(diagnosis.faults), diagnosis.wall.awake_s
     if total_s <= 0 or stall_s < _STALL_SHARE * total_s:
         return None
     periodic = next((finding for finding in diagnosis.findings if finding.code == "periodic_stalls"), None)
     return _saving(
         diagnosis, "find_the_stall", stall_s, interval=periodic.numbers.get("interval") if periodic else None
     )
+
+
+def _calm_the_loss(run: Run, diagnosis: Diagnosis) -> Finding | None:
+    """A step or two that is skipped is nothing; more of them, or a setback, are the learning rate or the data."""
+    faults, ended = diagnosis.faults, diagnosis.source.ending == "diverged"
+    if faults.skipped_steps <= MORE_THAN_A_FEW and not faults.rollbacks and not ended:
+        return None
+    return Finding("calm_the_loss", {"learning_rate": run.number("learning_rate")}, advice=True)
+
+
+def _find_the_straggler(diagnosis: Diagnosis) -> Finding | None:
+    found = next((finding for finding in diagnosis.findings if finding.code == "straggler"), None)
+    return found and Finding("find_the_straggler", {"rank": found.numbers["rank"]}, advice=True)
+
+
+def _smaller_micro_batch(diagnosis: Diagnosis) -> Finding | None:
+    """What the run came down to is what the memory holds."""
+    reached = training_batch(diagnosis.faults)
+    if reached is None:
+        return None
+    numbers = {"to_batch": reached.batch_size, "to_accumulation": reached.accumulation}
+    return Finding("smaller_micro_batch", numbers, advice=True)
 
 
 def _turn_on_compile(run: Run) -> Finding | None:
@@ -184,8 +210,10 @@ def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
     batch, accumulation = run.number("batch_size"), run.number("gradient_accumulation_steps")
     if card is None or card >= _IDLE_CARD or not batch or not accumulation:
         return None
+    if training_batch(diagnosis.faults) is not None:
+        return None  # there was no room for the one before
     fits = _largest_that_fits(run, diagnosis)
-    cards = int(run.number("gpu_count") or 1)
+    cards = int(run.number("gpu_count") or run.number("world_size") or 1)
     larger, fewer = int(batch), int(accumulation)
     while larger * 2 <= min(fits, batch * _LARGEST_BATCH_RAISE) and fewer % (2 * cards) == 0:
         larger, fewer = larger * 2, fewer // 2

@@ -31,7 +31,15 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "drift": ("drift_share",),
     "no_plain_row": ("rows",),  # each contains an evaluation or a start-up, so the step time is an estimate at best
     "restarts": ("count", "lost_iterations", "lost_s"),
+    "suspended": ("count", "suspended_s"),  # the machine slept
+    "data_stalls": ("count", "total_s", "total_share", "largest_s", "iteration"),  # that the trainer names so
+    "rollbacks": ("count", "failed_at", "iteration", "lost_iterations", "lost_s"),  # from and to where: the last one
+    "micro_batch_reduced": ("iteration", "from_batch", "to_batch", "to_accumulation"),  # from_batch may be None
+    "micro_batch_reduced_at_start": ("from_batch", "to_batch", "to_accumulation"),  # from_batch may be None
+    "micro_batch_reduced_in_evaluation": ("iteration", "from_batch", "to_batch"),  # from_batch may be None
+    "straggler": ("rank", "slowest_share", "lag_share"),
     "ended_out_of_memory": ("last_iteration",),
+    "ended_diverged": ("last_iteration",),
     "ended_error": ("last_iteration",),
     "ended_interrupted": ("last_iteration",),
     "conflict": ("knob", "used", "other"),
@@ -55,6 +63,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "energy": ("energy_kwh", "mean_watts"),  # mean_watts may be None
     "tokens_unknown": ("missing",),
     # --- loss
+    "skipped_steps": ("count", "streaks", "iterations"),  # iterations: the first of them, as a list
+    "loss_spikes": ("count", "largest_z", "iteration"),  # largest_z: in standard deviations
     "loss_noise": ("noise", "accumulation"),  # accumulation may be None
     "overfitting": ("gap", "gap_trend", "best_val_iteration"),
     "best_not_saved": ("best_val", "best_val_iteration"),
@@ -69,6 +79,9 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "turn_on_compile": (),
     "larger_micro_batch": ("from_batch", "to_batch", "to_accumulation"),
     "find_the_stall": ("interval",),  # interval may be None
+    "find_the_straggler": ("rank",),
+    "smaller_micro_batch": ("to_batch", "to_accumulation"),
+    "calm_the_loss": ("learning_rate",),  # learning_rate may be None
     "nothing_to_change": ("overhead_share",),
     # --- comparing
     "compare_speed": ("faster", "slower", "faster_tokens_per_s", "slower_tokens_per_s", "slower_share"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nanopace.diagnosis.advice import advise
 from nanopace.diagnosis.curves import draw
+from nanopace.diagnosis.faults import find_faults, loss_faults, memory_findings, straggler
 from nanopace.diagnosis.findings import log_interval, time_findings
 from nanopace.diagnosis.gpu_use import gpu_findings
 from nanopace.diagnosis.loss import describe_loss
@@ -23,6 +24,7 @@ def diagnose(run: Run) -> Diagnosis:
     pace = find_pace(run)
     spikes = find_spikes(run, pace)
     wall, restarts, clock = account(run, pace, spikes)
+    faults = find_faults(run, clock)
     throughput = find_throughput(run, pace, wall)
     mfu = find_mfu(run, pace, throughput)
     loss, loss_findings = describe_loss(run)
@@ -43,15 +45,20 @@ def diagnose(run: Run) -> Diagnosis:
         model=_model(run),
         loss=loss,
         findings=(
-            *time_findings(run, pace, spikes, wall, restarts, clock),
+            *time_findings(run, pace, spikes, wall, restarts, clock, faults),
+            *memory_findings(faults),
+            *straggler(run, faults),
             *mfu_findings(run, mfu),
             *gpu_findings(run),
             *throughput_findings(run),
+            *loss_faults(faults),
             *loss_findings,
         ),
         curves=draw(run, pace, spikes, mfu, clock),
         phases=find_phases(run),
         gpu_use=run.gpu_use,
+        faults=faults,
+        notes=run.notes,
     )
     return replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis)))
 

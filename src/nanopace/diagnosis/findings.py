@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nanopace.diagnosis.faults import data_stalls, setbacks, suspension, waited_for_data_s
 from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.prices import most_frequent
-from nanopace.diagnosis.result import Finding, Restarts, SlowRow, Wall
+from nanopace.diagnosis.result import Faults, Finding, Restarts, SlowRow, Wall
 from nanopace.diagnosis.rows import Pace, step_findings
 from nanopace.diagnosis.spikes import Spikes
 from nanopace.diagnosis.wall import Clock
 from nanopace.run import Run
 
 
-def time_findings(run: Run, pace: Pace, spikes: Spikes, wall: Wall, restarts: Restarts, clock: Clock) -> list[Finding]:
+def time_findings(
+    run: Run, pace: Pace, spikes: Spikes, wall: Wall, restarts: Restarts, clock: Clock, faults: Faults
+) -> list[Finding]:
     """Groups of findings, each group about one thing that took time, ordered by how much it took."""
     of_steps = step_findings(run, pace)
     groups = [
         ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, spikes, wall, clock)),
         (wall.startup_s, _startup(run, spikes)),
         (_sum_s(spikes, "periodic") + _sum_s(spikes, "stall"), _stalls(spikes, wall)),
+        (waited_for_data_s(faults), data_stalls(faults, wall)),
+        (wall.suspended_s, suspension(faults)),
         (wall.restart_s, _restarts(restarts)),
+        (wall.rollback_s, setbacks(faults, wall)),
         (_shift_s(run, pace), of_steps),
     ]
     groups.sort(key=lambda group: -group[0])
@@ -128,7 +134,7 @@ def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
             "interval": spikes.period,
             "each_s": typical((row.excess_ms, row.count) for row in periodic) / 1000,
             "total_s": total_s,
-            "total_share": total_s / wall.total_s,
+            "total_share": total_s / wall.awake_s,
         }
         findings.append(Finding("periodic_stalls", numbers))
     stalls = [row for row in spikes.slow_rows if "stall" in row.causes]
@@ -140,7 +146,7 @@ def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
             "largest_s": _stall_ms(largest) / 1000,
             "iteration": largest.iteration,
             "total_s": total_s,
-            "total_share": total_s / wall.total_s,
+            "total_share": total_s / wall.awake_s,
         }
         findings.append(Finding("stalls", numbers))
     return findings

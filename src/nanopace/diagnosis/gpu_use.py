@@ -34,7 +34,7 @@ def gpu_findings(run: Run) -> list[Finding]:
         numbers = {"throttled_share": power, "median_watts": use.watts, "median_mhz": use.sm_mhz}
         findings.append(Finding("throttled_power", numbers))
     if use.energy_kwh is not None:
-        wall_s = (run.wall_ms or 0.0) / 1000
+        wall_s = ((run.wall_ms or 0.0) - sum(each.ms for each in run.spans if each.reason == "suspend")) / 1000
         watts = use.energy_kwh * _JOULES_PER_KWH / wall_s if wall_s > 0 else None
         findings.append(Finding("energy", {"energy_kwh": use.energy_kwh, "mean_watts": watts}))
     return findings

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
+from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag, StallReason
 from nanopace.record import Record
 from nanopace.run import Ending, Fact, Format, GpuUse, Metric
 
@@ -126,9 +127,16 @@ class Wall(Record):
     restart_s: float
     other_s: float  # logging and the like, which our trainer measures
     unknown_s: float | None  # None: the log's clock leaves out evaluations whose cost nothing tells
-    overhead_share: float | None  # evaluation and checkpoints over the wall clock
-    goodput: float  # training over the wall clock
+    overhead_share: float | None  # evaluation and checkpoints over the time in which the machine was awake
+    goodput: float  # training over that time
     measured: bool  # from a ledger's own clock, not reconstructed from rows
+    suspended_s: float = 0.0  # the machine slept, or the run was stopped by Ctrl-Z
+    rollback_s: float = 0.0  # steps that were done again with other data
+
+    @property
+    def awake_s(self) -> float:
+        """What shares are of: no setting makes a machine sleep less."""
+        return self.total_s - self.suspended_s
 
 
 class Phases(Record):
@@ -142,6 +150,37 @@ class Phases(Record):
     logging_s: float
     other_s: float
     checkpoint_background_s: float  # beside training; costs no time of its own
+
+
+class Stall(Record):
+    """Training stood still, and the trainer said so."""
+
+    iteration: int
+    reason: StallReason
+    length_s: float
+    end_s: float  # on the wall clock
+
+
+class Setback(Record):
+    """No loss was finite any more, and training went back."""
+
+    iteration: int
+    failed_at: int
+    lost_iterations: int
+    lost_s: float
+
+
+class Faults(Record):
+    """What befell the run and was survived, as far as its trainer tells; loss spikes are looked for in any log."""
+
+    stalls: tuple[Stall, ...] = ()
+    skipped_steps: int = 0
+    skipped_streaks: int = 0
+    skipped_iterations: tuple[int, ...] = ()  # the first of them
+    spikes: tuple[LossSpike, ...] = ()
+    rollbacks: tuple[Setback, ...] = ()
+    micro_batches: tuple[MicroBatch, ...] = ()
+    ranks: tuple[RankLag, ...] = ()
 
 
 class Ahead(Record):
@@ -256,4 +295,6 @@ class Diagnosis(Record):
     curves: Curves
     phases: Phases | None = None  # where the trainer measures them
     gpu_use: GpuUse | None = None  # where the trainer asks the card's sensors
+    faults: Faults = Faults()
+    notes: tuple[Note, ...] = ()  # of the trainer, for a person
     version: int = JSON_VERSION

@@ -26,6 +26,7 @@ SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline:
 DUST = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
 SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
 
+SAME_PLACE = 10  # iterations: how exactly the beginning of a level can be told
 ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
 
 FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice the forward pass
@@ -105,6 +106,8 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
         findings.append(Finding("cpu_pace", numbers))
         levels = ()
     for before, after in pairwise(levels):
+        if any(abs(after.first_iteration - each.iteration) <= SAME_PLACE for each in run.micro_batches):
+            continue  # smaller pieces take another time, and that they are smaller is said
         ratio = after.median_ms / before.median_ms
         numbers = {"iteration": after.first_iteration, "before_ms": before.median_ms, "after_ms": after.median_ms}
         if ratio >= SPILL_RATIO:
@@ -124,11 +127,11 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
 
 
 def micro_steps(run: Run) -> float | None:
-    """Micro-batches that each GPU computes per iteration, or None where the config is unknown."""
+    """Micro-batches that each rank computes per iteration, or None where the config is unknown."""
     accumulation = run.number("gradient_accumulation_steps")
     if not accumulation or accumulation <= 0:
         return None
-    return max(1.0, accumulation / max(1.0, run.number("gpu_count") or 1.0))
+    return max(1.0, accumulation / max(1.0, run.number("gpu_count") or run.number("world_size") or 1.0))
 
 
 def evaluation_in_steps(run: Run, forward_share: float = FORWARD_SHARE) -> float | None:

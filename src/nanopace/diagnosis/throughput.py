@@ -17,10 +17,11 @@ def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
     rows = run.rows
     iterations = rows.last_iteration[-1] - rows.iteration[0] + 1 if len(rows) else 0
     total = tokens * iterations if tokens else None
+    awake_s = wall.awake_s
     micro, sequences = micro_steps(run), run.number("batch_size")
     return Throughput(
         tokens_per_s=per_s,
-        tokens_per_s_overall=total / wall.total_s if total and wall.total_s else None,
+        tokens_per_s_overall=total / awake_s if total and awake_s else None,
         tokens_per_day=None if per_s is None else per_s * SECONDS_PER_DAY,
         tokens_per_iteration=tokens,
         tokens_total=total,

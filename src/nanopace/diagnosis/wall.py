@@ -8,14 +8,26 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
 from nanopace.diagnosis.rows import NORMAL, Pace
 from nanopace.diagnosis.spikes import Spikes
-from nanopace.run import Phase, Run
+from nanopace.incidents import StallReason
+from nanopace.run import Phase, Restart, Rollback, Run, Span
 
-Bucket = Literal["training", "evaluation", "checkpoint", "startup", "stall", "restart", "other", "unknown"]
+Bucket = Literal[
+    "training",
+    "evaluation",
+    "checkpoint",
+    "startup",
+    "stall",
+    "suspended",
+    "restart",
+    "rollback",
+    "other",
+    "unknown",
+]
 
 _OF_CAUSE: Mapping[Cause, Bucket] = {
     "compile": "startup",
@@ -44,6 +56,7 @@ class Event(NamedTuple):
     iteration: int
     bucket: Bucket
     ms: float
+    stall: StallReason | None = None  # of one that the trainer told
 
 
 class Clock(NamedTuple):
@@ -51,16 +64,15 @@ class Clock(NamedTuple):
 
     row_end_s: array[float]
     events: tuple[Event, ...]
+    event_end_s: array[float]
     hidden_s: float  # in evaluations between rows, with their checkpoints
 
 
 def account(run: Run, pace: Pace, spikes: Spikes) -> tuple[Wall, Restarts, Clock]:
     """Put every millisecond into one bucket."""
     events = _between_rows(run, spikes)
-    spent: dict[Bucket, float] = dict.fromkeys(
-        ("training", "evaluation", "checkpoint", "startup", "stall", "restart", "other", "unknown"), 0.0
-    )
-    row_end_s = _walk(run, pace, spikes, events, spent)
+    spent: dict[Bucket, float] = dict.fromkeys(get_args(Bucket), 0.0)
+    row_end_s, event_end_s = _walk(run, pace, spikes, events, spent)
     remainder = (run.wall_ms or 0.0) - sum(spent.values())
     spent["unknown"] += max(0.0, remainder)
     lost = sum(max(0, restart.reached - restart.iteration + 1) for restart in run.restarts)
@@ -68,7 +80,7 @@ def account(run: Run, pace: Pace, spikes: Spikes) -> tuple[Wall, Restarts, Clock
     return (
         _wall(run, pace, spikes, spent),
         Restarts(len(run.restarts), lost, spent["restart"] / 1000),
-        Clock(row_end_s, tuple(events), hidden_s),
+        Clock(row_end_s, tuple(events), event_end_s, hidden_s),
     )
 
 
@@ -111,28 +123,35 @@ def _between_rows(run: Run, spikes: Spikes) -> list[Event]:
         events += [Event(each.iteration, "evaluation", each.ms) for each in run.evaluations if each.ms is not None]
         events += [Event(each.iteration, "checkpoint", each.ms) for each in run.checkpoints if each.ms is not None]
         events += [
-            Event(span.iteration, _OF_PHASE[span.phase], span.ms)
+            Event(span.iteration, _bucket(span), span.ms, span.reason)
             for span in run.spans
             if span.phase in _OF_PHASE and not span.background
         ]
     return sorted(events, key=lambda event: event.iteration)
 
 
-def _walk(run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict[Bucket, float]) -> array[float]:
-    """Go through the run in its order, filling the buckets; gives the clock at the end of each row, in seconds."""
+def _bucket(span: Span) -> Bucket:
+    return "suspended" if span.reason == "suspend" else _OF_PHASE[span.phase]
+
+
+def _walk(
+    run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict[Bucket, float]
+) -> tuple[array[float], array[float]]:
+    """Go through the run in its order, filling the buckets: the clock at the end of each row and event, in seconds."""
     rows, lost_ms = run.rows, _lost_ms(run, pace)
     known = pace.basis != "none"  # else only the rows themselves can be added up
-    ends = array("d")
+    ends, event_ends = array("d"), array("d")
     clock_ms, training_ms, pending = 0.0, 0.0, 0
     last = rows.iteration[0] - 1 if len(rows) else 0
     columns = zip(pace.kind, rows.last_iteration, rows.count, rows.sum_ms, pace.baseline_ms, strict=True)
     for index, (kind, end, count, row_ms, step_ms) in enumerate(columns):
-        if index in lost_ms:
-            spent["restart"] += lost_ms[index]
-            clock_ms += lost_ms[index]
+        for bucket, ms in lost_ms.get(index, ()):
+            spent[bucket] += ms
+            clock_ms += ms
         while pending < len(events) and events[pending].iteration <= end:
             spent[events[pending].bucket] += events[pending].ms
             clock_ms += events[pending].ms
+            event_ends.append(clock_ms / 1000)
             pending += 1
         if known:
             # And the iterations that have no row. Where groups overlap, what is too much before is too little after.
@@ -144,17 +163,26 @@ def _walk(run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict
     spent["training"] += training_ms
     for event in events[pending:]:
         spent[event.bucket] += event.ms
-    return ends
+        clock_ms += event.ms
+        event_ends.append(clock_ms / 1000)
+    return ends, event_ends
 
 
-def _lost_ms(run: Run, pace: Pace) -> dict[int, float]:
-    """What was done in vain before each restart, by the first row after it."""
-    lost = {restart.row: 0.0 for restart in run.restarts}
+def _lost_ms(run: Run, pace: Pace) -> dict[int, list[tuple[Bucket, float]]]:
+    """What was done in vain before each restart and each rollback, by the first row after it."""
+    lost: dict[int, list[tuple[Bucket, float]]] = {}
     for restart in run.restarts:
         unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines)
         step_ms = pace.baseline_ms[restart.row] if pace.basis != "none" else 0.0
-        lost[restart.row] += sum(restart.lost.sum_ms) + unseen * step_ms
+        lost.setdefault(restart.row, []).append(("restart", lost_rows_ms(restart) + unseen * step_ms))
+    for rollback in run.rollbacks:
+        lost.setdefault(rollback.row, []).append(("rollback", lost_rows_ms(rollback)))
     return lost
+
+
+def lost_rows_ms(setback: Restart | Rollback) -> float:
+    """What is known of the work that was done again."""
+    return sum(setback.lost.sum_ms) + setback.beside_ms
 
 
 def _spend(parts: Mapping[Cause, float], spent: dict[Bucket, float]) -> float:
@@ -180,6 +208,7 @@ def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -
     no_save_price = saves_apart and not contained and (prices.checkpoint_ms is None or pace.basis == "none")
     unpriced = not measured and (no_price or no_save_price or pace.basis == "none")
     total_ms = sum(spent.values())
+    awake_ms = total_ms - spent["suspended"]
     overhead_ms = spent["evaluation"] + spent["checkpoint"]
     return Wall(
         total_s=total_ms / 1000,
@@ -191,7 +220,9 @@ def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -
         restart_s=spent["restart"] / 1000,
         other_s=spent["other"] / 1000,
         unknown_s=None if unpriced and not spent["unknown"] else spent["unknown"] / 1000,
-        overhead_share=None if unpriced or no_price or no_save_price or not total_ms else overhead_ms / total_ms,
-        goodput=spent["training"] / total_ms if total_ms else 0.0,
+        overhead_share=None if unpriced or no_price or no_save_price or not awake_ms else overhead_ms / awake_ms,
+        goodput=spent["training"] / awake_ms if awake_ms else 0.0,
         measured=measured,
+        suspended_s=spent["suspended"] / 1000,
+        rollback_s=spent["rollback"] / 1000,
     )

@@ -213,7 +213,7 @@ class EndEvent(Event):
 
     reason: str  # finished, interrupted, out_of_memory, diverged, error
     wall_ms: Milliseconds | None = None  # of this process
-    energy_kwh: Number | None = None  # of its card
+    energy_kwh: Number | None = None  # of all its cards, where all came to the end
 
 
 EVENTS: Mapping[str, type[Event]] = {

@@ -6,6 +6,9 @@ killed process loses nothing that it wrote and tears at most its last line; thre
 Only a power cut can take away what the kernel has. `fsync` guards against that, and costs milliseconds: too much for
 every step. After a power cut training goes on from the last checkpoint, so what must not be lost is what came before
 it. Hence the ledger is synced with run, checkpoint, resume and end events, where training stands still anyway.
+
+No disk ends a training. What cannot be written is kept, the newest lines of it, and written once the disk is back; a
+ledger that somebody removed begins anew, with the events that introduced the run.
 """
 
 from __future__ import annotations
@@ -14,18 +17,23 @@ import contextlib
 import json
 import os
 import stat
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
 from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
 
 LEDGER_FILE = "ledger.jsonl"  # in the directory of a run
+KEPT = 10_000  # lines that wait for a disk at most: some MB, and hours of training
 # How every event begins that we write. A quote inside a text is escaped, so this stands at the start of events only.
 _START = '{"event":'
 _SYNCED = (RunEvent, CheckpointEvent, ResumeEvent, EndEvent)
+_OPENING = (RunEvent, ResumeEvent)  # without them nobody could tell what the lines after them are about
 
 
 class LedgerWriter:
@@ -36,26 +44,51 @@ class LedgerWriter:
         path: str | os.PathLike[str],
         clock: Callable[[], float] = time.monotonic,
         began: float | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
-        """`began`: when the process did, by the same clock; its stamps count from there, and else from now."""
-        self._clock = clock
+        """`began`: when the process did, by the same clock; its stamps count from there, and else from now.
+
+        `tell` hears, once, that the disk takes no more lines, and once that it does again.
+        """
+        self._path, self._clock, self._tell = Path(path), clock, tell
         self._began = clock() if began is None else began
-        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-        self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)  # a pipe can neither be synced nor looked back into
-        self._torn = self._regular and not self._ends_with_newline()
+        self._turn = threading.RLock()  # a signal's handler may append in the middle of an append
+        self._waiting: deque[bytes] = deque(maxlen=KEPT)
+        self._lost = 0
+        self._trouble: str | None = None
+        self._opening: list[bytes] = []
+        self._file = -1
+        self._open()
+
+    @property
+    def waiting(self) -> int:
+        """Lines that are not on the disk yet."""
+        return len(self._waiting)
 
     def append(self, event: Event) -> None:
-        """Write one event, stamped with the time if it has no stamp of its own."""
+        """Write one event, stamped with the time if it has no stamp of its own. A disk that refuses it is no error."""
         line = to_json(event, at_ms=round((self._clock() - self._began) * 1000, 3)).encode("ascii") + b"\n"
-        if self._torn:  # somebody died in the middle of a line: what they wrote stays, and we begin on a fresh one
-            line = b"\n" + line
-        self._torn = True
-        written = os.write(self._file, line)
-        while written < len(line):  # a full disk, mostly: the next round then says so
-            written += os.write(self._file, line[written:])
-        self._torn = False
-        if isinstance(event, _SYNCED):
-            self.sync()
+        synced = isinstance(event, _SYNCED)
+        with self._turn:
+            try:
+                if synced:
+                    self._look_after_it()
+                self._catch_up()
+                self._write(line)
+            except OSError as error:
+                self._keep(line, error)
+                return
+            finally:
+                if isinstance(event, _OPENING):
+                    self._opening.append(line)
+            try:
+                if synced:
+                    self.sync()
+            except OSError as error:  # the line is in the file, and may or may not be on the disk
+                self._in_trouble(error)
+                return
+            if self._trouble is not None:
+                self._recovered()
 
     def sync(self) -> None:
         """Wait until everything written is on the disk."""
@@ -63,11 +96,15 @@ class LedgerWriter:
             os.fsync(self._file)
 
     def close(self) -> None:
-        if self._file >= 0:
-            with contextlib.suppress(OSError):  # closing must work on a full disk too
-                self.sync()
-            os.close(self._file)
-            self._file = -1
+        if self._file < 0:
+            return
+        with contextlib.suppress(OSError):  # closing must work on a full disk too
+            self._catch_up()
+            self.sync()
+        if self._waiting and self._tell is not None:
+            self._tell(f"{self._path}: {self._lost + len(self._waiting)} lines could not be written")
+        os.close(self._file)
+        self._file = -1
 
     def __enter__(self) -> Self:
         return self
@@ -75,12 +112,76 @@ class LedgerWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # --- the file ----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)  # a pipe can neither be synced nor looked back into
+        self._torn = self._regular and not self._ends_with_newline()
+
+    def _write(self, line: bytes) -> None:
+        if self._torn:  # somebody died in the middle of a line: what they wrote stays, and we begin on a fresh one
+            line = b"\n" + line
+        written = os.write(self._file, line)
+        self._torn = written < len(line)
+        while written < len(line):  # a full disk, mostly: the next round then says so
+            written += os.write(self._file, line[written:])
+        self._torn = False
+
+    def _look_after_it(self) -> None:
+        """Somebody may have removed the file, or its directory, or put another in its place."""
+        if not self._regular:
+            return
+        own = os.fstat(self._file)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            there = os.stat(self._path)
+            if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino):
+                return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        before = self._file
+        self._open()
+        os.close(before)
+        if os.fstat(self._file).st_size == 0:
+            if self._tell is not None:
+                self._tell(f"{self._path} was removed; it begins anew")
+            for line in self._opening:
+                if line not in self._waiting:
+                    self._write(line)
+
     def _ends_with_newline(self) -> bool:
         size = os.fstat(self._file).st_size
         if size == 0:
             return True
         os.lseek(self._file, size - 1, os.SEEK_SET)  # only reading looks at the position: O_APPEND writes at the end
         return os.read(self._file, 1) == b"\n"
+
+    # --- a disk that takes no more -----------------------------------------------------------------------------------
+
+    def _keep(self, line: bytes, error: OSError) -> None:
+        self._lost += len(self._waiting) == self._waiting.maxlen
+        self._waiting.append(line)
+        self._in_trouble(error)
+
+    def _catch_up(self) -> None:
+        while self._waiting:
+            self._write(self._waiting[0])
+            self._waiting.popleft()
+
+    def _in_trouble(self, error: OSError) -> None:
+        if self._trouble is None:
+            self._trouble = error.strerror or str(error)
+            if self._tell is not None:
+                self._tell(
+                    f"could not write {self._path}: {self._trouble}; "
+                    f"training goes on, and the lines are written when the disk takes them"
+                )
+
+    def _recovered(self) -> None:
+        self._trouble = None
+        if self._tell is not None:
+            lost = f"but for {self._lost} lines, which were too many to keep" if self._lost else "nothing is missing"
+            self._tell(f"{self._path} is written again; {lost}")
+        self._lost = 0
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, islice
@@ -37,10 +38,10 @@ def open_runs(
     """
     knobs = None
     if config is not None:
-        from nanopace.config import read_config
+        from nanopace.config_text import read_config
 
         knobs = read_config(config)
-    if isinstance(source, (str, Path)) and str(source) != "-" and Path(source).is_dir():
+    if isinstance(source, (str, Path)) and str(source) != "-" and os.path.isdir(source):
         runs = _read_all(Path(source), progress)
     else:
         runs = _read(source, progress)

@@ -8,10 +8,9 @@ that the iterations of a Run only ever rise.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Protocol
 
+from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
 from nanopace.record import replace
 from nanopace.run import (
     Because,
@@ -24,13 +23,13 @@ from nanopace.run import (
     GpuUse,
     Metric,
     Origin,
-    Restart,
+    Rollback,
     Row,
-    Rows,
     Run,
     Span,
 )
-from nanopace.sources.fold import Mixture, divide, rows_across, split_rows
+from nanopace.sources.draft import Draft, Told
+from nanopace.sources.fold import Mixture
 
 
 class LineReader(Protocol):
@@ -48,21 +47,6 @@ class LineReader(Protocol):
         """There are no more lines: hand over what was held back."""
 
 
-class _Draft:
-    """A Run that still grows."""
-
-    def __init__(self) -> None:
-        self.facts: dict[str, Fact] = {}
-        self.rows = Rows()
-        self.evaluations: dict[tuple[int, Metric], Evaluation] = {}
-        self.checkpoints: dict[int, Checkpoint] = {}
-        self.restarts: list[Restart] = []
-        self.spans: list[Span] = []
-        self.wall_ms: float | None = None
-        self.gpu_use: GpuUse | None = None
-        self.ending: Ending | None = None
-
-
 class RunBuilder:
     """Takes what happened in the order of the log; `finish` gives the Runs, one or several."""
 
@@ -73,15 +57,15 @@ class RunBuilder:
         self._row_contains_evaluation = True
         self._mfu_smoothing: float | None = None
         self._evaluations_in_order = True
-        self._done: list[_Draft] = []
-        self._draft = _Draft()
+        self._done: list[Draft] = []
+        self._draft = Draft()
         self._waiting: list[Evaluation] = []  # since the last row: does the next one contain them?
         self._waiting_saves: list[Checkpoint] = []
         self._began = False  # a process announced itself and has no row yet
         self._fresh: bool | None = None  # it starts from scratch (True), from a checkpoint (False), or does not say
         self._failed = False  # an attempt ended before its first row
-        self._next_facts: dict[str, Fact] = {}
-        self._next_spans: list[Span] = []
+        self._next = Told()
+        self._rollbacks: list[Rollback] = []  # those that no row has followed yet
 
     def describe(
         self,
@@ -104,16 +88,16 @@ class RunBuilder:
         if self._draft.rows and not self._began:
             self._keep_waiting()
             self._began, self._fresh = True, None
-            self._next_facts, self._next_spans = {}, []
+            self._next = Told()
         elif self._failed:
-            self._facts().clear()
+            self._told().facts.clear()
         self._failed = False
         if fresh is not None:
             self._fresh = fresh
 
     def fact(self, name: str, value: FactValue, origin: Origin = "log", because: Because | None = None) -> None:
         """A knob or a derived fact. The last one said counts: a flag comes after the config that it overrides."""
-        self._facts()[name] = Fact(value, origin, because)
+        self._told().facts[name] = Fact(value, origin, because)
 
     def row(self, row: Row, *, restarted: bool = False) -> None:
         """A line with a time. `restarted`: it shows by itself that its process is a new one."""
@@ -122,6 +106,7 @@ class RunBuilder:
             rows
             and not self._waiting
             and not self._began
+            and not self._rollbacks
             and rows.last_iteration[-1] == row.iteration == row.last_iteration
             and rows[-1] == row
         ):
@@ -183,7 +168,36 @@ class RunBuilder:
 
     def span(self, span: Span) -> None:
         """A phase that the trainer measured itself."""
-        (self._next_spans if self._began else self._draft.spans).append(span)
+        self._told().spans.append(span)
+
+    def rollback(self, iteration: int, failed_at: int, data_offset: int = 1) -> None:
+        """The process went back to `iteration`. What it did since is kept until it does it again."""
+        self._keep_waiting()
+        self._rollbacks.append(Rollback(0, iteration, failed_at, data_offset=data_offset))
+
+    def skipped(self, iteration: int) -> None:
+        """The update of the row just given was left out."""
+        self._draft.skipped.append(iteration)
+
+    def watches_loss(self) -> None:
+        """The trainer tells of every loss that stands out."""
+        self._told().watches_loss = True
+
+    def spike(self, spike: LossSpike) -> None:
+        """The loss of the row just given stands out."""
+        self._draft.spikes.append(spike)
+
+    def micro_batch(self, change: MicroBatch) -> None:
+        """From here on the pieces of a step, or of an evaluation, are smaller."""
+        self._told().micro_batches.append(change)
+
+    def note(self, note: Note) -> None:
+        """Something that a person should see."""
+        self._told().notes.append(note)
+
+    def rank_lags(self, lags: tuple[RankLag, ...]) -> None:
+        """Of the run so far, over all its processes."""
+        self._draft.rank_lags = lags
 
     def wall_ms(self, ms: float) -> None:
         """One process by the trainer's own clock; those of a run's processes add up."""
@@ -204,18 +218,23 @@ class RunBuilder:
         """All runs that have rows."""
         if not self._began:
             self._keep_waiting()
+        for rollback in self._rollbacks:
+            self._draft.end_with(rollback)
         drafts = [draft for draft in (*self._done, self._draft) if draft.rows]
         return [self._run(draft, number) for number, draft in enumerate(drafts, start=1)]
 
     # --- history -----------------------------------------------------------------------------------------------------
 
-    def _facts(self) -> dict[str, Fact]:
-        return self._next_facts if self._began else self._draft.facts
+    def _told(self) -> Told:
+        return self._next if self._began else self._draft
 
     def _settle(self, iteration: int, restarted: bool) -> None:
         """Before a row is added: does it go on, was the process restarted, or is this another run?"""
+        if self._rollbacks:
+            self._go_back()
         draft = self._draft
         if not draft.rows:
+            self._begin_with_row()
             return
         if iteration > draft.rows.last_iteration[-1] and not (self._waiting or self._began or restarted):
             return  # nearly always
@@ -229,30 +248,26 @@ class RunBuilder:
         another = start == 0 or (back and self._fresh is True) or (start < first and self._fresh is not False)
         if another:
             self._done.append(draft)
-            self._draft = _Draft()
+            self._draft = Draft()
         elif back or restarted or (self._began and self._fresh is False):
-            self._restart(start)
-        self._draft.facts.update(self._next_facts)
-        self._draft.spans.extend(self._next_spans)
-        self._began, self._fresh, self._failed = False, None, False
-        self._next_facts, self._next_spans = {}, []
+            draft.restart(start, self._row_contains_evaluation)
+        self._begin_with_row()
 
-    def _restart(self, iteration: int) -> None:
-        """Move what will be done again out of the way."""
-        draft = self._draft
-        reached = max([draft.rows.last_iteration[-1], *(number for number, _ in draft.evaluations)])
-        kept, lost = split_rows(draft.rows, iteration)
-        divided = rows_across(draft.rows, iteration)
-        places = {index: len(kept) - len(divided) + place for place, index in enumerate(divided)}
-        draft.rows = kept
-        # Those of the very iteration that it goes on from stay, unless they are inside of a row that is done again.
-        stays = iteration if self._row_contains_evaluation else iteration + 1
-        evaluations = (_before(each, stays, places) for each in draft.evaluations.values())
-        checkpoints = (_before(each, stays, places) for each in draft.checkpoints.values())
-        draft.evaluations = {(each.iteration, each.metric): each for each in evaluations if each is not None}
-        draft.checkpoints = {each.iteration: each for each in checkpoints if each is not None}
-        draft.restarts = [replace(restart, row=min(restart.row, len(kept))) for restart in draft.restarts]
-        draft.restarts.append(Restart(len(kept), iteration, reached, lost))
+    def _begin_with_row(self) -> None:
+        """What the process said before its first row is part of this run."""
+        self._draft.take(self._next)
+        self._began, self._fresh, self._failed = False, None, False
+        self._next = Told()
+
+    def _go_back(self) -> None:
+        """A rollback is one as soon as a row follows. Where none did, it was the end, and nothing was done again."""
+        followed = not (self._began and self._fresh)
+        for rollback in self._rollbacks:
+            if followed:
+                self._draft.roll_back(rollback, self._row_contains_evaluation)
+            else:
+                self._draft.end_with(rollback)
+        self._rollbacks.clear()
 
     def _keep_waiting(self, iteration: int | None = None, index: int | None = None) -> None:
         """Settle the evaluations and checkpoints since the last row; those of `iteration` are inside row `index`."""
@@ -260,48 +275,16 @@ class RunBuilder:
             index = None
         for evaluation in self._waiting:
             row = index if evaluation.iteration == iteration else None
-            self._draft.evaluations[evaluation.iteration, evaluation.metric] = (
-                evaluation if row is None else replace(evaluation, row=row)
-            )
+            self._draft.evaluate(evaluation if row is None else replace(evaluation, row=row))
         for save in self._waiting_saves:
             row = index if save.iteration == iteration else None
             self._draft.checkpoints[save.iteration] = save if row is None else replace(save, row=row)
         self._waiting.clear()
         self._waiting_saves.clear()
 
-    def _run(self, draft: _Draft, number: int) -> Run:
-        return Run(
-            name=self.name if number == 1 else f"{self.name} #{number}",
-            format=self._format,
-            rows=draft.rows,
-            evaluations=tuple(draft.evaluations[key] for key in sorted(draft.evaluations)),
-            checkpoints=tuple(draft.checkpoints[key] for key in sorted(draft.checkpoints)),
-            restarts=tuple(draft.restarts),
-            spans=tuple(draft.spans),
-            facts=MappingProxyType(draft.facts),
-            row_contains_evaluation=self._row_contains_evaluation,
-            mfu_smoothing=self._mfu_smoothing,
-            wall_ms=draft.wall_ms,
-            gpu_use=draft.gpu_use,
-            ending=draft.ending,
-        )
-
-
-Event = TypeVar("Event", Evaluation, Checkpoint)
-
-
-def _before(event: Event, iteration: int, places: Mapping[int, int]) -> Event | None:
-    """What is left of it, or of those that it stands for, before an iteration; `places` are those of divided rows."""
-    if event.iteration < iteration:
-        return event
-    if event.first_iteration >= iteration:
-        return None
-    count, last, _ = divide(event.first_iteration, event.iteration, event.count, iteration)
-    row = None if event.row is None else places[event.row]
-    left = replace(event, iteration=last, count=count, row=row)
-    if isinstance(left, Evaluation) and left.lowest is not None and left.lowest[0] > last:
-        return replace(left, lowest=None)
-    return left
+    def _run(self, draft: Draft, number: int) -> Run:
+        name = self.name if number == 1 else f"{self.name} #{number}"
+        return draft.run(name, self._format, self._row_contains_evaluation, self._mfu_smoothing)
 
 
 def kept_loss(loss: float | None) -> float | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-from nanopace.config import KNOBS, read_config_text
+from nanopace.config import KNOBS
+from nanopace.config_text import read_config_text
 from nanopace.errors import ConfigError
 from nanopace.run import FactValue
 

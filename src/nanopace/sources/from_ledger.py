@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import get_args
 
+from nanopace.incidents import LossSpike, MemoryPlace, MicroBatch, Note, StallReason
 from nanopace.ledger.events import (
     CheckpointEvent,
     CompileEvent,
@@ -16,7 +17,10 @@ from nanopace.ledger.events import (
     EvalEvent,
     Event,
     GpuEvent,
+    MicroBatchEvent,
+    NoteEvent,
     ResumeEvent,
+    RollbackEvent,
     RunEvent,
     SpanEvent,
     StallEvent,
@@ -26,10 +30,14 @@ from nanopace.ledger.file import EventReader
 from nanopace.run import Ending, Format, Metric, Phase, Row, Span
 from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.gpu_samples import GpuSamples
+from nanopace.sources.rank_lags import RankLags
 
 _PHASES: frozenset[str] = frozenset(get_args(Phase))
 _METRICS: frozenset[str] = frozenset(get_args(Metric))
 _ENDINGS: frozenset[str] = frozenset(get_args(Ending))
+_STALLS: frozenset[str] = frozenset(get_args(StallReason))
+_PLACES: frozenset[str] = frozenset(get_args(MemoryPlace))
+_WATCHED = (1, 2)  # since this version a trainer says which losses stand out
 _RUN_FACTS = (
     *("parameters", "flops_per_token", "tokens_per_iteration", "gpu", "gpu_memory_gb", "gpu_count"),
     *("corpus", "tokenizer"),
@@ -50,6 +58,10 @@ class LedgerReader:
         self._process_counts = False  # it did a step of the run, or went on from a checkpoint of it
         self._tokens_known = False
         self._gpu = GpuSamples()
+        self._ranks = RankLags()
+        self._world_size: int | None = None
+        self._batch_sizes: dict[str, int] = {}  # of now, in training and in evaluations
+        self._reduced: MicroBatchEvent | None = None  # what training came down to
         self._energy_kwh: float | None = None  # that this process told
 
     def feed(self, line: str) -> bool:
@@ -74,7 +86,9 @@ class LedgerReader:
             resumed = isinstance(event, ResumeEvent)
             self._builder.begin_process(fresh=not resumed)
             if not resumed:
-                self._gpu = GpuSamples()
+                self._gpu, self._reduced = GpuSamples(), None
+            if not resumed or self._ranks.world_size != self._world_size:
+                self._ranks = RankLags(self._world_size)
         if event.at_ms is not None:
             self._clock_ms = max(self._clock_ms, event.at_ms)
 
@@ -89,7 +103,13 @@ class LedgerReader:
         elif isinstance(event, GpuEvent):
             self._gpu.add(event)
         elif isinstance(event, ResumeEvent):
-            self._process_counts = True
+            self._resume(event)
+        elif isinstance(event, RollbackEvent):
+            self._builder.rollback(event.iteration, event.failed_at, event.data_offset)
+        elif isinstance(event, MicroBatchEvent):
+            self._micro_batch(event)
+        elif isinstance(event, NoteEvent):
+            self._builder.note(Note(event.iteration, event.text))
         elif isinstance(event, EndEvent):
             self._end(event)
 
@@ -103,15 +123,52 @@ class LedgerReader:
             value = getattr(event, name)
             if value is not None:
                 self._builder.fact(name, value)
+        self._world_size = event.world_size
+        if (event.world_size or 0) > 1:  # one process is nothing to speak of
+            self._builder.fact("world_size", event.world_size or 0)
+        if _version(event.ledger) >= _WATCHED:
+            self._builder.watches_loss()
+        batch_size = event.config.get("batch_size")
+        self._batch_sizes = {"training": batch_size} if type(batch_size) is int else {}
         self._tokens_known = event.tokens_per_iteration is not None
 
     def _step(self, event: StepEvent) -> None:
         if event.tokens and not self._tokens_known:
             self._builder.fact("tokens_per_iteration", event.tokens)
             self._tokens_known = True
+        loss = kept_loss(event.loss)
+        if event.skipped and loss is not None and not isfinite(loss):
+            loss = None  # it came to nothing, and nothing was lost with it
         if event.ms > 0:  # a clock that stood still tells nothing
-            self._builder.row(Row(event.iteration, event.ms, kept_loss(event.loss)))
+            self._builder.row(Row(event.iteration, event.ms, loss))
+        if event.skipped:
+            self._builder.skipped(event.iteration)
+        if event.spike is not None and isfinite(event.spike):
+            self._builder.spike(LossSpike(event.iteration, event.spike, loss))
+        if event.slowest_rank is not None:
+            self._ranks.add(event.slowest_rank, event.lag)
         self._process_counts = True
+
+    def _resume(self, event: ResumeEvent) -> None:
+        """A checkpoint remembers the size of the micro-batch, whatever the config says."""
+        self._process_counts = True
+        if self._reduced is not None and self._reduced.iteration < event.iteration:
+            self._train_in_pieces(self._reduced)
+
+    def _micro_batch(self, event: MicroBatchEvent) -> None:
+        where: MemoryPlace = event.where if event.where in _PLACES else "step"  # type: ignore[assignment]
+        of = "evaluation" if where == "evaluation" else "training"
+        before = self._batch_sizes.get(of)
+        self._builder.micro_batch(MicroBatch(event.iteration, event.batch_size, event.accumulation, where, before))
+        if of == "training":
+            self._train_in_pieces(event)
+        else:
+            self._batch_sizes[of] = event.batch_size
+
+    def _train_in_pieces(self, event: MicroBatchEvent) -> None:
+        self._reduced, self._batch_sizes["training"] = event, event.batch_size
+        self._builder.fact("batch_size", event.batch_size)
+        self._builder.fact("gradient_accumulation_steps", event.accumulation)
 
     def _evaluation(self, event: EvalEvent) -> None:
         if event.metric in _METRICS:
@@ -140,6 +197,7 @@ class LedgerReader:
         if self._process_counts:
             self._gpu.end_process(self._energy_kwh)
             self._builder.gpu_use(self._gpu.use())
+            self._builder.rank_lags(self._ranks.all())
             if self._clock_ms > 0:
                 self._builder.wall_ms(self._clock_ms)
         self._clock_ms, self._process_counts, self._energy_kwh = 0.0, False, None
@@ -149,6 +207,13 @@ def _span(event: SpanEvent | CompileEvent | StallEvent) -> Span:
     if isinstance(event, CompileEvent):
         return Span("compile", event.iteration, event.ms)
     if isinstance(event, StallEvent):
-        return Span("stall", event.iteration, event.ms)
+        reason: StallReason = event.reason if event.reason in _STALLS else "unknown"  # type: ignore[assignment]
+        return Span("stall", event.iteration, event.ms, reason=reason)
     phase: Phase = event.phase if event.phase in _PHASES else "other"  # type: ignore[assignment]
     return Span(phase, event.iteration, event.ms, event.background)
+
+
+def _version(text: str) -> tuple[int, int]:
+    """The codec has checked the first number; a second that is none is the oldest."""
+    major, _, minor = text.partition(".")
+    return int(major), int(minor) if minor.isascii() and minor.isdigit() and len(minor) < 10 else 0

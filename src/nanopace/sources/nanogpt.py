@@ -229,7 +229,7 @@ class NanogptReader:
             self._builder.fact(knob, value)
 
     def _override(self, knob: str, value: str) -> None:
-        from nanopace.config import read_override
+        from nanopace.config_text import read_override
 
         with suppress(UsageError):  # a fork's own knob
             self._builder.fact(*read_override(f"{knob}={value}"))

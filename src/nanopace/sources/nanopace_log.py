@@ -86,7 +86,8 @@ class NanopaceReader(NanogptReader):
         if name == "gpu":
             self._builder.fact("gpu", value)
             return True
-        from nanopace.config import KNOBS, read_override
+        from nanopace.config import KNOBS
+        from nanopace.config_text import read_override
 
         if name in KNOBS:
             with suppress(UsageError):

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from nanopace.compressed import decompressed
+from nanopace.compressed import DENSEST, Density, TooDenseError, decompressed
 from nanopace.errors import InputError
 from nanopace.sources.detect import SNIFF_BYTES, has_row
 from nanopace.sources.text import CHUNK, lines
@@ -136,13 +136,20 @@ def _chunks(file: io.BufferedReader, name: str, size: int | None, progress: Prog
     done = 0
     try:
         stream = decompressed(file, _zstd)
+        density = None if stream is file else Density(file)
         while chunk := stream.read(CHUNK):
             yield chunk
+            if density is not None:
+                density.add(len(chunk))
             done = done + len(chunk) if stream is file or size is None else file.tell()
             if progress is not None:
                 progress(done, size)
     except EOFError:
         pass  # compressed, and cut: what came before is a log all the same
+    except (TooDenseError, MemoryError):
+        raise InputError(
+            "{path}: unpacks to more than {times} times its size, and no log does", path=name, times=DENSEST
+        ) from None
     except OSError as error:
         if not done:
             raise InputError(

@@ -1,13 +1,15 @@
 """The tokens of each step, ready before they are asked for.
 
-A thread gathers the windows of the next steps from the memory-mapped shards while the current one trains. On CUDA it
-fills pinned buffers, which the card copies by itself. Which windows a step gets is a pure function of the seed and the
-step (corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
+A thread gathers the windows of the next steps from the shards while the current one trains. On CUDA it fills pinned
+buffers, which the card copies by itself. Which windows a step gets is a pure function of the seed and the step
+(corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
 """
 
 from __future__ import annotations
 
+import os
 import queue
+import sys
 import threading
 from types import TracebackType
 from typing import Self
@@ -34,20 +36,35 @@ class Batches:
         block_size: int,
         device: torch.device,
         first_step: int,
+        part: tuple[int, int] = (0, 1),  # which rank's share of a step this is, and of how many
     ) -> None:
         self._split, self._order, self._device = split, order, device
+        self._part = part
         self._shape = (micro_steps, batch_size, block_size + 1)
         self._ready: queue.Queue[Tensor | BaseException] = queue.Queue()
         self._free: queue.Queue[tuple[Tensor, torch.cuda.Event | None] | None] = queue.Queue()
         for _ in range(_AHEAD):
             self._free.put((torch.empty(self._shape, dtype=torch.int32, pin_memory=device.type == "cuda"), None))
+        self._closing = False
+        self._damage: BaseException | None = None  # what the thread beside has found
+        self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._gather, args=(first_step,), name="batches", daemon=True)
         self._thread.start()
+        self._proof = threading.Thread(target=self._prove, name="shards", daemon=True)
+        if not split.proves:  # too much to be read before the first step: while training goes on, then
+            self._proof.start()
 
     def next(self) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of the next step on the device, each (micro-steps, sequences, tokens)."""
+        """Inputs and targets of the next step on the device, each (micro-steps, sequences, tokens).
+
+        An InputError if the data is not what it was; what was given before that is right, and worth a checkpoint.
+        """
+        self._failed = self._failed or self._damage
+        if self._failed is not None:
+            raise self._failed
         ready = self._ready.get()
         if isinstance(ready, BaseException):
+            self._failed = ready
             raise ready
         if self._device.type == "cuda":
             tokens = ready.to(self._device, non_blocking=True)
@@ -61,8 +78,11 @@ class Batches:
         return tokens[..., :-1].contiguous(), tokens[..., 1:].contiguous()  # strides are part of what is compiled for
 
     def close(self) -> None:
+        self._closing = True
         self._free.put(None)
         self._thread.join()
+        if self._proof.ident is not None:
+            self._proof.join()
 
     def __enter__(self) -> Self:
         return self
@@ -80,9 +100,19 @@ class Batches:
                 buffer, copied = free
                 if copied is not None:
                     copied.synchronize()
-                starts = self._order.starts(step * windows, windows)
+                part, parts = self._part
+                starts = self._order.starts((step * parts + part) * windows, windows)
                 self._split.gather(starts, self._shape[2], buffer.view(windows, -1).numpy())
                 self._ready.put(buffer)
                 step += 1
         except BaseException as error:
             self._ready.put(error)
+
+    def _prove(self) -> None:
+        """The other thread, for data of many gigabytes: holds the shards against the manifest, each rank its part."""
+        if sys.platform == "linux":  # there a thread has a priority of its own
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        try:
+            self._split.prove(lambda: self._closing, self._part)
+        except BaseException as error:
+            self._damage = error

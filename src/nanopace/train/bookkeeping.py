@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 
-from nanopace.ledger import CompileEvent, LedgerWriter, SpanEvent
-from nanopace.train.clock import Clock, Piece
+from nanopace.ledger import CompileEvent, LedgerWriter, SpanEvent, StallEvent
+from nanopace.train.clock import SUSPEND, Clock, Piece
 
 STEP_PHASES = ("data", "step", "optimizer")
+ALONE = "before the ranks meet"  # the part of a step in which a rank waits for no other
 LAST_SAVE = "waiting for the last one"  # training is over, and only the disk is not: that is no stall
 _SPANS_EVERY = 1.0  # seconds
 
@@ -24,6 +25,7 @@ class Bookkeeper:
     def __init__(self, clock: Clock, ledger: LedgerWriter) -> None:
         self._clock, self._ledger = clock, ledger
         self._step_ms: defaultdict[int, float] = defaultdict(float)
+        self._own_ms: defaultdict[int, float] = defaultdict(float)
         self._checkpoint_ms: defaultdict[int, float] = defaultdict(float)
         self._evaluation_ms: defaultdict[int, float] = defaultdict(float)
         self._spans: defaultdict[str, float] = defaultdict(float)
@@ -39,6 +41,10 @@ class Bookkeeper:
 
     def step_ms(self, iteration: int) -> float:
         return self._step_ms.pop(iteration)
+
+    def own_ms(self, iteration: int) -> float:
+        """What this rank did of a step before it met the others; 0 where nobody marks that."""
+        return self._own_ms.pop(iteration, 0.0)
 
     def evaluation_ms(self, iteration: int) -> float:
         return self._evaluation_ms.pop(iteration, 0.0)
@@ -65,6 +71,8 @@ class Bookkeeper:
         if piece.phase in STEP_PHASES:
             self._step_ms[piece.iteration] += piece.ms
             self._spans[piece.phase] += piece.ms
+            if piece.what == ALONE:
+                self._own_ms[piece.iteration] += piece.ms
         elif piece.phase == "evaluation":
             self._evaluation_ms[piece.iteration] += piece.ms
         elif piece.phase == "checkpoint":
@@ -73,6 +81,8 @@ class Bookkeeper:
             self._ledger.append(CompileEvent(round(piece.ms, 3), piece.what, piece.iteration))
         elif piece.phase == LAST_SAVE:
             self._ledger.append(SpanEvent("checkpoint", piece.iteration, round(piece.ms, 3), what=LAST_SAVE))
+        elif piece.phase == SUSPEND:
+            self._ledger.append(StallEvent(piece.iteration, round(piece.ms, 3), SUSPEND))
         elif piece.phase == "startup":
             self._ledger.append(SpanEvent("startup", piece.iteration, round(piece.ms, 3), what=piece.what))
         else:

@@ -3,6 +3,9 @@
 `save` begins to copy weights and averages into pinned memory, on a stream of its own, while the next step already runs.
 Only the optimizer changes them, so only it waits, on the card, and only if the copy is not done yet
 (`before_update`). A thread then writes the bytes to the disk.
+
+Whatever the disk does, training goes on: a save that failed is a `Result` with its reason, the next one tries again,
+and nothing is removed before enough others are known to be whole.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +25,14 @@ from torch import Tensor, nn
 
 from nanopace.corpus.durable import write_durably
 from nanopace.corpus.tokenizer import Tokenizer
+from nanopace.errors import InputError
 from nanopace.train.checkpoint_files import (
     MODEL,
     OPTIMIZER,
     checkpoint_directories,
     remove_checkpoint,
     step_of,
+    verified,
     write_checkpoint,
 )
 from nanopace.train.optimizer import optimizer_tensors
@@ -54,6 +60,14 @@ class _Job:
     began: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """To be written down behind the checkpoint of its step, once that is whole."""
+
+    step: int
+    loss: float
+
+
 class Checkpointer:
     """Saves one model and its optimizer, again and again, into out_dir/checkpoints."""
 
@@ -75,7 +89,12 @@ class Checkpointer:
         self._files: dict[str, TensorFile] = {}
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._staged: torch.cuda.Event | None = None
-        self._jobs: queue.Queue[_Job | None] = queue.Queue()
+        self._best = read_best(out_dir)
+        self._best_written = True
+        self._whole: set[int] = set()  # the steps whose checkpoints are known to be
+        self._newest = 0  # the last step that was written
+        self._no_memory: str | None = None
+        self._jobs: queue.Queue[_Job | _Best | None] = queue.Queue()
         self._results: queue.Queue[Result] = queue.Queue()
         self._idle = threading.Event()  # memory is there, and nothing is being written from it
         self._thread = threading.Thread(target=self._write_jobs, name="checkpoints", daemon=True)
@@ -85,8 +104,13 @@ class Checkpointer:
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Begin. Waits only where the checkpoint before is still being written."""
         self._idle.wait()
-        self._idle.clear()
         began = time.monotonic()
+        if self._no_memory is not None:
+            self._prepare()  # there may be some by now
+        if self._no_memory is not None:
+            self._results.put(Result(step, self._path(step), 0.0, failure=self._no_memory))
+            return
+        self._idle.clear()
         if self._stream is None:
             self._stage()
         else:
@@ -114,41 +138,111 @@ class Checkpointer:
 
     def mark_best(self, step: int, loss: float) -> None:
         """This one stays, whatever comes after it, until another is better."""
-        write_best(self._out_dir, step, loss)
+        self._jobs.put(_Best(step, loss))
 
     def close(self) -> None:
         """Wait until everything is written."""
         self._jobs.put(None)
         self._thread.join()
 
+    # --- what is copied and written; sharded.py does it in another way ---------------------------------------------
+
+    def _allocate(self) -> None:
+        """Memory to copy into, in the thread: pinning gigabytes takes seconds."""
+        pinned = self._device.type == "cuda"
+        self._files = {name: TensorFile(tensors, pinned=pinned) for name, tensors in self._sources.items()}
+
     def _stage(self) -> None:
         for name, file in self._files.items():
             file.stage(self._sources[name])
 
+    def _write(self, path: Path, state: Mapping[str, Any]) -> int:
+        """Returns its bytes."""
+        return write_checkpoint(path, self._files, state, self._tokenizer)
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
     def _write_jobs(self) -> None:
-        """The thread. Pinning gigabytes takes seconds, so it begins with that, while the model is still compiled."""
-        pinned = self._device.type == "cuda"
-        self._files = {name: TensorFile(tensors, pinned=pinned) for name, tensors in self._sources.items()}
+        """It begins to allocate while the model is still compiled."""
+        self._prepare()
         self._idle.set()
         while (job := self._jobs.get()) is not None:
-            path = self._out_dir / "checkpoints" / f"step-{job.step:08d}"
-            try:
-                if job.staged is not None:
-                    job.staged.synchronize()
-                size = write_checkpoint(path, self._files, job.state, self._tokenizer)
-                self._prune()
-                self._results.put(Result(job.step, path, (time.monotonic() - job.began) * 1000, size))
-            except OSError as error:
-                reason = error.strerror or str(error)
-                self._results.put(Result(job.step, path, (time.monotonic() - job.began) * 1000, failure=reason))
-            finally:
+            if isinstance(job, _Best):
+                self._keep_best(job)
+            else:
+                self._results.put(self._result(job))
                 self._idle.set()
 
+    def _prepare(self) -> None:
+        try:
+            self._allocate()
+            self._no_memory = None
+        except (MemoryError, RuntimeError) as error:
+            self._no_memory = _reason(error)
+
+    def _result(self, job: _Job) -> Result:
+        path = self._path(job.step)
+        try:
+            if job.staged is not None:
+                job.staged.synchronize()
+            size = self._write(path, job.state)
+        except Exception as error:  # whatever it is: a thread that has died would save nothing ever after
+            return Result(job.step, path, (time.monotonic() - job.began) * 1000, failure=_reason(error))
+        self._newest = job.step
+        self._whole.add(job.step)
+        with suppress(OSError):  # then there is one too many, until the next save
+            self._prune()
+        if not self._best_written:
+            self._write_best()
+        return Result(job.step, path, (time.monotonic() - job.began) * 1000, size)
+
+    def _keep_best(self, job: _Best) -> None:
+        if self._path(job.step).is_dir():  # else it could not be saved, and the best is still the one before
+            self._best = job.step, job.loss
+            self._write_best()
+
+    def _write_best(self) -> None:
+        assert self._best is not None
+        try:
+            write_best(self._out_dir, *self._best)
+            self._best_written = True
+        except Exception as error:  # as above
+            self._best_written = False
+            self._results.put(Result(self._best[0], self._out_dir / BEST, 0.0, failure=_reason(error)))
+
     def _prune(self) -> None:
-        best = read_best(self._out_dir)
-        for directory in checkpoint_directories(self._out_dir)[self._keep_last :]:
-            if best is None or step_of(directory.name) != best[0]:
+        """Remove the older ones, behind as many whole ones as shall be kept.
+
+        Those of later steps are of a past that training has left: had they been whole, it would have gone on from
+        them. They are not counted, and are replaced when training gets there.
+        """
+        kept = 0
+        for directory in checkpoint_directories(self._out_dir):
+            step = step_of(directory.name)
+            if step > self._newest:
+                continue
+            if kept < self._keep_last:
+                kept += self._is_whole(directory)
+            elif self._best is None or step != self._best[0]:
                 remove_checkpoint(directory)
+
+    def _is_whole(self, directory: Path) -> bool:
+        """One of an earlier process is read, once, before it may take the place of another."""
+        step = step_of(directory.name)
+        if step not in self._whole:
+            try:
+                verified(directory)
+            except InputError:
+                return False
+            self._whole.add(step)
+        return True
+
+    def _path(self, step: int) -> Path:
+        return self._out_dir / "checkpoints" / f"step-{step:08d}"
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
 
 
 def write_best(out_dir: Path, step: int, loss: float) -> None:

@@ -7,7 +7,8 @@
         tokenizer.json          so that a sample needs nothing else
 
 It is written under another name, synced, and renamed: the directory of that name is whole. Before anything is loaded,
-state.json is held against its own checksum, and every file against the one in state.json.
+state.json is held against its own checksum, every file against the one in state.json, and the names and shapes in the
+files' headers against the model that state.json tells of.
 docs/decisions/0009-checkpoints.md says why this is not torch.distributed.checkpoint.
 """
 
@@ -18,10 +19,12 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from torch import Tensor
 
@@ -30,14 +33,21 @@ from nanopace.corpus.durable import sync_directory
 from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.errors import InputError, NanopaceError
 from nanopace.literals import Value
+from nanopace.train.contents import check_averages, check_shape, check_weights, header_of
 from nanopace.train.model import ModelShape
 from nanopace.train.tensor_file import TensorFile, Written
 
 FORMAT = 1
+AVERAGES = ("exp_avg.", "exp_avg_sq.", "step.")  # how the names of the optimizer's tensors begin
 STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"
 
 _NAME = re.compile(r"step-(\d{8,})")
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # of a file in it: no folder, and nothing above
 _LARGEST_STATE = 64 << 20  # bytes: random states and the last evaluation are some hundred KB
+_PIECE = 8 << 20  # bytes that are read at once
+_REPLACED = ".replaced"
+
+Told = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +68,21 @@ class Saved:
 
     def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
         """AdamW's averages by "exp_avg.<weight>"; None in a checkpoint that was made to be used, not to go on."""
-        return self._load(OPTIMIZER, device) if OPTIMIZER in self.state["files"] else None
+        if OPTIMIZER not in self.state["files"] and not self.sharded:
+            return None
+        return self._load(OPTIMIZER, device)
+
+    @property
+    def sharded(self) -> bool:
+        """Several ranks wrote it, each its part of every tensor (sharded.py)."""
+        return MODEL not in self.state["files"]
 
     def _load(self, name: str, device: str) -> dict[str, Tensor]:
+        if self.sharded:
+            from nanopace.train.reassemble import read_whole
+
+            found = read_whole(self.path, lambda each: each.startswith(AVERAGES) == (name == OPTIMIZER))
+            return {each: tensor.to(device) for each, tensor in found.items()}
         from safetensors.torch import load_file
 
         return load_file(self.path / name, device=device)
@@ -108,11 +130,20 @@ def newest_whole(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
     return None, refused
 
 
-def verified(directory: Path) -> Saved:
-    """Hold every file against its checksum. Nothing of it has been loaded before that."""
+def verified(directory: Path, told: Told | None = None) -> Saved:
+    """Hold every file against its checksum, and its header against state.json. Nothing has been loaded before that.
+
+    `told` hears of the bytes that were read, piece by piece.
+    """
     state = _read_state(directory / STATE)
     for name, expected in state["files"].items():
-        _verify(directory, name, expected)
+        _verify(directory, name, expected, told)
+    saved = _saved(directory, state)
+    _check_contents(saved)
+    return saved
+
+
+def _saved(directory: Path, state: dict[str, Any]) -> Saved:
     try:
         return Saved(
             path=directory,
@@ -122,16 +153,31 @@ def verified(directory: Path) -> Saved:
             tokenizer_hash=state["tokenizer"],
             state=state,
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise InputError("{path}: is not the state of a checkpoint", path=directory / STATE) from None
 
 
+def _check_contents(saved: Saved) -> None:
+    """Sharded ones are put together by torch.distributed.checkpoint, which knows where each part belongs.
+
+    It reads whatever lies there, so nothing may lie there that was not listed, and so not verified.
+    """
+    if saved.sharded:
+        unlisted = sorted({each.name for each in saved.path.glob("*.safetensors")} - saved.state["files"].keys())
+        if unlisted or not any(name.endswith(".safetensors") for name in saved.state["files"]):
+            name = unlisted[0] if unlisted else MODEL
+            raise InputError("{path}: is not one of this checkpoint's files", path=saved.path / name)
+        check_shape(saved.path / STATE, saved.shape)
+        return
+    weights = header_of(saved.path / MODEL)
+    check_weights(saved.path / MODEL, weights, saved.shape)
+    if OPTIMIZER in saved.state["files"]:
+        check_averages(saved.path / OPTIMIZER, header_of(saved.path / OPTIMIZER), weights)
+
+
 def _read_state(path: Path) -> dict[str, Any]:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST_STATE + 1)
-    except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
+    with _opened(path) as file:
+        data = file.read(_LARGEST_STATE + 1)
     try:
         state: dict[str, Any] = json.loads(data)
         checksum = state.pop("checksum")
@@ -146,28 +192,43 @@ def _read_state(path: Path) -> dict[str, Any]:
         )
     if checksum != _checksum(state) or not isinstance(files, dict):
         raise InputError("{path}: is damaged: its checksum does not match", path=path)
+    if not all(isinstance(each, dict) and {"bytes", "sha256"} <= each.keys() for each in files.values()):
+        raise InputError("{path}: is not the state of a checkpoint", path=path)
     return state
 
 
-def _verify(directory: Path, name: str, expected: Mapping[str, Any]) -> None:
+def _verify(directory: Path, name: str, expected: Mapping[str, Any], told: Told | None) -> None:
     path = directory / name
-    if Path(name).name != name or path.is_symlink():
+    if not _PLAIN_NAME.fullmatch(name):
         raise InputError("{path}: a checkpoint's files lie in its own directory", path=path)
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != expected["bytes"]:
+            raise InputError(
+                "{path}: is damaged: {size} bytes where {expected} were written",
+                path=path,
+                size=size,
+                expected=expected["bytes"],
+            )
+        digest = hashlib.sha256()
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+            if told is not None:
+                told(len(piece))
+    if digest.hexdigest() != expected["sha256"]:
+        raise InputError("{path}: is damaged: its checksum does not match", path=path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A file that lies here itself: behind a link could be anybody's, and a pipe would be waited for."""
     try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise InputError("{path}: a checkpoint's files lie in its own directory", path=path)
         with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != expected["bytes"]:
-                raise InputError(
-                    "{path}: is damaged: {size} bytes where {expected} were written",
-                    path=path,
-                    size=size,
-                    expected=expected["bytes"],
-                )
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            yield file
     except OSError as error:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
-    if digest != expected["sha256"]:
-        raise InputError("{path}: is damaged: its checksum does not match", path=path)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -177,24 +238,57 @@ def write_checkpoint(
     directory: Path, files: Mapping[str, TensorFile], state: Mapping[str, Any], tokenizer: Tokenizer | None
 ) -> int:
     """Write all of it under another name, sync it, and give it its own. Returns its bytes."""
+    with new_checkpoint(directory) as temporary:
+        written = {name: file.write(temporary / name) for name, file in files.items()}
+        return finish_checkpoint(temporary, directory, written, state, tokenizer)
+
+
+@contextmanager
+def new_checkpoint(directory: Path) -> Iterator[Path]:
+    """An empty directory under another name; nothing of it stays if what is done in it fails."""
     temporary = directory.with_name(f".{directory.name}.writing")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        written = {name: file.write(temporary / name) for name, file in files.items()}
-        if tokenizer is not None:
-            tokenizer.save(temporary)
-            written["tokenizer.json"] = _measure(temporary / "tokenizer.json")
-        _write_state(temporary / STATE, {**state, "files": {name: asdict(each) for name, each in written.items()}})
-        sync_directory(temporary)
-        if directory.exists():  # the same step, saved by a process that came before
-            remove_checkpoint(directory)
-        os.rename(temporary, directory)
-        sync_directory(directory.parent)
+        yield temporary
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def finish_checkpoint(
+    temporary: Path,
+    directory: Path,
+    written: Mapping[str, Written],
+    state: Mapping[str, Any],
+    tokenizer: Tokenizer | None,
+) -> int:
+    """Beside files that are written and synced: the tokenizer, state.json, and then the checkpoint's own name."""
+    written = dict(written)
+    if tokenizer is not None:
+        tokenizer.save(temporary)
+        written["tokenizer.json"] = measure(temporary / "tokenizer.json")
+    _write_state(temporary / STATE, {**state, "files": {name: asdict(each) for name, each in written.items()}})
+    sync_directory(temporary)
+    _put(temporary, directory)
     return sum(each.bytes for each in written.values())
+
+
+def _put(temporary: Path, directory: Path) -> None:
+    """Give a whole checkpoint its name. One of the same step, of a process that came before, stays until this has it:
+    if we are killed in between, `sweep` gives it its name back."""
+    replaced = directory.with_name(f".{directory.name}{_REPLACED}")
+    if os.path.lexists(directory):
+        shutil.rmtree(replaced, ignore_errors=True)
+        os.rename(directory, replaced)
+    try:
+        os.rename(temporary, directory)
+    except OSError:
+        if os.path.lexists(replaced):
+            os.rename(replaced, directory)
+        raise
+    sync_directory(directory.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def write_weights(
@@ -239,12 +333,18 @@ def remove_checkpoint(directory: Path) -> None:
 
 
 def sweep(out_dir: Path) -> None:
-    """Remove what a killed process was writing or removing."""
+    """Remove what a killed process was writing or removing, and put back what it was about to replace."""
     folder = out_dir / "checkpoints"
-    if folder.is_dir():
-        for name in os.listdir(folder):
-            if name.endswith((".writing", ".removing")) and name.startswith(".step-"):
-                shutil.rmtree(folder / name, ignore_errors=True)
+    if not folder.is_dir():
+        return
+    for name in os.listdir(folder):
+        if not name.startswith(".step-"):
+            continue
+        own = folder / name[1:].removesuffix(_REPLACED)
+        if name.endswith(_REPLACED) and not own.exists():
+            os.rename(folder / name, own)
+        elif name.endswith((".writing", ".removing", _REPLACED)):
+            shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _write_state(path: Path, state: dict[str, Any]) -> None:
@@ -259,6 +359,6 @@ def _checksum(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode("ascii")).hexdigest()
 
 
-def _measure(path: Path) -> Written:
+def measure(path: Path) -> Written:
     with open(path, "rb") as file:
         return Written(os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())

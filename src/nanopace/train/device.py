@@ -5,14 +5,16 @@ What a person asks for is done or refused, never replaced. What nobody asked for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from nanopace.config import memory_bytes
 from nanopace.errors import CardError, UsageError
 from nanopace.hardware.cards import Card, find_card
 
 GIB = 1 << 30
+_LARGEST_CONTEXT = GIB  # what CUDA takes for itself is some hundred MB; more is somebody else's
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,16 @@ class Machine:
     device: torch.device
     reason: str
     name: str | None = None  # as the driver says it
-    memory_gb: float | None = None
+    memory_gb: float | None = None  # that this process may take
     sms: int | None = None
     uuid: str | None = None
     card: Card | None = None
+    whole_memory_gb: float | None = None  # of the card, where this process may not take all of it
+
+    @property
+    def card_memory_gb(self) -> float | None:
+        """As the driver says it: that a card is known by."""
+        return self.memory_gb if self.whole_memory_gb is None else self.whole_memory_gb
 
     def peak_flops(self, dtype: str) -> float | None:
         """What an mfu is a fraction of."""
@@ -49,6 +57,36 @@ def find_machine(wanted: str | None) -> Machine:
     except CardError:
         card = None
     return Machine(device, reason, properties.name, memory_gb, sms, str(getattr(properties, "uuid", "")) or None, card)
+
+
+def limited(machine: Machine, memory_limit: str) -> Machine:
+    """The same machine with less memory, as the knob memory_limit says. From now on torch takes no more than that."""
+    most = memory_bytes(memory_limit)
+    if most is None:
+        return machine
+    if machine.device.type != "cuda":
+        raise UsageError(
+            "--memory_limit={limit}: only a CUDA card's memory can be limited, and this run is on {device}",
+            limit=memory_limit,
+            device=machine.device,
+        )
+    free, total = torch.cuda.mem_get_info(machine.device)
+    if most > total:
+        raise UsageError(
+            "--memory_limit={limit}: is more than the {memory_gb:.1f} GiB of the card",
+            limit=memory_limit,
+            memory_gb=total / GIB,
+        )
+    # CUDA itself takes some, beside what torch's allocator asks it for.
+    context = min(_LARGEST_CONTEXT, max(0, total - free - torch.cuda.memory_reserved(machine.device)))
+    if most <= context:
+        raise UsageError(
+            "--memory_limit={limit}: CUDA alone takes {context_gb:.2f} GiB; allow some GiB more",
+            limit=memory_limit,
+            context_gb=context / GIB,
+        )
+    torch.cuda.set_per_process_memory_fraction((most - context) / total, machine.device)
+    return replace(machine, memory_gb=most / GIB, whole_memory_gb=machine.card_memory_gb)
 
 
 def _pick(wanted: str | None) -> tuple[torch.device, str]:

@@ -19,6 +19,7 @@ from torch import Tensor
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import Split
 from nanopace.train.model import ModelShape
+from nanopace.train.ranks import Ranks
 
 _FEWEST = 16  # windows before their spread says anything
 _SATURATING = 1 << 16  # tokens in a batch: more do not make a card any faster
@@ -62,7 +63,9 @@ class Evaluator:
         device: torch.device,
         token_bytes: np.ndarray | None = None,
         target_error: float = 0.0,
+        ranks: Ranks = Ranks(),  # noqa: B008, frozen
     ) -> None:
+        self._ranks = ranks
         self._losses, self._split, self._device, self._batch_size = losses, split, device, batch_size
         self._order = Order(split, block_size, seed)
         self._token_bytes, self._target_error = token_bytes, target_error
@@ -88,9 +91,16 @@ class Evaluator:
         self._before = losses
         return Evaluation(Estimate.of(losses), self._bits_per_byte(losses), change)
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> Tensor:
         """One batch, so that whatever is compiled or allocated on first use is there."""
-        self._batch(0).cpu()
+        return self._batch(0).cpu()
+
+    def halve(self) -> int | None:
+        """Memory is full: half as many windows at a time, which changes no loss. How many now; None: no less."""
+        if self._batch_size == 1:
+            return None
+        self._batch_size //= 2
+        return self._batch_size
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint: the first evaluation after a resume still has one to be compared with."""
@@ -112,9 +122,16 @@ class Evaluator:
             self._text_bytes = np.concatenate([self._text_bytes, self._token_bytes[tokens[:, 1:]].sum(axis=1)])
 
     def _from(self, first: int) -> np.ndarray:
-        """The losses of the windows from `first` on. Nobody waits for the card before all are under way."""
-        under_way = [self._batch(at) for at in range(first, self.windows, self._batch_size)]
-        return torch.cat(under_way)[: self.windows - first].double().cpu().numpy()
+        """The losses of the windows from `first` on. Nobody waits for the card before all are under way.
+
+        Each rank takes a stretch of the same length, whatever its batches; where the windows end, it begins anew.
+        """
+        count = self.windows - first
+        stretch = math.ceil(count / self._ranks.size)
+        begin = first + self._ranks.rank * stretch
+        under_way = [self._batch(at) for at in range(begin, begin + stretch, self._batch_size)]
+        own = torch.cat(under_way)[:stretch].double().cpu().numpy()
+        return self._ranks.exchange(own).reshape(-1)[:count]
 
     def _batch(self, first: int) -> Tensor:
         """Always of the same shape, which a compiled model needs: the last batch is filled up from the front."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nanopace.corpus.bounded import open_regular
 from nanopace.corpus.json_file import read_object
 from nanopace.errors import InputError
 from nanopace.train.huggingface_tokenizer import read_tokenizer, tokenizer_files
@@ -39,7 +40,7 @@ _ONLY: Mapping[str, object] = {
     "add_cross_attention": False,
     "tie_word_embeddings": True,
 }
-_LARGEST_JSON = 64 << 20  # bytes
+_LARGEST_JSON = 16 << 20  # bytes: an index of a hundred thousand weights has half of that
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -112,14 +113,15 @@ def _read_weights(directory: Path) -> Iterator[tuple[str, object]]:
         if not files or any(Path(name).name != name for name in files):  # not a way out of the directory
             raise InputError("{path}: lists no weights of this directory", path=directory / found)
     for name in files:
-        read = _safetensors if name.endswith(".safetensors") else _pickled
+        read = read_safetensors if name.endswith(".safetensors") else _pickled
         yield from ((_own_name(weight), each) for weight, each in read(directory / name))
 
 
-def _safetensors(path: Path) -> Iterator[tuple[str, object]]:
+def read_safetensors(path: Path) -> Iterator[tuple[str, object]]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        open_regular(path).close()
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - it is no dict
                 yield name, file.get_tensor(name)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nanopace.corpus.bounded import read_bounded
 from nanopace.corpus.bpe import TrainedBpe
 from nanopace.corpus.gpt2 import MERGES, VOCABULARY, vocabulary_file
 from nanopace.corpus.tokenizer import Tokenizer, gpt2
@@ -14,7 +15,7 @@ from nanopace.corpus.vocabulary import BYTE_OF_LETTER, END_OF_TEXT
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
 
-_LARGEST_FILE = 1 << 28  # bytes
+_LARGEST_FILE = 1 << 26  # bytes: a vocabulary of a million entries has half of that
 _CUTS_LIKE_GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
@@ -68,9 +69,8 @@ def _described(directory: Path) -> tuple[Mapping[str, int], Sequence[tuple[str, 
 
 
 def _read(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        data = file.read(_LARGEST_FILE + 1)
-    if len(data) > _LARGEST_FILE:
+    data = read_bounded(path, _LARGEST_FILE)
+    if data is None:
         raise ValueError(path)
     return data
 

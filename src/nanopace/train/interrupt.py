@@ -1,24 +1,47 @@
-"""Ctrl-C and SIGTERM: the first asks the loop to end after its step, the second leaves at once."""
+"""Ctrl-C and SIGTERM: the first asks the loop to end after its step, the second leaves at once. Ctrl-Z stops the clock.
+
+torchrun passes a Ctrl-C on to its processes, which have got it from the terminal already. So among several, signals
+right after the first are the same request.
+"""
 
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Any
 
+ECHO_S = 1.0  # within this time a signal is passed on
+
 
 class Interrupt:
-    """While it is entered, `asked` tells whether somebody wants to stop."""
+    """While it is entered, `asked` tells whether somebody wants to stop.
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    `paused` is what a stop by Ctrl-Z happens in, the clock's own.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str], None],
+        paused: Callable[[], AbstractContextManager[None]] = nullcontext,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        echoed: bool = False,
+    ) -> None:
+        """`echoed`: torchrun passes on what it gets."""
+        self._tell, self._paused, self._clock, self._echoed = tell, paused, clock, echoed
         self._before: dict[signal.Signals, Any] = {}
+        self._asked_at: float | None = None
         self.asked = False
 
     def __enter__(self) -> Interrupt:
         for each in (signal.SIGINT, signal.SIGTERM):
             self._before[each] = signal.signal(each, self._handle)
+        if hasattr(signal, "SIGTSTP") and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
+            self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._stop)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -26,7 +49,14 @@ class Interrupt:
             signal.signal(each, handler)
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self.asked:
+        if self._asked_at is not None:
+            if self._echoed and self._clock() - self._asked_at < ECHO_S:
+                return
             raise KeyboardInterrupt  # checkpoints are whole at every moment, so nothing is lost
-        self.asked = True
+        self._asked_at, self.asked = self._clock(), True
         self._tell("finishing the step and saving; once more leaves at once, with the last checkpoint whole")
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        """Ctrl-Z. This very thread stops itself, and all others with it, so that it knows when it went on."""
+        with self._paused():
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)

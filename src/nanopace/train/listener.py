@@ -28,8 +28,10 @@ class StepReport:
     ms: float
     tokens: int
     lr: float
-    grad_norm: float | None  # before clipping; None where nothing clips
+    grad_norm: float | None  # before clipping; None: unknown
     mfu: float | None  # of the card's real peak, 0.412 for 41.2%; None: unknown card
+    skipped: bool = False  # loss or gradient was not finite, so the weights stayed as they were
+    spike: float | None = None  # by how many standard deviations the loss stands out; only where it does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

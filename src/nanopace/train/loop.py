@@ -7,37 +7,43 @@ later, so that nobody waits for anybody. Evaluations and checkpoints come betwee
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import torch
+from torch import Tensor
 
-from nanopace.ledger import CheckpointEvent, EvalEvent, NoteEvent
+from nanopace.errors import InputError
+from nanopace.ledger import CheckpointEvent, NoteEvent
 from nanopace.train.bookkeeping import LAST_SAVE, Bookkeeper
-from nanopace.train.evaluate import Estimate
+from nanopace.train.evaluation_report import eval_event, eval_report
+from nanopace.train.evidence import save_evidence
 from nanopace.train.interrupt import Interrupt
-from nanopace.train.listener import EvalReport, SaveReport
+from nanopace.train.listener import SaveReport
 from nanopace.train.optimizer import set_learning_rate
 from nanopace.train.parts import Parts
 from nanopace.train.randomness import random_states
-from nanopace.train.reporting import Reporter
+from nanopace.train.reporting import IN_FLIGHT, Reporter
 from nanopace.train.schedule import learning_rate
 from nanopace.train.stepper import Stepper
+from nanopace.train.watch import NotFiniteError
 
 
 class Loop:
     def __init__(self, parts: Parts, interrupt: Interrupt) -> None:
-        self._parts, self._interrupt = parts, interrupt
+        self._parts = parts
         self._config, self._clock, self._listener = parts.config, parts.clock, parts.listener
         self._books = Bookkeeper(parts.clock, parts.ledger)
-        self._reports = Reporter(parts, self._books)
+        self._reports = Reporter(parts, self._books, lambda: interrupt.asked)
         self._best = parts.best
         self._saved_step = parts.first_step if parts.first_step else None  # a resumed step need not be saved again
         self._whole: Path | None = None  # the newest checkpoint on the disk
         self._failed: str | None = None
+        self._save_is_due = False  # although it is not its turn: the last one was put off
         self._stepper = Stepper(parts, self._books)
+        self._fed: deque[tuple[int, Tensor, Tensor]] = deque(maxlen=IN_FLIGHT + 1)  # the last steps' tokens
         self.iteration = parts.first_step
 
     @property
@@ -45,23 +51,32 @@ class Loop:
         return self._whole
 
     @property
+    def micro_batch(self) -> int:
+        """Sequences, as many as fitted so far."""
+        return self._stepper.micro_batch
+
+    @property
     def failure(self) -> str | None:
         """Why the newest checkpoint could not be written, if it could not."""
         return self._failed
 
     def run(self) -> str:
-        """Train to the end, or until somebody interrupts. Returns which."""
-        self._stepper.warm_up()
+        """Train to the end, or until somebody interrupts, and return which. NotFiniteError: it cannot go on."""
+        with self._parts.batches:
+            self._stepper.warm_up()
+            return self._train()
+
+    def _train(self) -> str:
         with _garbage_later():
             self._clock.mark("startup", self.iteration, "garbage collection")
-            while self.iteration <= self._config.max_iters and not self._interrupt.asked:
+            while self.iteration <= self._config.max_iters and not self._reports.stopping:
                 self._between_steps()
                 if self._config.eval_only:
                     break
                 self.step()
                 self.iteration += 1
             self._end()
-        return "interrupted" if self._interrupt.asked else "finished"
+        return "interrupted" if self._reports.stopping else "finished"
 
     # --- the step ----------------------------------------------------------------------------------------------------
 
@@ -70,16 +85,34 @@ class Loop:
         parts, step = self._parts, self.iteration
         rate = learning_rate(self._config, step)
         set_learning_rate(parts.optimizer, rate)
-        inputs, targets = parts.batches.next()
+        inputs, targets = self._tokens()
+        self._fed.append((step, inputs, targets))
         self._clock.mark("data", step)
-        loss = self._stepper.accumulate(inputs, targets)
+        loss = self._stepper.accumulate(step, inputs, targets)
         self._clock.mark("step", step)
         if parts.checkpointer.before_update():
             self._clock.mark("checkpoint", step)
-        norm = self._stepper.update()
+        norm = self._stepper.update(loss)
         self._reports.add(step, loss, norm, rate)
         self._reports.tell()
         self._clock.mark("logging", step)
+        self._check(step - IN_FLIGHT)
+
+    def _tokens(self) -> tuple[Tensor, Tensor]:
+        try:
+            return self._parts.batches.next()
+        except InputError:  # the data is gone, and what was learned from it shall not be
+            if self._parts.ranks.size == 1:  # the others know nothing of it, and would not save
+                self._save(self.iteration, anyway=True)
+                self.close_saves()
+            raise
+
+    def _check(self, told: int) -> None:
+        """Go back if there were too many faults up to the step `told`. Some know of later ones by now, but that much
+        all ranks have been told, so that all of them go back after the same step."""
+        failed_at = self._reports.watch.failed_at
+        if failed_at is not None and failed_at <= told:
+            raise NotFiniteError(failed_at)
 
     # --- between steps -----------------------------------------------------------------------------------------------
 
@@ -88,18 +121,23 @@ class Loop:
         step, config = self.iteration, self._config
         evaluating = step % config.eval_interval == 0
         saving = step % config.save_interval == 0 if config.save_interval else evaluating
-        if saving and config.always_save_checkpoint:
+        if (saving and config.always_save_checkpoint) or self._save_is_due:
             self._save(step)
         if evaluating:
             self._evaluate(step)
         self._collect_saves()
 
-    def _save(self, step: int) -> None:
+    def _save(self, step: int, *, anyway: bool = False) -> None:
+        """Put off while steps are not finite: what training goes back to shall be good. `anyway`: there is no later."""
         if step in (0, self._saved_step):
             return
         self._listener.phase("checkpoint")
         self._reports.tell(0)  # the losses up to here belong into it
         self._clock.mark("logging", step)
+        self._save_is_due = self._reports.watch.in_doubt and not anyway
+        if self._save_is_due:
+            self._listener.phase("step")
+            return
         self._parts.checkpointer.save(step, self._state(step))
         self._saved_step = step
         self._clock.mark("checkpoint", step)
@@ -109,10 +147,12 @@ class Loop:
         parts = self._parts
         return {
             **parts.describe(step),
-            "random": random_states(parts.device),
+            **_random_states(parts),
             "scaler": parts.scaler.state_dict(),
             "best": self._best,
             "recent": list(self._reports.recent),
+            "micro_batch": self._stepper.micro_batch,
+            "data_offset": parts.data_offset,
             "validation": parts.validation.state(),
             "training": None if parts.training is None else parts.training.state(),
         }
@@ -124,31 +164,23 @@ class Loop:
         parts = self._parts
         parts.model.eval()
         with torch.no_grad(), self._stepper.autocast:
-            validation = parts.validation.evaluate()
-            second = None if parts.training is None else parts.training.evaluate().loss
+            validation = self._stepper.evaluate(step, parts.validation)
+            second = None if parts.training is None else self._stepper.evaluate(step, parts.training).loss
         parts.model.train()
         self._clock.mark("evaluation", step).wait()
         self._books.settle()
-        best = self._best is None or validation.loss.mean < self._best[1]
-        train = second or (Estimate.of(np.array(self._reports.recent)) if self._reports.recent else None)
-        report = EvalReport(
-            iteration=step,
-            val=validation.loss.mean,
-            val_error=validation.loss.error,
-            windows=validation.loss.count,
+        report = eval_report(
+            step,
+            validation,
+            second,
+            self._reports.recent,
             ms=self._books.evaluation_ms(step),
-            train=None if train is None else train.mean,
-            train_error=None if train is None else train.error,
-            train_steps=None if train is None or second is not None else train.count,
-            bits_per_byte=validation.bits_per_byte,
-            change=None if validation.change is None else validation.change.mean,
-            change_error=None if validation.change is None else validation.change.error,
-            best=best,
+            best=None if self._best is None else self._best[1],
         )
         self._reports.recent.clear()
-        parts.ledger.append(_eval_event(report))
+        parts.ledger.append(eval_event(report))
         self._listener.evaluated(report)
-        if best:
+        if report.best:
             self._keep_best(step, report.val)
         gc.collect()
         self._clock.mark("other", step)
@@ -165,8 +197,9 @@ class Loop:
         """Tell of the checkpoints that are whole by now, or failed."""
         for result in self._parts.checkpointer.results():
             if result.failure is not None:
-                self._failed = f"{result.path}: {result.failure}"
-                self._note(f"could not save {self._failed}; training goes on and tries again at the next save")
+                before, self._failed = self._failed, f"{result.path}: {result.failure}"
+                if before is None:  # said once, until a save succeeds again
+                    self._note(f"could not save {self._failed}; training goes on and tries again at the next save")
                 continue
             self._failed, self._whole = None, result.path
             self._books.settle()
@@ -196,16 +229,30 @@ class Loop:
         """The last steps' rows, a last checkpoint, a last evaluation unless there was one a step ago."""
         self._reports.tell(0)
         self._clock.mark("logging", self.iteration)
+        if not self._reports.stopping:
+            self._check(self.iteration)
         if not self._config.eval_only:
-            self._save(self.iteration)
+            self._save(self.iteration, anyway=True)
             recently = (self.iteration - 1) % self._config.eval_interval == 0
-            if not self._interrupt.asked and not recently:
+            if not self._reports.stopping and not recently:
                 self._evaluate(self.iteration)
+        self.close_saves()
+
+    def close_saves(self) -> None:
+        """Wait until all checkpoints are whole, or failed, and tell of them. Nothing can be saved after that."""
+        self._reports.tell(0)
         self._clock.mark("other", self.iteration)
         self._parts.checkpointer.close()
         self._clock.mark(LAST_SAVE, self.iteration)
         self._clock.finish()
         self._collect_saves()
+
+    def save_evidence(self, out_dir: Path, failed_at: int) -> Path:
+        """What is known of the step that failed. All ranks have to call it, and the first one writes."""
+        directory = out_dir / f"evidence-step-{failed_at}"
+        inputs, targets = next((a, b) for step, a, b in self._fed if step == failed_at)
+        save_evidence(directory, self._parts, self._stepper, self._reports.watch.last, failed_at, inputs, targets)
+        return directory
 
     def close(self) -> float:
         """The books are closed; the wall clock of the process in ms."""
@@ -215,20 +262,10 @@ class Loop:
         return sum(self._clock.totals.values())
 
 
-def _eval_event(report: EvalReport) -> EvalEvent:
-    return EvalEvent(
-        report.iteration,
-        report.train,
-        report.val,
-        ms=round(report.ms, 4),
-        val_error=report.val_error,
-        train_error=report.train_error,
-        train_steps=report.train_steps,
-        windows=report.windows,
-        bits_per_byte=report.bits_per_byte,
-        change=report.change,
-        change_error=report.change_error,
-    )
+def _random_states(parts: Parts) -> dict[str, object]:
+    """Of every rank: each draws its own dropout."""
+    first, *others = parts.ranks.gather(random_states(parts.device))
+    return {"random": first, "random_of_others": others} if others else {"random": first}
 
 
 @contextmanager

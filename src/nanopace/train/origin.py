@@ -17,19 +17,20 @@ from nanopace.train.model import GPT, ModelShape
 from nanopace.train.pretrained import Pretrained
 
 _SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias")
-_OF_THE_MACHINE = ("device", "dtype", "compile")
+_TO_GO_ON = {"random", "scaler", "best", "recent", "validation", "training", "corpus"}  # beside weights and averages
+_OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit")
 
 
 def find_saved(out_dir: Path, listener: Listener) -> Saved:
-    """The newest whole checkpoint of a run that shall go on. Those that are damaged are named."""
+    """The newest whole checkpoint of a run that shall go on. Newer ones are named, with what is wrong with them."""
     saved, refused = newest_whole(out_dir)
     for error in refused:
-        listener.note(str(error))
+        listener.note(str(error) if saved is None else f"{error}; going on from {saved.path} instead")
     if saved is None:
         if refused:
             raise InputError("{path}: no checkpoint is whole; see above what is wrong with each", path=out_dir)
         raise InputError("{path}: no checkpoint is here to resume from; --init_from=scratch begins anew", path=out_dir)
-    if "random" not in saved.state:
+    if not saved.state.keys() >= _TO_GO_ON:
         raise InputError(
             "{path}: holds weights alone and cannot go on; --init_from={path} begins a run with them", path=saved.path
         )

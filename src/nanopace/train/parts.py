@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from nanopace.config import TrainConfig
+from nanopace.corpus.order import Order
 from nanopace.ledger import LedgerWriter
 from nanopace.train.batches import Batches
 from nanopace.train.checkpoint import Checkpointer
@@ -16,6 +18,8 @@ from nanopace.train.clock import Clock
 from nanopace.train.evaluate import Evaluator
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT
+from nanopace.train.ranks import Ranks
+from nanopace.train.sharded import NoCheckpointer
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -29,15 +33,22 @@ class Parts:
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     batches: Batches
+    order: Order  # that they come in
     validation: Evaluator
     training: Evaluator | None  # nanoGPT's second pass
-    checkpointer: Checkpointer
+    checkpointer: Checkpointer | NoCheckpointer
     clock: Clock
     ledger: LedgerWriter
     listener: Listener
     describe: Callable[[int], dict[str, object]]  # a step to what its checkpoint says of the run
     peak_flops: float | None
     flops_per_step: float
+    ranks: Ranks = field(default_factory=Ranks)
+    quietly: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, gradients stay on their rank
+    rehearsing: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, they are thrown away
+    sharded: bool = False  # no rank can do a forward pass without the others
     first_step: int = 0
+    micro_batch: int | None = None  # sequences, where memory was full; None: batch_size
+    data_offset: int = 0  # which order of the data: after faults, another one
     best: tuple[int, float] | None = None  # step and validation loss of the best checkpoint
     recent: list[float] = field(default_factory=list)  # losses since the last evaluation

@@ -20,6 +20,7 @@ from nanopace.hardware.memory import largest_micro_batch
 from nanopace.literals import Value
 from nanopace.train.device import Machine, pick_compile, pick_dtype
 from nanopace.train.model import GPT, ModelShape
+from nanopace.train.size import check_size
 
 _GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a quarter faster on tensor cores
 _CPU_SECONDS = 105  # of training: with the start and some samples, about two minutes
@@ -35,7 +36,9 @@ class Plan:
     reasons: Mapping[str, str]  # what was chosen, and why
 
 
-def make_plan(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, *, machine_decides: bool) -> Plan:
+def make_plan(
+    asked: Mapping[str, Value], corpus: Corpus, machine: Machine, *, machine_decides: bool, ranks: int = 1
+) -> Plan:
     """`asked` is what files, flags or a checkpoint say. What they leave open nanoGPT's defaults or the machine fill."""
     chosen: dict[str, tuple[Value, str]] = {"device": (str(machine.device), machine.reason)}
     dtype, compiles = asked.get("dtype"), asked.get("compile")
@@ -45,12 +48,13 @@ def make_plan(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, *, m
     if machine_decides:
         vocab_size = int(asked.get("vocab_size", chosen["vocab_size"][0]))
         if machine.device.type == "cpu":
-            chosen |= _on_a_cpu(asked, vocab_size)
+            chosen |= _on_a_cpu(asked, vocab_size, ranks)
         else:
-            chosen |= _on_a_card(asked, vocab_size, corpus, machine)
+            chosen |= _on_a_card(asked, vocab_size, corpus, machine, ranks)
     open_ones = {name: each for name, each in chosen.items() if name not in asked}
     config = TrainConfig(**{**asked, **{name: value for name, (value, _) in open_ones.items()}})  # type: ignore[arg-type]
-    _check(config, corpus)
+    _check_shape(config, on_cpu=machine.device.type == "cpu")
+    _check(config, corpus, ranks)
     reasons = {name: f"{value}: {reason}" for name, (value, reason) in chosen.items() if reason and name in open_ones}
     return Plan(config, {"device": f"{machine.device}: {machine.reason}", **_card(machine, config.dtype), **reasons})
 
@@ -76,7 +80,28 @@ def shape_of(config: TrainConfig, activation: str) -> ModelShape:
     )
 
 
-def _check(config: TrainConfig, corpus: Corpus) -> None:
+def _check_shape(config: TrainConfig, *, on_cpu: bool) -> None:
+    if config.parallel == "fsdp":  # each process has a part of it
+        return
+    check_size(
+        n_layer=config.n_layer,
+        n_embd=config.n_embd,
+        vocab_size=config.vocab_size,
+        block_size=config.block_size,
+        batch_size=config.batch_size,
+        accumulation=config.gradient_accumulation_steps,
+        on_cpu=on_cpu,
+    )
+
+
+def _check(config: TrainConfig, corpus: Corpus, ranks: int) -> None:
+    if config.gradient_accumulation_steps % ranks:
+        raise ConfigError(
+            "gradient_accumulation_steps must be a multiple of the number of processes, "
+            "which share its micro-batches: {steps} is not one of {ranks}",
+            steps=config.gradient_accumulation_steps,
+            ranks=ranks,
+        )
     if corpus.vocab_size is not None and config.vocab_size < corpus.vocab_size:
         raise ConfigError(
             "vocab_size must be at least {least}, the vocabulary of {corpus}: {vocab_size} is less",
@@ -95,7 +120,7 @@ def _vocabulary(corpus: Corpus) -> tuple[int, str]:
 
 
 def _on_a_card(
-    asked: Mapping[str, Value], vocab_size: int, corpus: Corpus, machine: Machine
+    asked: Mapping[str, Value], vocab_size: int, corpus: Corpus, machine: Machine, ranks: int
 ) -> dict[str, tuple[Value, str]]:
     """GPT-2 where there is text for it, else a third of its width; then the largest micro-batch up to 64 that fits."""
     large = corpus.train.tokens >= _LARGE_CORPUS
@@ -109,7 +134,7 @@ def _on_a_card(
         )
     most = max(1, step_tokens // int(known["block_size"]))
     batch_size = int(asked.get("batch_size", next((each for each in _MICRO_BATCHES if each <= min(fitting, most)), 1)))
-    accumulation = max(1, round(most / batch_size))
+    accumulation = ranks * max(1, round(most / batch_size / ranks))
     steps = max(200, _EPOCHS * corpus.train.tokens // (accumulation * batch_size * int(known["block_size"])))
     memory = "an unknown amount of memory" if machine.memory_gb is None else f"{machine.memory_gb:.0f} GiB"
     why = f"for {corpus.train.tokens / 1e6:.1f}M training tokens"
@@ -125,11 +150,12 @@ def _on_a_card(
     }
 
 
-def _on_a_cpu(asked: Mapping[str, Value], vocab_size: int) -> dict[str, tuple[Value, str]]:
+def _on_a_cpu(asked: Mapping[str, Value], vocab_size: int, ranks: int) -> dict[str, tuple[Value, str]]:
     """A model that learns something in two minutes, and the steps that two minutes are enough for."""
     shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128}
     batch_size = 8
     known = {name: int(asked.get(name, value)) for name, value in {**shape, "batch_size": batch_size}.items()}
+    _check_shape(TrainConfig(**known, vocab_size=vocab_size), on_cpu=True)  # type: ignore[arg-type]
     step_seconds = _probe(
         ModelShape(
             n_layer=known["n_layer"],
@@ -140,12 +166,12 @@ def _on_a_cpu(asked: Mapping[str, Value], vocab_size: int) -> dict[str, tuple[Va
         ),
         known["batch_size"],
     )
-    accumulation = int(asked.get("gradient_accumulation_steps", 1))
-    steps = max(20, int(_CPU_SECONDS / (step_seconds * accumulation)))
+    accumulation = int(asked.get("gradient_accumulation_steps", ranks))
+    steps = max(20, int(_CPU_SECONDS * ranks / (step_seconds * accumulation)))
     return {
         **{name: (value, "small enough for a CPU") for name, value in shape.items()},
         "batch_size": (batch_size, ""),
-        "gradient_accumulation_steps": (1, ""),
+        "gradient_accumulation_steps": (ranks, "" if ranks == 1 else "one micro-batch for each process"),
         "learning_rate": (3e-3, ""),
         "min_lr": (3e-4, ""),
         "eval_iters": (25, ""),

@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from nanopace.train.ranks import Ranks
+
 
 def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)  # of every device
+
+
+def seed_dropout(seed: int, ranks: Ranks) -> None:
+    """The ranks draw the same weights, and then each its own dropout, as nanoGPT's do."""
+    if not ranks.first:
+        seed_everything(seed + ranks.rank)
 
 
 def random_states(device: torch.device) -> dict[str, Any]:

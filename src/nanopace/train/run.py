@@ -5,35 +5,36 @@ Nothing is created on the disk before everything that can be wrong has been chec
 
 from __future__ import annotations
 
+import math
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
-from nanopace.config import KNOBS, TrainConfig
-from nanopace.corpus.corpora import EMBEDDED
-from nanopace.corpus.prepare import Told, ensure
-from nanopace.corpus.shards import Corpus, open_corpus
+from nanopace.config import TrainConfig
+from nanopace.corpus.prepare import Told
 from nanopace.errors import InputError, UsageError
 from nanopace.ledger import EndEvent, LedgerWriter
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.literals import Value
 from nanopace.train.attention import pick_attention
-from nanopace.train.checkpoint import BEST
-from nanopace.train.checkpoint_files import Saved, checkpoint_directories, remove_checkpoint, sweep
+from nanopace.train.checkpoint_files import checkpoint_directories
 from nanopace.train.clock import Clock, make_clock, process_start
-from nanopace.train.device import Machine, find_machine, set_tf32
+from nanopace.train.device import find_machine, set_tf32
 from nanopace.train.interrupt import Interrupt
 from nanopace.train.listener import Introduction, Listener, Outcome
+from nanopace.train.lock import Claim
 from nanopace.train.loop import Loop
+from nanopace.train.memory import FullError, is_full, make_room
 from nanopace.train.monitor import Monitor
-from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, settings_of
-from nanopace.train.plan import make_plan, shape_of
-from nanopace.train.pretrained import Pretrained
+from nanopace.train.ranks import Ranks, Silent, elastic, joined
+from nanopace.train.rollback import Rollbacks, diverged
+from nanopace.train.room import clear, enter
+from nanopace.train.settle import Wishes, out_dir_of, settle
 from nanopace.train.setup import Start, build, introduce
 from nanopace.train.warm_start import begin_to_load_the_compiler, keep_compiled
+from nanopace.train.watch import NotFiniteError
 
 
 def train(
@@ -50,13 +51,23 @@ def train(
     the monotonic clock: from the start of the process, unless told otherwise.
     """
     started = process_start() if started is None else started
+    ranks = Ranks.of(os.environ)
+    listener = listener if ranks.first else Silent()
     listener.phase("startup")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError("train: one process trains on one device so far; start it without torchrun")
     wanted = given.get("device")
-    machine = find_machine(None if wanted is None else str(wanted))
+    machine = find_machine(ranks.device(None if wanted is None else str(wanted)))
+    backend = given.get("backend")
+    with joined(ranks, machine.device, None if backend is None else str(backend)), Claim(out_dir_of(given)) as claim:
+        ranks.agree(lambda: enter(out_dir_of(given), claim) if ranks.first else None)
+        asked = elastic(given, ranks, bool(checkpoint_directories(out_dir_of(given))))
+        wishes = Wishes(asked, from_file, preparing if ranks.first else None, machine, ranks, claim)
+        return _train(wishes, listener, started)
+
+
+def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
+    machine, ranks = wishes.machine, wishes.ranks
     clock = make_clock(machine.device, started)
-    start = _settle(given, machine, listener, from_file=from_file, preparing=preparing)
+    start = settle(wishes, listener)
     config = start.config
     if config.compile:
         keep_compiled()
@@ -69,8 +80,9 @@ def train(
         "attention": pick_attention(start.shape, config.batch_size, machine.device, dtype),
     }
     clock.mark("startup", 0, "trying attention kernels")
-    _make_room(start)
-    with LedgerWriter(start.out_dir / LEDGER_FILE, began=started) as ledger:
+    ranks.agree(lambda: clear(start.out_dir, wishes.claim, anew=start.resumed is None) if ranks.first else None)
+    path = start.out_dir / LEDGER_FILE if ranks.first else Path(os.devnull)  # one ledger: the first rank's
+    with LedgerWriter(path, clock.now, began=started, tell=listener.note) as ledger:
         introduce(start, ledger, choices)
         listener.started(
             Introduction(
@@ -84,36 +96,46 @@ def train(
         )
         outcome = _run(start, ledger, clock, listener)
     listener.finished(outcome)
-    if outcome.checkpoint is None and outcome.failure is not None:
+    before = None if start.resumed is None else str(start.resumed.path)
+    if outcome.checkpoint == before and outcome.failure is not None:
         raise InputError("{path}: nothing could be saved: {reason}", path=start.out_dir, reason=outcome.failure)
-    wall_ms = (time.monotonic() - started) * 1000
+    wall_ms = (clock.now() - started) * 1000
     assert abs(wall_ms - outcome.wall_ms) <= 0.01 * wall_ms + 100, "the phases do not sum to the wall clock"
     return outcome
 
 
 def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Outcome:
     """Whatever happens, the ledger ends with why."""
-    reason = "error"
+    reason, all_here = "error", False
     loop: Loop | None = None
+    rollbacks = Rollbacks(ledger, listener)
     monitor = Monitor(ledger.append, lambda: 0 if loop is None else loop.iteration, start.machine.uuid)
     if start.machine.device.type == "cuda":
         monitor.start()
     try:
-        parts = build(start, ledger, clock, listener)
-        with Interrupt(listener.note) as interrupt, parts.batches:
-            loop = Loop(parts, interrupt)
-            reason = loop.run()
-    except torch.OutOfMemoryError:
+        with Interrupt(listener.note, clock.paused, echoed=start.ranks.launched) as interrupt:
+            while True:
+                loop = Loop(build(start, ledger, clock, listener), interrupt)
+                ended = _train_once(start, loop, rollbacks)
+                if isinstance(ended, str):
+                    reason, all_here = ended, True
+                    break
+                if ended is None:
+                    reason = "diverged"
+                    raise diverged(start.out_dir, loop, rollbacks.failed_at)
+                loop.close()
+                loop, start = None, ended
+                _forget(start)
+    except (FullError, RuntimeError, MemoryError) as error:
+        if not isinstance(error, FullError) and not is_full(error):
+            raise
         reason = "out_of_memory"
-        raise UsageError(
-            "--batch_size={batch_size}: the card's memory is full; halve it and double --gradient_accumulation_steps",
-            batch_size=start.config.batch_size,
-        ) from None
+        raise _too_large(start.config, halvable=isinstance(error, FullError) and error.halvable) from None
     except KeyboardInterrupt:
         reason = "interrupted"
         raise
     finally:
-        energy_kwh = monitor.stop()
+        energy_kwh = _of_all_cards(monitor.stop(), start.ranks if all_here else Ranks())
         wall_ms = None if loop is None else loop.close()
         ledger.append(EndEvent(reason, wall_ms=wall_ms and round(wall_ms, 3), energy_kwh=energy_kwh))
     newest = loop.newest_checkpoint or (start.resumed and start.resumed.path)
@@ -128,76 +150,36 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
     )
 
 
-def _settle(
-    given: Mapping[str, Value], machine: Machine, listener: Listener, *, from_file: bool, preparing: Told | None
-) -> Start:
-    """Everything that can be decided and checked before out_dir is touched."""
-    out_dir, init_from = Path(str(given.get("out_dir", "out"))), str(given.get("init_from", "scratch"))
-    if init_from != "resume" and not given.get("overwrite"):
-        _check_free(out_dir)
-    source: Saved | Pretrained | None = None
-    asked = dict(given)
-    if init_from == "resume":
-        source = find_saved(out_dir, listener)
-        asked = settings_of(source, given, machine)
-    elif init_from != "scratch":
-        source = find_pretrained(init_from)
-        asked = fitted_settings(source, given)
-    decides = not from_file and init_from != "resume"
-    if decides:
-        asked.setdefault("dataset", EMBEDDED)
-    corpus = open_corpus(ensure(str(asked.get("dataset", KNOBS["dataset"].default)), preparing))
-    plan = make_plan(asked, corpus, machine, machine_decides=decides)
-    shape = shape_of(plan.config, "gelu" if source is None else source.shape.activation)
-    corpus.check(shape.vocab_size, shape.block_size)
-    _check_source(source, corpus, plan.config)
-    return Start(plan=plan, machine=machine, corpus=corpus, shape=shape, source=source, out_dir=out_dir)
-
-
-def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: TrainConfig) -> None:
-    """Weights only mean something with the tokenizer that they were trained with."""
-    if source is None:
-        return
-    theirs = source.tokenizer_hash if isinstance(source, Saved) else source.tokenizer and source.tokenizer.hash
-    ours = corpus.tokenizer and corpus.tokenizer.hash
-    if theirs and ours and theirs != ours:
-        raise InputError(
-            "{corpus}: was made with another tokenizer than {path}; prepare it with that one",
-            corpus=corpus.directory,
-            path=source.path,
-        )
-    if isinstance(source, Saved):
-        if source.state["corpus"] != corpus.fingerprint:
-            raise InputError(
-                "{corpus}: is not the data that {path} was trained on; a run goes on with the same data",
-                corpus=corpus.directory,
-                path=source.path,
-            )
-        if source.step > config.max_iters:
-            raise UsageError(
-                "{path}: the run is finished after {steps} steps; a larger --max_iters goes on",
-                path=source.path,
-                steps=source.step,
-            )
-
-
-def _check_free(out_dir: Path) -> None:
-    if (out_dir / LEDGER_FILE).exists() or checkpoint_directories(out_dir):
-        raise UsageError(
-            "--out_dir={out_dir}: holds a run; --init_from=resume goes on with it, --overwrite=True replaces it",
-            out_dir=out_dir,
-        )
-
-
-def _make_room(start: Start) -> None:
-    """The first thing that touches the disk."""
+def _train_once(start: Start, loop: Loop, rollbacks: Rollbacks) -> str | Start | None:
+    """How it ended, or where to begin again; None: it cannot go on."""
     try:
-        (start.out_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
-        sweep(start.out_dir)
-        if start.resumed is None:
-            for directory in checkpoint_directories(start.out_dir):
-                remove_checkpoint(directory)
-            for name in (LEDGER_FILE, BEST):
-                (start.out_dir / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError("{path}: cannot be written: {reason}", path=start.out_dir, reason=error.strerror) from None
+        return loop.run()
+    except NotFiniteError as error:
+        failed_at = error.failed_at
+    return rollbacks.after(start, loop, failed_at)  # the error is gone, and with it all that it kept alive
+
+
+def _of_all_cards(energy_kwh: float | None, ranks: Ranks) -> float | None:
+    """Unknown if that of one card is."""
+    total = float(ranks.exchange([math.nan if energy_kwh is None else energy_kwh]).sum())
+    return None if math.isnan(total) else total
+
+
+def _forget(start: Start) -> None:
+    """Model and averages of before have gone, before those of now are made: a card has no room for both."""
+    if start.config.compile:
+        torch.compiler.reset()  # what was compiled holds on to its model
+    make_room(start.machine.device)
+
+
+def _too_large(config: TrainConfig, *, halvable: bool) -> UsageError:
+    if halvable:
+        return UsageError(
+            "--batch_size={batch_size}: the card's memory is full; halve it and double --gradient_accumulation_steps",
+            batch_size=config.batch_size,
+        )
+    return UsageError(
+        "--batch_size={batch_size}: memory is full, also with one sequence at a time; "
+        "a smaller model or a shorter --block_size needs less",
+        batch_size=config.batch_size,
+    )

@@ -25,12 +25,16 @@ from nanopace.train.device import Machine
 from nanopace.train.evaluate import Evaluator, Losses, largest_batch
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT, ModelShape
-from nanopace.train.optimizer import make_optimizer, restore_optimizer
+from nanopace.train.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
 from nanopace.train.origin import build_model
+from nanopace.train.parallel import spread
 from nanopace.train.parts import Parts
 from nanopace.train.plan import Plan
 from nanopace.train.pretrained import Pretrained
-from nanopace.train.randomness import restore_random_states, seed_everything
+from nanopace.train.randomness import restore_random_states, seed_dropout, seed_everything
+from nanopace.train.ranks import Ranks
+from nanopace.train.reassemble import fill
+from nanopace.train.sharded import NoCheckpointer, ShardedCheckpointer
 from nanopace.version import __version__
 
 
@@ -44,6 +48,9 @@ class Start:
     shape: ModelShape
     source: Saved | Pretrained | None  # None: from scratch
     out_dir: Path
+    ranks: Ranks
+    data_offset: int | None = None  # which order of the data; None: the one that the checkpoint says, or the first
+    micro_batch: int | None = None  # sequences, where memory was full; None: as the checkpoint says, or batch_size
 
     @property
     def config(self) -> TrainConfig:
@@ -53,35 +60,53 @@ class Start:
     def resumed(self) -> Saved | None:
         return self.source if isinstance(self.source, Saved) else None
 
+    @property
+    def order_offset(self) -> int:
+        """0 gives the order that the seed alone gives."""
+        if self.data_offset is not None:
+            return self.data_offset
+        return 0 if self.resumed is None else int(self.resumed.state.get("data_offset", 0))
+
+    @property
+    def fitting_micro_batch(self) -> int | None:
+        """What fitted before. Who asks for another batch_size now wants to see for themselves."""
+        if self.micro_batch is not None or self.resumed is None:
+            return self.micro_batch
+        if self.resumed.config.get("batch_size") != self.config.batch_size:
+            return None
+        fitted = int(self.resumed.state.get("micro_batch", self.config.batch_size))
+        return fitted if fitted > 0 and self.config.batch_size % fitted == 0 else None
+
 
 def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Parts:
-    config, device = start.config, start.machine.device
+    config, device, ranks = start.config, start.machine.device, start.ranks
     first_step = start.resumed.step if start.resumed else 0
     seed_everything(config.seed)
-    model = build_model(start.shape, start.source, device)
+    sharding = config.parallel == "fsdp" and ranks.launched  # then no card ever holds all of it
+    model = build_model(start.shape, start.source, torch.device("cpu") if sharding else device)
     clock.mark("startup", first_step, "the model")
+    called = spread(model, config, ranks, device)
+    if called.compiled:
+        clock.mark("compile", first_step, "the compiler itself")
     optimizer = make_optimizer(model, config, device)
     scaler = torch.amp.GradScaler(device.type, enabled=config.dtype == "float16")
     tokenizer = start.corpus.tokenizer
-    checkpointer = Checkpointer(
-        start.out_dir, model, optimizer, tokenizer=tokenizer, keep_last=config.keep_last, device=device
-    )
+    checkpointer = _checkpointer(start, model, optimizer, sharded=called.sharded)
     clock.mark("startup", first_step, "the optimizer")
-    loss, sequence_losses = _compiled(model, config)
-    if config.compile:
-        clock.mark("compile", first_step, "the compiler itself")
-    validation = _evaluator(sequence_losses, start, start.corpus.val)
-    training = _evaluator(sequence_losses, start, start.corpus.train) if config.eval_train == "full" else None
-    batches = _batches(start, first_step)
+    validation = _evaluator(called.sequence_losses, start, start.corpus.val)
+    training = _evaluator(called.sequence_losses, start, start.corpus.train) if config.eval_train == "full" else None
+    order = _order(start)
+    batches = _batches(start, order, first_step)
     clock.mark("startup", first_step, "the data")
     parts = Parts(
         config=config,
         device=device,
         model=model,
-        loss=loss,
+        loss=called.loss,
         optimizer=optimizer,
         scaler=scaler,
         batches=batches,
+        order=order,
         validation=validation,
         training=training,
         checkpointer=checkpointer,
@@ -94,10 +119,17 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
             "windows": step * config.gradient_accumulation_steps * config.batch_size,
             "versions": versions(),
         },
-        peak_flops=start.machine.peak_flops(config.dtype),
+        peak_flops=_peak_flops(start),
         flops_per_step=_flops_per_step(model, config),
+        ranks=ranks,
+        quietly=called.quietly,
+        rehearsing=called.rehearsing,
+        sharded=called.sharded,
         first_step=first_step,
+        micro_batch=start.fitting_micro_batch,
+        data_offset=start.order_offset,
     )
+    seed_dropout(config.seed, ranks)
     if start.resumed is not None:
         _restore(parts, start.resumed)
     return parts
@@ -116,10 +148,10 @@ def introduce(start: Start, ledger: LedgerWriter, choices: Mapping[str, str]) ->
             torch=torch.__version__,
             code_hash=_code_hash(),
             gpu=machine.name,
-            gpu_memory_gb=None if machine.memory_gb is None else round(machine.memory_gb, 2),
+            gpu_memory_gb=None if machine.card_memory_gb is None else round(machine.card_memory_gb, 2),
             gpu_sms=machine.sms,
-            gpu_count=1 if machine.device.type == "cuda" else None,
-            world_size=1,
+            gpu_count=start.ranks.size if machine.device.type == "cuda" else None,
+            world_size=start.ranks.size,
             tokens_per_iteration=config.tokens_per_iteration,
             choices=dict(choices),
             corpus=start.corpus.fingerprint,
@@ -134,11 +166,19 @@ def versions() -> dict[str, str]:
     return {"nanopace": __version__, "python": platform.python_version(), "torch": torch.__version__}
 
 
-def _compiled(model: GPT, config: TrainConfig) -> tuple[GPT, Losses]:
-    """The two functions that a run calls. Shapes never change, so they are compiled for these alone."""
-    if not config.compile:
-        return model, model.sequence_losses
-    return torch.compile(model, dynamic=False), torch.compile(model.sequence_losses, dynamic=False)  # type: ignore[return-value]
+def _checkpointer(
+    start: Start, model: GPT, optimizer: torch.optim.Optimizer, *, sharded: bool
+) -> Checkpointer | ShardedCheckpointer | NoCheckpointer:
+    """Where every rank holds everything, the first one saves it."""
+    kind = ShardedCheckpointer if sharded else Checkpointer if start.ranks.first else NoCheckpointer
+    return kind(
+        start.out_dir,
+        model,
+        optimizer,
+        tokenizer=start.corpus.tokenizer,
+        keep_last=start.config.keep_last,
+        device=start.machine.device,
+    )
 
 
 def _evaluator(losses: Losses, start: Start, split: Split) -> Evaluator:
@@ -153,29 +193,42 @@ def _evaluator(losses: Losses, start: Start, split: Split) -> Evaluator:
         device=start.machine.device,
         token_bytes=None if tokenizer is None else tokenizer.token_bytes(),
         target_error=config.eval_target_error,
+        ranks=start.ranks,
     )
 
 
-def _batches(start: Start, first_step: int) -> Batches:
+def _order(start: Start) -> Order:
     config, tokenizer = start.config, start.corpus.tokenizer
-    split = start.corpus.train
-    end_of_text = None if tokenizer is None else tokenizer.end_of_text
-    order = Order(split, config.block_size, config.seed, documents=config.documents, end_of_text=end_of_text)
+    return Order(
+        start.corpus.train,
+        config.block_size,
+        config.seed + start.order_offset,
+        documents=config.documents,
+        end_of_text=None if tokenizer is None else tokenizer.end_of_text,
+    )
+
+
+def _batches(start: Start, order: Order, first_step: int) -> Batches:
+    config = start.config
     return Batches(
-        split,
+        start.corpus.train,
         order,
-        micro_steps=config.gradient_accumulation_steps,
+        micro_steps=config.gradient_accumulation_steps // start.ranks.size,
         batch_size=config.batch_size,
         block_size=config.block_size,
         device=start.machine.device,
         first_step=first_step,
+        part=(start.ranks.rank, start.ranks.size),
     )
 
 
 def _restore(parts: Parts, saved: Saved) -> None:
-    averages = saved.optimizer(str(parts.device))
-    assert averages is not None, "origin.find_saved lets no checkpoint without them through"
-    restore_optimizer(parts.model, parts.optimizer, averages)
+    if parts.ranks.launched:  # each rank reads what it holds
+        fill(optimizer_tensors(parts.model, parts.optimizer), saved.path, alone=False)
+    else:
+        averages = saved.optimizer()
+        assert averages is not None, "origin.find_saved lets no checkpoint without them through"
+        restore_optimizer(parts.model, parts.optimizer, averages)
     parts.scaler.load_state_dict(saved.state["scaler"])
     parts.validation.restore(saved.state["validation"])
     if parts.training is not None and saved.state["training"] is not None:
@@ -183,7 +236,22 @@ def _restore(parts: Parts, saved: Saved) -> None:
     best = saved.state["best"]
     parts.best = None if best is None else (int(best[0]), float(best[1]))
     parts.recent = list(saved.state["recent"])
-    restore_random_states(saved.state["random"], parts.device)
+    _restore_randomness(parts, saved)
+
+
+def _restore_randomness(parts: Parts, saved: Saved) -> None:
+    """Each rank goes on with its own dropout. A rank that was not there draws as if it began at this step."""
+    states = [saved.state["random"], *saved.state.get("random_of_others", [])]
+    if parts.ranks.rank < len(states):
+        restore_random_states(states[parts.ranks.rank], parts.device)
+    else:
+        seed_dropout(parts.config.seed + saved.step, parts.ranks)
+
+
+def _peak_flops(start: Start) -> float | None:
+    """Of all cards together."""
+    peak = start.machine.peak_flops(start.config.dtype)
+    return None if peak is None else peak * start.ranks.size
 
 
 def _flops_per_step(model: GPT, config: TrainConfig) -> float:

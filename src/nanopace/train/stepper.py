@@ -1,67 +1,183 @@
-"""What a step is made of: forward and backward of every micro-batch, and the update of the weights."""
+"""What a step is made of: forward and backward of every micro-batch, and the update of the weights.
+
+Nothing in here waits for the device. A step whose loss or gradient is not finite is left out by the device itself: the
+fused optimizer reads a flag, as it does for GradScaler, and leaves weights, averages and its count of steps alone.
+
+Where memory is full, a step is the same sequences in smaller micro-batches, from then on: the same tokens, and but for
+rounding the same loss and the same gradient. No step is lost.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nanopace.config import TrainConfig
-from nanopace.train.bookkeeping import Bookkeeper
+from nanopace.ledger import MicroBatchEvent, NoteEvent
+from nanopace.train.bookkeeping import ALONE, Bookkeeper
+from nanopace.train.evaluate import Evaluation, Evaluator
+from nanopace.train.memory import FullError, attempt, make_room, smaller
+from nanopace.train.parallel import whole
 from nanopace.train.parts import Parts
+
+T = TypeVar("T")
 
 
 class Stepper:
-    """Nothing in here waits for the device."""
+    """The step, in micro-batches of as many sequences as fit."""
 
     def __init__(self, parts: Parts, books: Bookkeeper) -> None:
         self._parts, self._books, self._config = parts, books, parts.config
         self._parameters = [each for each in parts.model.parameters() if each.requires_grad]
+        self._fused = bool(parts.optimizer.defaults.get("fused"))
         self.autocast = _autocast(parts.config, parts.device)
+        self.micro_batch = parts.micro_batch or parts.config.batch_size
 
-    def accumulate(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Forward and backward of every micro-batch; the mean loss of all of them."""
-        parts, count = self._parts, len(inputs)
-        total = torch.zeros((), device=parts.device)
-        for micro_inputs, micro_targets in zip(inputs, targets, strict=True):
-            with self.autocast:
-                loss = parts.loss(micro_inputs, micro_targets)
-            parts.scaler.scale(loss / count).backward()
-            total += loss.detach()
-        return total / count
+    # --- the step ----------------------------------------------------------------------------------------------------
 
-    def update(self) -> Tensor:
-        """Clip, step, and forget the gradients. The norm before clipping; nan where nothing clips."""
+    def accumulate(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Forward and backward of every micro-batch; the mean loss of all of them, over all ranks."""
+        while (loss := attempt(lambda: self._accumulated(step, inputs, targets))) is None:
+            if self._parts.ranks.size > 1:  # the others are in the middle of this step, and would wait for ever
+                raise FullError(halvable=True)
+            self._shrink("step", step)
+        return self._parts.ranks.average(loss)
+
+    def update(self, loss: Tensor) -> Tensor:
+        """Clip, step, and forget the gradients. The norm before clipping. Not finite: the weights stay as they are."""
         parts = self._parts
-        norm = torch.full((), float("nan"), device=parts.device)
+        if parts.scaler.is_enabled():  # it looks at gradients only, so a loss that is not finite is made to show there
+            gradient = self._parameters[0].grad
+            assert gradient is not None, "every weight has a gradient after a backward pass"
+            gradient.add_(loss * 0)
+        parts.scaler.unscale_(parts.optimizer)
+        norm = get_total_norm([each.grad for each in self._parameters if each.grad is not None])
         if self._config.grad_clip:
-            parts.scaler.unscale_(parts.optimizer)
-            norm = torch.nn.utils.clip_grad_norm_(self._parameters, self._config.grad_clip)
-        parts.scaler.step(parts.optimizer)
-        parts.scaler.update()
+            clip_grads_with_norm_(self._parameters, self._config.grad_clip, norm)
+        norm = whole(norm)
+        self._step(loss + norm)
         parts.optimizer.zero_grad(set_to_none=True)
         return norm
 
+    def _step(self, finite_or_not: Tensor) -> None:
+        optimizer, scaler = self._parts.optimizer, self._parts.scaler
+        if scaler.is_enabled():
+            scaler.step(optimizer)
+            scaler.update()
+        elif self._fused:
+            optimizer.found_inf = (~torch.isfinite(finite_or_not)).float()  # type: ignore[attr-defined]
+            optimizer.step()
+            del optimizer.found_inf  # type: ignore[attr-defined]
+        elif torch.isfinite(finite_or_not):  # the host has to wait and see
+            optimizer.step()
+
+    def _accumulated(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
+        parts = self._parts
+        inputs, targets = (each.view(-1, self.micro_batch, each.size(-1)) for each in (inputs, targets))
+        count = len(inputs)
+        total = torch.zeros((), device=parts.device)
+        for number, (micro_inputs, micro_targets) in enumerate(zip(inputs, targets, strict=True), start=1):
+            with parts.quietly() if number < count else nullcontext():  # the ranks meet in the last backward pass
+                with self.autocast:
+                    loss = parts.loss(micro_inputs, micro_targets)
+                if number == count and parts.ranks.size > 1:
+                    parts.clock.mark("step", step, ALONE)
+                parts.scaler.scale(loss / count).backward()
+            total += loss.detach()
+        return total / count
+
+    # --- before the first one ----------------------------------------------------------------------------------------
+
     def warm_up(self) -> None:
         """Compile and allocate before the first step, on tokens that mean nothing, and leave no trace of it."""
-        parts, config = self._parts, self._config
+        parts, step = self._parts, self._parts.first_step
         parts.listener.phase("compile")
-        phase = "compile" if parts.loss is not parts.model else "startup"
-        tokens = torch.zeros((config.batch_size, config.block_size), dtype=torch.long, device=parts.device)
-        with torch.random.fork_rng(devices=[parts.device] if parts.device.type == "cuda" else []):
+        phase = "compile" if self._config.compile else "startup"
+        if not self._fits():
+            self._shrink("startup", step)
+        parts.clock.mark(phase, step, "training step").wait()
+        parts.model.eval()
+        with torch.no_grad(), self.autocast, _same_random_numbers(parts.device):
+            self._evaluating(step, parts.validation, parts.validation.warm_up)
+        parts.model.train()
+        parts.clock.mark(phase, step, "evaluation").wait()
+        self._books.settle()
+        parts.listener.phase("step")
+
+    def _fits(self) -> bool:
+        """Whether one micro-batch goes through, on every rank."""
+        fits = attempt(self._rehearse)
+        self._give_up_if_sharded(fits)
+        self._parts.optimizer.zero_grad(set_to_none=True)
+        return bool(self._parts.ranks.exchange([bool(fits)]).all())
+
+    def _rehearse(self) -> bool:
+        parts = self._parts
+        tokens = torch.zeros((self.micro_batch, self._config.block_size), dtype=torch.long, device=parts.device)
+        with _same_random_numbers(parts.device), parts.rehearsing():
             with self.autocast:
                 loss = parts.loss(tokens, tokens)
             parts.scaler.scale(loss).backward()
+        return True
+
+    # --- when memory is full -----------------------------------------------------------------------------------------
+
+    def _shrink(self, where: str, step: int) -> None:
+        """Smaller micro-batches, until one fits. What that takes, and what was in vain, is not the step's time."""
+        parts, config = self._parts, self._config
+        fits = False
+        while not fits:
             parts.optimizer.zero_grad(set_to_none=True)
-            parts.clock.mark(phase, parts.first_step, "training step").wait()
-            parts.model.eval()
-            with torch.no_grad(), self.autocast:
-                parts.validation.warm_up()
-            parts.model.train()
-        parts.clock.mark(phase, parts.first_step, "evaluation").wait()
-        self._books.settle()
-        parts.listener.phase("step")
+            make_room(parts.device)
+            less = smaller(self.micro_batch)
+            if less is None:
+                raise FullError
+            self.micro_batch = less
+            parts.clock.mark("other", step)
+            fits = self._fits()
+            parts.clock.mark("compile" if config.compile else "other", step, "smaller micro-batches")
+        accumulation = config.gradient_accumulation_steps * config.batch_size // self.micro_batch
+        parts.ledger.append(MicroBatchEvent(step, self.micro_batch, accumulation, where))
+        self._note(
+            step,
+            f"step {step}: memory is full; from now on {accumulation} micro-batches of {self.micro_batch} instead of "
+            f"{config.gradient_accumulation_steps} of {config.batch_size}: the same tokens, the same loss",
+        )
+
+    def evaluate(self, step: int, evaluator: Evaluator) -> Evaluation:
+        return self._evaluating(step, evaluator, evaluator.evaluate)
+
+    def _evaluating(self, step: int, evaluator: Evaluator, do: Callable[[], T]) -> T:
+        """Losses are by window, so that a smaller batch changes none of them."""
+        while (done := attempt(do)) is None:
+            self._give_up_if_sharded(done)
+            make_room(self._parts.device)
+            batch_size = evaluator.halve()
+            if batch_size is None:
+                raise FullError
+            accumulation = self._config.gradient_accumulation_steps * self._config.batch_size // self.micro_batch
+            self._parts.ledger.append(MicroBatchEvent(step, batch_size, accumulation, "evaluation"))
+            self._note(step, f"step {step}: memory is full; evaluations go on in batches of {batch_size}")
+        return done
+
+    def _give_up_if_sharded(self, done: object) -> None:
+        """The ranks meet in every layer, and those that are waiting in one cannot be told to begin anew."""
+        if done is None and self._parts.sharded:
+            raise FullError(halvable=True)
+
+    def _note(self, step: int, text: str) -> None:
+        self._parts.ledger.append(NoteEvent(text, step))
+        self._parts.listener.note(text)
+
+
+def _same_random_numbers(device: torch.device) -> AbstractContextManager[None]:
+    """What is drawn inside is as if it had not been."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
 def _autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import torch
 
+from nanopace.corpus.bounded import open_regular
 from nanopace.errors import InputError
 
 
 def read_torch_file(path: Path) -> object:
     """Its content; an InputError for whatever is not weights, plain values, and dicts and lists of them."""
     try:
+        open_regular(path).close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of instructions that it does not know, and then refuses
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_can_be_mapped(path))

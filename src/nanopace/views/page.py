@@ -2,11 +2,13 @@
 
 All words are made here and in `tables`, all looks are in templates/ and assets/. Whatever stands in a log is hostile
 until shown otherwise: Jinja escapes it in the text, `_script_safe` in the data of the charts, and the page's own policy
-forbids the browser to load anything.
+forbids the browser to load anything, and to run anything but the two scripts that are ours, known by their hashes.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -23,12 +25,13 @@ from nanopace.views import charts, pair_tables, strip, tables
 from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
 from nanopace.views.comparing import LEARNING, SPEED, Pair
-from nanopace.views.report import SECTIONS, Report
+from nanopace.views.report import SECTIONS, Report, notes, span_of
 from nanopace.wording.catalog import Words
 
 ROOM = Path(__file__).parent
 INVISIBLE = dict.fromkeys([*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0)])
-INVISIBLE |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+INVISIBLE |= dict.fromkeys([0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
+SCRIPTS = ("uPlot.iife.min.js", "report.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 
 
@@ -87,6 +90,7 @@ def _explained(run: Diagnosis, words: Words, drawn: dict[str, Chart], prefix: st
         "said": _said_by_section(report),
         "advice": tables.advice_table(report),
         "facts": tables.facts_table(report),
+        "notes": notes(run, words),
     }
 
 
@@ -131,16 +135,9 @@ def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:
 
 
 def _about(run: Diagnosis, words: Words) -> str:
-    source = run.source
-    span = words.text(
-        "{rows} rows, iterations {first} to {last}",
-        rows=source.rows,
-        first=source.first_iteration,
-        last=source.last_iteration,
-    )
-    parts = [words.format(source.format), span]
-    if source.ending is not None:
-        parts.append(words.ending(source.ending))
+    parts = span_of(run, words)
+    if run.source.ending is not None:
+        parts.append(words.ending(run.source.ending))
     return " · ".join(parts)
 
 
@@ -161,10 +158,15 @@ def _timeline(run: Diagnosis, words: Words) -> list[dict[str, object]]:
             "cause": moment.cause,
             "start": f"{moment.start:.5f}",
             "width": f"{moment.width:.5f}",
-            "says": f"{words.cause(moment.cause)}: {words.duration(moment.seconds)}",
+            "says": f"{_moment_name(moment.cause, words)}: {words.duration(moment.seconds)}",
         }
         for moment in strip.timeline(run)
     ]
+
+
+def _moment_name(cause: str, words: Words) -> str:
+    """Sleep is no cause of a slow row, but a part of the wall clock."""
+    return words.phase(cause) if cause == "suspended" else words.cause(cause)
 
 
 def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, object]:
@@ -190,6 +192,7 @@ def _render(template: str, words: Words, drawn: dict[str, Chart], **content: obj
         say=_headings(words),
         data=_script_safe(_data(drawn, words)),
         asset=_asset,
+        scripts=" ".join(map(_permission, SCRIPTS)),
         version=__version__,
         **content,
     )
@@ -221,6 +224,7 @@ def _headings(words: Words) -> dict[str, str]:
         "clipped": words.text("The start of the run rises above the frame."),
         "advice": words.text("Advice"),
         "facts": words.text("What is known, and how"),
+        "notes": words.text("Notes of the trainer"),
         "curves": words.text("The runs overlaid"),
         "against": words.text("against"),
         "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
@@ -264,3 +268,9 @@ def _script_safe(data: object) -> Markup:
 def _asset(name: str) -> Markup:
     """A file of our own, as it is."""
     return Markup((ROOM / "assets" / name).read_text("utf-8"))
+
+
+def _permission(script: str) -> Markup:
+    """For the page's policy: this very script may run. Another one may not, wherever it came from."""
+    digest = hashlib.sha256(_visible(_asset(script)).encode()).digest()
+    return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")

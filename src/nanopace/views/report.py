@@ -15,7 +15,12 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "memory_spill",
         "cpu_pace",
         "drift",
+        "straggler",
+        "micro_batch_reduced_at_start",
+        "micro_batch_reduced",
+        "micro_batch_reduced_in_evaluation",
         "ended_out_of_memory",
+        "ended_diverged",
         "ended_error",
         "ended_interrupted",
     ),
@@ -23,7 +28,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("evaluation_rows", "checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown"),
         *("startup", "startup_unsplit", "checkpoint_not_first"),
         *("hidden_evaluations", "hidden_unpriced", "evaluations_outside_clock"),
-        *("periodic_stalls", "stalls", "uneven_rows", "restarts"),
+        *("periodic_stalls", "stalls", "data_stalls", "suspended", "uneven_rows", "restarts", "rollbacks"),
     ),
     "throughput": ("tokens_unknown",),
     "gpu": (
@@ -32,7 +37,15 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("mfu_zero", "mfu_smoothed", "mfu_unknown", "ran_on_cpu"),
         *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),
     ),
-    "loss": ("loss_diverged", "overfitting", "best_not_saved", "loss_noise", "forecast"),
+    "loss": (
+        "loss_diverged",
+        "skipped_steps",
+        "loss_spikes",
+        "overfitting",
+        "best_not_saved",
+        "loss_noise",
+        "forecast",
+    ),
     "known": ("conflict",),
 }
 
@@ -45,6 +58,9 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
     "log_interval": ("log_interval",),
     "from_iters": ("eval_iters",),
 }
+
+MOST_NOTES = 8
+LONGEST_NOTE = 300  # characters
 
 _DUST = 1e-5  # of the wall clock: what is left unknown by rounding
 
@@ -123,10 +139,44 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
         "checkpoint": wall.checkpoint_s,
         "startup": wall.startup_s,
         "stall": wall.stall_s,
+        "suspended": wall.suspended_s,
         "restart": wall.restart_s,
+        "rollback": wall.rollback_s,
         "other": wall.other_s,
         "unknown": unknown,
     }
+
+
+def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
+    """What was read, for a title: the trainer, how far it came, and how many trained together."""
+    source, facts = diagnosis.source, diagnosis.facts
+    parts = [
+        words.format(source.format),
+        words.text(
+            "{rows} rows, iterations {first} to {last}",
+            rows=source.rows,
+            first=source.first_iteration,
+            last=source.last_iteration,
+        ),
+    ]
+    if "world_size" in facts:
+        together = words.text("{n} processes", n=facts["world_size"].value)
+        parts.append(f"{together} ({facts['parallel'].value})" if "parallel" in facts else together)
+    return parts
+
+
+def notes(diagnosis: Diagnosis, words: Words) -> list[str]:
+    """The first of the trainer's notes, each with its place, and how many more there are."""
+    shown = [
+        f"{words.text('iteration {iteration}', iteration=note.iteration)}: {_shortened(note.text)}"
+        for note in diagnosis.notes[:MOST_NOTES]
+    ]
+    left = len(diagnosis.notes) - len(shown)
+    return [*shown, words.plural("{n} more is in the JSON.", "{n} more are in the JSON.", left)] if left else shown
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]} …"
 
 
 def parts_of_phases(phases: Phases | None) -> dict[str, dict[str, float]]:

@@ -8,11 +8,16 @@ from itertools import accumulate
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views.paper import Cell, Paper, styled
-from nanopace.views.report import Report, parts_of_phases, seconds_by_phase
+from nanopace.views.report import Report, notes, parts_of_phases, seconds_by_phase
 from nanopace.views.sparkline import LETTERS, bar, sparkline
 from nanopace.wording.catalog import Words
 
-STYLES = {"training": "green", "evaluation": "cyan", "checkpoint": "magenta", "stall": "red", "restart": "red"}
+STYLES = {
+    "training": "green",
+    "evaluation": "cyan",
+    "checkpoint": "magenta",
+    **dict.fromkeys(("stall", "restart", "rollback"), "red"),
+}
 
 
 class TerminalReport(Report):
@@ -120,6 +125,15 @@ def _every_slow_row(report: TerminalReport) -> None:
         rows.append((words.count(row.iteration), words.ms(row.ms), f"+{words.duration(row.excess_ms / 1000)}", made_of))
     header = (words.text("iteration"), words.text("time"), words.text("over a step"), words.text("made of"))
     report.paper.table(rows, "rrrl", header)
+
+
+def notes_of_the_trainer(report: TerminalReport) -> None:
+    """What it wanted a person to see while it trained."""
+    said = notes(report.diagnosis, report.words)
+    if said:
+        report.paper.heading(report.words.text("Notes of the trainer"))
+    for line in said:
+        report.paper.line(line, hanging=2)
 
 
 def advice(report: TerminalReport) -> None:

@@ -49,6 +49,10 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
         for slow in run.slow_rows
         if slow.iteration in ends
     ]
+    moments += [
+        _moment("suspended" if stall.reason == "suspend" else "stall", stall.end_s, stall.length_s, total)
+        for stall in run.faults.stalls
+    ]
     measured = run.phases is not None  # else the start, and the evaluation in it, are a part of the first row
     if measured and not run.restarts.count:
         moments.append(_moment("compile", run.wall.startup_s, run.wall.startup_s, total))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nanopace.views.report import Report
+from nanopace.views.report import Report, span_of
 
 ALARMS = (
-    *("ended_out_of_memory", "loss_diverged", "memory_spill", "throttled_heat", "throttled_hardware"),
-    *("level_shift", "ended_error", "restarts"),
+    *("ended_out_of_memory", "ended_diverged", "loss_diverged", "memory_spill", "throttled_heat"),
+    *("throttled_hardware", "straggler", "level_shift", "ended_error", "rollbacks", "skipped_steps", "restarts"),
 )
 ORDINARY = frozenset({"evaluation", "checkpoint", "compile", "restart"})
 
@@ -27,13 +27,7 @@ def summary(report: Report) -> list[tuple[str, str]]:
 
 def _title(report: Report) -> str:
     words, source = report.words, report.diagnosis.source
-    span = words.text(
-        "{rows} rows, iterations {first} to {last}",
-        rows=source.rows,
-        first=source.first_iteration,
-        last=source.last_iteration,
-    )
-    parts = [words.format(source.format), span, words.duration(report.diagnosis.wall.total_s)]
+    parts = [*span_of(report.diagnosis, words), words.duration(report.diagnosis.wall.total_s)]
     if source.ending not in (None, "finished"):
         parts.append(words.ending(source.ending))
     return " · ".join((source.name, *parts))
@@ -51,6 +45,13 @@ def _step(report: Report) -> str:
         return said + words.plural(
             "{n} of {rows} rows is slower; it is not slow training.",
             "{n} of {rows} rows are slower; none is slow training.",
+            slow,
+            rows=diagnosis.source.rows,
+        )
+    if odd == slow:
+        return said + words.plural(
+            "{n} of {rows} rows is slower, for no reason that the log names.",
+            "{n} of {rows} rows are slower, for no reason that the log names.",
             slow,
             rows=diagnosis.source.rows,
         )
@@ -77,7 +78,7 @@ def _cost(report: Report) -> str:
     else:
         said = words.text("Evaluation takes {each}:", each=each)
     report.skip("evaluation_rows")  # these lines say it
-    overhead = words.duration(wall.overhead_share * wall.total_s)
+    overhead = words.duration(wall.overhead_share * wall.awake_s)
     share = words.percent(wall.overhead_share)
     return f"{said} " + words.text("{share} of the run ({overhead}).", share=share, overhead=overhead)
 

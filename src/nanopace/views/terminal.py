@@ -41,6 +41,7 @@ def print_explain(
         figures.utilisation(report)
         figures.loss(report)
         figures.known_facts(report)
+        sections.notes_of_the_trainer(report)
         sections.advice(report)
     paper.finish()
 

@@ -25,6 +25,18 @@ ADVICE: Mapping[str, Sentence] = {
         "other jobs."
     )
     | say("Find what holds up the slow rows: compare their times with data loading, disk and other jobs."),
+    "find_the_straggler": say(
+        "Look at what is different with rank {rank}: clocks and temperature of its card (nvidia-smi), other programs "
+        "beside it, the slot that the card is in."
+    ),
+    "smaller_micro_batch": say(
+        "Start with batch_size {to_batch} and gradient_accumulation_steps {to_accumulation}: the memory holds that "
+        "from the beginning."
+    ),
+    "calm_the_loss": say(
+        "Lower learning_rate (now {learning_rate}) or raise warmup_iters, and look at the data that these steps met."
+    )
+    | say("Lower learning_rate or raise warmup_iters, and look at the data that these steps met."),
     "nothing_to_change": say(
         "Nothing worth changing: evaluations and checkpoints take {overhead_share} of the wall clock."
     ),
@@ -44,4 +56,6 @@ ADVICE_COST: Mapping[str, Sentence] = {
     "turn_on_compile": say("about a minute at the start"),
     "larger_micro_batch": say("more GPU memory"),
     "find_the_stall": say("an hour of looking"),
+    "find_the_straggler": say("an hour of looking"),
+    "calm_the_loss": say("the loss falls more slowly"),
 }

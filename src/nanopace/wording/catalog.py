@@ -110,7 +110,7 @@ class Words:
         return self.text(labels.CAUSES[code])
 
     def phase(self, code: str) -> str:
-        """Of the wall clock: training, evaluation, checkpoint, startup, stall, restart, other or unknown."""
+        """Of the wall clock, such as training, evaluation or suspended."""
         return self.text(labels.PHASES[code])
 
     def part(self, code: str) -> str:
@@ -235,7 +235,7 @@ class Words:
                 return f"{numbers.significant(value, self._form, digits)}{FIXED}{unit}"
         if name == "noise":
             return numbers.significant(value, self._form, 2)
-        if name in {"ratio", "noise_factor"}:
+        if name in {"ratio", "noise_factor", "largest_z"}:
             return self.number(round(value, 1))
         return self._plain(value)
 

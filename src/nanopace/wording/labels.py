@@ -20,7 +20,7 @@ SIGNED_SHARES = frozenset(
 # Values of knobs are written as they are typed.
 KNOB_VALUES = frozenset(
     {"from_interval", "to_interval", "from_iters", "to_iters", "from_batch", "to_batch", "to_accumulation"}
-    | {"log_interval", "eval_interval"}
+    | {"log_interval", "eval_interval", "learning_rate"}
 )
 
 # Of a card's sensors, by the ending of the number's name: the unit, and how many digits it is worth.
@@ -64,7 +64,9 @@ PHASES: Mapping[str, str] = {
     "checkpoint": label("checkpoint"),
     "startup": label("start-up and compile"),
     "stall": label("stalls"),
+    "suspended": label("suspended"),
     "restart": label("lost to restarts"),
+    "rollback": label("lost to rollbacks"),
     "other": label("logging and other"),
     "unknown": label("unknown"),
 }
@@ -88,6 +90,7 @@ ENDINGS: Mapping[str, str] = {
     "finished": label("finished"),
     "interrupted": label("interrupted"),
     "out_of_memory": label("out of memory"),
+    "diverged": label("diverged"),
     "error": label("ended with an error"),
 }
 
@@ -119,5 +122,6 @@ FACTS: Mapping[str, str] = {
     "gpu": label("GPU"),
     "gpu_memory_gb": label("GPU memory (GB)"),
     "gpu_count": label("number of GPUs"),
+    "world_size": label("processes"),
     "printed_peak_tflops": label("peak assumed by the printed mfu (TFLOP/s)"),
 }

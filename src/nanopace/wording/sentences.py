@@ -118,6 +118,60 @@ SENTENCES: Mapping[str, Sentence] = {
         "cost {lost_s}.",
         count="count",
     ),
+    "suspended": say_n(
+        "The run was suspended once, for {suspended_s}: the machine slept, or somebody pressed Ctrl-Z. That is no slow "
+        "training.",
+        "The run was suspended {count} times, {suspended_s} in all: the machine slept, or somebody pressed Ctrl-Z. "
+        "That is no slow training.",
+        count="count",
+    ),
+    "data_stalls": say_n(
+        "Training waited once for data: {largest_s} at iteration {iteration}, {total_share} of the wall clock. Usual "
+        "reasons: a slow or busy disk, a network drive.",
+        "Training waited {count} times for data: {total_s} in all, {total_share} of the wall clock, most at iteration "
+        "{iteration} ({largest_s}). Usual reasons: a slow or busy disk, a network drive.",
+        count="count",
+    ),
+    "rollbacks": say_n(
+        "The loss was not finite any more, so training went back from iteration {failed_at} to {iteration} and met "
+        "other data. Iterations done twice: {lost_iterations}; this cost {lost_s}.",
+        "The loss was not finite any more, so training went back {count} times, at last from iteration {failed_at} to "
+        "{iteration}, and met other data. Iterations done twice: {lost_iterations}; this cost {lost_s}.",
+        count="count",
+    ),
+    "micro_batch_reduced": say(
+        "Memory was full at iteration {iteration}: since then a micro-batch is {to_batch} sequences instead of "
+        "{from_batch}, and {to_accumulation} of them make a step. The tokens per step are the same, and no step was "
+        "lost."
+    )
+    | say(
+        "Memory was full at iteration {iteration}: since then a micro-batch is {to_batch} sequences, and "
+        "{to_accumulation} of them make a step. The tokens per step are the same, and no step was lost."
+    ),
+    "micro_batch_reduced_at_start": say(
+        "Memory was full at the start: a micro-batch is {to_batch} sequences instead of {from_batch}, and "
+        "{to_accumulation} of them make a step. The tokens per step are the same."
+    )
+    | say(
+        "Memory was full at the start: a micro-batch is {to_batch} sequences, and {to_accumulation} of them make a "
+        "step. The tokens per step are the same."
+    ),
+    "micro_batch_reduced_in_evaluation": say(
+        "Memory was full in the evaluation of iteration {iteration}: since then evaluations look at {to_batch} "
+        "sequences at a time instead of {from_batch}. Their results are the same."
+    )
+    | say(
+        "Memory was full in the evaluation of iteration {iteration}: since then evaluations look at {to_batch} "
+        "sequences at a time. Their results are the same."
+    ),
+    "straggler": say(
+        "Rank {rank} is the slowest in {slowest_share} of the steps; its own work takes {lag_share} longer, and the "
+        "others wait for it."
+    ),
+    "ended_diverged": say(
+        "Training was stopped after iteration {last_iteration}: the loss was not finite again and again, with other "
+        "data, too. The run's directory holds the evidence (evidence-step-N) and the last good checkpoint."
+    ),
     "ended_out_of_memory": say(
         "The run ran out of memory after iteration {last_iteration}. A smaller batch_size with more "
         "gradient_accumulation_steps needs less and trains on the same tokens per iteration."
@@ -201,6 +255,20 @@ SENTENCES: Mapping[str, Sentence] = {
         "Tokens per second are unknown because these are: {missing}. Pass --config FILE or --set NAME=VALUE."
     ),
     # --- loss
+    "skipped_steps": say_n(
+        "One step was skipped because its loss or gradient was not finite (iteration {iterations}). The weights stayed "
+        "as they were.",
+        "{count} steps were skipped because their loss or gradient was not finite (streaks: {streaks}; iterations "
+        "{iterations}). The weights stayed as they were.",
+        count="count",
+    ),
+    "loss_spikes": say_n(
+        "The loss jumped once, at iteration {iteration}: {largest_z} standard deviations above the steps before it. "
+        "That does no harm if it comes back.",
+        "The loss jumped {count} times, most at iteration {iteration}: {largest_z} standard deviations above the steps "
+        "before it. That does no harm if it comes back each time.",
+        count="count",
+    ),
     "loss_noise": say_n(
         "The loss on each row is of one micro-batch and scatters by ±{noise}; the evaluations tell more.",
         "The loss on each row is of the last of {accumulation} micro-batches and scatters by ±{noise}; the evaluations "

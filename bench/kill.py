@@ -1,0 +1,51 @@
+"""Kill training 200 times and see that nothing is lost: losses, weights and averages are those of a run never killed.
+
+    python bench/kill.py [--kills 200] [--seed 1]
+
+It is the test's own machinery (tests/train/killing.py) for longer, and with other dice. Not bit-identical: exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+TRAIN_TESTS = Path(__file__).resolve().parents[1] / "tests" / "train"
+WRITE_CORPUS = "import sys, pathlib, conftest; conftest.write_corpus(pathlib.Path(sys.argv[1]))"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TRAIN_TESTS)}
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = str(Path(folder, "corpus"))
+        subprocess.run([sys.executable, "-c", WRITE_CORPUS, corpus], env=environment, check=True)
+        command = [sys.executable, str(TRAIN_TESTS / "killing.py"), corpus, folder]
+        command += ["--kills", str(args.kills), "--seed", str(args.seed)]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    tally = json.loads(done.stdout)
+    resumed = [step for step in tally["resumed_from"] if step]
+    print(f"kills                      {tally['kills']}")
+    print(f"  inside writing           {tally['left']['.writing']}")
+    print(f"  inside removing          {tally['left']['.removing']}")
+    print(f"runs brought to their end  {tally['runs']}")
+    print(f"resumed from a checkpoint  {len(resumed)} times, at steps {min(resumed)} to {max(resumed)}, ", end="")
+    print(f"median {median(resumed):.0f}")
+    print(f"begun anew, none saved     {len(tally['resumed_from']) - len(resumed)} times")
+    print(f"bit-identical in the end   {'yes' if not tally['differences'] else 'no'}")
+    for difference in tally["differences"]:
+        print(f"  {difference}")
+    return int(bool(tally["differences"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

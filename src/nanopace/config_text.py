@@ -1,0 +1,208 @@
+"""The knobs as people write them: nanoGPT's config files, and flags.
+
+nanoGPT executes its config files. We only read them, by ast: `name = value`, where the value is a literal, or
+arithmetic on literals and on names set above. Anything else is refused with its line, and nothing is ever run.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nanopace.config import CHOICES, KNOBS, Knob
+from nanopace.errors import ConfigError, UsageError
+from nanopace.literals import NotLiteralError, Value, evaluate, shown
+
+if TYPE_CHECKING:
+    from pathlib import Path  # 5 ms that only the type checker needs
+
+_LONGEST_NAME = 100  # that is compared with the knobs' names: it takes the square of the time
+_LARGEST_FILE = 1 << 20  # bytes: a config has fifty lines; whatever is larger is something else
+
+
+def read_config(path: str | Path, *, to_train: bool = False) -> dict[str, Value]:
+    """The knobs that a config file sets, by name. Names that nanoGPT does not know are kept too.
+
+    Who wants `to_train` with it is told of slips that would quietly train something else: a knob's name with a letter
+    too many, a choice that there is not. The config of a run that is over only has to be understood.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+    except FileNotFoundError:
+        raise ConfigError("{path}: no such config file", path=path) from None
+    except IsADirectoryError:
+        raise ConfigError("{path}: is a directory, not a config file", path=path) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
+    if len(data) > _LARGEST_FILE:
+        raise ConfigError("{path}: too large for a config file", path=path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError("{path}, line {line}: is not UTF-8 text", path=path, line=line) from None
+    return read_config_text(text, str(path), to_train=to_train)
+
+
+def read_config_text(text: str, name: str, *, to_train: bool = False) -> dict[str, Value]:
+    """The knobs that the text of a config file sets. `name` is what errors call it."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    found: dict[str, object] = {}
+    program = _parsed(text, name)
+    for statement in program.body:
+        match statement:
+            case ast.Expr(value=ast.Constant(value=str())):
+                continue  # a docstring
+            case ast.Assign(targets=[ast.Name(id=target)], value=expression):
+                try:
+                    value = evaluate(expression, found)
+                except NotLiteralError as reason:
+                    raise _refused(name, text, reason.line) from None
+                found[target] = _checked(target, value, name, statement.lineno)
+            case _:
+                raise _refused(name, text, statement.lineno)
+    if to_train:
+        _check_slips(program, name, found)
+    return {target: value for target, value in found.items() if isinstance(value, (bool, int, float, str))}
+
+
+def _parsed(text: str, name: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an odd escape in somebody's text, which is not ours to say
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise ConfigError(
+            "{path}, line {line}: is not Python: {reason}", path=name, line=error.lineno or 1, reason=error.msg
+        ) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ConfigError(
+            "{path}: is not a config file: {reason}", path=name, reason=str(error) or "too nested"
+        ) from None
+
+
+def _refused(name: str, text: str, line: int) -> ConfigError:
+    code = text.split("\n")[line - 1].strip()
+    return ConfigError(
+        "{path}, line {line}: only name = literal is read, and nothing is executed: {code}",
+        path=name,
+        line=line,
+        code=code if len(code) <= 60 else code[:59] + "…",
+    )
+
+
+def _checked(target: str, value: object, name: str, line: int) -> object:
+    knob = KNOBS.get(target)
+    if knob is None:
+        return value
+    fitted = knob.fitted(value) if isinstance(value, (bool, int, float, str)) else None
+    if fitted is None:
+        raise ConfigError(
+            "{path}, line {line}: {knob} must be {kind}, not {value}",
+            path=name,
+            line=line,
+            knob=target,
+            kind=knob.kind,
+            value=shown(value),
+        )
+    return fitted
+
+
+def _check_slips(program: ast.Module, name: str, found: Mapping[str, object]) -> None:
+    """Names that are nearly a knob's, and values that are none of a knob's choices.
+
+    A helper may be called like a knob. It is one if the file uses it, or sets the knob too.
+    """
+    used = {each.id for each in ast.walk(program) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    for statement in program.body:
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+            continue
+        target, line = statement.targets[0].id, statement.lineno
+        if target in CHOICES and found[target] not in CHOICES[target]:
+            raise ConfigError(
+                "{path}, line {line}: {knob} must be one of {known}, not {value}",
+                path=name,
+                line=line,
+                knob=target,
+                known=", ".join(CHOICES[target]),
+                value=shown(found[target]),
+            )
+        near = None if target in KNOBS or target in used else _nearest(target, cutoff=0.85)
+        if near is not None and near not in found:
+            raise ConfigError(
+                "{path}, line {line}: {knob} is no knob; did you mean {near}?",
+                path=name,
+                line=line,
+                knob=target,
+                near=near,
+            )
+
+
+# --- overrides -------------------------------------------------------------------------------------------------------
+
+
+def read_override(text: str) -> tuple[str, Value]:
+    """'batch_size=8', as --set takes it, as ('batch_size', 8)."""
+    name, equals, written = (part.strip() for part in text.partition("="))
+    if not equals or not name:
+        raise UsageError("--set {text}: must be knob=value, such as batch_size=8", text=text)
+    if name not in KNOBS:
+        raise _unknown_knob(name)
+    return name, _knob_value(name, written, flag=f"--set {name}")
+
+
+def read_knob(name: str, written: str, flag: str) -> Value:
+    """A knob's value from the command line. What is no literal is a text. `flag` is what an error calls it."""
+    value = _knob_value(name, written if isinstance(KNOBS[name].default, str) else written.strip(), flag)
+    if name in CHOICES and value not in CHOICES[name]:
+        known = ", ".join(CHOICES[name])
+        raise UsageError("{flag} must be one of {known}, not {value}", flag=flag, known=known, value=shown(value))
+    return value
+
+
+def check_together(given: Mapping[str, Value]) -> None:
+    """What a person may not say in one breath. What depends on defaults too is TrainConfig's to check."""
+    if given.get("overwrite") and given.get("init_from") == "resume":
+        raise UsageError(
+            "overwrite=True and init_from=resume exclude each other: one removes the run in out_dir, "
+            "the other goes on with it"
+        )
+
+
+def _knob_value(name: str, written: str, flag: str) -> Value:
+    knob = KNOBS[name]
+    value = knob.fitted(_literal_or_text(written, knob))
+    if value is None:
+        raise UsageError("{flag}: must be {kind}, not {value}", flag=flag, kind=knob.kind, value=shown(written))
+    return value
+
+
+def _literal_or_text(written: str, knob: Knob) -> Value:
+    if isinstance(knob.default, bool) and written.lower() in ("true", "false"):
+        return written.lower() == "true"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = evaluate(ast.parse(written, mode="eval").body, {})
+    except (SyntaxError, ValueError, RecursionError, MemoryError, NotLiteralError):
+        return written
+    if isinstance(value, (bool, int, float, str)) and isinstance(value, str) == isinstance(knob.default, str):
+        return value
+    return written  # wandb_run_name=7 is the text "7"
+
+
+def _unknown_knob(name: str) -> UsageError:
+    near = _nearest(name, cutoff=0.5)
+    if near is not None:
+        return UsageError("--set {knob}: no such knob; did you mean {near}?", knob=name, near=near)
+    return UsageError("--set {knob}: no such knob; nanoGPT's names are known, such as batch_size", knob=name)
+
+
+def _nearest(name: str, cutoff: float) -> str | None:
+    from difflib import get_close_matches  # 10 ms, and only a typing error needs it
+
+    return next(iter(get_close_matches(name[:_LONGEST_NAME], KNOBS, n=1, cutoff=cutoff)), None)

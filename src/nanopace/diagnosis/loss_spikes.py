@@ -1,0 +1,57 @@
+"""Losses that stand out from those before them.
+
+Our trainer flags them while it trains. In other logs they are looked for here, in the same way: a loss is held against
+the rows before it, by how many standard deviations it lies above them. Medians make both the level and the deviation,
+so that neither a few odd rows nor a spike itself bends them. Only what lies above counts: a falling loss, however fast
+it falls, is no spike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from nanopace.diagnosis.medians import median
+from nanopace.incidents import LossSpike
+from nanopace.run import Run
+
+STANDS_OUT = 6.0  # standard deviations
+WINDOW = 100  # rows before it
+FEWEST = 30  # rows before the first that can stand out
+RISES = 20  # rows that it must be above, or it is the rest of a spike
+LEAST_NOISE = 0.002  # of the loss: less is an artefact of rounding, or of rows that are all alike
+_MAD = 1.4826022185056018  # standard deviation over median absolute deviation, for normal noise
+_TAIL = 1.96  # standard deviations within which 95% of normal noise lie
+
+
+def loss_spikes(run: Run) -> tuple[LossSpike, ...]:
+    """Those that the trainer flagged; where it flags none, those that are found."""
+    if run.spikes is not None:
+        return run.spikes
+    if max(run.rows.count, default=1) > 1:
+        return ()  # of rows that stand for many the mean loss is known, and hides what one of them was
+    known = [index for index, loss in enumerate(run.rows.loss) if math.isfinite(loss)]
+    losses = [run.rows.loss[index] for index in known]
+    return tuple(LossSpike(run.rows.iteration[known[place]], z, losses[place]) for place, z in _standing_out(losses))
+
+
+def _standing_out(losses: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """Places and deviations. A spike of several rows is told where it rises."""
+    for place in range(FEWEST, len(losses)):
+        loss = losses[place]
+        if loss > losses[place - 1] and loss > max(losses[place - RISES : place]):
+            z = deviation(losses[max(0, place - WINDOW) : place], loss)
+            if z >= STANDS_OUT:
+                yield place, z
+
+
+def deviation(before: Sequence[float], loss: float) -> float:
+    """How far a loss lies above the later half of those before it, in standard deviations around their trend."""
+    half = len(before) // 2
+    earlier, later = median(before[:half]), median(before[half:])
+    slope = (later - earlier) / (len(before) / 2)
+    start = earlier - slope * half / 2
+    residuals = sorted(abs(each - start - slope * place) for place, each in enumerate(before))
+    tail = residuals[-1 - len(before) // 20] / _TAIL  # micro-batches of few tokens scatter wide, now and then
+    noise = max(_MAD * residuals[half], tail, LEAST_NOISE * abs(later))
+    return (loss - later) / noise if noise > 0 else 0.0

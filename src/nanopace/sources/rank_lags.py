@@ -1,0 +1,31 @@
+"""Which of several ranks kept the others waiting, over all steps of a run."""
+
+from __future__ import annotations
+
+import math
+from array import array
+
+from nanopace.incidents import RankLag
+
+
+class RankLags:
+    """Takes the slowest rank of every step."""
+
+    def __init__(self, world_size: int | None = None) -> None:
+        self.world_size = world_size  # the ranks of another number of processes are others
+        self._steps: dict[int, int] = {}
+        self._lags: dict[int, array[float]] = {}
+
+    def add(self, rank: int, lag: float | None) -> None:
+        self._steps[rank] = self._steps.get(rank, 0) + 1
+        if lag is not None and math.isfinite(lag):
+            self._lags.setdefault(rank, array("d")).append(lag)
+
+    def all(self) -> tuple[RankLag, ...]:
+        """The rank that was the slowest most often is first."""
+        ranks = sorted(self._steps, key=lambda rank: (-self._steps[rank], rank))
+        return tuple(RankLag(rank, self._steps[rank], _median(self._lags.get(rank))) for rank in ranks)
+
+
+def _median(values: array[float] | None) -> float | None:
+    return sorted(values)[len(values) // 2] if values else None

@@ -1,0 +1,61 @@
+"""What lies in a checkpoint's tensor files, by their headers: names and shapes, before a single value is loaded.
+
+A checksum says that a file is the one which was written. It does not say that it belongs to the model that state.json
+tells of: somebody may have put a directory together by hand, from runs of two sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nanopace.errors import InputError
+from nanopace.train.model import ACTIVATIONS, ModelShape
+from nanopace.train.pretrained import check_said, shape_of
+
+_AVERAGES = ("exp_avg.", "exp_avg_sq.")
+_COUNT = "step."
+
+
+def header_of(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, each without values; the library checks the header."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: torch.empty(file.get_slice(name).get_shape(), device="meta") for name in file.keys()}  # noqa: SIM118, no mapping
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise InputError("{path}: is damaged: {reason}", path=path, reason=str(error)) from None
+
+
+def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -> None:
+    """These are all the weights of a model of the shape that was said, and no others."""
+    _check_known(path, said)
+    found = shape_of(path, weights, n_head=said.n_head, dropout=said.dropout, activation=said.activation)
+    check_said(path, found, asdict(said))
+
+
+def check_averages(path: Path, averages: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    """These are what AdamW remembers of these weights."""
+    expected = {f"{what}{name}": each.shape for what in _AVERAGES for name, each in weights.items()}
+    expected |= {f"{_COUNT}{name}": torch.Size() for name in weights}
+    if {name: each.shape for name, each in averages.items()} != expected:
+        raise InputError("{path}: does not belong to the weights beside it", path=path)
+
+
+def check_shape(path: Path, said: ModelShape) -> None:
+    """A shape that a model can have, where there is no header to hold it against."""
+    counts = (said.n_layer, said.n_head, said.n_embd, said.vocab_size, said.block_size)
+    if not all(type(each) is int and 0 < each < 1 << 31 for each in counts) or type(said.bias) is not bool:
+        raise InputError("{path}: tells of a model that nanopace does not know", path=path)
+    _check_known(path, said)
+
+
+def _check_known(path: Path, said: ModelShape) -> None:
+    known = isinstance(said.activation, str) and said.activation in ACTIVATIONS
+    if not known or not isinstance(said.dropout, (int, float)) or not 0 <= said.dropout < 1:
+        raise InputError("{path}: tells of a model that nanopace does not know", path=path)

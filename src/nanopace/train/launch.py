@@ -1,0 +1,51 @@
+"""`nanopace train --gpus N`: processes on this machine, started and watched by torch's own agent, as torchrun does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+import torch
+
+from nanopace.errors import UsageError
+
+_SAVING = "600"  # seconds that a process may take to save after a Ctrl-C
+
+
+def launch(count: int, device: str | None, arguments: Sequence[str]) -> int:
+    """Run `nanopace` with these arguments in `count` processes, and return their exit code. The first one speaks."""
+    if "RANK" in os.environ:
+        raise UsageError("--gpus={count}: torchrun has started these processes already; leave it out", count=count)
+    cards = torch.cuda.device_count()
+    if device != "cpu" and count > cards:
+        raise UsageError(
+            "--gpus={count}: torch finds {cards} CUDA cards here; --device=cpu tries it out without any",
+            count=count,
+            cards=cards,
+        )
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.disable(logging.CRITICAL)  # what went wrong, the first process has said
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", _SAVING)
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        run_id="nanopace",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+    )
+    try:
+        elastic_launch(config, sys.executable)("-m", "nanopace", *arguments)
+    except ChildFailedError as error:
+        code = error.get_first_failure()[1].exitcode
+        return code if code > 0 else 2
+    except SignalException:
+        return 130
+    return 0

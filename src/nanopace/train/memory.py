@@ -1,0 +1,60 @@
+"""Memory that is full: how it shows, how to make room, and which smaller micro-batch comes next."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+SMALLEST = 1  # sequences in a micro-batch: below that there is nothing to halve
+# Whoever asks for memory, torch's allocators, the libraries below them or the driver, says so in words of its own.
+# The last are oneDNN's, on CPUs; what it cannot do at all it calls a primitive descriptor.
+_WORDS = re.compile(
+    r"out of memory|can't allocate memory|not enough memory|_STATUS_ALLOC_FAILED"
+    r"|could not (?:create|execute) a (?:primitive|memory)(?! descriptor)"
+)
+
+
+class FullError(Exception):
+    """Memory is full, and this process cannot help itself."""
+
+    def __init__(self, *, halvable: bool = False) -> None:
+        super().__init__(halvable)
+        self.halvable = halvable  # but whoever starts it the next time can
+
+
+def is_full(error: BaseException) -> bool:
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and _WORDS.search(str(error)) is not None
+
+
+def attempt(do: Callable[[], T]) -> T | None:
+    """What `do` gives; None where memory was full. By then the error is gone, and with it all that it kept alive."""
+    try:
+        return do()
+    except (RuntimeError, MemoryError) as error:
+        if not is_full(error):
+            raise
+    return None
+
+
+def make_room(device: torch.device) -> None:
+    """Give back what nobody holds any more: what the allocator keeps is in pieces of the wrong size."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        torch.mps.empty_cache()
+
+
+def smaller(batch_size: int) -> int | None:
+    """The half, or else the next smaller divisor: the same sequences fill whole micro-batches. None: no less."""
+    if batch_size <= SMALLEST:
+        return None
+    return next(each for each in range(batch_size // 2, 0, -1) if batch_size % each == 0)

@@ -1,0 +1,177 @@
+"""The processes that train together, as one of them sees them. Alone, everything here is free.
+
+torchrun tells each process who it is by the environment. Gradients travel through torch's own engine (parallel.py).
+What is exchanged here are a few numbers of the host: losses of an evaluation, times, whether somebody wants to stop.
+Every process asks for the same exchanges in the same order, so what is decided from them is decided alike everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+
+from nanopace.errors import InputError, NanopaceError, UsageError
+
+T = TypeVar("T")
+
+Table = npt.NDArray[np.float64]
+
+_PATIENCE = timedelta(minutes=30)  # one rank may compile, or write to a slow disk, while the others wait
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0  # on this machine: which card it takes
+    restarts: int = 0  # how often torchrun has started these processes before
+    launched: bool = False  # torchrun is there, even if for one process alone
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Ranks:
+        """Of this process, by what torchrun has told it."""
+        if "RANK" not in environment:
+            return cls()
+        try:
+            found = cls(
+                rank=int(environment["RANK"]),
+                size=int(environment["WORLD_SIZE"]),
+                local_rank=int(environment.get("LOCAL_RANK", "0")),
+                restarts=int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")),
+                launched=True,
+            )
+        except (KeyError, ValueError):
+            raise UsageError("RANK is set, but not WORLD_SIZE and LOCAL_RANK; torchrun sets them all") from None
+        return found
+
+    @property
+    def first(self) -> bool:
+        """The one that writes and speaks."""
+        return self.rank == 0
+
+    def device(self, wanted: str | None) -> str | None:
+        """The device to ask for: each process takes a card of its own."""
+        if self.launched and (wanted == "cuda" or (wanted is None and torch.cuda.is_available())):
+            return f"cuda:{self.local_rank}"
+        return wanted
+
+    def exchange(self, values: Sequence[float] | Table) -> Table:
+        """The numbers of every rank: a row for each."""
+        own = np.asarray(values, dtype=np.float64)
+        if self.size == 1:
+            return own[None]
+        rows = [torch.empty(own.shape, dtype=torch.float64) for _ in range(self.size)]
+        dist.all_gather(rows, torch.from_numpy(own))
+        return torch.stack(rows).numpy()
+
+    def average(self, value: Tensor) -> Tensor:
+        """The mean over all ranks, on the device; nobody waits for it."""
+        if self.size > 1:
+            dist.all_reduce(value)
+            value /= self.size
+        return value
+
+    def gather(self, thing: T) -> list[T]:
+        """What every rank gives, by rank."""
+        if self.size == 1:
+            return [thing]
+        things: list[T | None] = [None] * self.size
+        dist.all_gather_object(things, thing)
+        return things  # type: ignore[return-value]
+
+    def share(self, thing: T) -> T:
+        """What the first rank gives."""
+        if self.size == 1:
+            return thing
+        box = [thing]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.size > 1:
+            dist.barrier()
+
+    def agree(self, do: Callable[[], T]) -> T:
+        """All succeed, or all leave; the first rank with the line of whoever could not."""
+        result: T | None = None
+        error: NanopaceError | None = None
+        try:
+            result = do()
+        except NanopaceError as raised:
+            error = raised
+        if self.size > 1:
+            said = self.gather(None if error is None else str(error))
+            failed = next((rank for rank, each in enumerate(said) if each is not None), None)
+            if failed is not None and error is None:
+                error = InputError("rank {rank}: {message}", rank=failed, message=said[failed])
+        if error is not None and not self.first:
+            raise SystemExit(2)  # the first one says it
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]
+
+
+class Silent:
+    """The listener of every rank but the first."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+@contextmanager
+def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[None]:
+    """torch's process group. `backend` is the knob, None where nobody asked for one: NCCL for cards, gloo for CPUs."""
+    if not ranks.launched:
+        yield
+        return
+    if backend == "nccl" and device.type != "cuda":
+        raise UsageError("--backend=nccl: needs a card for each process; on {device} it is gloo", device=device)
+    card = device if device.type == "cuda" else None
+    if card is not None:
+        torch.cuda.set_device(card)
+    dist.init_process_group(
+        backend or "gloo" if card is None else f"cpu:gloo,cuda:{backend or 'nccl'}",
+        store=_store(ranks),
+        rank=ranks.rank,
+        world_size=ranks.size,
+        device_id=card,
+        timeout=_PATIENCE,
+    )
+    try:
+        yield
+    except (NanopaceError, SystemExit):
+        dist.destroy_process_group()
+        raise
+    except RuntimeError as error:
+        if "peer" not in str(error).lower() and not isinstance(error, dist.DistError):
+            raise
+        raise UsageError(
+            "another process of this run is gone; --init_from=resume goes on from the last checkpoint, "
+            "and torchrun --max-restarts=3 does so by itself"
+        ) from None
+    dist.destroy_process_group()
+
+
+def _store(ranks: Ranks) -> Store:
+    """Where the ranks find each other. torchrun keeps it over restarts, so those of before must not be found there."""
+    store, _, _ = next(iter(rendezvous("env://", timeout=_PATIENCE)))
+    return PrefixStore(f"start-{ranks.restarts}", store)
+
+
+def elastic(given: Mapping[str, T], ranks: Ranks, has_checkpoint: bool) -> dict[str, T | str | bool]:
+    """What a process is asked for, which torchrun has started again: go on, or begin anew if nothing was saved yet."""
+    if ranks.restarts == 0 or given.get("init_from") == "resume":
+        return dict(given)
+    return {**given, "init_from": "resume"} if has_checkpoint else {**given, "overwrite": True}

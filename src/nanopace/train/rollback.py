@@ -1,0 +1,89 @@
+"""What becomes of a run whose losses are not finite: it goes back once and meets other data, or it stops.
+
+Going back means the newest whole checkpoint, or the beginning where there is none, and another order of the data from
+there on. If that fails too before training got past the step where it failed, by at least one newer checkpoint, it is
+not the data: training stops, and what is known of it is saved (evidence.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from nanopace.errors import UsageError
+from nanopace.ledger import LedgerWriter, NoteEvent, RollbackEvent
+from nanopace.train.checkpoint_files import Saved, newest_whole
+from nanopace.train.listener import Listener
+from nanopace.train.loop import Loop
+from nanopace.train.setup import Start
+from nanopace.train.watch import STREAK
+
+
+class Rollbacks:
+    """Those of one process."""
+
+    def __init__(self, ledger: LedgerWriter, listener: Listener) -> None:
+        self._ledger, self._listener = ledger, listener
+        self._failures: list[int] = []  # the step at which each began
+
+    @property
+    def failed_at(self) -> int:
+        """The last step that failed."""
+        return self._failures[-1]
+
+    def after(self, start: Start, loop: Loop, failed_at: int) -> Start | None:
+        """Where to begin again; None where training has to stop."""
+        before = self._failures[-1] if self._failures else None
+        self._failures.append(failed_at)
+        loop.close_saves()
+        start.ranks.wait()  # the first one may still be writing
+        saved, refused = newest_whole(start.out_dir)
+        for error in refused:
+            self._note(str(error), failed_at)
+        if _is_hopeless(start, saved, before):
+            return None
+        again = replace(
+            start,
+            source=saved if saved is not None else start.source,
+            data_offset=start.order_offset + 1,
+            micro_batch=loop.micro_batch,
+        )
+        step = 0 if saved is None else saved.step
+        path = None if saved is None else str(saved.path)
+        self._ledger.append(RollbackEvent(step, failed_at, path, again.order_offset))
+        self._note(
+            f"step {failed_at}: {STREAK} steps in a row were not finite; back to {path or 'the beginning'}, "
+            "and on with another order of the data",
+            failed_at,
+        )
+        return again
+
+    def _note(self, text: str, step: int) -> None:
+        self._ledger.append(NoteEvent(text, step))
+        self._listener.note(text)
+
+
+def _is_hopeless(start: Start, saved: Saved | None, before: int | None) -> bool:
+    """`before`: where it failed the last time."""
+    if saved is None and start.resumed is not None:
+        return True  # the beginning was another process', and all that it saved is gone
+    return before is not None and (saved is None or saved.step <= before)
+
+
+def diverged(out_dir: Path, loop: Loop, failed_at: int) -> UsageError:
+    """Saves the evidence, and says where it is and what to try."""
+    try:
+        path = loop.save_evidence(out_dir, failed_at)
+    except OSError as error:
+        return UsageError(
+            "step {step}: the loss is not finite, again and again, and the evidence could not be saved: {reason}; "
+            "try a lower --learning_rate, more --warmup_iters or --grad_clip=0.5",
+            step=failed_at,
+            reason=error.strerror or error,
+        )
+    return UsageError(
+        "{path}: the evidence is there: the loss is not finite, again and again, at step {step}; "
+        "try a lower --learning_rate, more --warmup_iters or --grad_clip=0.5",
+        path=path,
+        step=failed_at,
+    )

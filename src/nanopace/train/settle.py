@@ -1,0 +1,101 @@
+"""What a run shall be: everything that can be decided and checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nanopace.config import KNOBS, TrainConfig
+from nanopace.corpus.corpora import EMBEDDED
+from nanopace.corpus.prepare import Told, ensure
+from nanopace.corpus.shards import Corpus, open_corpus
+from nanopace.errors import InputError, UsageError
+from nanopace.literals import Value
+from nanopace.train.checkpoint_files import Saved
+from nanopace.train.device import Machine, limited
+from nanopace.train.listener import Listener
+from nanopace.train.lock import Claim
+from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, settings_of
+from nanopace.train.plan import Plan, make_plan, shape_of
+from nanopace.train.pretrained import Pretrained
+from nanopace.train.ranks import Ranks
+from nanopace.train.room import check_free
+from nanopace.train.setup import Start
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What was asked for, and of which machine."""
+
+    given: Mapping[str, Value]
+    from_file: bool
+    preparing: Told | None
+    machine: Machine
+    ranks: Ranks
+    claim: Claim  # to out_dir
+
+
+def settle(wishes: Wishes, listener: Listener) -> Start:
+    """The first rank decides, and the others follow: a plan may rest on what was measured."""
+    ranks = wishes.ranks
+    decided = ranks.agree(lambda: _settled(wishes, listener) if ranks.first else None)
+    plan = ranks.share(None if decided is None else decided.plan)
+    return ranks.agree(lambda: decided or _settled(wishes, listener, plan))
+
+
+def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> Start:
+    """Everything that can be decided and checked before out_dir is touched."""
+    given, machine, ranks = wishes.given, wishes.machine, wishes.ranks
+    out_dir, init_from = out_dir_of(given), str(given.get("init_from", "scratch"))
+    if init_from != "resume" and not given.get("overwrite"):
+        check_free(out_dir)
+    source: Saved | Pretrained | None = None
+    asked = dict(given)
+    if init_from == "resume":
+        source = find_saved(out_dir, listener)
+        asked = settings_of(source, given, machine)
+    elif init_from != "scratch":
+        source = find_pretrained(init_from)
+        asked = fitted_settings(source, given)
+    decides = not wishes.from_file and init_from != "resume"
+    if decides:
+        asked.setdefault("dataset", EMBEDDED)
+    machine = limited(machine, str(asked.get("memory_limit", "")))
+    corpus = open_corpus(ensure(str(asked.get("dataset", KNOBS["dataset"].default)), wishes.preparing))
+    plan = plan or make_plan(asked, corpus, machine, machine_decides=decides, ranks=ranks.size)
+    shape = shape_of(plan.config, "gelu" if source is None else source.shape.activation)
+    corpus.check(shape.vocab_size, shape.block_size)
+    _check_source(source, corpus, plan.config)
+    return Start(plan=plan, machine=machine, corpus=corpus, shape=shape, source=source, out_dir=out_dir, ranks=ranks)
+
+
+def out_dir_of(given: Mapping[str, Value]) -> Path:
+    return Path(str(given.get("out_dir", KNOBS["out_dir"].default)))
+
+
+def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: TrainConfig) -> None:
+    """Weights only mean something with the tokenizer that they were trained with."""
+    if source is None:
+        return
+    theirs = source.tokenizer_hash if isinstance(source, Saved) else source.tokenizer and source.tokenizer.hash
+    ours = corpus.tokenizer and corpus.tokenizer.hash
+    if theirs and ours and theirs != ours:
+        raise InputError(
+            "{corpus}: was made with another tokenizer than {path}; prepare it with that one",
+            corpus=corpus.directory,
+            path=source.path,
+        )
+    if isinstance(source, Saved):
+        if source.state["corpus"] != corpus.fingerprint:
+            raise InputError(
+                "{corpus}: is not the data that {path} was trained on; a run goes on with the same data",
+                corpus=corpus.directory,
+                path=source.path,
+            )
+        if source.step > config.max_iters:
+            raise UsageError(
+                "{path}: the run is finished after {steps} steps; a larger --max_iters goes on",
+                path=source.path,
+                steps=source.step,
+            )

@@ -1,0 +1,53 @@
+"""What no computer of this size can train: found by arithmetic, before a layer is built or a file is written.
+
+Only what is certain is refused: weights, the tokens of a step, or one activation of a micro-batch that are larger than
+all of the memory there is. Whether the rest fits into a card is seen when it is tried.
+"""
+
+from __future__ import annotations
+
+import os
+
+from nanopace.errors import ConfigError
+from nanopace.hardware.flops import parameters
+from nanopace.hardware.memory import GIB
+
+_FLOAT, _TOKEN = 4, 8  # bytes
+
+
+def check_size(
+    *, n_layer: int, n_embd: int, vocab_size: int, block_size: int, batch_size: int, accumulation: int, on_cpu: bool
+) -> None:
+    memory = _memory_bytes()
+    weights = _FLOAT * parameters(n_layer, n_embd, vocab_size, block_size)
+    if weights > memory:
+        raise ConfigError(
+            "n_layer={n_layer}, n_embd={n_embd}, vocab_size={vocab_size}, block_size={block_size}: "
+            "the weights take {needed} GiB, and this computer has {memory}",
+            n_layer=n_layer,
+            n_embd=n_embd,
+            vocab_size=vocab_size,
+            block_size=block_size,
+            needed=_gib(weights),
+            memory=_gib(memory),
+        )
+    micro_batch = _FLOAT * batch_size * block_size * n_embd if on_cpu else 0
+    step = _TOKEN * accumulation * batch_size * (block_size + 1)
+    if max(micro_batch, step) > memory:
+        raise ConfigError(
+            "batch_size={batch_size}, block_size={block_size}, gradient_accumulation_steps={accumulation}: "
+            "a step takes more than {needed} GiB, and this computer has {memory}",
+            batch_size=batch_size,
+            block_size=block_size,
+            accumulation=accumulation,
+            needed=_gib(max(micro_batch, step)),
+            memory=_gib(memory),
+        )
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _gib(count: int) -> str:
+    return f"{count // GIB:,}" if count >= 10 * GIB else f"{count / GIB:.1f}"

@@ -1,0 +1,103 @@
+"""Reports of hostile logs in a real browser, as `nanopace explain --html` and `compare --html` write them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nanopace.cli.main import main
+
+from ..hostile.evil import HTML, write_all  # noqa: TID252 (tests have no name of their own)
+from .test_report import QUIET
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
+    pytest.mark.xdist_group("browser"),
+]
+
+KNOWN = {
+    *("html", "head", "meta", "title", "style", "body", "script", "noscript", "header", "main", "footer", "nav"),
+    *("article", "section", "div", "span", "p", "h1", "h2", "h3", "a", "strong", "code", "ul", "li", "dl", "dt", "dd"),
+    *("table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "figure", "figcaption"),
+    *("svg", "rect", "canvas"),
+}
+FOREIGN = """() => [...document.querySelectorAll("*")].filter(each =>
+    [...each.attributes].some(({name, value}) => name.startsWith("on") || /javascript:|evil/.test(
+        name === "aria-label" || name === "title" || name === "data-head" ? "" : value))
+).map(each => each.outerHTML.slice(0, 200))"""
+
+
+@pytest.fixture
+def browser() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+def watched(
+    browser: playwright.Browser, file: Path, loaded: list[str] | None = None
+) -> tuple[playwright.Page, list[str]]:
+    """A page that is open, and everything that happens on it; `loaded` is what came from anywhere."""
+    trouble: list[str] = []
+    page = browser.new_page()
+    page.on("requestfinished", lambda request: [] if loaded is None else loaded.append(request.url))
+    page.on("console", lambda message: trouble.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: (trouble.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: trouble.append(request.url) if request.url != file.as_uri() else None)
+    page.goto(file.as_uri())
+    page.wait_for_selector(".uplot canvas", state="attached")
+    return page, trouble
+
+
+@pytest.mark.parametrize("command", ["explain", "compare"])
+def test_nothing_of_a_hostile_log_acts(
+    command: str, browser: playwright.Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([command, *write_all(tmp_path), "--html=report.html"]) == 0
+    page, trouble = watched(browser, tmp_path / "report.html")
+    for details in page.locator("details").all():
+        details.evaluate("each => each.open = true")
+    for link in page.locator("a").all():
+        assert (link.get_attribute("href") or "").startswith("#")
+        link.click()
+    for place in page.locator("h1, th, td, .u-over").all()[:60]:
+        place.dispatch_event("mouseover")
+    page.mouse.wheel(0, 3000)
+    assert page.evaluate("window.ran") is None
+    tags = page.evaluate("[...new Set([...document.querySelectorAll('*')].map(each => each.localName))]")
+    assert set(tags) <= KNOWN
+    assert page.evaluate(FOREIGN) == []
+    assert page.locator("script").count() == 3
+    assert "<script>window.ran=1" in page.locator("body").inner_text()  # it is all there, to be read
+    content = page.content()
+    assert all(character.isprintable() or character in "\n\t\u00a0\u202f" for character in content)
+    assert trouble == []
+
+
+def test_even_a_script_that_got_into_the_page_would_not_run(
+    browser: playwright.Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's policy knows our two scripts by their hashes, and lets nothing else run, load or be sent."""
+    monkeypatch.chdir(tmp_path)
+    names = write_all(tmp_path)
+    assert main(["explain", names[0], "--html=report.html"]) == 0
+    file = tmp_path / "report.html"
+    injected = f"{HTML}--><form action=//evil.example><input autofocus onfocus=window.ran=7></form><main>"
+    file.write_text(file.read_text("utf-8").replace("<main>", injected, 1), "utf-8")
+    loaded: list[str] = []
+    page, trouble = watched(browser, file, loaded)
+    page.locator("a", has_text="click").first.dispatch_event("click")
+    assert page.locator("img").count() == 1  # so it did get in
+    assert page.evaluate("window.ran") is None
+    assert loaded == [file.as_uri()]
+    assert any("Content Security Policy" in each for each in trouble)
+    assert not any(each.startswith(("dialog", "error")) for each in trouble)

@@ -1,0 +1,122 @@
+"""Data that changes under a real run: an error with the file's name, and what was trained until then is saved."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nanopace.corpus import tokens
+from nanopace.corpus.order import Order
+from nanopace.corpus.shards import open_corpus
+from nanopace.errors import InputError
+from nanopace.literals import Value
+from nanopace.train.batches import Batches
+from nanopace.train.checkpoint_files import newest_whole
+from nanopace.train.listener import StepReport
+from nanopace.train.run import train
+
+from .conftest import TINY, Recorder
+
+
+class Meddling(Recorder):
+    def __init__(self, meddle: Callable[[], object]) -> None:
+        super().__init__()
+        self._meddle = meddle
+
+    def step(self, report: StepReport, shares: Any) -> None:
+        self.said.append(("step", (report, shares)))
+        if report.iteration == 7:
+            self._meddle()
+
+
+def run(corpus: Path, out: Path, listener: Recorder, **knobs: Value) -> None:
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 200, **knobs}
+    train(given, from_file=True, listener=listener, started=time.monotonic())
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[1000] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("meddle", "says"),
+    [
+        (flip, "has changed since training began"),
+        (lambda path: os.truncate(path, 100), "has changed since training began"),
+        (Path.unlink, "can no longer be read: No such file"),
+    ],
+)
+def test_a_shard_that_changes_under_the_run(
+    corpus: Path, tmp_path: Path, meddle: Callable[[Path], object], says: str
+) -> None:
+    shard, out = corpus / "train-00000.bin", tmp_path / "out"
+    before = shard.read_bytes()
+    told = Meddling(lambda: meddle(shard))
+    with pytest.raises(InputError, match=rf"train-00000\.bin: {says}"):
+        run(corpus, out, told)
+    saved, _ = newest_whole(out)
+    assert saved is not None
+    assert 8 <= saved.step <= 14  # saved when it happened, and not at an evaluation
+    assert saved.step == len(told.losses)
+    shard.write_bytes(before)  # and it goes on as if nothing had been
+    after, whole = Recorder(), Recorder()
+    last: dict[str, Value] = {"max_iters": 20}
+    run(corpus, out, after, init_from="resume", **last)
+    run(corpus, tmp_path / "whole", whole, **last)
+    assert after.losses == {step: loss for step, loss in whole.losses.items() if step >= saved.step}
+
+
+def test_a_shard_that_is_touched(corpus: Path, tmp_path: Path) -> None:
+    told = Meddling(lambda: os.utime(corpus / "train-00000.bin"))
+    run(corpus, tmp_path / "out", told, max_iters=20)
+    assert len(told.losses) == 21
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_corpus_that_was_damaged_at_rest(corpus: Path, tmp_path: Path, split: str) -> None:
+    flip(corpus / f"{split}-00000.bin")
+    told = Recorder()
+    with pytest.raises(
+        InputError, match=rf"{split}-00000\.bin: is damaged: it is not the file that the manifest lists"
+    ):
+        run(corpus, tmp_path / "out", told)
+    assert told.losses == {}
+
+
+def test_validation_data_is_held_against_its_hashes_before_it_is_used(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much it is: it is read once, at the start."""
+    monkeypatch.setattr(tokens, "_SOON_READ", 0)
+    flip(corpus / "val-00000.bin")
+    with pytest.raises(InputError, match=r"val-00000\.bin: is damaged"):
+        run(corpus, tmp_path / "out", Recorder())
+
+
+def drain(batches: Batches) -> None:
+    """The other thread needs a moment; if it found nothing for so long, it never will."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        batches.next()
+
+
+def test_much_data_is_held_against_its_hashes_beside_training(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "_SOON_READ", 0)
+    flip(corpus / "train-00000.bin")
+    split = open_corpus(corpus).train
+    order = Order(split, 16, seed=3)
+    with Batches(
+        split, order, micro_steps=1, batch_size=1, block_size=16, device=torch.device("cpu"), first_step=0
+    ) as batches:
+        with pytest.raises(InputError, match="is damaged"):
+            drain(batches)
+        with pytest.raises(InputError, match="is damaged"):  # and not: wait for ever
+            batches.next()

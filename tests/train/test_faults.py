@@ -1,0 +1,477 @@
+"""What can happen inside a step, made to happen in real runs: no finite loss, no memory, no data."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nanopace.corpus.order import Order
+from nanopace.corpus.shards import open_corpus
+from nanopace.errors import InputError, UsageError
+from nanopace.literals import Value
+from nanopace.train import setup
+from nanopace.train.batches import Batches
+from nanopace.train.checkpoint_files import newest_whole
+from nanopace.train.loop import Loop
+from nanopace.train.model import GPT
+from nanopace.train.optimizer import optimizer_tensors
+from nanopace.train.watch import SPIKE_Z, STREAK
+
+from .conftest import TINY, Recorder
+from .test_run import Stopping, events, files, resume, run
+
+Fault = Callable[[torch.Tensor], torch.Tensor]
+
+
+def nan_loss(loss: torch.Tensor) -> torch.Tensor:
+    return loss * torch.nan
+
+
+def infinite_loss(loss: torch.Tensor) -> torch.Tensor:
+    return loss + torch.inf
+
+
+def infinite_gradient(loss: torch.Tensor) -> torch.Tensor:
+    loss.register_hook(lambda gradient: gradient * torch.inf)
+    return loss
+
+
+class Faulty:
+    """Spoils the loss of the given steps, each `times` often, and looks at the weights before and after every step."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: Fault, steps: Collection[int], times: int = 1) -> None:
+        self._left = dict.fromkeys(steps, times)
+        self._fault, self._step = fault, -1
+        self.changed: dict[int, bool] = {}  # whether the weights, averages or counts did, by step
+        real_step, real_forward = Loop.step, GPT.forward
+
+        def step(loop: Loop) -> None:
+            self._step = loop.iteration
+            before = _everything(loop)
+            try:
+                real_step(loop)
+            finally:
+                self._left[self._step] = self._left.get(self._step, 0) - 1
+                after = _everything(loop)
+                self.changed[self._step] = not all(torch.equal(before[name], after[name]) for name in before)
+                self._step = -1
+
+        def forward(model: GPT, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            loss = real_forward(model, tokens, targets)
+            return self._fault(loss) if self._left.get(self._step, 0) > 0 else loss
+
+        monkeypatch.setattr(Loop, "step", step)
+        monkeypatch.setattr(GPT, "forward", forward)
+
+
+def _everything(loop: Loop) -> dict[str, torch.Tensor]:
+    parts = loop._parts
+    found = {**dict(parts.model.named_parameters()), **optimizer_tensors(parts.model, parts.optimizer)}
+    return {name: each.detach().clone() for name, each in found.items()}
+
+
+def unfused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a Mac, where the host has to look."""
+    real = setup.make_optimizer
+
+    def make(*given: Any) -> torch.optim.AdamW:
+        optimizer = real(*given)
+        for group in (*optimizer.param_groups, optimizer.defaults):
+            group["fused"] = False
+        return optimizer
+
+    monkeypatch.setattr(setup, "make_optimizer", make)
+
+
+# --- not finite ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "knobs"),
+    [
+        (nan_loss, {}),
+        (infinite_loss, {}),
+        (infinite_gradient, {}),
+        (infinite_gradient, {"grad_clip": 0.0}),
+        (nan_loss, {"dtype": "bfloat16"}),
+        (infinite_loss, {"unfused": True}),
+    ],
+)
+def test_a_step_that_is_not_finite_leaves_no_trace(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault, knobs: dict[str, Value]
+) -> None:
+    """Weights, averages and AdamW's count of steps: bit by bit as they were."""
+    if "unfused" in knobs:
+        unfused(monkeypatch)
+    faulty = Faulty(monkeypatch, fault, [4])
+    chosen = {name: value for name, value in knobs.items() if name != "unfused"}
+    outcome, told = run(corpus, tmp_path / "out", max_iters=8, **chosen)
+    assert outcome.reason == "finished"
+    assert [step for step, changed in faulty.changed.items() if not changed] == [4]
+    assert [report.iteration for report, _ in told.all("step") if report.skipped] == [4]
+    assert [each["iteration"] for each in events(tmp_path / "out", "step") if each.get("skipped")] == [4]
+    notes = [each for each in told.all("note") if "left out" in each]
+    assert len(notes) == 1
+    assert notes[0].startswith("step 4: ")
+    assert np.isfinite([each.train for each in told.all("evaluated")[1:]]).all()
+
+
+def test_a_scale_that_is_too_high_is_no_fault(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faulty = Faulty(monkeypatch, infinite_gradient, [3, 4, 5, 6])
+    outcome, told = run(corpus, tmp_path / "out", max_iters=9, dtype="float16")
+    assert outcome.reason == "finished"
+    assert not any(faulty.changed[step] for step in (3, 4, 5, 6))  # GradScaler left them out
+    assert not any(report.skipped for report, _ in told.all("step"))
+    assert not told.all("note")
+
+
+def test_a_loss_that_is_not_finite_is_a_fault_in_float16_too(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the gradients do not show it."""
+    faulty = Faulty(monkeypatch, infinite_loss, [4])
+    _, told = run(corpus, tmp_path / "out", max_iters=8, dtype="float16")
+    assert not faulty.changed[4]
+    assert [report.iteration for report, _ in told.all("step") if report.skipped] == [4]
+
+
+def test_after_a_few_in_a_row_training_goes_back_and_meets_other_data(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, whole = run(corpus, tmp_path / "whole")
+    with monkeypatch.context() as context:
+        Faulty(context, nan_loss, [7, 8, 9])
+        outcome, told = run(corpus, tmp_path / "out")
+    assert (outcome.reason, outcome.iteration) == ("finished", 21)
+    out = tmp_path / "out"
+    (back,) = events(out, "rollback")
+    assert (back["iteration"], back["failed_at"]) == (5, 9)
+    assert back["checkpoint"].endswith("step-00000005")
+    reports = [report for report, _ in told.all("step")]
+    again = next(number for number, report in enumerate(reports) if number and report.iteration == 5 < number)
+    assert [each.iteration for each in reports[again:]] == list(range(5, 21))
+    before = {each.iteration: each.loss for each in reports[:again]}
+    assert {step: before[step] for step in range(7)} == {step: whole.losses[step] for step in range(7)}
+    assert reports[again].loss != before[5]  # the same weights, and other data
+    assert any("back to " in each and "step-00000005" in each for each in told.all("note"))
+    assert sum(report.skipped for report in reports) == STREAK
+    saved, _ = newest_whole(out)
+    assert saved is not None
+    assert saved.state["data_offset"] == 1
+    assert events(out, "end")[-1]["reason"] == "finished"
+    assert outcome.wall_ms == pytest.approx(events(out, "end")[-1]["at_ms"], rel=0.05)
+
+
+def test_a_resume_keeps_the_order_that_training_went_on_with(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as context:
+        Faulty(context, nan_loss, [7, 8, 9])
+        run(corpus, tmp_path / "whole")
+    with monkeypatch.context() as context:
+        Faulty(context, nan_loss, [7, 8, 9])
+        stopped, _ = run(corpus, tmp_path / "cut", Stopping(15))
+    assert (stopped.reason, stopped.iteration) == ("interrupted", 16)
+    resume(tmp_path / "cut")
+    a, b = (files(tmp_path / name / "checkpoints" / "step-00000021") for name in ("whole", "cut"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_without_a_checkpoint_it_begins_anew(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Faulty(monkeypatch, infinite_gradient, [1, 2, 3])
+    outcome, told = run(corpus, tmp_path / "out")
+    assert outcome.reason == "finished"
+    (back,) = events(tmp_path / "out", "rollback")
+    assert (back["iteration"], back.get("checkpoint")) == (0, None)
+    first = [report.loss for report, _ in told.all("step") if report.iteration == 0]
+    assert len(first) == 2
+    assert first[0] != first[1]
+
+
+def test_no_checkpoint_is_made_of_a_moment_that_may_be_bad(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is due at 5, in the middle of the faults, and made as soon as they are over."""
+    Faulty(monkeypatch, nan_loss, [3, 4, 6])
+    _, told = run(corpus, tmp_path / "out", max_iters=12)
+    assert [each.iteration for each in told.all("saved")] == [6, 10, 13]
+
+
+def test_a_second_time_it_stops_and_keeps_the_evidence(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    Faulty(monkeypatch, nan_loss, range(7, 100), times=9)
+    with pytest.raises(UsageError, match=r"evidence-step-9.*--learning_rate.*--warmup_iters.*--grad_clip") as raised:
+        run(corpus, out)
+    assert "\n" not in str(raised.value)
+    assert len(events(out, "rollback")) == 1
+    assert events(out, "end")[-1]["reason"] == "diverged"
+    saved, refused = newest_whole(out)
+    assert saved is not None
+    assert (saved.step, refused) == (5, [])
+    evidence = json.loads((out / "evidence-step-9" / "evidence.json").read_text())
+    assert evidence["step"] == 9
+    assert [(each["iteration"], each["loss"]) for each in evidence["last"]][-5:-2] == [(n, "nan") for n in (7, 8, 9)]
+    assert evidence["config"]["batch_size"] == TINY["batch_size"]
+    assert evidence["once_more"]["weights_not_finite"] == []
+    data = evidence["data"]
+    assert (data["data_offset"], data["first_window"], data["windows"]) == (1, 9 * 8, 8)
+    tokens = load_file(out / "evidence-step-9" / "batch.safetensors")
+    split = open_corpus(corpus).train
+    expected = np.empty((8, 17), dtype=np.int32)
+    split.gather(Order(split, 16, 1337 + 1).starts(72, 8), 17, expected)
+    assert data["positions"] == Order(split, 16, 1337 + 1).starts(72, 8).tolist()
+    assert tokens["inputs"].view(8, 16).tolist() == expected[:, :-1].tolist()
+    assert tokens["targets"].view(8, 16).tolist() == expected[:, 1:].tolist()
+
+
+def test_the_evidence_names_the_weights_whose_gradients_are_not_finite(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer that gives infinite gradients in every pass, as a kernel that is broken would."""
+    real = GPT.forward
+
+    def forward(model: GPT, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        name = "transformer.h.1.mlp.c_fc.weight"
+        weight = dict(model.named_parameters())[name]
+        spoiled = (weight * torch.where(torch.rand(()) < 2, 1.0, 0.0)).sum() * 0.0
+        if weight.requires_grad and torch.is_grad_enabled():
+            spoiled.register_hook(lambda gradient: gradient * torch.inf)
+        return real(model, tokens, targets) + spoiled
+
+    monkeypatch.setattr(GPT, "forward", forward)
+    with pytest.raises(UsageError, match="evidence-step-2"):
+        run(corpus, tmp_path / "out", dropout=0.0)
+    evidence = json.loads((tmp_path / "out" / "evidence-step-2" / "evidence.json").read_text())
+    assert evidence["once_more"]["gradients_not_finite"] == ["transformer.h.1.mlp.c_fc.weight"]
+    assert isinstance(evidence["once_more"]["loss"], float)
+
+
+def test_a_later_fault_is_another_one(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a checkpoint behind the step that failed the first time."""
+    Faulty(monkeypatch, nan_loss, [3, 4, 5, 12, 13, 14])
+    outcome, _ = run(corpus, tmp_path / "out")
+    assert outcome.reason == "finished"
+    found = [
+        (each["iteration"], each["failed_at"], each.get("data_offset", 1))
+        for each in events(tmp_path / "out", "rollback")
+    ]
+    assert found == [(0, 5, 1), (10, 14, 2)]
+
+
+# --- spikes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_spike_is_flagged_and_the_rest_of_the_run_is_not(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Faulty(monkeypatch, lambda loss: loss + 5, [90])
+    _, told = run(corpus, tmp_path / "out", max_iters=120, lr_decay_iters=120, eval_interval=200)
+    flagged = {report.iteration: report.spike for report, _ in told.all("step") if report.spike is not None}
+    assert list(flagged) == [90]
+    assert flagged[90] >= SPIKE_Z
+    (event,) = [each for each in events(tmp_path / "out", "step") if "spike" in each]
+    assert event["spike"] == pytest.approx(flagged[90], abs=0.01)
+
+
+# --- out of memory ---------------------------------------------------------------------------------------------------
+
+
+class Memory:
+    """A card that holds so many sequences at once in a step, or in an evaluation, and from a step on fewer."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, fits: int, *, after: int = -1, evaluation: bool = False
+    ) -> None:
+        self.step = 0
+        self.largest = 0  # that went through since the step `after`
+        real_step, real_forward, real_losses = Loop.step, GPT.forward, GPT.sequence_losses
+
+        def step(loop: Loop) -> None:
+            self.step = loop.iteration
+            real_step(loop)
+
+        def check(tokens: torch.Tensor) -> None:
+            if len(tokens) > fits and self.step >= after:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB")
+            self.largest = max(self.largest, len(tokens) if self.step >= after else 0)
+
+        def forward(model: GPT, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            loss = real_forward(model, tokens, targets)
+            if not evaluation:
+                check(tokens)
+            return loss
+
+        def losses(model: GPT, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            if evaluation:
+                check(tokens)
+            return real_losses(model, tokens, targets)
+
+        monkeypatch.setattr(Loop, "step", step)
+        monkeypatch.setattr(GPT, "forward", forward)
+        monkeypatch.setattr(GPT, "sequence_losses", losses)
+
+
+PLAIN: dict[str, Value] = {"dropout": 0.0, "max_iters": 10, "batch_size": 12, "gradient_accumulation_steps": 2}
+
+
+def vals(told: Recorder) -> list[float]:
+    return [each.val for each in told.all("evaluated")]
+
+
+def test_a_batch_that_does_not_fit_is_halved_before_the_first_step(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """12, 6, 3: the same sequences, also where a micro-batch is odd; and with dropout, as nothing was drawn in vain."""
+    with_dropout = {**PLAIN, "dropout": 0.1}
+    _, small = run(corpus, tmp_path / "small", **{**with_dropout, "batch_size": 3, "gradient_accumulation_steps": 8})
+    memory = Memory(monkeypatch, 3)
+    _, told = run(corpus, tmp_path / "out", **with_dropout)
+    assert memory.largest == 3
+    assert told.losses == small.losses
+    (event,) = events(tmp_path / "out", "micro_batch")
+    assert (event["iteration"], event["batch_size"], event["accumulation"]) == (0, 3, 8)
+    assert event["where"] == "startup"
+    assert len([each for each in told.all("note") if "8 micro-batches of 3" in each]) == 1
+
+
+@pytest.mark.parametrize("at", [0, 4])
+def test_memory_that_is_full_in_the_middle_costs_no_step(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    _, large = run(corpus, tmp_path / "large", **PLAIN)
+    memory = Memory(monkeypatch, 6, after=at)
+    if at == 0:
+        memory.step = -1  # the start still fits
+    outcome, told = run(corpus, tmp_path / "out", **PLAIN)
+    assert outcome.reason == "finished"
+    assert memory.largest == 6
+    assert list(told.losses) == list(range(11))
+    assert list(told.losses.values()) == pytest.approx(list(large.losses.values()), abs=2e-3)
+    assert vals(told) == pytest.approx(vals(large), abs=2e-3)
+    (event,) = events(tmp_path / "out", "micro_batch")
+    assert (event["iteration"], event["batch_size"], event["accumulation"]) == (at, 6, 4)
+    assert event.get("where", "step") == "step"
+    assert [each["tokens"] for each in events(tmp_path / "out", "step")] == [12 * 2 * 16] * 11
+
+
+def test_an_evaluation_that_does_not_fit_is_done_in_smaller_pieces(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, large = run(corpus, tmp_path / "large", **PLAIN)
+    Memory(monkeypatch, 5, after=3, evaluation=True)
+    _, told = run(corpus, tmp_path / "out", **PLAIN)
+    assert told.losses == large.losses
+    assert vals(told) == pytest.approx(vals(large), abs=1e-5)
+    found = [
+        (each["iteration"], each["batch_size"], each["accumulation"], each["where"])
+        for each in events(tmp_path / "out", "micro_batch")
+    ]
+    assert found == [(5, 6, 2, "evaluation"), (5, 3, 2, "evaluation")]
+
+
+def test_what_fitted_is_remembered(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as context:
+        Memory(context, 3)
+        run(corpus, tmp_path / "out", **{**PLAIN, "max_iters": 5})
+    memory = Memory(monkeypatch, 3)
+    _, told = resume(tmp_path / "out", max_iters=8)
+    assert list(told.losses) == [6, 7, 8]
+    assert memory.largest == 3
+    assert len(events(tmp_path / "out", "micro_batch")) == 1  # of the first process: the second knew
+    saved, _ = newest_whole(tmp_path / "out")
+    assert saved is not None
+    assert saved.state["micro_batch"] == 3
+    resume(tmp_path / "out", max_iters=9, batch_size=6, gradient_accumulation_steps=4)
+    assert [each["batch_size"] for each in events(tmp_path / "out", "micro_batch")] == [3, 3]  # tried anew
+
+
+@pytest.mark.parametrize("evaluation", [False, True])
+def test_when_nothing_is_left_to_halve(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation: bool
+) -> None:
+    Memory(monkeypatch, 0, after=2, evaluation=evaluation)
+    with pytest.raises(UsageError, match="--batch_size=12: memory is full, also with one sequence") as raised:
+        run(corpus, tmp_path / "out", **PLAIN)
+    assert "\n" not in str(raised.value)
+    assert events(tmp_path / "out", "end")[-1]["reason"] == "out_of_memory"
+
+
+WIDE: dict[str, Value] = {
+    "dropout": 0.0, "n_embd": 128, "block_size": 256, "batch_size": 64, "gradient_accumulation_steps": 1,
+    "max_iters": 1, "eval_interval": 2, "eval_iters": 1,
+}  # fmt: skip
+LEFT_MB = 112  # of about 200 that a step of all sequences takes
+
+SCRIPT = """
+import json, resource, time
+import torch
+from nanopace.train.run import train
+from tests.train.conftest import Recorder
+
+torch.set_num_threads(1)
+
+class Limiting(Recorder):
+    def phase(self, name):
+        if name == "compile":  # everything is there but a step's activations
+            taken = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmData"))
+            most = taken + ({left_mb} << 20)
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+listener = Limiting()
+train({given!r}, from_file=True, listener=listener, started=time.monotonic())
+print(json.dumps([list(listener.losses.values()), [each.val for each in listener.all("evaluated")]]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit on a process' memory")
+def test_a_real_allocator_that_fails(tmp_path: Path, corpus: Path) -> None:
+    """torch's own words for memory that is full, from a process that may have no more."""
+    _, large = run(corpus, tmp_path / "large", **WIDE)
+    given = {**TINY, **WIDE, "dataset": str(corpus), "out_dir": str(tmp_path / "small")}
+    script = SCRIPT.format(given=given, left_mb=LEFT_MB)
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}  # a new thread takes nothing beside
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    losses, evaluations = json.loads(done.stdout.splitlines()[-1])
+    found = events(tmp_path / "small", "micro_batch")
+    assert [each["batch_size"] for each in found if each.get("where", "step") != "evaluation"][-1] < 64
+    assert losses == pytest.approx(list(large.losses.values()), abs=2e-3)
+    assert evaluations == pytest.approx(vals(large), abs=2e-3)
+
+
+# --- no data ---------------------------------------------------------------------------------------------------------
+
+
+def test_data_that_is_gone_costs_nothing_that_was_learned(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, whole = run(corpus, tmp_path / "whole")
+    real, asked = Batches.next, iter(range(100))
+
+    def fail(batches: Batches) -> tuple[torch.Tensor, torch.Tensor]:
+        if next(asked) == 8:
+            raise InputError("{path}: has changed under the run", path="train-00000.bin")
+        return real(batches)
+
+    with monkeypatch.context() as context:
+        context.setattr(Batches, "next", fail)
+        with pytest.raises(InputError, match="has changed under the run"):
+            run(corpus, tmp_path / "cut")
+    assert events(tmp_path / "cut", "end")[-1]["reason"] == "error"
+    assert (tmp_path / "cut" / "checkpoints" / "step-00000008").is_dir()
+    _, after = resume(tmp_path / "cut")
+    assert after.losses == {step: whole.losses[step] for step in range(8, 21)}
