@@ -111,6 +111,7 @@ def measure_cards() -> None:
 
     cards = torch.cuda.device_count()
     gpt2 = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "batch_size": 16, "vocab_size": 50304}
+    gpt2["dropout"] = 0.0
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
         tokens = zipf_tokens(30_000_000, 50257, 1)

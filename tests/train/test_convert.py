@@ -64,7 +64,7 @@ def test_an_out_dir_means_its_newest_checkpoint(tmp_path: Path) -> None:
 def test_a_checkpoint_whose_shape_is_not_its_weights(tmp_path: Path) -> None:
     shape = replace(SHAPE, n_layer=3)
     write_weights(tmp_path / "bad", shape, tiny_weights().weights, step=1, config={}, tokenizer=None)
-    with pytest.raises(InputError, match="bad: says n_layer = 3, but its weights have 2"):
+    with pytest.raises(InputError, match=r"bad.*: says n_layer = 3, but its weights have 2"):
         open_pretrained(tmp_path / "bad")
 
 

@@ -69,9 +69,6 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     clock = make_clock(machine.device, started)
     start = settle(wishes, listener)
     config = start.config
-    if config.compile:
-        keep_compiled()
-        begin_to_load_the_compiler()
     clock.mark("startup", 0, "the corpus and the plan")
     dtype = getattr(torch, config.dtype)
     choices = {
@@ -80,6 +77,9 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
         "attention": pick_attention(start.shape, config.batch_size, machine.device, dtype),
     }
     clock.mark("startup", 0, "trying attention kernels")
+    if config.compile:
+        keep_compiled()
+        begin_to_load_the_compiler()  # only now: its imports would slow down what is being tried
     ranks.agree(lambda: clear(start.out_dir, wishes.claim, anew=start.resumed is None) if ranks.first else None)
     path = start.out_dir / LEDGER_FILE if ranks.first else Path(os.devnull)  # one ledger: the first rank's
     with LedgerWriter(path, clock.now, began=started, tell=listener.note) as ledger:
