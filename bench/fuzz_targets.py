@@ -266,7 +266,7 @@ def _sealed(data: bytes) -> bytes:
 
 
 def _written_checkpoint() -> Path:
-    from nanopace.train.checkpoint_files import write_weights
+    from nanopace.train.checkpoint_writing import write_weights
     from nanopace.train.model import GPT, ModelShape
 
     shape = ModelShape(n_layer=1, n_head=2, n_embd=4, vocab_size=5, block_size=4)

@@ -11,7 +11,7 @@ import torch
 
 from nanopace.cli.main import main
 from nanopace.corpus.tokenizer import Tokenizer, bytes_tokenizer, train_bpe
-from nanopace.train.checkpoint_files import write_weights
+from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.convert import form_of, open_pretrained
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.nanogpt_checkpoint import save_nanogpt

@@ -16,7 +16,7 @@ import torch
 
 from nanopace.cli.main import main
 from nanopace.corpus.tokenizer import Tokenizer, bytes_tokenizer, chars
-from nanopace.train.checkpoint_files import write_weights
+from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.convert import convert
 from nanopace.train.model import GPT, ModelShape
 

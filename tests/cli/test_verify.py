@@ -13,7 +13,7 @@ from nanopace.cli import verify
 from nanopace.cli.display_lines import size
 from nanopace.cli.main import main
 from nanopace.train.checkpoint import write_best
-from nanopace.train.checkpoint_files import write_weights
+from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.model import GPT, ModelShape
 
 SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=8, vocab_size=257, block_size=8, bias=True)
@@ -121,7 +121,7 @@ def test_a_state_of_another_size(out: Path, capsys: pytest.CaptureFixture[str]) 
     state = json.loads(path.read_text())
     del state["checksum"]
     state["shape"]["n_embd"] = 16
-    path.write_text(json.dumps({**state, "checksum": checkpoint_files._checksum(state)}))
+    path.write_text(json.dumps({**state, "checksum": checkpoint_files.checksum_of(state)}))
     code, lines = said(out, capsys)
     assert code == 2
     assert "says n_embd = 16, but its weights have 8" in lines[1]

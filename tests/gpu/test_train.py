@@ -16,7 +16,8 @@ from nanopace.config import TrainConfig
 from nanopace.literals import Value
 from nanopace.train.attention import pick_attention
 from nanopace.train.checkpoint import Checkpointer
-from nanopace.train.checkpoint_files import MODEL, describe
+from nanopace.train.checkpoint_files import MODEL
+from nanopace.train.checkpoint_writing import describe
 from nanopace.train.clock import CudaClock
 from nanopace.train.listener import Outcome
 from nanopace.train.model import GPT, ModelShape

@@ -27,7 +27,8 @@ from nanopace.corpus.vocabulary import BYTE_OF_LETTER
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.errors import NanopaceError
 from nanopace.sources import open_runs
-from nanopace.train.checkpoint_files import open_checkpoint, write_weights
+from nanopace.train.checkpoint_files import open_checkpoint
+from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.convert import open_pretrained
 from nanopace.train.huggingface import read_safetensors, save_huggingface
 from nanopace.views.json import explain_json

@@ -13,15 +13,8 @@ import torch
 
 from nanopace.corpus.tokenizer import bytes_tokenizer
 from nanopace.errors import InputError
-from nanopace.train.checkpoint_files import (
-    checkpoint_directories,
-    newest_whole,
-    open_checkpoint,
-    remove_checkpoint,
-    sweep,
-    verified,
-    write_weights,
-)
+from nanopace.train.checkpoint_files import checkpoint_directories, newest_whole, open_checkpoint, verified
+from nanopace.train.checkpoint_writing import remove_checkpoint, sweep, write_weights
 from nanopace.train.model import GPT, ModelShape
 
 SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=8, vocab_size=257, block_size=8, bias=True)
@@ -122,7 +115,7 @@ def test_files_outside_of_the_directory_are_refused(tmp_path: Path) -> None:
     state = json.loads((directory / "state.json").read_text())
     del state["checksum"]
     state["files"]["../../secret"] = {"bytes": 1, "sha256": ""}
-    state["checksum"] = checkpoint_files._checksum(state)
+    state["checksum"] = checkpoint_files.checksum_of(state)
     (directory / "state.json").write_text(json.dumps(state))
     with pytest.raises(InputError, match="lie in its own directory"):
         verified(directory)
@@ -166,14 +159,14 @@ def rewrite(directory: Path, **changes: object) -> None:
     path = directory / "state.json"
     state = {**json.loads(path.read_text()), **changes}
     del state["checksum"]
-    path.write_text(json.dumps({**state, "checksum": checkpoint_files._checksum(state)}))
+    path.write_text(json.dumps({**state, "checksum": checkpoint_files.checksum_of(state)}))
 
 
 def put(directory: Path, name: str, tensors: dict[str, torch.Tensor]) -> None:
     """A file of one's own making, with a checksum that is right."""
     from safetensors.torch import save_file
 
-    from nanopace.train.checkpoint_files import measure
+    from nanopace.train.checkpoint_writing import measure
 
     save_file(tensors, directory / name)
     files = json.loads((directory / "state.json").read_text())["files"]
@@ -226,7 +219,7 @@ def test_weights_that_are_none(tmp_path: Path) -> None:
 
 
 def test_a_header_that_is_none(tmp_path: Path) -> None:
-    from nanopace.train.checkpoint_files import measure
+    from nanopace.train.checkpoint_writing import measure
 
     directory, _ = save(tmp_path, 2)
     (directory / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + b"{}")

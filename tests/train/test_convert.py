@@ -9,7 +9,8 @@ import pytest
 from nanopace.corpus.tokenizer import bytes_tokenizer
 from nanopace.errors import InputError, NanopaceError
 from nanopace.train import convert as module
-from nanopace.train.checkpoint_files import open_checkpoint, write_weights
+from nanopace.train.checkpoint_files import open_checkpoint
+from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.convert import convert, form_by_name, form_of, open_pretrained
 from nanopace.train.nanogpt_checkpoint import save_nanogpt
 

@@ -26,15 +26,8 @@ from torch import Tensor, nn
 from nanopace.corpus.durable import write_durably
 from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.errors import InputError
-from nanopace.train.checkpoint_files import (
-    MODEL,
-    OPTIMIZER,
-    checkpoint_directories,
-    remove_checkpoint,
-    step_of,
-    verified,
-    write_checkpoint,
-)
+from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, checkpoint_directories, step_of, verified
+from nanopace.train.checkpoint_writing import remove_checkpoint, write_checkpoint
 from nanopace.train.optimizer import optimizer_tensors
 from nanopace.train.tensor_file import TensorFile
 

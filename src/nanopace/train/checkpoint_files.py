@@ -18,24 +18,20 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from torch import Tensor
 
 from nanopace.config import KNOBS
-from nanopace.corpus.durable import sync_directory
-from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.errors import InputError, NanopaceError
 from nanopace.literals import Value
 from nanopace.train.contents import check_averages, check_shape, check_weights, header_of
 from nanopace.train.model import ModelShape
-from nanopace.train.tensor_file import TensorFile, Written
 
 FORMAT = 1
 AVERAGES = ("exp_avg.", "exp_avg_sq.", "step.")  # how the names of the optimizer's tensors begin
@@ -45,7 +41,6 @@ _NAME = re.compile(r"step-(\d{8,})")
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # of a file in it: no folder, and nothing above
 _LARGEST_STATE = 64 << 20  # bytes: random states and the last evaluation are some hundred KB
 _PIECE = 8 << 20  # bytes that are read at once
-_REPLACED = ".replaced"
 
 Told = Callable[[int], None]
 
@@ -86,9 +81,6 @@ class Saved:
         from safetensors.torch import load_file
 
         return load_file(self.path / name, device=device)
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def checkpoint_directories(out_dir: Path) -> list[Path]:
@@ -190,7 +182,7 @@ def _read_state(path: Path) -> dict[str, Any]:
             path=path,
             version=state.get("written_by"),
         )
-    if checksum != _checksum(state) or not isinstance(files, dict):
+    if checksum != checksum_of(state) or not isinstance(files, dict):
         raise InputError("{path}: is damaged: its checksum does not match", path=path)
     if not all(isinstance(each, dict) and {"bytes", "sha256"} <= each.keys() for each in files.values()):
         raise InputError("{path}: is not the state of a checkpoint", path=path)
@@ -231,134 +223,5 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
-def write_checkpoint(
-    directory: Path, files: Mapping[str, TensorFile], state: Mapping[str, Any], tokenizer: Tokenizer | None
-) -> int:
-    """Write all of it under another name, sync it, and give it its own. Returns its bytes."""
-    with new_checkpoint(directory) as temporary:
-        written = {name: file.write(temporary / name) for name, file in files.items()}
-        return finish_checkpoint(temporary, directory, written, state, tokenizer)
-
-
-@contextmanager
-def new_checkpoint(directory: Path) -> Iterator[Path]:
-    """An empty directory under another name; nothing of it stays if what is done in it fails."""
-    temporary = directory.with_name(f".{directory.name}.writing")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-
-
-def finish_checkpoint(
-    temporary: Path,
-    directory: Path,
-    written: Mapping[str, Written],
-    state: Mapping[str, Any],
-    tokenizer: Tokenizer | None,
-) -> int:
-    """Beside files that are written and synced: the tokenizer, state.json, and then the checkpoint's own name."""
-    written = dict(written)
-    if tokenizer is not None:
-        tokenizer.save(temporary)
-        written["tokenizer.json"] = measure(temporary / "tokenizer.json")
-    _write_state(temporary / STATE, {**state, "files": {name: asdict(each) for name, each in written.items()}})
-    sync_directory(temporary)
-    _put(temporary, directory)
-    return sum(each.bytes for each in written.values())
-
-
-def _put(temporary: Path, directory: Path) -> None:
-    """Give a whole checkpoint its name. One of the same step, of a process that came before, stays until this has it:
-    if we are killed in between, `sweep` gives it its name back."""
-    replaced = directory.with_name(f".{directory.name}{_REPLACED}")
-    if os.path.lexists(directory):
-        shutil.rmtree(replaced, ignore_errors=True)
-        os.rename(directory, replaced)
-    try:
-        os.rename(temporary, directory)
-    except OSError:
-        if os.path.lexists(replaced):
-            os.rename(replaced, directory)
-        raise
-    sync_directory(directory.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def write_weights(
-    directory: Path,
-    shape: ModelShape,
-    weights: Mapping[str, Tensor],
-    *,
-    step: int,
-    config: Mapping[str, Value],
-    tokenizer: Tokenizer | None,
-) -> None:
-    """A checkpoint without the optimizer's state: to sample from, to evaluate, to finetune."""
-    once = {name: each for name, each in weights.items() if name != "lm_head.weight"}
-    model = TensorFile(once, pinned=False)
-    model.stage(once)
-    state = describe(shape, step=step, config=config, tokenizer=tokenizer)
-    write_checkpoint(directory, {MODEL: model}, state, tokenizer)
-
-
-def describe(
-    shape: ModelShape, *, step: int, config: Mapping[str, Value], tokenizer: Tokenizer | None
-) -> dict[str, Any]:
-    """The part of state.json that every checkpoint has."""
-    from nanopace.version import __version__
-
-    return {
-        "nanopace": FORMAT,
-        "written_by": __version__,
-        "step": step,
-        "shape": asdict(shape),
-        "config": dict(config),
-        "tokenizer": None if tokenizer is None else tokenizer.hash,
-    }
-
-
-def remove_checkpoint(directory: Path) -> None:
-    """First its name, then its files: what is half removed is nobody's checkpoint."""
-    condemned = directory.with_name(f".{directory.name}.removing")
-    shutil.rmtree(condemned, ignore_errors=True)
-    os.rename(directory, condemned)
-    shutil.rmtree(condemned, ignore_errors=True)
-
-
-def sweep(out_dir: Path) -> None:
-    """Remove what a killed process was writing or removing, and put back what it was about to replace."""
-    folder = out_dir / "checkpoints"
-    if not folder.is_dir():
-        return
-    for name in os.listdir(folder):
-        if not name.startswith(".step-"):
-            continue
-        own = folder / name[1:].removesuffix(_REPLACED)
-        if name.endswith(_REPLACED) and not own.exists():
-            os.rename(folder / name, own)
-        elif name.endswith((".writing", ".removing", _REPLACED)):
-            shutil.rmtree(folder / name, ignore_errors=True)
-
-
-def _write_state(path: Path, state: dict[str, Any]) -> None:
-    state["checksum"] = _checksum(state)
-    with open(path, "x", encoding="ascii") as file:
-        json.dump(state, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _checksum(state: Mapping[str, Any]) -> str:
+def checksum_of(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode("ascii")).hexdigest()
-
-
-def measure(path: Path) -> Written:
-    with open(path, "rb") as file:
-        return Written(os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())

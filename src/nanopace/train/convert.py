@@ -9,7 +9,8 @@ from pathlib import Path
 from nanopace.corpus.tokenizer import load_tokenizer
 from nanopace.errors import InputError, UsageError
 from nanopace.train import checkpoint_files, huggingface
-from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, open_checkpoint, write_weights
+from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, open_checkpoint
+from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.huggingface import load_huggingface, save_huggingface
 from nanopace.train.huggingface_tokenizer import TOKENIZER_FILES
 from nanopace.train.nanogpt_checkpoint import load_nanogpt, save_nanogpt

@@ -10,7 +10,8 @@ from nanopace.corpus.durable import remove_parts
 from nanopace.errors import InputError, UsageError
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint import BEST
-from nanopace.train.checkpoint_files import checkpoint_directories, remove_checkpoint, sweep
+from nanopace.train.checkpoint_files import checkpoint_directories
+from nanopace.train.checkpoint_writing import remove_checkpoint, sweep
 from nanopace.train.lock import Claim
 
 

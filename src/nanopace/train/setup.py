@@ -19,7 +19,8 @@ from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
 from nanopace.train.batches import Batches
 from nanopace.train.checkpoint import Checkpointer
-from nanopace.train.checkpoint_files import Saved, describe
+from nanopace.train.checkpoint_files import Saved
+from nanopace.train.checkpoint_writing import describe
 from nanopace.train.clock import Clock
 from nanopace.train.device import Machine
 from nanopace.train.evaluate import Evaluator, Losses, largest_batch

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.train.checkpoint import Checkpointer, Result
-from nanopace.train.checkpoint_files import finish_checkpoint, measure, new_checkpoint
+from nanopace.train.checkpoint_writing import finish_checkpoint, measure, new_checkpoint
 from nanopace.train.tensor_file import Written
 
 if TYPE_CHECKING:
