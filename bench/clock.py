@@ -23,6 +23,7 @@ from nanopace.train.device import find_machine
 from nanopace.train.interrupt import Interrupt
 from nanopace.train.loop import Loop
 from nanopace.train.plan import make_plan, shape_of
+from nanopace.train.ranks import Ranks
 from nanopace.train.setup import Start, build
 
 ROUNDS = 12
@@ -72,12 +73,12 @@ def main() -> None:
             shape=shape_of(plan.config, "gelu"),
             source=None,
             out_dir=room,
+            ranks=Ranks(),
         )
         with LedgerWriter(room / "ledger.jsonl") as ledger:
             parts = build(start, ledger, make_clock(machine.device, time.monotonic()), Silent())
             bare = replace(parts, clock=NoClock(machine.device))
             loops = {"with": Loop(parts, Interrupt(print)), "without": Loop(bare, Interrupt(print))}
-            loops["with"].warm_up()
             seconds = _measure(loops, machine.device, 20 if card else 10)
             parts.batches.close()
     on, off = (median(seconds[name]) for name in loops)
