@@ -9,6 +9,7 @@ What is sent is counted on the loopback device, so let nothing else use it meanw
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -134,7 +135,8 @@ def start(knobs: dict[str, object], processes: int) -> None:
     flags = [f"--{name}={value}" for name, value in knobs.items()]
     several = [f"--gpus={processes}"] if processes else []
     words = [sys.executable, "-m", "nanopace", "train", "--no-report", *several, *flags]
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    one_thread_each = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=one_thread_each)
 
 
 def loopback_bytes() -> int:

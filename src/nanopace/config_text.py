@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path  # 5 ms that only the type checker needs
 
 _LONGEST_NAME = 100  # that is compared with the knobs' names: it takes the square of the time
+_MOST_LINES = 1000  # in which slips are looked for, a tenth of a millisecond each
 _LARGEST_FILE = 1 << 20  # bytes: a config has fifty lines; whatever is larger is something else
 
 
@@ -118,7 +119,7 @@ def _check_slips(program: ast.Module, name: str, found: Mapping[str, object]) ->
     A helper may be called like a knob. It is one if the file uses it, or sets the knob too.
     """
     used = {each.id for each in ast.walk(program) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
-    for statement in program.body:
+    for statement in program.body[:_MOST_LINES]:
         if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
             continue
         target, line = statement.targets[0].id, statement.lineno

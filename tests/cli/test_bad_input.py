@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -128,6 +129,15 @@ def test_a_value_that_would_fill_the_memory_when_shown(refused: Refused) -> None
     doubling = "\n".join(f"x{n + 1} = (x{n}, x{n})" for n in range(60))
     Path("config.py").write_text(f"x0 = (1, 1)\n{doubling}\nbatch_size = x60\n")
     assert "line 62: batch_size must be int >= 1, not ((" in refused("train", "config.py")
+
+
+@pytest.mark.usefixtures("untraced")
+def test_a_file_of_names_is_read_in_no_time() -> None:
+    """A megabyte of them, each compared with every knob, would take a minute."""
+    Path("config.py").write_text("".join(f"learning_{number} = 1\n" for number in range(50_000)))
+    begin = time.process_time()
+    assert len(read_config("config.py", to_train=True)) == 50_000
+    assert time.process_time() - begin < 20
 
 
 def test_a_whole_number_where_nanogpt_wants_a_fraction() -> None:

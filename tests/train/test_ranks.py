@@ -12,6 +12,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,12 @@ def weights_of(out_dir: Path) -> dict[str, torch.Tensor]:
     saved, _ = newest_whole(out_dir)
     assert saved is not None
     return saved.weights()
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """With all that it started, should it still be there."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> None:
@@ -159,13 +166,15 @@ def test_a_rank_that_lags_is_named_and_one_that_is_killed_is_started_again(
     out_dir = tmp_path / "out"
     words = torchrun(2, *command(out_dir, shared_corpus), restarts=1, script=(str(_patched(tmp_path, SLEEPY)),))
     surroundings = environment(measured=False, MARK=str(tmp_path))
-    process = subprocess.Popen(words, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        words, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
     try:
         wait_for((out_dir / "checkpoints" / "step-00000005").exists, "the first checkpoint")
         os.kill(int((tmp_path / "pid-1").read_text()), signal.SIGKILL)
         said, _ = process.communicate(timeout=LONGEST)
     finally:
-        process.kill()
+        end(process)
     assert process.returncode == 0, said.decode()
     assert_same_run(out_dir, alone)
     kinds = [json.loads(line)["event"] for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
@@ -192,7 +201,7 @@ def test_one_interrupt_stops_all_after_the_same_step_and_saves(shared_corpus: Pa
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the launcher and to both ranks
         said, _ = process.communicate(timeout=LONGEST)
     finally:
-        process.kill()
+        end(process)
     assert process.returncode == 130, said
     assert "Traceback" not in said
     saved, refused = newest_whole(out_dir)
