@@ -109,6 +109,11 @@ class TrainConfig:
                 raise ConfigError(
                     "{knob} must be one of {known}, not {value!r}", knob=name, known=", ".join(known), value=value
                 )
+        if self.parallel == "fsdp" and self.dtype == "float16":
+            raise ConfigError(
+                "parallel=fsdp and dtype=float16 exclude each other: float16 needs its losses scaled, which only ddp "
+                "does; or take dtype=bfloat16"
+            )
         memory_bytes(self.memory_limit)
 
     @property

@@ -6,12 +6,12 @@ import argparse
 import contextlib
 import importlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from nanopace import config_text
 from nanopace.cli.main import COMMANDS, Parser, main
 from nanopace.config import CHOICES, KNOBS, Knob, TrainConfig
 from nanopace.config_text import read_config
@@ -131,13 +131,13 @@ def test_a_value_that_would_fill_the_memory_when_shown(refused: Refused) -> None
     assert "line 62: batch_size must be int >= 1, not ((" in refused("train", "config.py")
 
 
-@pytest.mark.usefixtures("untraced")
-def test_a_file_of_names_is_read_in_no_time() -> None:
-    """A megabyte of them, each compared with every knob, would take a minute."""
-    Path("config.py").write_text("".join(f"learning_{number} = 1\n" for number in range(50_000)))
-    begin = time.process_time()
-    assert len(read_config("config.py", to_train=True)) == 50_000
-    assert time.process_time() - begin < 20
+def test_of_a_file_full_of_names_the_first_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with every knob: for a megabyte of them it would take a minute."""
+    compared: list[str] = []
+    monkeypatch.setattr(config_text, "_nearest", lambda name, cutoff: compared.append(name))  # noqa: ARG005
+    Path("config.py").write_text("".join(f"learning_{number} = 1\n" for number in range(5_000)))
+    assert len(read_config("config.py", to_train=True)) == 5_000
+    assert len(compared) == 1_000
 
 
 def test_a_whole_number_where_nanogpt_wants_a_fraction() -> None:
@@ -152,6 +152,7 @@ def test_a_whole_number_where_nanogpt_wants_a_fraction() -> None:
         (["--n_head=3"], ("n_embd", "n_head")),
         (["--min_lr=1"], ("min_lr", "learning_rate")),
         (["--overwrite=True", "--init_from=resume"], ("overwrite", "init_from")),
+        (["--parallel=fsdp", "--dtype=float16"], ("parallel=fsdp", "dtype=float16")),
         (["--vocab_size=100"], ("vocab_size", "corpus")),
         (["--block_size=1500"], ("block_size", "corpus")),
         (["--n_layer=1000000000"], ("n_layer", "computer")),

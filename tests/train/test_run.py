@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from nanopace import diagnose, open_run
 from nanopace.errors import ConfigError, InputError, NanopaceError, UsageError
 from nanopace.literals import Value
+from nanopace.train.checkpoint_files import checkpoint_directories, checksum_of
 from nanopace.train.convert import convert
 from nanopace.train.listener import Outcome, StepReport
 from nanopace.train.run import train
@@ -309,6 +311,20 @@ def test_a_damaged_checkpoint_is_passed_over(corpus: Path, tmp_path: Path) -> No
     assert any("step-00000021" in each and "checksum" in each for each in told.all("note"))
     assert list(told.losses) == [20, 21, 22]
     assert outcome.reason == "finished"
+
+
+@pytest.mark.parametrize("name", ["validation", "best", "recent", "random"])
+def test_a_state_written_by_hand_is_refused(
+    finished: tuple[Path, Outcome, Recorder], tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(finished[0], tmp_path / "copy")
+    for directory in checkpoint_directories(tmp_path / "copy"):
+        path = directory / "state.json"
+        state = {**json.loads(path.read_text()), name: 5}
+        state.pop("checksum")
+        path.write_text(json.dumps({**state, "checksum": checksum_of(state)}))
+    with pytest.raises(InputError, match=r"state\.json: is not the state of a checkpoint"):
+        resume(tmp_path / "copy", max_iters=30)
 
 
 def test_the_garbage_collector_stays_out_of_steps(corpus: Path, tmp_path: Path) -> None:

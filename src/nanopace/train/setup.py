@@ -15,11 +15,12 @@ import torch
 from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import Corpus, Split
+from nanopace.errors import InputError
 from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
 from nanopace.train.batches import Batches
 from nanopace.train.checkpoint import Checkpointer
-from nanopace.train.checkpoint_files import Saved
+from nanopace.train.checkpoint_files import STATE, Saved
 from nanopace.train.checkpoint_writing import describe
 from nanopace.train.clock import Clock
 from nanopace.train.device import Machine
@@ -230,13 +231,21 @@ def _restore(parts: Parts, saved: Saved) -> None:
         averages = saved.optimizer()
         assert averages is not None, "origin.find_saved lets no checkpoint without them through"
         restore_optimizer(parts.model, parts.optimizer, averages)
+    try:
+        _restore_state(parts, saved)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RuntimeError):
+        # The checksum was right, so somebody has written this by hand.
+        raise InputError("{path}: is not the state of a checkpoint", path=saved.path / STATE) from None
+
+
+def _restore_state(parts: Parts, saved: Saved) -> None:
     parts.scaler.load_state_dict(saved.state["scaler"])
     parts.validation.restore(saved.state["validation"])
     if parts.training is not None and saved.state["training"] is not None:
         parts.training.restore(saved.state["training"])
     best = saved.state["best"]
     parts.best = None if best is None else (int(best[0]), float(best[1]))
-    parts.recent = list(saved.state["recent"])
+    parts.recent = [float(each) for each in saved.state["recent"]]
     _restore_randomness(parts, saved)
 
 
