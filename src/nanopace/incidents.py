@@ -33,7 +33,7 @@ class RankLag(Record):
 
     rank: int
     steps: int
-    lag: float | None  # median, over those steps: how much longer than the median rank's its own work took
+    lag: float | None  # median, over those steps: how much longer than the median of the others' its own work took
 
 
 class Note(Record):

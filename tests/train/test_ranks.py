@@ -181,6 +181,7 @@ def test_a_rank_that_lags_is_named_and_one_that_is_killed_is_started_again(
     assert kinds.count("resume") == 1
     found = {each.code: each for each in diagnose(open_run(out_dir)).findings}
     assert found["straggler"].numbers["rank"] == 1
+    assert found["straggler"].numbers["lag_share"] > 1  # against the other one: it sleeps for most of its time
     assert all(each.ms >= 200 for each in steps_of(out_dir).values())  # the slowest rank's time: it slept twice
 
 

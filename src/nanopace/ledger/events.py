@@ -73,7 +73,7 @@ class StepEvent(Event):
     skipped: bool = False  # loss or gradient was not finite, so the weights stayed as they were
     spike: Number | None = None  # by how many standard deviations the loss stands out; only where it does
     slowest_rank: Count | None = None  # of several; `ms` is its time
-    lag: Number | None = None  # how much longer it took for its own work than the median rank: 0.12 for 12%
+    lag: Number | None = None  # how much longer it took for its own work than the median of the others: 0.12 for 12%
 
 
 @dataclass(frozen=True, slots=True)

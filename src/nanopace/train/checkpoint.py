@@ -165,6 +165,8 @@ class Checkpointer:
             else:
                 self._results.put(self._result(job))
                 self._idle.set()
+        with suppress(OSError):
+            self._prune()  # a process that was killed between writing and pruning may have left some too many
 
     def _prepare(self) -> None:
         try:
@@ -212,7 +214,7 @@ class Checkpointer:
         kept = 0
         for directory in checkpoint_directories(self._out_dir):
             step = step_of(directory.name)
-            if step > self._newest:
+            if step > self._newest and not (self._newest == 0 and self._is_whole(directory)):
                 continue
             if kept < self._keep_last:
                 kept += self._is_whole(directory)

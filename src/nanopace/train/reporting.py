@@ -36,7 +36,7 @@ class _UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """How long a step took: the slowest rank's time, and by how much it lags behind the median one."""
+    """How long a step took: the slowest rank's time, and by how much it lags behind the others."""
 
     ms: float
     slowest_rank: int | None = None
@@ -130,6 +130,7 @@ class Reporter:
         table = self._parts.ranks.exchange([ms, own_ms, self._asked()])
         self._asked_somewhere = bool(table[:, 2].any())
         own = table[:, 1]
-        usual = float(np.median(own))
-        lag = round(float(own.max()) / usual - 1, 4) if usual > 0 else None
-        return _Pace(float(table[:, 0].max()), int(own.argmax()), lag)
+        slowest = int(own.argmax())
+        usual = float(np.median(np.delete(own, slowest)))
+        lag = round(float(own[slowest]) / usual - 1, 4) if usual > 0 else None
+        return _Pace(float(table[:, 0].max()), slowest, lag)
