@@ -30,11 +30,10 @@ from torch import Tensor
 from nanopace.config import KNOBS
 from nanopace.errors import InputError, NanopaceError
 from nanopace.literals import Value
-from nanopace.train.contents import check_averages, check_shape, check_weights, header_of
+from nanopace.train.contents import AVERAGES, COUNT, check_averages, check_shape, check_weights, header_of
 from nanopace.train.model import ModelShape
 
 FORMAT = 1
-AVERAGES = ("exp_avg.", "exp_avg_sq.", "step.")  # how the names of the optimizer's tensors begin
 STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"
 
 _NAME = re.compile(r"step-(\d{8,})")
@@ -76,7 +75,7 @@ class Saved:
         if self.sharded:
             from nanopace.train.reassemble import read_whole
 
-            found = read_whole(self.path, lambda each: each.startswith(AVERAGES) == (name == OPTIMIZER))
+            found = read_whole(self.path, lambda each: each.startswith((*AVERAGES, COUNT)) == (name == OPTIMIZER))
             return {each: tensor.to(device) for each, tensor in found.items()}
         from safetensors.torch import load_file
 

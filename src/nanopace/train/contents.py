@@ -17,8 +17,7 @@ from nanopace.errors import InputError
 from nanopace.train.model import ACTIVATIONS, ModelShape
 from nanopace.train.pretrained import check_said, shape_of
 
-_AVERAGES = ("exp_avg.", "exp_avg_sq.")
-_COUNT = "step."
+AVERAGES, COUNT = ("exp_avg.", "exp_avg_sq."), "step."  # how the names of the optimizer's tensors begin
 
 
 def header_of(path: Path) -> dict[str, Tensor]:
@@ -41,8 +40,8 @@ def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
 
 def check_averages(path: Path, averages: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
     """These are what AdamW remembers of these weights."""
-    expected = {f"{what}{name}": each.shape for what in _AVERAGES for name, each in weights.items()}
-    expected |= {f"{_COUNT}{name}": torch.Size() for name in weights}
+    expected = {f"{what}{name}": each.shape for what in AVERAGES for name, each in weights.items()}
+    expected |= {f"{COUNT}{name}": torch.Size() for name in weights}
     if {name: each.shape for name, each in averages.items()} != expected:
         raise InputError("{path}: does not belong to the weights beside it", path=path)
 
