@@ -66,7 +66,9 @@ def _run(command: list[str], knobs: Knobs, directory: Path, log: Path, **environ
     variables = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
     begin = time.perf_counter()
     with log.open("w") as out:
-        subprocess.run(
-            [*command, str(config)], cwd=directory, stdout=out, stderr=subprocess.STDOUT, check=True, env=variables
+        ended = subprocess.run(
+            [*command, str(config)], cwd=directory, stdout=out, stderr=subprocess.STDOUT, env=variables, check=False
         )
+    if ended.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n" + log.read_text()[-2000:])
     return Result(open_run(log), time.perf_counter() - begin, log.read_text())

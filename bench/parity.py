@@ -1,4 +1,4 @@
-"""The same loss as nanoGPT, and not slower, on a CPU: same data, same settings, same number of steps.
+"""The same loss as nanoGPT, and not slower: same data, same settings, same number of steps.
 
 nanoGPT draws its windows at random, with replacement, and we do not. After 500 steps that alone makes the validation
 loss of one trainer differ by 0.04 from seed to seed. So nanoGPT's train.py is given our windows, in our order, and then
@@ -8,6 +8,7 @@ machine's speed wanders over minutes; ours compiled, which is off by default on 
     python bench/parity.py path/to/nanoGPT              # about four minutes on two cores
     python bench/parity.py path/to/nanoGPT --speed      # taking turns: four minutes
     python bench/parity.py path/to/nanoGPT --own        # each with its own windows, three seeds: ten minutes
+    python bench/parity.py path/to/nanoGPT --cuda       # GPT-2 124M on a card, our kernels and torch.compile's
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from nanopace.train.evaluate import Evaluation, Evaluator
 from nanopace.train.model import GPT
 from nanopace.train.nanogpt_checkpoint import load_nanogpt
 
-STEPS = 500
+STEPS, CUDA_STEPS = 500, 200
 SEEDS = (1337, 1338, 1339)
 BAR = 0.02
 TURNS, TURN_STEPS = 6, 60
@@ -54,6 +55,24 @@ KNOBS: Knobs = {
     "dtype": "float32",
     "compile": False,
 }
+ON_A_CARD: Knobs = {
+    **KNOBS,
+    "batch_size": 64,
+    "block_size": 1024,
+    "gradient_accumulation_steps": 1,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_embd": 768,
+    "learning_rate": 6e-4,
+    "min_lr": 6e-5,
+    "warmup_iters": 20,
+    "max_iters": CUDA_STEPS,
+    "lr_decay_iters": CUDA_STEPS,
+    "eval_interval": CUDA_STEPS,
+    "device": "cuda",
+    "dtype": "bfloat16",
+    "compile": True,
+}
 
 
 # What nanoGPT's train.py is told: the windows of each micro-step, from a file, in place of random ones.
@@ -63,7 +82,7 @@ def given_windows():
     data = np.memmap(os.path.join(data_dir, 'train.bin'), dtype=np.uint16, mode='r').astype(np.int64)
     for each in starts.reshape(-1, batch_size):
         tokens = torch.from_numpy(np.stack([data[at : at + block_size + 1] for at in each]))
-        yield tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        yield tokens[:, :-1].contiguous().to(device), tokens[:, 1:].contiguous().to(device)
 windows = given_windows()
 """
 
@@ -73,6 +92,7 @@ def main() -> None:
     parser.add_argument("nanogpt", type=Path)
     parser.add_argument("--own", action="store_true")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--cuda", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
@@ -83,30 +103,32 @@ def main() -> None:
             _in_turns(args.nanogpt, data, room)
         elif args.own:
             _own_windows(args.nanogpt, data, room)
+        elif args.cuda:
+            _same_windows(args.nanogpt, data, room, ON_A_CARD, {"our kernels": {}, "torch.compile": {"fused": False}})
         else:
-            _same_windows(args.nanogpt, data, room)
+            _same_windows(args.nanogpt, data, room, KNOBS, {"nanopace": {}})
 
 
-def _same_windows(nanogpt: Path, corpus: Corpus, room: Path) -> None:
-    knobs: Knobs = {**KNOBS, "dataset": str(corpus.directory)}
-    config = TrainConfig(**KNOBS)
-    per_step = config.gradient_accumulation_steps * config.batch_size
-    np.save(room / "starts.npy", Order(corpus.train, config.block_size, SEEDS[0]).starts(0, (STEPS + 2) * per_step))
+def _same_windows(nanogpt: Path, corpus: Corpus, room: Path, knobs: Knobs, ways: dict[str, Knobs]) -> None:
+    config = TrainConfig(**knobs)
+    knobs = {**knobs, "dataset": str(corpus.directory)}
+    per_step, steps = config.gradient_accumulation_steps * config.batch_size, config.max_iters
+    np.save(room / "starts.npy", Order(corpus.train, config.block_size, SEEDS[0]).starts(0, (steps + 2) * per_step))
     theirs = _seeded(nanogpt, room, SEEDS[0])
     told = (theirs / "train.py").read_text()
     assert told.count("X, Y = get_batch('train')") == 2
     told = told.replace("X, Y = get_batch('train')", "X, Y = next(windows)")
     told = told.replace("# init these up here", WINDOWS.format(path=str(room / "starts.npy")) + "# init these up here")
     (theirs / "train.py").write_text(told)
-    run_nanopace({**knobs, "out_dir": str(room / "ours"), "keep_last": 5}, room / "ours.log")
     run_nanogpt(theirs, {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log")
-    ours_loss = _evaluate(_load(room / "ours"), corpus).loss.mean
-    theirs_loss = _evaluate(load_nanogpt(room / "theirs" / "ckpt.pt").model(), corpus).loss.mean
-    difference = ours_loss - theirs_loss
-    print(
-        f"validation loss after {STEPS} steps on the same windows: nanopace {ours_loss:.4f}, nanoGPT {theirs_loss:.4f}"
-    )
-    print(f"  difference {difference:+.5f}; within {BAR}: {'holds' if abs(difference) <= BAR else 'MISSED'}")
+    before = _evaluate(load_nanogpt(room / "theirs" / "ckpt.pt").model(config.device), corpus)
+    print(f"validation loss after {steps} steps on the same windows: nanoGPT {before.loss.mean:.4f}", flush=True)
+    for name, how in ways.items():
+        run_nanopace({**knobs, **how, "out_dir": str(room / name), "keep_last": 5}, room / "ours.log")
+        loss = _evaluate(_load(room / name, steps).to(config.device), corpus).loss.mean
+        difference = loss - before.loss.mean
+        holds = "holds" if abs(difference) <= BAR else "MISSED"
+        print(f"  {name} {loss:.4f}, difference {difference:+.5f}; within {BAR}: {holds}", flush=True)
 
 
 def _in_turns(nanogpt: Path, corpus: Corpus, room: Path) -> None:
@@ -130,8 +152,8 @@ def _in_turns(nanogpt: Path, corpus: Corpus, room: Path) -> None:
     print(f"compiling takes {median(compile_s):.1f} s")
 
 
-def _load(out_dir: Path) -> GPT:
-    saved = open_checkpoint(out_dir / "checkpoints" / f"step-{STEPS:08d}")
+def _load(out_dir: Path, steps: int = STEPS) -> GPT:
+    saved = open_checkpoint(out_dir / "checkpoints" / f"step-{steps:08d}")
     model = GPT(saved.shape)
     model.load_state_dict(saved.weights())
     return model
@@ -183,7 +205,7 @@ def _evaluate(model: GPT, corpus: Corpus) -> Evaluation:
         batch_size=16,
         windows=800,
         seed=7,
-        device=torch.device("cpu"),
+        device=next(model.parameters()).device,
     )
     return evaluator.evaluate()
 

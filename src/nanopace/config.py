@@ -78,8 +78,13 @@ class TrainConfig:
     eval_target_error: float = _knob(0.0, "evaluate until the error is this small, such as 0.003; 0: eval_iters says")
     save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation")
     keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
+    fused: bool = _knob(True, "kernels of our own, where they take the model; False: what torch.compile makes of it")
     memory_limit: str = _knob("", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all")
     parallel: str = _knob("ddp", "several cards: 'ddp', each holds the whole model, or 'fsdp', each a part of it")
+    recipe: str = _knob("gpt2", "'gpt2' as nanoGPT trains it, or 'fast': the same loss in less time")
+    without: str = _knob("", "ingredients of the recipe that are left out, such as rope,muon: what each is worth")
+    matrix_lr: float = _knob(0.03, "Muon's peak, of the matrices in recipe=fast; learning_rate is AdamW's")
+    cooldown: float = _knob(0.5, "the last part of max_iters, in which the rates of recipe=fast fall in a line")
     overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
 
     def __post_init__(self) -> None:
@@ -115,6 +120,27 @@ class TrainConfig:
                 "does; or take dtype=bfloat16"
             )
         memory_bytes(self.memory_limit)
+        object.__setattr__(self, "without", ",".join(left_out(self.recipe, self.without)))
+        if self.recipe != "gpt2":
+            self._check_recipe()
+
+    def _check_recipe(self) -> None:
+        if self.parallel == "fsdp":
+            raise ConfigError(
+                "recipe={recipe} and parallel=fsdp exclude each other: Muon needs every matrix whole; "
+                "take parallel=ddp",
+                recipe=self.recipe,
+            )
+        if self.bias:
+            raise ConfigError("recipe={recipe} has no biases; leave bias=False", recipe=self.recipe)
+        if "rope" in ingredients(self.recipe, self.without) and self.n_embd // self.n_head % 2:
+            raise ConfigError(
+                "n_embd / n_head must be even with recipe={recipe}, which turns pairs of values: "
+                "{n_embd} / {n_head} is not",
+                recipe=self.recipe,
+                n_embd=self.n_embd,
+                n_head=self.n_head,
+            )
 
     @property
     def tokens_per_iteration(self) -> int:
@@ -129,7 +155,41 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("float32", "bfloat16", "float16"),
     "eval_train": ("steps", "full"),
     "parallel": ("ddp", "fsdp"),
+    "recipe": ("gpt2", "fast"),
 }
+
+# What a recipe is made of beyond GPT-2, each of which `without` can leave out; train/recipes.py says what it is.
+INGREDIENTS: Mapping[str, tuple[str, ...]] = {
+    "gpt2": (),
+    "fast": (
+        *("muon", "normuon", "cautious", "trapezoid", "rope", "qk_norm", "relu2"),
+        *("zero_init", "soft_cap", "value_embeddings", "untied", "embed_skip"),
+    ),
+}
+
+
+def left_out(recipe: str, written: str) -> tuple[str, ...]:
+    """The ingredients that somebody wrote behind `without`, in the recipe's own order."""
+    known = INGREDIENTS[recipe]
+    names = {name.strip() for name in written.split(",")} - {""}
+    if names and not known:
+        raise ConfigError(
+            "without={value}: recipe={recipe} has nothing to leave out", value=shown(written), recipe=recipe
+        )
+    for name in sorted(names - set(known)):
+        raise ConfigError(
+            "without must name ingredients of recipe={recipe}, not {value}: it has {known}",
+            recipe=recipe,
+            value=shown(name),
+            known=", ".join(known),
+        )
+    return tuple(name for name in known if name in names)
+
+
+def ingredients(recipe: str, without: str) -> frozenset[str]:
+    """What is in it."""
+    return frozenset(INGREDIENTS[recipe]) - set(left_out(recipe, without))
+
 
 _BYTES = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -147,8 +207,8 @@ def memory_bytes(written: str) -> int | None:
 _COUNTS = ("eval_interval", "log_interval", "eval_iters", "gradient_accumulation_steps", "batch_size", "block_size")
 _SHAPES = ("n_layer", "n_head", "n_embd", "vocab_size", "lr_decay_iters", "keep_last")
 _AMOUNTS = ("max_iters", "warmup_iters", "learning_rate", "min_lr", "weight_decay", "grad_clip")
-_OWN_AMOUNTS = ("seed", "eval_target_error", "save_interval")
-_FRACTIONS = ("dropout", "beta1", "beta2")
+_OWN_AMOUNTS = ("seed", "eval_target_error", "save_interval", "matrix_lr")
+_FRACTIONS = ("dropout", "beta1", "beta2", "cooldown")
 _NEVER_EMPTY = ("out_dir", "init_from", "dataset", "backend", "device")
 _RANGES: Mapping[str, tuple[int, float]] = {
     **dict.fromkeys(_COUNTS + _SHAPES, (1, math.inf)),

@@ -30,7 +30,7 @@ from torch import Tensor
 from nanopace.config import KNOBS
 from nanopace.errors import InputError, NanopaceError
 from nanopace.literals import Value
-from nanopace.train.contents import AVERAGES, COUNT, check_averages, check_shape, check_weights, header_of
+from nanopace.train.contents import OF_OPTIMIZERS, check_averages, check_shape, check_weights, header_of
 from nanopace.train.model import ModelShape
 
 FORMAT = 1
@@ -56,9 +56,9 @@ class Saved:
     state: Mapping[str, Any]  # all of state.json
 
     def weights(self, device: str = "cpu") -> dict[str, Tensor]:
-        """By nanoGPT's names. The tied table has two of them, and lies in the file once."""
+        """By nanoGPT's names. A tied table has two of them, and lies in the file once."""
         weights = self._load(MODEL, device)
-        return {**weights, "lm_head.weight": weights["transformer.wte.weight"]}
+        return {"lm_head.weight": weights["transformer.wte.weight"], **weights}
 
     def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
         """AdamW's averages by "exp_avg.<weight>"; None in a checkpoint that was made to be used, not to go on."""
@@ -75,7 +75,7 @@ class Saved:
         if self.sharded:
             from nanopace.train.reassemble import read_whole
 
-            found = read_whole(self.path, lambda each: each.startswith((*AVERAGES, COUNT)) == (name == OPTIMIZER))
+            found = read_whole(self.path, lambda each: each.startswith(OF_OPTIMIZERS) == (name == OPTIMIZER))
             return {each: tensor.to(device) for each, tensor in found.items()}
         from safetensors.torch import load_file
 
@@ -163,7 +163,7 @@ def _check_contents(saved: Saved) -> None:
     weights = header_of(saved.path / MODEL)
     check_weights(saved.path / MODEL, weights, saved.shape)
     if OPTIMIZER in saved.state["files"]:
-        check_averages(saved.path / OPTIMIZER, header_of(saved.path / OPTIMIZER), weights)
+        check_averages(saved.path / OPTIMIZER, header_of(saved.path / OPTIMIZER), weights, saved.shape)
 
 
 def _read_state(path: Path) -> dict[str, Any]:

@@ -91,7 +91,8 @@ def write_weights(
     tokenizer: Tokenizer | None,
 ) -> None:
     """A checkpoint without the optimizer's state: to sample from, to evaluate, to finetune."""
-    once = {name: each for name, each in weights.items() if name != "lm_head.weight"}
+    tied = weights.get("lm_head.weight") is weights["transformer.wte.weight"]
+    once = {name: each for name, each in weights.items() if name != "lm_head.weight" or not tied}
     model = TensorFile(once, pinned=False)
     model.stage(once)
     state = describe(shape, step=step, config=config, tokenizer=tokenizer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from nanopace.corpus.tokenizer import load_tokenizer
@@ -11,10 +10,11 @@ from nanopace.errors import InputError, UsageError
 from nanopace.train import checkpoint_files, huggingface
 from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, open_checkpoint
 from nanopace.train.checkpoint_writing import write_weights
+from nanopace.train.contents import check_weights
 from nanopace.train.huggingface import load_huggingface, save_huggingface
 from nanopace.train.huggingface_tokenizer import TOKENIZER_FILES
 from nanopace.train.nanogpt_checkpoint import load_nanogpt, save_nanogpt
-from nanopace.train.pretrained import Pretrained, check_said, shape_of
+from nanopace.train.pretrained import Pretrained
 from nanopace.train.whole import unwritable
 
 FORMS = ("nanogpt", "huggingface", "nanopace")
@@ -58,6 +58,14 @@ def convert(source: Path, target: Path, *, to: str | None = None, force: bool = 
     form = to or form_by_name(target)
     check_target(target, form, force)
     pretrained = open_pretrained(source)
+    if form != "nanopace" and pretrained.shape.recipe != "gpt2":
+        raise InputError(
+            "{path}: is a model of recipe={recipe} and no GPT-2, which is all that {form} can hold; --to nanopace "
+            "keeps it as it is",
+            path=pretrained.path,
+            recipe=pretrained.shape.recipe,
+            form=form,
+        )
     match form:
         case "nanogpt":
             save_nanogpt(target, pretrained)
@@ -95,8 +103,7 @@ def check_target(target: Path, form: str, force: bool) -> None:
 def _load_nanopace(path: Path) -> Pretrained:
     saved = open_checkpoint(path)
     shape, weights = saved.shape, saved.weights()
-    found = shape_of(saved.path, weights, n_head=shape.n_head, dropout=shape.dropout, activation=shape.activation)
-    check_said(saved.path, found, asdict(shape))
+    check_weights(saved.path, weights, shape)
     return Pretrained(
         path=saved.path,
         shape=shape,

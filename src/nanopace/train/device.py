@@ -6,12 +6,14 @@ What a person asks for is done or refused, never replaced. What nobody asked for
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 import torch
 
-from nanopace.config import memory_bytes
+from nanopace.config import TrainConfig, memory_bytes
 from nanopace.errors import CardError, UsageError
 from nanopace.hardware.cards import Card, find_card
+from nanopace.train.model import ModelShape
 
 GIB = 1 << 30
 _LARGEST_CONTEXT = GIB  # what CUDA takes for itself is some hundred MB; more is somebody else's
@@ -149,3 +151,24 @@ def set_tf32(machine: Machine) -> str:
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
     return "on: what is left in float32 is not worth full precision"
+
+
+def pick_kernels(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> tuple[str, str]:
+    """'fused', 'compiled' or 'eager', and why. Ours take what most people train, and no more."""
+    if not config.compile:
+        return "eager", "nothing is compiled"
+    against = {
+        f"on a {device.type}": device.type != "cuda",
+        "as asked for": not config.fused,
+        "with several processes": ranks > 1 or config.parallel == "fsdp",
+        f"for the recipe {shape.recipe}": shape.recipe != "gpt2",
+        f"in {config.dtype}": config.dtype != "bfloat16",
+        f"for {shape.activation}": shape.activation != "gelu",
+        "with dropout": shape.dropout > 0,
+        "with biases": shape.bias,
+        "without triton": find_spec("triton") is None,
+    }
+    reasons = [reason for reason, holds in against.items() if holds]
+    if reasons:
+        return "compiled", f"torch.compile, {reasons[0]}"
+    return "fused", "kernels of our own around torch's matrix products and attention"

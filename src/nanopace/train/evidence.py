@@ -30,7 +30,7 @@ def save_evidence(
     directory: Path, parts: Parts, stepper: Stepper, last: Iterable[Told], step: int, inputs: Tensor, targets: Tensor
 ) -> None:
     """Goes through the step once more, for its gradients. Every rank has to call it; the first one writes."""
-    parts.optimizer.zero_grad(set_to_none=True)
+    parts.passes.forget()
     loss = stepper.accumulate(step, inputs, targets)
     gradients = ((name, each.grad) for name, each in parts.model.named_parameters())
     known = {
@@ -44,7 +44,7 @@ def save_evidence(
         "config": parts.config.as_dict(),
         "data": _data(parts, step),
     }
-    parts.optimizer.zero_grad(set_to_none=True)
+    parts.passes.forget()
     if parts.ranks.first:
         from safetensors.torch import save_file
 

@@ -30,6 +30,8 @@ class ModelShape:
     bias: bool = False
     dropout: float = 0.0
     activation: str = "gelu"  # nanoGPT's; "gelu_tanh" is OpenAI's own, and differs by 1e-3 in the logits
+    recipe: str = "gpt2"  # which model it is (recipes.py)
+    without: str = ""  # the recipe's ingredients that are left out
 
 
 class Cache:
@@ -47,6 +49,22 @@ class Cache:
         kept_keys[:, :, self.length : end] = keys
         kept_values[:, :, self.length : end] = values
         return kept_keys[:, :, :end], kept_values[:, :, :end]
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, cache: Cache | None, layer: int, *, dropout: float, scale: float | None = None
+) -> Tensor:
+    """Each token to those before it, of which a cache may hold some; all of (batch, heads, length, width of a head)."""
+    if cache is None or cache.length == 0:
+        if cache is not None:
+            cache.extend(layer, k, v)
+        return functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True, scale=scale)
+    length, seen = q.size(2), cache.length
+    k, v = cache.extend(layer, k, v)
+    visible = None  # a single new token sees everything
+    if length > 1:
+        visible = torch.ones(length, seen + length, dtype=torch.bool, device=q.device).tril(seen)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale)
 
 
 class LayerNorm(nn.Module):
@@ -74,17 +92,7 @@ class Attention(nn.Module):
         heads = self.c_attn(x).view(batch, length, 3, self._heads, width // self._heads)
         q, k, v = (part.transpose(1, 2) for part in heads.unbind(2))
         dropout = self._dropout if self.training else 0.0
-        if cache is None or cache.length == 0:
-            if cache is not None:
-                cache.extend(self._layer, k, v)
-            y = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
-        else:
-            seen = cache.length
-            k, v = cache.extend(self._layer, k, v)
-            visible = None  # a single new token sees everything
-            if length > 1:
-                visible = torch.ones(length, seen + length, dtype=torch.bool, device=x.device).tril(seen)
-            y = functional.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+        y = attend(q, k, v, cache, self._layer, dropout=dropout)
         y = y.transpose(1, 2).reshape(batch, length, width)
         return cast(Tensor, self.resid_dropout(self.c_proj(y)))
 

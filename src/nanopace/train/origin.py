@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from nanopace.config import left_out
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved, newest_whole
@@ -15,8 +16,9 @@ from nanopace.train.device import Machine
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.pretrained import Pretrained
+from nanopace.train.recipes import new_model
 
-_SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias")
+_SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
 _TO_GO_ON = {"random", "scaler", "best", "recent", "validation", "training", "corpus"}  # beside weights and averages
 _OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit")
 
@@ -45,7 +47,7 @@ def settings_of(saved: Saved, given: Mapping[str, Value], machine: Machine) -> d
             kept.pop(name, None)
     kept.pop("device", None)
     for name in _SHAPE:
-        wanted, has = given.get(name), getattr(saved.shape, name)
+        wanted, has = _wanted(name, given, saved.shape), getattr(saved.shape, name)
         if wanted is not None and wanted != has:
             raise ConfigError(
                 "{knob} cannot change in a run that goes on: it is {has}, not {wanted}",
@@ -54,6 +56,12 @@ def settings_of(saved: Saved, given: Mapping[str, Value], machine: Machine) -> d
                 wanted=wanted,
             )
     return {**kept, **given, **{name: getattr(saved.shape, name) for name in _SHAPE}}
+
+
+def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value | None:
+    """What is given for a knob that the weights settle, in the form that their shape has it; None: nothing."""
+    value = given.get(name)
+    return ",".join(left_out(shape.recipe, value)) if name == "without" and isinstance(value, str) else value
 
 
 def find_pretrained(init_from: str) -> Pretrained:
@@ -70,7 +78,7 @@ def find_pretrained(init_from: str) -> Pretrained:
 def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[str, Value]:
     """The model's shape is settled by its weights; only its context may be made shorter, as nanoGPT allows."""
     for name in _SHAPE:
-        wanted, has = given.get(name), getattr(pretrained.shape, name)
+        wanted, has = _wanted(name, given, pretrained.shape), getattr(pretrained.shape, name)
         shorter = name == "block_size" and isinstance(wanted, int) and wanted < pretrained.shape.block_size
         if wanted is not None and wanted != has and not shorter:
             raise ConfigError(
@@ -85,10 +93,11 @@ def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[
 
 def build_model(shape: ModelShape, source: Saved | Pretrained | None, device: torch.device) -> GPT:
     """Drawn anew where there is no source. A longer position table than needed is cut."""
-    model = GPT(shape)
+    model = new_model(shape)
     if source is not None:
         weights = source.weights() if isinstance(source, Saved) else dict(source.weights)
         positions = "transformer.wpe.weight"
-        weights[positions] = weights[positions][: shape.block_size]
+        if positions in weights:
+            weights[positions] = weights[positions][: shape.block_size]
         model.load_state_dict(weights)
     return model.to(device)

@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from nanopace.config import TrainConfig
+from nanopace.train.device import pick_kernels
 from nanopace.train.evaluate import Losses
 from nanopace.train.model import GPT
 from nanopace.train.ranks import Ranks
+
+if TYPE_CHECKING:
+    from nanopace.train.fused import FusedGPT
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -29,6 +33,7 @@ class Spread:
 
     loss: Loss
     sequence_losses: Losses
+    fused: FusedGPT | None = None  # kernels of our own, which take the place of `loss`
     quietly: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, gradients stay on their rank
     rehearsing: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, they are thrown away
     compiled: bool = False
@@ -39,6 +44,11 @@ def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) 
     """Compile and distribute. `model` itself keeps its names and stays what is saved."""
     if config.parallel == "fsdp" and ranks.launched:
         return _sharded(model, config, ranks, device)
+    if pick_kernels(config, model.shape, device, ranks.size)[0] == "fused":
+        from nanopace.train.fused import FusedGPT  # it needs triton
+
+        fused = FusedGPT(model)
+        return Spread(model, fused.sequence_losses, fused)
     # Shapes never change, so both are compiled for these alone.
     loss: nn.Module = torch.compile(model, dynamic=False) if config.compile else model  # type: ignore[assignment]
     losses = torch.compile(model.sequence_losses, dynamic=False) if config.compile else model.sequence_losses
@@ -51,7 +61,7 @@ def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) 
         device_ids=[device.index] if device.type == "cuda" else None,
         gradient_as_bucket_view=True,  # no second copy of the gradients
     )
-    return Spread(copies, losses, copies.no_sync, copies.no_sync, compiled=config.compile)
+    return Spread(copies, losses, quietly=copies.no_sync, rehearsing=copies.no_sync, compiled=config.compile)
 
 
 def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) -> Spread:
@@ -79,7 +89,7 @@ def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device
             whole.set_requires_gradient_sync(True)
 
     # What is kept quiet stays in FSDP's own buffers, where nobody can throw it away: a rehearsal meets the others.
-    return Spread(whole, whole.sequence_losses, quietly, nullcontext, compiled=config.compile, sharded=True)
+    return Spread(whole, whole.sequence_losses, quietly=quietly, compiled=config.compile, sharded=True)
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
@@ -18,10 +17,9 @@ from nanopace.train.clock import Clock
 from nanopace.train.evaluate import Evaluator
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT
+from nanopace.train.passes import Passes
 from nanopace.train.ranks import Ranks
 from nanopace.train.sharded import NoCheckpointer
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,7 +27,7 @@ class Parts:
     config: TrainConfig
     device: torch.device
     model: GPT
-    loss: Loss  # the model, compiled or not
+    passes: Passes  # forward and backward of a micro-batch
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     batches: Batches

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 
 import torch
 
-from nanopace.config import TrainConfig
+from nanopace.config import KNOBS, TrainConfig
 from nanopace.corpus.shards import Corpus
 from nanopace.errors import ConfigError
 from nanopace.hardware.memory import largest_micro_batch
 from nanopace.literals import Value
 from nanopace.train.device import Machine, pick_compile, pick_dtype
-from nanopace.train.model import GPT, ModelShape
+from nanopace.train.model import ModelShape
+from nanopace.train.optimizer import make_optimizer, set_learning_rate
+from nanopace.train.recipes import new_model, recipe_defaults
 from nanopace.train.size import check_size
 
 _GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a quarter faster on tensor cores
@@ -51,6 +53,7 @@ def make_plan(
             chosen |= _on_a_cpu(asked, vocab_size, ranks)
         else:
             chosen |= _on_a_card(asked, vocab_size, corpus, machine, ranks)
+    chosen |= _by_recipe(asked, chosen)
     open_ones = {name: each for name, each in chosen.items() if name not in asked}
     config = TrainConfig(**{**asked, **{name: value for name, (value, _) in open_ones.items()}})  # type: ignore[arg-type]
     _check_shape(config, on_cpu=machine.device.type == "cpu")
@@ -77,6 +80,8 @@ def shape_of(config: TrainConfig, activation: str) -> ModelShape:
         bias=config.bias,
         dropout=config.dropout,
         activation=activation,
+        recipe=config.recipe,
+        without=config.without,
     )
 
 
@@ -155,17 +160,10 @@ def _on_a_cpu(asked: Mapping[str, Value], vocab_size: int, ranks: int) -> dict[s
     shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128}
     batch_size = 8
     known = {name: int(asked.get(name, value)) for name, value in {**shape, "batch_size": batch_size}.items()}
-    _check_shape(TrainConfig(**known, vocab_size=vocab_size), on_cpu=True)  # type: ignore[arg-type]
-    step_seconds = _probe(
-        ModelShape(
-            n_layer=known["n_layer"],
-            n_head=known["n_head"],
-            n_embd=known["n_embd"],
-            vocab_size=vocab_size,
-            block_size=known["block_size"],
-        ),
-        known["batch_size"],
-    )
+    recipe = {name: asked[name] for name in ("recipe", "without") if name in asked}
+    tried = TrainConfig(**known, **recipe, vocab_size=vocab_size)  # type: ignore[arg-type]
+    _check_shape(tried, on_cpu=True)
+    step_seconds = _probe(tried)
     accumulation = int(asked.get("gradient_accumulation_steps", ranks))
     steps = max(20, int(_CPU_SECONDS * ranks / (step_seconds * accumulation)))
     return {
@@ -180,6 +178,13 @@ def _on_a_cpu(asked: Mapping[str, Value], vocab_size: int, ranks: int) -> dict[s
     }
 
 
+def _by_recipe(asked: Mapping[str, Value], chosen: Mapping[str, tuple[Value, str]]) -> dict[str, tuple[Value, str]]:
+    """What the recipe wants otherwise than nanoGPT and the machine; nothing for GPT-2."""
+    recipe = str(asked.get("recipe", KNOBS["recipe"].default))
+    max_iters = asked.get("max_iters", chosen.get("max_iters", (KNOBS["max_iters"].default, ""))[0])
+    return {name: (value, f"recipe {recipe}") for name, value in recipe_defaults(recipe, int(max_iters)).items()}
+
+
 def _schedule(asked: Mapping[str, Value], steps: int, why: str) -> dict[str, tuple[Value, str]]:
     steps -= steps % _EVALUATIONS  # so that the last evaluation is at the end
     most = int(asked.get("max_iters", steps))
@@ -191,12 +196,13 @@ def _schedule(asked: Mapping[str, Value], steps: int, why: str) -> dict[str, tup
     }
 
 
-def _probe(shape: ModelShape, batch_size: int, steps: int = 5) -> float:
+def _probe(config: TrainConfig, steps: int = 5) -> float:
     """Seconds of one micro-step, from a few of them."""
     with torch.random.fork_rng(devices=[]):
-        model = GPT(shape)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
-        tokens = torch.zeros((batch_size, shape.block_size), dtype=torch.long)
+        model = new_model(shape_of(config, "gelu"))
+        optimizer = make_optimizer(model, config, torch.device("cpu"))
+        set_learning_rate(optimizer, 0.0)
+        tokens = torch.zeros((config.batch_size, config.block_size), dtype=torch.long)
         times = []
         for _ in range(1 + steps):
             begin = time.perf_counter()

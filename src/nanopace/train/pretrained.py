@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -18,6 +18,7 @@ from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.model import GPT, ModelShape
+from nanopace.train.recipes import is_tied, new_model
 
 TOKENS, POSITIONS, HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 
@@ -41,9 +42,10 @@ class Pretrained:
     def model(self, device: torch.device | str = "cpu") -> GPT:
         """Ready to be asked, in float32. The weights are taken as they lie where that is possible, and not copied."""
         with torch.device("meta"):
-            model = GPT(self.shape)
+            model = new_model(self.shape)
         model.load_state_dict(dict(self.weights), assign=True)
-        model.transformer["wte"].weight = model.lm_head.weight  # assigning has untied them
+        if is_tied(self.shape):
+            model.transformer["wte"].weight = model.lm_head.weight  # assigning has untied them
         return model.to(device=device, dtype=torch.float32).eval()
 
 
@@ -102,6 +104,29 @@ def shape_of(
     return shape
 
 
+def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -> ModelShape:
+    """The shape that the weights of another recipe have, as far as it shows in them; for the rest, what was said."""
+    table, positions = weights.get(TOKENS), weights.get(POSITIONS)
+    foreign = "{path}: {name} does not belong to a model of recipe={recipe}"
+    if table is None or table.dim() != 2 or table.numel() == 0 or table.size(1) % said.n_head:
+        raise InputError(foreign, path=path, name=TOKENS, recipe=said.recipe)
+    layers = {found[1] for found in map(_LAYER.match, weights) if found is not None}
+    shape = replace(
+        said,
+        n_layer=max(1, len(layers)),
+        n_embd=table.size(1),
+        vocab_size=table.size(0),
+        block_size=said.block_size if positions is None or positions.dim() != 2 else positions.size(0),
+    )
+    expected, found_sizes = weight_shapes(shape), {name: each.shape for name, each in weights.items()}
+    if is_tied(shape):
+        found_sizes.pop(HEAD, None)
+    wrong = sorted(name for name in expected.keys() | found_sizes.keys() if expected.get(name) != found_sizes.get(name))
+    if wrong:
+        raise InputError(foreign, path=path, name=wrong[0], recipe=said.recipe)
+    return shape
+
+
 def check_said(path: Path, shape: ModelShape, said: Mapping[str, object]) -> None:
     """Hold what the file says of its weights against them; what it does not say is None."""
     for name, value in said.items():
@@ -119,7 +144,7 @@ def check_said(path: Path, shape: ModelShape, said: Mapping[str, object]) -> Non
 def weight_shapes(shape: ModelShape) -> dict[str, torch.Size]:
     """What a model of this shape consists of, in the order in which nanoGPT counts its weights."""
     with torch.device("meta"):
-        return {name: each.shape for name, each in GPT(shape).named_parameters()}
+        return {name: each.shape for name, each in new_model(shape).named_parameters()}
 
 
 def _check_names(path: Path, weights: Mapping[str, Tensor], shape: ModelShape) -> None:

@@ -21,7 +21,7 @@ from nanopace.literals import Value
 from nanopace.train.attention import pick_attention
 from nanopace.train.checkpoint_files import checkpoint_directories
 from nanopace.train.clock import Clock, make_clock, process_start
-from nanopace.train.device import find_machine, set_tf32
+from nanopace.train.device import find_machine, pick_kernels, set_tf32
 from nanopace.train.interrupt import Interrupt
 from nanopace.train.listener import Introduction, Listener, Outcome
 from nanopace.train.lock import Claim
@@ -77,8 +77,11 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
         "attention": pick_attention(start.shape, config.batch_size, machine.device, dtype),
     }
     clock.mark("startup", 0, "trying attention kernels")
+    kernels, why = pick_kernels(config, start.shape, machine.device, ranks.size)
+    choices["kernels"] = f"{kernels}: {why}"
     if config.compile:
         keep_compiled()
+    if kernels == "compiled":
         begin_to_load_the_compiler()  # only now: its imports would slow down what is being tried
     ranks.agree(lambda: clear(start.out_dir, wishes.claim, anew=start.resumed is None) if ranks.first else None)
     path = start.out_dir / LEDGER_FILE if ranks.first else Path(os.devnull)  # one ledger: the first rank's

@@ -31,6 +31,7 @@ from nanopace.train.optimizer import make_optimizer, optimizer_tensors, restore_
 from nanopace.train.origin import build_model
 from nanopace.train.parallel import spread
 from nanopace.train.parts import Parts
+from nanopace.train.passes import FusedPasses, Passes, PlainPasses, autocast
 from nanopace.train.plan import Plan
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.randomness import restore_random_states, seed_dropout, seed_everything
@@ -92,6 +93,9 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         clock.mark("compile", first_step, "the compiler itself")
     optimizer = make_optimizer(model, config, device)
     scaler = torch.amp.GradScaler(device.type, enabled=config.dtype == "float16")
+    passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, device))
+    if called.fused is not None:
+        passes = FusedPasses(called.fused)
     tokenizer = start.corpus.tokenizer
     checkpointer = _checkpointer(start, model, optimizer, sharded=called.sharded)
     clock.mark("startup", first_step, "the optimizer")
@@ -104,7 +108,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         config=config,
         device=device,
         model=model,
-        loss=called.loss,
+        passes=passes,
         optimizer=optimizer,
         scaler=scaler,
         batches=batches,

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nanopace.config import TrainConfig
 from nanopace.ledger import MicroBatchEvent, NoteEvent
 from nanopace.train.bookkeeping import ALONE, Bookkeeper
 from nanopace.train.evaluate import Evaluation, Evaluator
 from nanopace.train.memory import FullError, attempt, make_room, smaller
 from nanopace.train.parallel import whole
 from nanopace.train.parts import Parts
+from nanopace.train.passes import autocast
 
 T = TypeVar("T")
 
@@ -35,8 +36,14 @@ class Stepper:
         self._parts, self._books, self._config = parts, books, parts.config
         self._parameters = [each for each in parts.model.parameters() if each.requires_grad]
         self._fused = bool(parts.optimizer.defaults.get("fused"))
-        self.autocast = _autocast(parts.config, parts.device)
+        self.autocast = autocast(parts.config, parts.device)
         self.micro_batch = parts.micro_batch or parts.config.batch_size
+
+    @property
+    def _micro_steps(self) -> int:
+        """Of this rank, in a step."""
+        sequences = self._config.gradient_accumulation_steps // self._parts.ranks.size * self._config.batch_size
+        return sequences // self.micro_batch
 
     # --- the step ----------------------------------------------------------------------------------------------------
 
@@ -61,7 +68,8 @@ class Stepper:
             clip_grads_with_norm_(self._parameters, self._config.grad_clip, norm)
         norm = whole(norm)
         self._step(loss + norm)
-        parts.optimizer.zero_grad(set_to_none=True)
+        parts.passes.forget()
+        parts.passes.renew()
         return norm
 
     def _step(self, finite_or_not: Tensor) -> None:
@@ -82,13 +90,10 @@ class Stepper:
         count = len(inputs)
         total = torch.zeros((), device=parts.device)
         for number, (micro_inputs, micro_targets) in enumerate(zip(inputs, targets, strict=True), start=1):
-            with parts.quietly() if number < count else nullcontext():  # the ranks meet in the last backward pass
-                with self.autocast:
-                    loss = parts.loss(micro_inputs, micro_targets)
-                if number == count and parts.ranks.size > 1:
-                    parts.clock.mark("step", step, ALONE)
-                parts.scaler.scale(loss / count).backward()
-            total += loss.detach()
+            last = number == count  # the ranks meet in its backward pass
+            meet = partial(parts.clock.mark, "step", step, ALONE) if last and parts.ranks.size > 1 else None
+            with nullcontext() if last else parts.quietly():
+                total += parts.passes(micro_inputs, micro_targets, count, meet)
         return total / count
 
     # --- before the first one ----------------------------------------------------------------------------------------
@@ -113,16 +118,18 @@ class Stepper:
         """Whether one micro-batch goes through, on every rank."""
         fits = attempt(self._rehearse)
         self._give_up_if_sharded(fits)
-        self._parts.optimizer.zero_grad(set_to_none=True)
+        self._parts.passes.forget()
         return bool(self._parts.ranks.exchange([bool(fits)]).all())
 
     def _rehearse(self) -> bool:
         parts = self._parts
         tokens = torch.zeros((self.micro_batch, self._config.block_size), dtype=torch.long, device=parts.device)
+        targets = tokens.clone()  # one tensor for both would be compiled for, and the real ones are two
         with _same_random_numbers(parts.device), parts.rehearsing():
-            with self.autocast:
-                loss = parts.loss(tokens, tokens)
-            parts.scaler.scale(loss).backward()
+            parts.passes(tokens, targets, self._micro_steps)
+        recorded = parts.passes.record(tokens, targets, self._micro_steps)
+        if recorded is not None:
+            self._note(parts.first_step, f"a micro-step is {recorded}")
         return True
 
     # --- when memory is full -----------------------------------------------------------------------------------------
@@ -132,7 +139,7 @@ class Stepper:
         parts, config = self._parts, self._config
         fits = False
         while not fits:
-            parts.optimizer.zero_grad(set_to_none=True)
+            parts.passes.forget()
             make_room(parts.device)
             less = smaller(self.micro_batch)
             if less is None:
@@ -178,9 +185,3 @@ class Stepper:
 def _same_random_numbers(device: torch.device) -> AbstractContextManager[None]:
     """What is drawn inside is as if it had not been."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-
-
-def _autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
-    if config.dtype == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, dtype=getattr(torch, config.dtype))

@@ -21,8 +21,9 @@ def cache_directory() -> Path:
 
 
 def keep_compiled() -> None:
-    """Have torch keep its compiled kernels there, unless somebody chose a place."""
+    """Have torch and Triton keep their compiled kernels there, unless somebody chose a place."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_directory() / "inductor"))
+    os.environ.setdefault("TRITON_CACHE_DIR", str(cache_directory() / "triton"))
 
 
 def begin_to_load_the_compiler() -> None:

@@ -1,0 +1,71 @@
+"""What the runs of time_to_loss.py have found, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+Record = Mapping[str, Any]  # a line of results.jsonl
+
+
+def show_all(records: Sequence[Record], target: float | None) -> None:
+    """A table for each corpus, card and model: only within one are times and losses comparable."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for each in records:
+        groups.setdefault((each["card"], each["torch"], each["corpus"], each["shared"]), []).append(each)
+    for (card, torch, corpus, shared), found in groups.items():
+        print(f"\n{card}, torch {torch}, corpus {corpus}, {shared}")
+        show(found, target)
+
+
+def show(records: Sequence[Record], target: float | None) -> None:
+    """Every run, and then every setting over its seeds, beside the first setting of all."""
+    runs: dict[tuple[str, str], list[Record]] = {}
+    for each in records:
+        runs.setdefault((each["trainer"], each["setting"]), []).extend([] if "failed" in each else [each])
+    first = next(iter(runs.values()), [])
+    goal = target if target is not None else fmean(each["loss"] for each in first) if first else None
+    width = 2 + max((len(setting) for _, setting in runs), default=0)
+    head = f"{'trainer':10}{'setting':{width}}"
+    print(f"\n{head}{'seed':>6}{'steps':>7}{'Mtokens':>9}{'seconds':>9}{'val loss':>18}{'to first':>19}{'there':>8}")
+    for each in (each for each in records if "failed" not in each):
+        there = None if goal is None else reached_after(each, goal)
+        paired = each.get("difference")
+        print(
+            f"{each['trainer']:10}{each['setting']:{width}}{each['seed']:6}{each['steps']:7}"
+            f"{each['tokens'] / 1e6:9.2f}{each['seconds']:9.1f}{_with_error(each['loss'], each['error']):>18}"
+            f"{'' if paired is None else _with_error(paired, each['difference_error']):>19}"
+            f"{'' if there is None else f'{there:.1f}':>8}"
+        )
+    print(f"\n{head}{'seeds':>6}{'Mtokens':>9}{'seconds':>16}{'val loss':>18}{'of the time':>13}{'goal':>8}")
+    for (trainer, setting), found in runs.items():
+        if found:
+            seconds, losses = [each["seconds"] for each in found], [each["loss"] for each in found]
+            share = f"{fmean(seconds) / fmean(each['seconds'] for each in first):.3f}" if first else ""
+            holds = "" if goal is None else "holds" if fmean(losses) <= goal else "missed"
+            print(
+                f"{trainer:10}{setting:{width}}{len(found):6}{fmean(each['tokens'] for each in found) / 1e6:9.2f}"
+                f"{_spread(seconds, 1):>16}{_spread(losses, 4):>18}{share:>13}{holds:>8}"
+            )
+    for each in records:
+        if "failed" in each:
+            print(f"FAILED: {each['trainer']} {each['setting']} seed {each['seed']}: {each['failed']}")
+    wanted = "the first setting failed, so there is no goal" if goal is None else f"the goal: {goal:.4f}"
+    print(f"\n{wanted}. seconds: from the first step, without compilation, with evaluations and checkpoints.")
+    print("± of one run: the standard error over windows; of seeds: their standard deviation. to first: to the first")
+    print("run, window by window. there: when the run's own evaluations saw the goal, or its last weights have it.")
+
+
+def reached_after(record: Record, goal: float) -> float | None:
+    """As the run itself saw it, or at its end, if its last weights are good enough on all windows."""
+    seen = [each["seconds"] for each in record["evaluations"] if each["loss"] <= goal]
+    return min([*seen, *([record["seconds"]] if record["loss"] <= goal else [])], default=None)
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.4f} ± {error:.4f}"
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    return f"{fmean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")

@@ -1,0 +1,103 @@
+"""From the command to the first step: cold, with nothing kept from before, and warm; nanoGPT beside it.
+
+The clock runs from the start of the process until it prints its first iteration. nanoGPT's caches are emptied, too.
+
+    python bench/start.py path/to/nanoGPT        # two minutes on an H200
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from nanogpt import ROOT, Knobs, write_tokens, zipf_tokens
+
+VOCAB = 50304
+KNOBS: Knobs = {
+    "batch_size": 8,
+    "block_size": 1024,
+    "gradient_accumulation_steps": 1,
+    "max_iters": 10,
+    "eval_interval": 100,
+    "eval_iters": 1,
+    "device": "cuda",
+    "dtype": "bfloat16",
+    "compile": True,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nanogpt", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        room = Path(folder)
+        data = write_tokens(room / "data", zipf_tokens(1_000_000, VOCAB, 1), zipf_tokens(100_000, VOCAB, 2), VOCAB)
+        knobs: Knobs = {**KNOBS, "dataset": str(data)}
+        ours = [sys.executable, "-u", "-m", "nanopace", "train", "--no-report", "--overwrite=True"]
+        theirs = [sys.executable, "-u", "train.py"]
+        _import_torch()  # from the disk: no one's start shall pay for that
+        seconds = {
+            "nanopace, cold": _first_step(ours, knobs, room, room / "ours"),
+            "nanopace, warm": _first_step(ours, knobs, room, room / "ours"),
+            "nanoGPT, cold": _first_step(theirs, knobs, args.nanogpt, room / "theirs"),
+            "nanoGPT, warm": _first_step(theirs, knobs, args.nanogpt, room / "theirs"),
+        }
+        print(f"python and torch alone: {_import_torch():.1f} s")
+        for name, each in seconds.items():
+            print(f"{name}: {each:.1f} s to the first step")
+        print(_spans(room / "ours" / "ledger.jsonl"))
+
+
+def _first_step(command: list[str], knobs: Knobs, directory: Path, out: Path) -> float:
+    config, cache = out.with_suffix(".py"), out.with_suffix(".cache")
+    config.write_text("".join(f"{name} = {value!r}\n" for name, value in {**knobs, "out_dir": str(out)}.items()))
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "XDG_CACHE_HOME": str(cache),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "TRITON_CACHE_DIR": str(cache / "triton"),
+    }
+    begin = time.perf_counter()
+    seen = None
+    process = subprocess.Popen(
+        [*command, str(config)],
+        cwd=directory,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if seen is None and line.startswith("iter 0:"):
+            seen = time.perf_counter() - begin
+    assert process.wait() == 0, "".join(said)
+    assert seen is not None, "".join(said)
+    return seen
+
+
+def _import_torch() -> float:
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import torch; torch.zeros(1, device='cuda')"], check=True)
+    return time.perf_counter() - begin
+
+
+def _spans(ledger: Path) -> str:
+    """What passed before our first step, the second time."""
+    events = [json.loads(line) for line in ledger.read_text().splitlines()]
+    early = [each for each in events if each["event"] == "compile" or each.get("phase") == "startup"]
+    return "of the warm one: " + ", ".join(f"{each['what']} {each['ms'] / 1000:.2f} s" for each in early)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""How a kernel divides rows among a card's processors."""
+
+from __future__ import annotations
+
+import torch
+import triton
+
+_PROGRAMS_PER_PROCESSOR = 6  # enough loads on their way to hide the memory's latency
+
+
+def block_of(width: int) -> int:
+    """The power of two that holds a row."""
+    return int(triton.next_power_of_2(width))
+
+
+def warps_of(width: int) -> int:
+    """So that a thread has about eight values, which is one wide load of bfloat16."""
+    return max(1, min(16, block_of(width) // 256))
+
+
+def programs(device: torch.device, rows: int) -> int:
+    """For a kernel that takes many rows each, and sums over them."""
+    if device.type != "cuda":
+        return max(1, min(rows, 4))
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    return max(1, min(rows, processors * _PROGRAMS_PER_PROCESSOR))

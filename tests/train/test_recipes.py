@@ -1,0 +1,313 @@
+"""Real runs of recipe `fast` on the CPU: it learns more than GPT-2 from as many steps, and lives like any other run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nanopace.config import INGREDIENTS, KNOBS, TrainConfig, ingredients
+from nanopace.corpus.shards import open_corpus
+from nanopace.errors import ConfigError, InputError
+from nanopace.literals import Value
+from nanopace.train.checkpoint_files import checkpoint_directories, verified
+from nanopace.train.convert import convert, open_pretrained
+from nanopace.train.device import Machine
+from nanopace.train.fast_model import FastGPT
+from nanopace.train.listener import Outcome, StepReport
+from nanopace.train.model import GPT, ModelShape
+from nanopace.train.optimizer import make_optimizer, optimizer_tensors, remembered, set_learning_rate
+from nanopace.train.plan import make_plan
+from nanopace.train.recipes import HEAD_RATE, TABLE_RATE, is_tied, new_model, recipe_defaults
+from nanopace.train.run import train
+from nanopace.train.sample import generate
+
+from .conftest import TINY, Recorder, write_corpus
+
+SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=16, vocab_size=300, block_size=12, recipe="fast")
+MACHINE = Machine(torch.device("cpu"), "asked for")
+OWN = ("learning_rate", "min_lr", "warmup_iters", "lr_decay_iters")  # what the recipe chooses itself
+FAST: dict[str, Value] = {**{name: each for name, each in TINY.items() if name not in OWN}, "recipe": "fast"}
+
+
+class Stopping(Recorder):
+    """Presses Ctrl-C in a given step."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._at = at
+
+    def step(self, report: StepReport, shares: object) -> None:
+        self.said.append(("step", (report, shares)))
+        if report.iteration == self._at:
+            import signal
+
+            signal.raise_signal(signal.SIGINT)
+
+
+def run(corpus: Path, out: Path, listener: Recorder | None = None, **knobs: Value) -> tuple[Outcome, Recorder]:
+    listener = listener or Recorder()
+    given = {**FAST, "dataset": str(corpus), "out_dir": str(out), **knobs}
+    return train(given, from_file=True, listener=listener, started=time.monotonic()), listener
+
+
+def resume(out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
+    listener = Recorder()
+    given = {"init_from": "resume", "out_dir": str(out), **knobs}
+    return train(given, from_file=False, listener=listener, started=time.monotonic()), listener
+
+
+@pytest.fixture(scope="module")
+def shared_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("data") / "corpus")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, shared_corpus: Path) -> Path:
+    """A run of ten steps; the newest checkpoint is of step 11."""
+    out = tmp_path_factory.mktemp("trained") / "out"
+    run(shared_corpus, out, max_iters=10, always_save_checkpoint=False)
+    return out
+
+
+# --- it trains -------------------------------------------------------------------------------------------------------
+
+
+def test_as_many_steps_teach_it_more_than_gpt2(shared_corpus: Path, tmp_path: Path) -> None:
+    """GPT-2 at the best rate that it has here."""
+    knobs: dict[str, Value] = {"max_iters": 60, "eval_interval": 30, "n_embd": 32, "dropout": 0.0, "eval_iters": 10}
+    losses = {}
+    for rate in (3e-3, 1e-2, 3e-2):
+        gpt2: dict[str, Value] = {"learning_rate": rate, "min_lr": rate / 10, "warmup_iters": 6, "lr_decay_iters": 60}
+        _, told = run(shared_corpus, tmp_path / f"gpt2-{rate}", recipe="gpt2", **gpt2, **knobs)
+        losses[rate] = [each.val for each in told.all("evaluated")]
+    _, told = run(shared_corpus, tmp_path / "fast", **knobs)
+    fast = [each.val for each in told.all("evaluated")]
+    assert fast[0] == pytest.approx(losses[1e-2][0], abs=0.1)
+    assert fast[1] < min(each[1] for each in losses.values()) - 0.05
+    assert fast[2] < min(each[2] for each in losses.values()) - 0.02
+
+
+@pytest.mark.parametrize("without", INGREDIENTS["fast"])
+def test_every_ingredient_can_be_left_out(shared_corpus: Path, tmp_path: Path, without: str) -> None:
+    outcome, told = run(shared_corpus, tmp_path / "out", without=without, max_iters=2, eval_interval=2)
+    assert outcome.reason == "finished"
+    first, last = (each.val for each in told.all("evaluated"))
+    assert last < first
+    saved = verified(checkpoint_directories(tmp_path / "out")[0])
+    assert (saved.shape.without, saved.config["without"]) == (without, without)
+    assert saved.optimizer().keys() == remembered(saved.shape).keys()  # type: ignore[union-attr]
+
+
+def test_a_resumed_run_is_the_same_run(shared_corpus: Path, tmp_path: Path) -> None:
+    """Bit by bit: losses, weights, momentum, second moments and counts, in the middle of the momentum's settling."""
+    _, whole = run(shared_corpus, tmp_path / "whole")
+    stopped, before = run(shared_corpus, tmp_path / "cut", Stopping(7))
+    assert (stopped.reason, stopped.iteration) == ("interrupted", 8)
+    ended, after = resume(tmp_path / "cut")
+    assert (ended.reason, ended.iteration) == ("finished", 21)
+    assert {**before.losses, **after.losses} == whole.losses
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        a, b = (load_file(tmp_path / out / "checkpoints" / "step-00000021" / name) for out in ("whole", "cut"))
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[each], b[each]) for each in a)
+    assert {"momentum", "neuron_sq", "step", "exp_avg", "exp_avg_sq"} == {each.split(".")[0] for each in b}
+
+
+def test_a_run_keeps_its_recipe(trained: Path, shared_corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="recipe cannot change in a run that goes on: it is fast, not gpt2"):
+        resume(trained, recipe="gpt2", max_iters=12)
+    with pytest.raises(ConfigError, match="without cannot change in a run that goes on"):
+        resume(trained, without="rope", max_iters=12)
+    run(shared_corpus, tmp_path / "out", without="rope,muon", max_iters=3, always_save_checkpoint=False)
+    outcome, _ = resume(tmp_path / "out", without=" rope, muon", max_iters=5)
+    assert outcome.iteration == 6
+
+
+def test_a_step_that_is_not_finite_changes_nothing() -> None:
+    """As the stepper asks for it, through a whole model."""
+    torch.manual_seed(0)
+    model = FastGPT(SHAPE)
+    optimizer = make_optimizer(model, TrainConfig(recipe="fast"), torch.device("cpu"))
+    tokens = torch.randint(300, (2, 12))
+    for broken in (False, True):
+        model(tokens, tokens).backward()
+        if broken:
+            for each in model.parameters():
+                each.grad = each.grad * torch.nan if each.grad is not None else None
+        kept = [each.clone() for each in (*model.parameters(), *optimizer_tensors(model, optimizer).values())]
+        optimizer.found_inf = torch.tensor(float(broken))  # type: ignore[attr-defined]
+        optimizer.step()
+        optimizer.zero_grad()
+        now = [*model.parameters(), *optimizer_tensors(model, optimizer).values()]
+        assert all(torch.equal(a, b) for a, b in zip(kept, now, strict=True)) == broken
+
+
+# --- its checkpoints -------------------------------------------------------------------------------------------------
+
+
+def test_head_and_table_come_back_as_they_were(trained: Path) -> None:
+    file, model = load_file(checkpoint_directories(trained)[0] / "model.safetensors"), open_pretrained(trained).model()
+    assert not torch.equal(file["lm_head.weight"], file["transformer.wte.weight"])
+    assert all(torch.equal(each, file[name]) for name, each in model.state_dict().items())
+
+
+def test_it_is_sampled_from_with_and_without_a_cache(trained: Path) -> None:
+    model = open_pretrained(trained).model()
+    assert isinstance(model, FastGPT)
+    for count in (9, 40):  # within the block of 16, and beyond
+        kept, anew = (list(generate(model, [3, 4, 5], count, seed=count, cache=cache)) for cache in (True, False))
+        assert kept == anew
+        assert len(kept) == count
+
+
+@pytest.mark.parametrize("without", ["", "untied,rope"])
+def test_its_weights_travel_but_not_to_gpt2(trained: Path, shared_corpus: Path, tmp_path: Path, without: str) -> None:
+    if without:
+        trained = tmp_path / "out"
+        run(shared_corpus, trained, without=without, max_iters=3, always_save_checkpoint=False)
+    convert(trained, tmp_path / "copy", to="nanopace")
+    tokens = torch.arange(12)[None]
+    first, second = (open_pretrained(each).model().logits(tokens) for each in (trained, tmp_path / "copy"))
+    assert torch.equal(first, second)
+    for target, form in ((tmp_path / "ckpt.pt", "nanogpt"), (tmp_path / "hub", "huggingface")):
+        with pytest.raises(InputError, match=f"recipe=fast and no GPT-2, which is all that {form} can hold") as error:
+            convert(trained, target)
+        assert "\n" not in str(error.value)
+        assert not target.exists()
+
+
+def test_a_new_run_begins_with_its_weights(trained: Path, shared_corpus: Path, tmp_path: Path) -> None:
+    given: dict[str, Value] = {**TINY, "dataset": str(shared_corpus), "init_from": str(trained), "max_iters": 2}
+    listener = Recorder()
+    train({**given, "out_dir": str(tmp_path / "out")}, from_file=True, listener=listener, started=time.monotonic())
+    assert verified(checkpoint_directories(tmp_path / "out")[0]).shape.recipe == "fast"
+    assert listener.losses[0] < 4.0  # a fresh model has 5.6
+    with pytest.raises(ConfigError, match=r"recipe is fast in .*, and cannot be gpt2"):
+        train({**given, "recipe": "gpt2", "out_dir": str(tmp_path / "b")}, from_file=True, listener=listener)
+
+
+def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
+    from nanopace.train.contents import check_averages, check_weights, header_of
+
+    here = checkpoint_directories(trained)[0]
+    shape = verified(here).shape
+    weights, averages = header_of(here / "model.safetensors"), header_of(here / "optimizer.safetensors")
+    check_weights(here, weights, shape)
+    check_averages(here, averages, weights, shape)
+    for other in (
+        replace(shape, without="value_embeddings"),
+        replace(shape, without="rope"),
+        replace(shape, n_layer=3),
+    ):
+        with pytest.raises(InputError, match=r"recipe=fast|says n_layer"):
+            check_weights(here, weights, other)
+    with pytest.raises(InputError, match="does not belong to the weights beside it"):
+        check_averages(here, averages, weights, replace(shape, without="muon"))
+    for bad in ({"recipe": "slow"}, {"without": "salt"}, {"without": ["rope"]}, {"n_layer": 10**12}, {"recipe": None}):
+        with pytest.raises(InputError):
+            check_weights(here, weights, replace(shape, **bad))  # type: ignore[arg-type]
+    with pytest.raises(InputError):
+        check_weights(here, {}, shape)
+
+
+# --- what it is made of ----------------------------------------------------------------------------------------------
+
+
+def test_gpt2_is_what_it_was() -> None:
+    shape = replace(SHAPE, recipe="gpt2")
+    assert type(new_model(shape)) is GPT
+    assert is_tied(shape)
+    assert recipe_defaults("gpt2", 100) == {}
+    assert ingredients("gpt2", "") == frozenset()
+    assert (KNOBS["recipe"].default, KNOBS["without"].default) == ("gpt2", "")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"recipe": "slow"}, "recipe must be one of gpt2, fast, not 'slow'"),
+        ({"without": "rope"}, "without='rope': recipe=gpt2 has nothing to leave out"),
+        (
+            {"recipe": "fast", "without": "rope,salt"},
+            "without must name ingredients of recipe=fast, not 'salt': it has muon",
+        ),
+        ({"recipe": "fast", "parallel": "fsdp"}, "recipe=fast and parallel=fsdp exclude each other"),
+        ({"recipe": "fast", "bias": True}, "recipe=fast has no biases"),
+        ({"recipe": "fast", "n_head": 3, "n_embd": 15}, "n_embd / n_head must be even with recipe=fast"),
+        ({"cooldown": 1.5}, "cooldown must be float >= 0, < 1"),
+        ({"matrix_lr": -1.0}, "matrix_lr must be float >= 0"),
+    ],
+)
+def test_a_recipe_that_cannot_be_names_its_knob(knobs: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        TrainConfig(**knobs)  # type: ignore[arg-type]
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_of_ingredients_have_one_order() -> None:
+    config = TrainConfig(recipe="fast", without=" rope,,muon , rope")
+    assert config.without == "muon,rope"
+    assert TrainConfig(recipe="fast", without="rope", n_head=3, n_embd=15).without == "rope"
+    assert ingredients("fast", config.without) == set(INGREDIENTS["fast"]) - {"muon", "rope"}
+
+
+@pytest.mark.parametrize("decides", [True, False])
+def test_knobs_that_nobody_named_are_the_recipes(shared_corpus: Path, decides: bool) -> None:
+    asked: dict[str, Value] = {"recipe": "fast", "beta2": 0.9, "max_iters": 70, "n_layer": 1}
+    plan = make_plan(asked, open_corpus(shared_corpus), MACHINE, machine_decides=decides)
+    expected = {**recipe_defaults("fast", 70), "beta2": 0.9}
+    assert {name: plan.config.as_dict()[name] for name in expected} == expected
+    assert (plan.config.warmup_iters, plan.config.lr_decay_iters) == (7, 70)
+    assert plan.reasons["learning_rate"] == "0.003: recipe fast"
+    assert "beta2" not in plan.reasons
+    gpt2 = make_plan({"max_iters": 70}, open_corpus(shared_corpus), MACHINE, machine_decides=False)
+    assert not any("recipe" in each for each in gpt2.reasons.values())
+    assert gpt2.config.learning_rate == 6e-4
+
+
+def test_groups_keep_the_ratio_of_their_rates() -> None:
+    model, config = FastGPT(SHAPE), TrainConfig(recipe="fast", n_embd=192, learning_rate=1e-3, matrix_lr=0.03)
+    optimizer = make_optimizer(model, config, torch.device("cpu"))
+    rates = {}
+    for factor in (1.0, 0.5, 0.0):
+        set_learning_rate(optimizer, factor * 1e-3)
+        rates[factor] = {id(each): group["lr"] for group in optimizer.param_groups for each in group["params"]}
+    assert len(rates[1.0]) == len(list(model.parameters()))
+    of = {name: rates[1.0][id(each)] for name, each in model.named_parameters()}
+    assert of["transformer.h.0.mlp.c_fc.weight"] == 0.03
+    assert of["transformer.wte.weight"] == of["transformer.wve.0.weight"] == pytest.approx(2 * TABLE_RATE * 1e-3)
+    assert of["lm_head.weight"] == pytest.approx(2 * HEAD_RATE * 1e-3)  # at a quarter of the width
+    assert all(rates[0.5][each] == pytest.approx(rate / 2) for each, rate in rates[1.0].items())
+    assert set(rates[0.0].values()) == {0.0}
+
+
+def test_queries_keys_and_values_are_orthogonalised_with_the_matrices_of_their_shape() -> None:
+    model = FastGPT(SHAPE)
+    optimizer = make_optimizer(model, TrainConfig(recipe="fast"), torch.device("cpu"))
+    buffers = {
+        name: optimizer.state[each]["momentum"].untyped_storage()
+        for name, each in model.named_parameters()
+        if "momentum" in optimizer.state[each]
+    }
+    square = {name for name in buffers if ".attn." in name}
+    assert len(square) == 4
+    assert len({buffers[name].data_ptr() for name in square}) == 1
+    assert {buffers[name].nbytes() for name in square} == {2 * 4 * 16 * 16 * 4}  # four squares in each of two layers
+    assert len({each.data_ptr() for each in buffers.values()}) == 3
+
+
+def test_an_optimizer_is_known_before_it_is_made() -> None:
+    for without in ("", "muon", "normuon"):
+        shape = replace(SHAPE, without=without)
+        model = new_model(shape)
+        made = make_optimizer(model, TrainConfig(recipe="fast", without=without), torch.device("cpu"))
+        found = {name: each.shape for name, each in optimizer_tensors(model, made).items()}
+        assert found == remembered(shape)
+        assert any(name.startswith("momentum.") for name in found) == (without != "muon")
+        assert any(name.startswith("neuron_sq.") for name in found) == (without == "")
