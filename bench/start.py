@@ -43,16 +43,13 @@ def main() -> None:
         ours = [sys.executable, "-u", "-m", "nanopace", "train", "--no-report", "--overwrite=True"]
         theirs = [sys.executable, "-u", "train.py"]
         _import_torch()  # from the disk: no one's start shall pay for that
-        seconds = {
-            "nanopace, cold": _first_step(ours, knobs, room, room / "ours"),
-            "nanopace, warm": _first_step(ours, knobs, room, room / "ours"),
-            "nanoGPT, cold": _first_step(theirs, knobs, args.nanogpt, room / "theirs"),
-            "nanoGPT, warm": _first_step(theirs, knobs, args.nanogpt, room / "theirs"),
-        }
-        print(f"python and torch alone: {_import_torch():.1f} s")
-        for name, each in seconds.items():
-            print(f"{name}: {each:.1f} s to the first step")
-        print(_spans(room / "ours" / "ledger.jsonl"))
+        print(f"python and torch alone: {_import_torch():.1f} s", flush=True)
+        for name, command, directory in (("nanopace", ours, room), ("nanoGPT", theirs, args.nanogpt)):
+            for start in ("cold", "warm"):
+                seconds = _first_step(command, knobs, directory, room / f"{name}-run")
+                print(f"{name}, {start}: {seconds:.1f} s to the first step", flush=True)
+                if name == "nanopace":
+                    print(_spans(room / f"{name}-run" / "ledger.jsonl"), flush=True)
 
 
 def _first_step(command: list[str], knobs: Knobs, directory: Path, out: Path) -> float:
@@ -93,10 +90,10 @@ def _import_torch() -> float:
 
 
 def _spans(ledger: Path) -> str:
-    """What passed before our first step, the second time."""
+    """What passed before our first step."""
     events = [json.loads(line) for line in ledger.read_text().splitlines()]
     early = [each for each in events if each["event"] == "compile" or each.get("phase") == "startup"]
-    return "of the warm one: " + ", ".join(f"{each['what']} {each['ms'] / 1000:.2f} s" for each in early)
+    return "  " + ", ".join(f"{each['what']} {each['ms'] / 1000:.2f} s" for each in early)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""What fits: the peak memory of a step, predicted and measured, and what each step of the ladder costs in speed.
+
+Models of GPT-2's sizes, T = 1024, bf16, AdamW, two micro-batches and an update, on one CUDA card. A point that does not
+fit is left out. The peak is what torch allocated; CUDA itself takes some hundred MB more.
+
+    python bench/memory.py              # two minutes on an H200
+    python bench/memory.py --most 12    # only what is predicted to need less than 12 GiB
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+
+import torch
+
+from nanopace.config import MEMORY_STEPS, TrainConfig
+from nanopace.hardware.memory import GIB, fused_peak_bytes
+from nanopace.train.attention import pick_attention
+from nanopace.train.fused import Again, FusedGPT
+from nanopace.train.model import GPT, ModelShape
+from nanopace.train.optimizer import make_optimizer
+
+MODELS = {"124M": (12, 12, 768), "350M": (24, 16, 1024), "774M": (36, 20, 1280)}
+# model, micro-batch, how many steps of the ladder
+POINTS = [
+    ("124M", 8, 0), ("124M", 20, 0), ("124M", 40, 0), ("124M", 40, 1), ("124M", 48, 1), ("124M", 40, 2),
+    ("124M", 40, 3), ("124M", 96, 3), ("124M", 40, 4), ("350M", 4, 0), ("350M", 8, 1), ("350M", 16, 2),
+    ("350M", 32, 3), ("350M", 32, 4), ("774M", 1, 4), ("774M", 4, 4), ("774M", 8, 4),
+]  # fmt: skip
+DEVICE = torch.device("cuda", 0)
+VOCAB, LENGTH, TIMED = 50304, 1024, 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--most", type=float, help="GiB; else all that the card has")
+    args = parser.parse_args()
+    most = args.most or torch.cuda.get_device_properties(DEVICE).total_memory / GIB
+    print(f"{'model':>6}{'sequences':>11}  {'ladder':42}{'predicted':>10}{'measured':>10}{'error':>8}{'tokens/s':>10}")
+    for name, batch, count in POINTS:
+        layers, heads, width = MODELS[name]
+        shape = ModelShape(n_layer=layers, n_head=heads, n_embd=width, vocab_size=VOCAB, block_size=LENGTH)
+        steps = MEMORY_STEPS[:count]
+        predicted = fused_peak_bytes(layers, width, VOCAB, LENGTH, batch, steps)
+        if predicted > most * GIB:
+            continue
+        measured, speed = _measure(shape, batch, steps)
+        error = predicted / measured - 1
+        print(
+            f"{name:>6}{batch:>11}  {', '.join(steps) or 'all is kept':42}{predicted / GIB:10.2f}{measured / GIB:10.2f}"
+            f"{error:+8.1%}{speed:10,.0f}",
+            flush=True,
+        )
+
+
+def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...]) -> tuple[int, float]:
+    """The peak in bytes, and tokens a second without updates."""
+    pick_attention(shape, batch, DEVICE, torch.bfloat16)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(DEVICE)
+    with DEVICE:
+        model = GPT(shape)
+        tokens = torch.randint(0, VOCAB, (batch, LENGTH + 1))
+    fused = FusedGPT(model, Again.after(steps))
+    optimizer = make_optimizer(model, TrainConfig(), DEVICE, lean="averages" in steps)
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    for _ in range(2):
+        fused.gradients(inputs, targets, 0.5)
+    fused.finish()
+    optimizer.found_inf = torch.zeros((), device=DEVICE)  # type: ignore[attr-defined]
+    optimizer.step()
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated(DEVICE)
+    begin = time.perf_counter()
+    for _ in range(TIMED):
+        fused.gradients(inputs, targets)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - begin
+    del model, fused, optimizer
+    gc.collect()
+    return peak, TIMED * batch * LENGTH / seconds
+
+
+if __name__ == "__main__":
+    main()
