@@ -79,6 +79,7 @@ class TrainConfig:
     save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation")
     keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
     fused: bool = _knob(True, "kernels of our own, where they take the model; False: what torch.compile makes of it")
+    memory: str = _knob("auto", "what is computed again or rounded to save memory: 'auto', as little as fits; or names")
     memory_limit: str = _knob("", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all")
     parallel: str = _knob("ddp", "several cards: 'ddp', each holds the whole model, or 'fsdp', each a part of it")
     recipe: str = _knob("gpt2", "'gpt2' as nanoGPT trains it, or 'fast': the same loss in less time")
@@ -120,6 +121,7 @@ class TrainConfig:
                 "does; or take dtype=bfloat16"
             )
         memory_bytes(self.memory_limit)
+        memory_steps(self.memory)
         object.__setattr__(self, "without", ",".join(left_out(self.recipe, self.without)))
         if self.recipe != "gpt2":
             self._check_recipe()
@@ -189,6 +191,21 @@ def left_out(recipe: str, written: str) -> tuple[str, ...]:
 def ingredients(recipe: str, without: str) -> frozenset[str]:
     """What is in it."""
     return frozenset(INGREDIENTS[recipe]) - set(left_out(recipe, without))
+
+
+MEMORY_STEPS = ("activation", "hidden", "attention", "averages")  # in the order of what they cost
+
+
+def memory_steps(written: str) -> tuple[str, ...] | None:
+    """The steps that the knob memory names, in their order, '' for none; None for auto."""
+    if written == "auto":
+        return None
+    named = {each.strip() for each in written.split(",")} - {""}
+    if not named <= set(MEMORY_STEPS):
+        raise ConfigError(
+            "memory must be auto, or some of {known}, not {value}", known=", ".join(MEMORY_STEPS), value=shown(written)
+        )
+    return tuple(each for each in MEMORY_STEPS if each in named)
 
 
 _BYTES = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nanopace.hardware.memory import GIB, largest_micro_batch, peak_bytes
+from nanopace.config import MEMORY_STEPS
+from nanopace.hardware.memory import GIB, climb, fused_peak_bytes, largest_micro_batch, peak_bytes
 
 GPT2 = (12, 768, 50304, 1024)
 
@@ -35,3 +36,47 @@ def test_eager_holds_less_and_a_model_too_large_holds_nothing() -> None:
 
 def test_a_single_micro_batch_keeps_no_gradients_beside_its_activations() -> None:
     assert peak_bytes(*GPT2, 8) - peak_bytes(*GPT2, 8, accumulation=1) == 4 * (124_354_560 + 19_200)
+
+
+# bench/memory.py on one H200: model, sequences, steps of the ladder, GiB.
+SIZES = {"124M": (12, 768), "350M": (24, 1024), "774M": (36, 1280)}
+MEASURED = [
+    ("124M", 8, 0, 4.66),
+    ("124M", 20, 0, 7.75),
+    ("124M", 40, 0, 12.74),
+    ("124M", 40, 1, 9.93),
+    ("124M", 48, 1, 11.45),
+    ("124M", 40, 2, 7.34),
+    ("124M", 40, 3, 4.51),
+    ("124M", 96, 3, 7.63),
+    ("124M", 40, 4, 4.07),
+    ("350M", 4, 0, 9.20),
+    ("350M", 8, 1, 10.35),
+    ("350M", 16, 2, 11.14),
+    ("350M", 32, 3, 10.05),
+    ("350M", 32, 4, 8.73),
+    ("774M", 1, 4, 10.87),
+    ("774M", 4, 4, 11.61),
+    ("774M", 8, 4, 12.33),
+]
+
+
+@pytest.mark.parametrize(("model", "sequences", "steps", "gib"), MEASURED)
+def test_the_peaks_of_our_own_passes_within_seven_percent(model: str, sequences: int, steps: int, gib: float) -> None:
+    predicted = fused_peak_bytes(*SIZES[model], 50304, 1024, sequences, MEMORY_STEPS[:steps])
+    assert predicted / GIB == pytest.approx(gib, rel=0.07)
+
+
+@pytest.mark.parametrize(
+    ("model", "sequences", "steps"), [("124M", 21, 0), ("124M", 40, 1), ("350M", 8, 1), ("350M", 16, 2), ("774M", 4, 4)]
+)
+def test_the_ladder_is_climbed_only_as_far_as_needed(model: str, sequences: int, steps: int) -> None:
+    size = (*SIZES[model], 50304, 1024, sequences)
+    found = climb(*size, 12)
+    assert found == MEMORY_STEPS[:steps]
+    assert fused_peak_bytes(*size, found) < 12 * GIB
+    assert not steps or fused_peak_bytes(*size, found[:-1]) > 0.98 * 12 * GIB
+
+
+def test_where_nothing_is_enough_all_of_it_is_climbed() -> None:
+    assert climb(48, 1600, 50304, 1024, 8, 12) == MEMORY_STEPS

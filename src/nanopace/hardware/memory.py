@@ -14,6 +14,9 @@ the bf16 logits, once). The measurement (124M, T = 1024, one H200): 2.25 GiB + 0
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from nanopace.config import MEMORY_STEPS
 from nanopace.hardware.flops import parameters
 
 GIB = 1 << 30
@@ -22,6 +25,7 @@ _WORKSPACE = GIB // 6  # what the measured 2.25 GiB holds beside weights and opt
 _BYTES_PER_LOGIT_COMPILED = 2
 _BYTES_PER_LOGIT_EAGER = 14
 _HEADROOM = 0.05  # the allocator's fragments, and whatever else is on the card
+_LITTLE_HEADROOM = 0.02  # where the next step is tried if this one fails
 
 
 def peak_bytes(
@@ -54,3 +58,41 @@ def largest_micro_batch(
     empty = peak_bytes(n_layer, n_embd, vocab_size, block_size, 0, compiled=compiled)
     each = peak_bytes(n_layer, n_embd, vocab_size, block_size, 1, compiled=compiled) - empty
     return max(0, int((memory_gb * GIB * (1 - _HEADROOM) - empty) // each))
+
+
+# --- our own passes (train/fused.py) ---------------------------------------------------------------------------------
+
+_KEPT = {"": 14, "activation": 10, "hidden": 6, "attention": 2}  # numbers by token, layer and n_embd, with all before
+_MOST_LOGITS = GIB // 2
+_OWN_WORKSPACE = GIB // 8
+
+
+def fused_peak_bytes(
+    n_layer: int, n_embd: int, vocab_size: int, block_size: int, batch_size: int, steps: Collection[str] = ()
+) -> int:
+    """The most memory that a step of ours takes, after some steps of the ladder.
+
+    18 N + 4 V C           weights, gradients and averages; matrices in bfloat16; the head's gradient
+    - 4 N                  averages in bfloat16
+    + 2 B T C k L          what is kept of each layer: k is 14, 10, 6 or 2
+    + 2 B T C (3 to 18)    and what is on its way beside it: at the head, or in the last layer's backward pass
+    """
+    everything = parameters(n_layer, n_embd, vocab_size, block_size)
+    state = (14 if "averages" in steps else 18) * everything + 4 * vocab_size * n_embd
+    stream = 2 * batch_size * block_size * n_embd  # the residual stream once
+    kept = _KEPT[next((each for each in reversed(MEMORY_STEPS) if each in steps and each in _KEPT), "")]
+    again = 14 - kept  # what the last layer makes once more is there while it goes back
+    at_the_head = 3 * stream + min(_MOST_LOGITS, 2 * batch_size * block_size * vocab_size)
+    going_back = (6 + min(again, 8)) * stream
+    return state + n_layer * kept * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
+
+
+def climb(
+    n_layer: int, n_embd: int, vocab_size: int, block_size: int, batch_size: int, memory_gb: float
+) -> tuple[str, ...]:
+    """As many steps of the ladder as it takes to fit; all of them where that is not enough."""
+    most = memory_gb * GIB * (1 - _LITTLE_HEADROOM)
+    for count in range(len(MEMORY_STEPS)):
+        if fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, batch_size, MEMORY_STEPS[:count]) <= most:
+            return MEMORY_STEPS[:count]
+    return MEMORY_STEPS

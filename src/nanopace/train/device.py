@@ -157,11 +157,12 @@ def pick_kernels(config: TrainConfig, shape: ModelShape, device: torch.device, r
     """'fused', 'compiled' or 'eager', and why. Ours take what most people train, and no more."""
     if not config.compile:
         return "eager", "nothing is compiled"
+    head = shape.n_embd // shape.n_head
     against = {
         f"on a {device.type}": device.type != "cuda",
         "as asked for": not config.fused,
         "with several processes": ranks > 1 or config.parallel == "fsdp",
-        f"for the recipe {shape.recipe}": shape.recipe != "gpt2",
+        f"for heads of {head}": shape.recipe != "gpt2" and head % 2 == 1,
         f"in {config.dtype}": config.dtype != "bfloat16",
         f"for {shape.activation}": shape.activation != "gelu",
         "with dropout": shape.dropout > 0,

@@ -32,6 +32,7 @@ def save_evidence(
     """Goes through the step once more, for its gradients. Every rank has to call it; the first one writes."""
     parts.passes.forget()
     loss = stepper.accumulate(step, inputs, targets)
+    parts.passes.finish()
     gradients = ((name, each.grad) for name, each in parts.model.named_parameters())
     known = {
         "step": step,

@@ -139,7 +139,7 @@ class FastGPT(GPT):
         nn.Module.__init__(self)
         self.shape = shape
         self._has = ingredients(shape.recipe, shape.without)
-        self._table_of = _value_tables(shape.n_layer) if "value_embeddings" in self._has else {}
+        self._table_of = value_tables(shape.n_layer) if "value_embeddings" in self._has else {}
         tables = {"wte": nn.Embedding(shape.vocab_size, shape.n_embd)}
         if "rope" not in self._has:
             tables["wpe"] = nn.Embedding(shape.block_size, shape.n_embd)
@@ -232,7 +232,7 @@ class FastGPT(GPT):
                 nn.init.normal_(weight, std=1.0 if untied else INITIAL_STD)
 
 
-def _value_tables(n_layer: int) -> dict[int, int]:
+def value_tables(n_layer: int) -> dict[int, int]:
     """Which table each layer mixes into its values: the first layers have one each, and the last share them."""
     tables = min(VALUE_TABLES, max(1, n_layer // 2))
     first = {layer: layer for layer in range(tables)}

@@ -1,76 +1,275 @@
-"""GPT's forward and backward pass out of kernels: the fast twin of `GPT.forward` under autocast.
+"""GPT's forward and backward pass as a list of kernels: the fast twin of `GPT.forward` under autocast.
 
-Nothing is compiled by torch. Matrices are multiplied in bfloat16 copies that are renewed once a step; every other pass
-over the activations is a kernel of our own; gradients are added up in float32 where the optimizer finds them.
+Neither autograd nor torch.compile has a part in it. Matrices are multiplied in bfloat16 copies that are renewed once a
+step, and so is the residual stream kept; every pass over the activations that is no matrix product and no attention is
+a kernel of ours; gradients of weights are added up in float32 by the products themselves.
+
+The weight of a norm scales the columns of the matrix after it: x_hat (W diag(w))^T. That is folded in when the copies
+are renewed, and taken apart again before the gradients are used:
+
+    d_W = d_(W diag(w)) diag(w)        d_w = sum over the rows of W * d_(W diag(w))
+
+So a norm needs no weight, and its backward pass nothing but what the norm gave. The residual stream then is one buffer:
+what a block adds to it is added in place, by the matrix product that computes it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from enum import IntEnum
+from typing import NamedTuple, cast
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from nanopace.train.kernels.embedding import embed
-from nanopace.train.kernels.head import head_loss, head_losses
-from nanopace.train.kernels.heads import attend
-from nanopace.train.kernels.linear import Weight, gelu_mlp, linear
-from nanopace.train.kernels.norm import add_norm
-from nanopace.train.model import GPT
+from nanopace.train.kernels.activation import gelu, gelu_backward
+from nanopace.train.kernels.head import head_gradients, head_losses
+from nanopace.train.kernels.layer_norm import layer_norm, layer_norm_backward
+from nanopace.train.kernels.linear import accumulate
+from nanopace.train.kernels.tokens import embed, embed_backward
+from nanopace.train.model import GPT, Block
+
+# Above, three products for queries, keys and values take less than putting their gradients together; below, more.
+_MANY_ROWS = 1 << 15
 
 
-class FusedGPT:
-    """Calls the weights of a GPT, which stays what is saved, sampled from and trained."""
+class Again(IntEnum):
+    """What of a layer is computed once more instead of kept, each with all before it. Of 14 bfloat16 numbers for each
+    token and each of its n_embd, so many are kept then."""
 
-    def __init__(self, model: GPT, *, stream: torch.dtype = torch.bfloat16, keep: bool = True) -> None:
-        self._shape, self._stream, self._keep = model.shape, stream, keep
-        self._masters: list[Tensor] = list(model.parameters())
-        self._copies = [torch.empty_like(each, dtype=torch.bfloat16) for each in self._masters]
-        self._gradients = [torch.zeros_like(each) for each in self._masters]
-        self._by_name = {
-            name: (master, copy, gradient)
-            for (name, master), copy, gradient in zip(
-                model.named_parameters(), self._copies, self._gradients, strict=True
-            )
-        }
-        for master, gradient in zip(self._masters, self._gradients, strict=True):
-            master.grad = gradient
-        self.renew()
+    NOTHING = 14
+    ACTIVATION = 10  # what GELU gives: its backward pass can give it on the way
+    HIDDEN = 6  # what goes into GELU: a fifth of the layer's forward products
+    ATTENTION = 2  # queries, keys, values, and what attention found
 
-    def forget(self) -> None:
-        """Gradients to zero, where the optimizer finds them."""
-        torch._foreach_zero_(self._gradients)
+    @classmethod
+    def after(cls, steps: Collection[str]) -> Again:
+        """By the names of the knob memory."""
+        return min((each for each in cls if each.name.lower() in steps), default=cls.NOTHING)
+
+    def next(self) -> Again | None:
+        """What saves more; None: nothing does."""
+        return max((each for each in Again if each < self), default=None)
+
+
+class Matrix:
+    """A matrix as it is multiplied: a bfloat16 copy, with the weight of the norm before it folded in."""
+
+    def __init__(self, weight: nn.Parameter, norm: nn.Parameter | None = None, *, shared: bool = False) -> None:
+        self._weight, self._norm = weight, norm
+        self.copy = torch.empty_like(weight, dtype=torch.bfloat16)
+        # What the products add to: the weight's own gradient, unless others add to that, too.
+        self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
+        self.shared = shared
 
     @torch.no_grad()
     def renew(self) -> None:
-        """After the weights have changed."""
-        torch._foreach_copy_(self._copies, self._masters)
+        if self._norm is None:
+            self.copy.copy_(self._weight)
+        else:
+            torch.mul(self._weight, self._norm, out=self.copy)
 
-    def loss(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
-        """The mean loss; going back from it adds `share` times its gradient."""
-        return head_loss(self._hidden(tokens), self._half("transformer.wte.weight"), targets.reshape(-1), share)
+    @torch.no_grad()
+    def unfold(self) -> None:
+        """Make what was added up the gradients of the weight and of the norm."""
+        if self._norm is None:
+            return
+        assert self._norm.grad is not None
+        assert self._weight.grad is not None
+        torch.sum(self._weight * self.gradient, 0, out=self._norm.grad)
+        self.gradient *= self._norm
+        if self.shared:
+            self._weight.grad += self.gradient
+
+
+class Layer(NamedTuple):
+    """The matrices of one block."""
+
+    attention: Matrix
+    projection: Matrix
+    into: Matrix
+    out_of: Matrix
+
+
+class Attended(NamedTuple):
+    """What attention was given and what it found, with torch's way back."""
+
+    q_k_v: tuple[Tensor, Tensor, Tensor]
+    found: Tensor
+
+
+class Kept(NamedTuple):
+    """What the backward pass needs of one layer's forward pass. None: it is made once more."""
+
+    y_1: Tensor
+    factor_1: Tensor
+    attended: Attended | None
+    y_2: Tensor
+    factor_2: Tensor
+    h: Tensor | None
+    g: Tensor | None
+
+
+class Fused(ABC):
+    """A model's weights, gradients that stay where they are, and the matrices as they are multiplied."""
+
+    _again: Again
+
+    def __init__(self, model: GPT) -> None:
+        self._weights = list(model.parameters())
+        self._matrices: list[Matrix] = []
+        for each in self._weights:
+            each.grad = torch.zeros_like(each)
+
+    def renew(self) -> None:
+        """After the weights have changed."""
+        for each in self._matrices:
+            each.renew()
+
+    def climb(self) -> str | None:
+        """Compute more once more from now on, and say what; None: there is nothing left to save."""
+        more = self._again.next()
+        if more is None:
+            return None
+        self._again = more
+        return more.name.lower()
+
+    def forget(self) -> None:
+        """Gradients to zero, where the optimizer finds them."""
+        gradients = [each.grad for each in self._weights if each.grad is not None]
+        torch._foreach_zero_(gradients + [each.gradient for each in self._matrices if each.shared])
+
+    def finish(self) -> None:
+        """After the last micro-batch of a step: what was added up becomes gradients of the weights as they are."""
+        for each in self._matrices:
+            each.unfold()
+
+    @abstractmethod
+    def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
+        """The mean loss; `share` times its gradient is added up."""
+
+    @abstractmethod
+    def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of each sequence."""
+
+
+class FusedGPT(Fused):
+    """Calls the weights of a GPT, which stays what is saved, sampled from and trained."""
+
+    def __init__(self, model: GPT, again: Again = Again.NOTHING) -> None:
+        super().__init__(model)
+        self._heads, self._again = model.shape.n_head, again
+        self._tokens = weight_of(model.transformer["wte"])
+        self._positions = weight_of(model.transformer["wpe"])
+        self._layers = [_layer(each) for each in cast(nn.ModuleList, model.transformer["h"])]
+        self._head = Matrix(self._tokens, weight_of(model.transformer["ln_f"]), shared=True)
+        self._matrices = [each for layer in self._layers for each in layer] + [self._head]
+        self.renew()
+
+    @torch.no_grad()
+    def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
+        """The mean loss; `share` times its gradient is added up."""
+        x = embed(tokens, self._tokens, self._positions)
+        kept = [self._forward(layer, x, len(tokens)) for layer in self._layers]
+        y, factor = layer_norm(x)
+        del x
+        loss, d_y = head_gradients(y, self._head.copy, self._head.gradient, targets.reshape(-1), share)
+        d_x = layer_norm_backward(d_y, y, factor, None)
+        del y, d_y
+        for layer in reversed(self._layers):
+            self._backward(layer, kept.pop(), d_x, len(tokens))
+        assert self._tokens.grad is not None
+        assert self._positions.grad is not None
+        embed_backward(d_x, tokens, self._tokens.grad, self._positions.grad)
+        return loss
 
     @torch.no_grad()
     def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        losses = head_losses(self._hidden(tokens), self._half("transformer.wte.weight").value, targets.reshape(-1))
+        """The mean loss of each sequence."""
+        x = embed(tokens, self._tokens, self._positions)
+        for layer in self._layers:
+            self._forward(layer, x, len(tokens))
+        losses = head_losses(layer_norm(x)[0], self._head.copy, targets.reshape(-1))
         return losses.view(targets.shape).mean(dim=1)
 
-    def _hidden(self, tokens: Tensor) -> Tensor:
-        full, half, shape = self._full, self._half, self._shape
-        x = embed(tokens, full("transformer.wte.weight"), full("transformer.wpe.weight"), self._stream)
-        branch = None
-        for layer in range(shape.n_layer):
-            name = f"transformer.h.{layer}."
-            x, y = add_norm(x, branch, *full(name + "ln_1.weight"))
-            found = attend(linear(y, half(name + "attn.c_attn.weight")), len(tokens), shape.n_head)
-            branch = linear(found, half(name + "attn.c_proj.weight"))
-            x, y = add_norm(x, branch, *full(name + "ln_2.weight"))
-            branch = gelu_mlp(y, half(name + "mlp.c_fc.weight"), half(name + "mlp.c_proj.weight"), keep=self._keep)
-        _, y = add_norm(x, branch, *full("transformer.ln_f.weight"))
-        return y
+    def _forward(self, layer: Layer, x: Tensor, batch: int) -> Kept:
+        """What this layer finds is added to x."""
+        y_1, factor_1 = layer_norm(x)
+        attended = self._attend(layer, y_1, batch)
+        x.addmm_(rows_of(attended.found), layer.projection.copy.t())
+        y_2, factor_2 = layer_norm(x)
+        h = torch.mm(y_2, layer.into.copy.t())
+        g = gelu(h)
+        x.addmm_(g, layer.out_of.copy.t())
+        return Kept(
+            y_1,
+            factor_1,
+            attended if self._again > Again.ATTENTION else None,
+            y_2,
+            factor_2,
+            h if self._again > Again.HIDDEN else None,
+            g if self._again > Again.ACTIVATION else None,
+        )
 
-    def _half(self, name: str) -> Weight:
-        _, copy, gradient = self._by_name[name]
-        return Weight(copy, gradient)
+    def _backward(self, layer: Layer, kept: Kept, d_x: Tensor, batch: int) -> None:
+        """What this layer does to the gradient is added to d_x."""
+        self._backward_mlp(layer, kept, d_x)
+        self._backward_attention(layer, kept, d_x, batch)
 
-    def _full(self, name: str) -> Weight:
-        master, _, gradient = self._by_name[name]
-        return Weight(master.detach(), gradient)
+    def _backward_mlp(self, layer: Layer, kept: Kept, d_x: Tensor) -> None:
+        h = torch.mm(kept.y_2, layer.into.copy.t()) if kept.h is None else kept.h
+        d_h, g = gelu_backward(torch.mm(d_x, layer.out_of.copy), h, kept.g)
+        accumulate(layer.out_of.gradient, d_x, g)
+        accumulate(layer.into.gradient, d_h, kept.y_2)
+        layer_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
+
+    def _backward_attention(self, layer: Layer, kept: Kept, d_x: Tensor, batch: int) -> None:
+        q_k_v, found = kept.attended or self._attend(layer, kept.y_1, batch)
+        d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
+        accumulate(layer.projection.gradient, d_x, rows_of(found))
+        slopes = [rows_of(each) for each in torch.autograd.grad(found, q_k_v, d_found)]
+        layer_norm_backward(_backward_packed(slopes, layer.attention, kept.y_1), kept.y_1, kept.factor_1, d_x)
+
+    def _attend(self, layer: Layer, y: Tensor, batch: int) -> Attended:
+        """torch's own, with its own backward pass, whichever kernel it takes."""
+        packed = torch.mm(y, layer.attention.copy.t())
+        rows, width = packed.shape
+        parts = packed.view(batch, rows // batch, 3, self._heads, width // (3 * self._heads))
+        q, k, v = (each.transpose(1, 2).requires_grad_() for each in parts.unbind(2))
+        with torch.enable_grad():
+            return Attended((q, k, v), functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+def _backward_packed(slopes: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
+    """d_y, from the gradients of queries, keys and values, which are parts of one product."""
+    if len(y) < _MANY_ROWS:
+        slopes = [torch.cat(slopes, dim=1)]
+    copies, gradients = matrix.copy.chunk(len(slopes)), matrix.gradient.chunk(len(slopes))
+    d_y = torch.mm(slopes[0], copies[0])
+    for slope, copy in zip(slopes[1:], copies[1:], strict=True):
+        d_y.addmm_(slope, copy)
+    for slope, gradient in zip(slopes, gradients, strict=True):
+        accumulate(gradient, slope, y)
+    return d_y
+
+
+def rows_of(heads: Tensor) -> Tensor:
+    """(batch, heads, length, width of a head), as attention has it, to a row for each token."""
+    return heads.detach().transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def _layer(block: nn.Module) -> Layer:
+    assert isinstance(block, Block)
+    return Layer(
+        Matrix(weight_of(block.attn.c_attn), weight_of(block.ln_1)),
+        Matrix(weight_of(block.attn.c_proj)),
+        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2)),
+        Matrix(weight_of(block.mlp.c_proj)),
+    )
+
+
+def weight_of(module: nn.Module) -> nn.Parameter:
+    assert isinstance(module.weight, nn.Parameter)
+    return module.weight

@@ -13,10 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from nanopace.train.kernels.muon import Places
 
 MOMENTUM, EARLY_MOMENTUM, SETTLING = 0.95, 0.85, 100  # from the early one to the other in so many steps
 EVENING = 0.95  # NorMuon's memory, about 20 steps
@@ -59,12 +62,15 @@ def orthogonalised(matrices: Tensor, iteration: Iteration = POLAR_EXPRESS) -> Te
 
 def evened(directions: Tensor, squares: Tensor, memory: Tensor) -> Tensor:
     """Each neuron by its root mean square over time; the whole keeps its norm. Neurons are along the longer side."""
-    across = _across(directions.shape)
-    now = directions.square().mean(dim=across, keepdim=True)
+    return directions * _evening(directions.square().mean(dim=_across(directions.shape), keepdim=True), squares, memory)
+
+
+def _evening(now: Tensor, squares: Tensor, memory: Tensor) -> Tensor:
+    """What each neuron is multiplied with. `now` are their mean squares."""
     squares.lerp_(now, 1 - memory)
     scale = squares.clamp_min(1e-10).rsqrt()
     before, after = (each.sum(dim=(-2, -1), keepdim=True) for each in (now, now * scale.square()))
-    return directions * (scale * (before / after.clamp_min(1e-10)).sqrt())
+    return scale * (before / after.clamp_min(1e-10)).sqrt()
 
 
 def _across(size: Sequence[int]) -> int:
@@ -86,6 +92,7 @@ class Stack:
         self.momentum = first.new_zeros(size)
         self.squares = first.new_zeros(squares) if evens else None
         self.steps = first.new_zeros(len(weights))
+        self._places: tuple[Places, Places] | None = None  # of gradients and weights, for kernels of our own
 
     def memory(self) -> list[dict[str, Tensor]]:
         """Of each weight, by name: slices of the buffers, in the weight's own shape."""
@@ -100,6 +107,13 @@ class Stack:
         """`found_inf` is 1 where this step shall change nothing."""
         skip = None if found_inf is None else found_inf > 0
         momentum = self._momentum_now(how)
+        if how.kernels:
+            self._step_in_kernels(rate, decay, found_inf, momentum, how)
+        else:
+            self._step_in_torch(rate, decay, skip, momentum, how)
+        self.steps.add_(1.0 if skip is None else (~skip).float())
+
+    def _step_in_torch(self, rate: float, decay: float, skip: Tensor | None, momentum: Tensor, how: Muon) -> None:
         gradients = self._together([_gradient(each) for each in self.weights])
         if skip is not None:  # what goes towards itself stays where it is
             gradients = torch.where(skip, self.momentum, gradients)
@@ -118,7 +132,29 @@ class Stack:
         if skip is not None:
             change = torch.where(skip, 0.0, change)
         torch._foreach_sub_(self.weights, self._apart(change))
-        self.steps.add_(1.0 if skip is None else (~skip).float())
+
+    def _step_in_kernels(
+        self, rate: float, decay: float, found_inf: Tensor | None, momentum: Tensor, how: Muon
+    ) -> None:
+        """The same, with two passes over gradients, momentum and weights instead of twenty."""
+        from nanopace.train.kernels.muon import Places, ahead, subtract  # they need triton
+
+        self._places = self._places or (Places(), Places())
+        slopes, weights = self._places
+        table = slopes.of([_gradient(each) for each in self.weights], self._counts)
+        change = ahead(table, self.momentum, momentum, found_inf, how.dtype, aligned=slopes.aligned)
+        change = orthogonalised(change, how.iteration)
+        across = _across(change.shape)
+        if self.squares is None:
+            factors = self.momentum.new_ones((len(change), change.size(1), 1))
+        else:
+            lengths = torch.linalg.vector_norm(change, dim=across, keepdim=True, dtype=torch.float32)
+            memory = momentum.new_full((), EVENING)
+            memory = memory if found_inf is None else torch.where(found_inf > 0, 1.0, memory)
+            factors = _evening(lengths.square() / change.size(across), self.squares, memory)
+        factors = factors * (rate * shape_scale(change.size(-2), change.size(-1)))
+        table = weights.of([each.detach() for each in self.weights], self._counts)
+        subtract(table, change, factors, rate * decay, found_inf, cautious=how.cautious, aligned=weights.aligned)
 
     def _momentum_now(self, how: Muon) -> Tensor:
         settled = (self.steps[0] / SETTLING).clamp(max=1.0) if how.settles else self.steps.new_ones(())
@@ -151,6 +187,7 @@ class Muon:
     normuon: bool = True
     cautious: bool = True
     settles: bool = True  # a lower momentum in the first steps
+    kernels: bool = False  # of our own: they need triton, and weights that are whole
 
 
 class MuonAndAdamW(torch.optim.Optimizer):

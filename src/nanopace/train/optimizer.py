@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nanopace.config import TrainConfig, ingredients
+from nanopace.train.lean_adamw import LeanAdamW
 from nanopace.train.model import ModelShape
 from nanopace.train.muon import Muon, MuonAndAdamW
 from nanopace.train.recipes import EPS, HEAD_RATE, SCALAR_RATE, TABLE_RATE, TUNED_WIDTH, new_model
@@ -21,7 +23,10 @@ from nanopace.train.recipes import EPS, HEAD_RATE, SCALAR_RATE, TABLE_RATE, TUNE
 PEAK = "peak"  # of a group whose rate is not learning_rate itself
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
+def make_optimizer(
+    model: nn.Module, config: TrainConfig, device: torch.device, *, lean: bool = False
+) -> torch.optim.Optimizer:
+    """`lean`: AdamW's averages are kept in bfloat16."""
     if config.recipe != "gpt2":
         return _fast(model, config, device)
     weights = [each for each in model.parameters() if each.requires_grad]
@@ -29,6 +34,8 @@ def make_optimizer(model: nn.Module, config: TrainConfig, device: torch.device) 
         {"params": [each for each in weights if each.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [each for each in weights if each.dim() < 2], "weight_decay": 0.0},
     ]
+    if lean:
+        return _lean(groups, config, device)
     return _adamw(groups, config, device)
 
 
@@ -82,6 +89,17 @@ def _adamw(
     return optimizer
 
 
+def _lean(groups: Sequence[dict[str, Any]], config: TrainConfig, device: torch.device) -> LeanAdamW:
+    optimizer = LeanAdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), seed=config.seed)
+    for each in (weight for group in groups for weight in group["params"]):
+        optimizer.state[each] = {
+            "step": torch.zeros((), dtype=torch.float32, device=device),
+            "exp_avg": torch.zeros_like(each, dtype=torch.bfloat16),
+            "exp_avg_sq": torch.zeros_like(each, dtype=torch.bfloat16),
+        }
+    return optimizer
+
+
 def _fast(model: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
     has = ingredients(config.recipe, config.without)
     named = {name: each for name, each in model.named_parameters() if each.requires_grad}
@@ -104,8 +122,14 @@ def _fast(model: nn.Module, config: TrainConfig, device: torch.device) -> torch.
             dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,  # a CPU is slower in bfloat16
             normuon="normuon" in has,
             cautious="cautious" in has,
+            kernels=_takes_kernels(config, device),
         ),
     )
+
+
+def _takes_kernels(config: TrainConfig, device: torch.device) -> bool:
+    whole = config.parallel != "fsdp"  # no rank has more than a part of each weight there
+    return device.type == "cuda" and config.fused and whole and find_spec("triton") is not None
 
 
 def _groups(named: Mapping[str, Tensor], config: TrainConfig, *, tied: bool) -> list[dict[str, Any]]:

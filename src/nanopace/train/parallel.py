@@ -7,7 +7,7 @@ gradients to themselves (`quietly`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from nanopace.config import TrainConfig
 from nanopace.train.device import pick_kernels
 from nanopace.train.evaluate import Losses
+from nanopace.train.fast_model import FastGPT
 from nanopace.train.model import GPT
 from nanopace.train.ranks import Ranks
 
 if TYPE_CHECKING:
-    from nanopace.train.fused import FusedGPT
+    from nanopace.train.fused import Fused
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -33,21 +34,19 @@ class Spread:
 
     loss: Loss
     sequence_losses: Losses
-    fused: FusedGPT | None = None  # kernels of our own, which take the place of `loss`
+    fused: Fused | None = None  # kernels of our own, which take the place of `loss`
     quietly: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, gradients stay on their rank
     rehearsing: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, they are thrown away
     compiled: bool = False
     sharded: bool = False
 
 
-def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) -> Spread:
-    """Compile and distribute. `model` itself keeps its names and stays what is saved."""
+def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device, saving: Collection[str] = ()) -> Spread:
+    """Compile and distribute. `model` itself keeps its names and stays what is saved. `saving`: steps of the ladder."""
     if config.parallel == "fsdp" and ranks.launched:
         return _sharded(model, config, ranks, device)
     if pick_kernels(config, model.shape, device, ranks.size)[0] == "fused":
-        from nanopace.train.fused import FusedGPT  # it needs triton
-
-        fused = FusedGPT(model)
+        fused = _fused(model, saving)
         return Spread(model, fused.sequence_losses, fused)
     # Shapes never change, so both are compiled for these alone.
     loss: nn.Module = torch.compile(model, dynamic=False) if config.compile else model  # type: ignore[assignment]
@@ -62,6 +61,14 @@ def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) 
         gradient_as_bucket_view=True,  # no second copy of the gradients
     )
     return Spread(copies, losses, quietly=copies.no_sync, rehearsing=copies.no_sync, compiled=config.compile)
+
+
+def _fused(model: GPT, saving: Collection[str]) -> Fused:
+    from nanopace.train.fused import Again, FusedGPT  # it needs triton
+    from nanopace.train.fused_fast import FusedFastGPT
+
+    again = Again.after(saving)
+    return FusedFastGPT(model, again) if isinstance(model, FastGPT) else FusedGPT(model, again)
 
 
 def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) -> Spread:

@@ -18,7 +18,7 @@ from nanopace.config import TrainConfig
 from nanopace.train.memory import attempt, make_room
 
 if TYPE_CHECKING:
-    from nanopace.train.fused import FusedGPT
+    from nanopace.train.fused import Fused
 
 _LAUNCH_BOUND = 0.7  # of a micro-step's time: with less than that for launching, the card never waits
 
@@ -41,8 +41,14 @@ class Passes(Protocol):
     def forget(self) -> None:
         """No gradients are left."""
 
+    def finish(self) -> None:
+        """There are no more micro-batches in this step: the gradients are those of the weights."""
+
     def renew(self) -> None:
         """The weights have changed."""
+
+    def climb(self) -> str | None:
+        """Memory is full: keep less of the forward pass, and say what is done without; None: nothing is left."""
 
     def record(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
         """After a first pass: make later ones of the same shape quicker, if that can be, and say how."""
@@ -69,15 +75,21 @@ class PlainPasses:
     def forget(self) -> None:
         self._optimizer.zero_grad(set_to_none=True)
 
+    def finish(self) -> None:
+        pass
+
     def renew(self) -> None:
         pass
 
-    def record(self, tokens: Tensor, targets: Tensor, count: int) -> None:
-        pass
+    def climb(self) -> None:
+        return None
+
+    def record(self, tokens: Tensor, targets: Tensor, count: int) -> None:  # noqa: ARG002
+        return None
 
 
 class FusedPasses:
-    def __init__(self, model: FusedGPT) -> None:
+    def __init__(self, model: Fused) -> None:
         self._model = model
         self._graph: torch.cuda.CUDAGraph | None = None
         self._recorded: tuple[torch.Size, int] | None = None
@@ -95,8 +107,15 @@ class FusedPasses:
     def forget(self) -> None:
         self._model.forget()
 
+    def finish(self) -> None:
+        self._model.finish()
+
     def renew(self) -> None:
         self._model.renew()
+
+    def climb(self) -> str | None:
+        self._graph = self._recorded = None  # it holds memory of its own
+        return self._model.climb()
 
     def record(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
         self._graph = self._recorded = None
@@ -112,9 +131,7 @@ class FusedPasses:
         return f"a CUDA graph: launching its kernels took {launching:.1f} of {running:.1f} ms"
 
     def _run(self, tokens: Tensor, targets: Tensor, count: int) -> Tensor:
-        loss = self._model.loss(tokens, targets, 1 / count)
-        loss.backward()
-        return loss.detach()
+        return self._model.gradients(tokens, targets, 1 / count)
 
     def _capture(self, graph: torch.cuda.CUDAGraph, count: int) -> bool:
         with torch.cuda.graph(graph):

@@ -107,9 +107,8 @@ def shape_of(
 def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -> ModelShape:
     """The shape that the weights of another recipe have, as far as it shows in them; for the rest, what was said."""
     table, positions = weights.get(TOKENS), weights.get(POSITIONS)
-    foreign = "{path}: {name} does not belong to a model of recipe={recipe}"
     if table is None or table.dim() != 2 or table.numel() == 0 or table.size(1) % said.n_head:
-        raise InputError(foreign, path=path, name=TOKENS, recipe=said.recipe)
+        raise _foreign(path, TOKENS, said)
     layers = {found[1] for found in map(_LAYER.match, weights) if found is not None}
     shape = replace(
         said,
@@ -123,8 +122,14 @@ def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
         found_sizes.pop(HEAD, None)
     wrong = sorted(name for name in expected.keys() | found_sizes.keys() if expected.get(name) != found_sizes.get(name))
     if wrong:
-        raise InputError(foreign, path=path, name=wrong[0], recipe=said.recipe)
+        raise _foreign(path, wrong[0], said)
     return shape
+
+
+def _foreign(path: Path, name: str, said: ModelShape) -> InputError:
+    return InputError(
+        "{path}: {name} does not belong to a model of recipe={recipe}", path=path, name=name, recipe=said.recipe
+    )
 
 
 def check_said(path: Path, shape: ModelShape, said: Mapping[str, object]) -> None:

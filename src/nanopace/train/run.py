@@ -23,6 +23,7 @@ from nanopace.train.checkpoint_files import checkpoint_directories
 from nanopace.train.clock import Clock, make_clock, process_start
 from nanopace.train.device import find_machine, pick_kernels, set_tf32
 from nanopace.train.interrupt import Interrupt
+from nanopace.train.ladder import pick_steps
 from nanopace.train.listener import Introduction, Listener, Outcome
 from nanopace.train.lock import Claim
 from nanopace.train.loop import Loop
@@ -79,6 +80,7 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     clock.mark("startup", 0, "trying attention kernels")
     kernels, why = pick_kernels(config, start.shape, machine.device, ranks.size)
     choices["kernels"] = f"{kernels}: {why}"
+    choices["memory"] = pick_steps(config, start.shape, machine, ranks.size)[1]
     if config.compile:
         keep_compiled()
     if kernels == "compiled":

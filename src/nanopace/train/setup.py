@@ -25,6 +25,7 @@ from nanopace.train.checkpoint_writing import describe
 from nanopace.train.clock import Clock
 from nanopace.train.device import Machine
 from nanopace.train.evaluate import Evaluator, Losses, largest_batch
+from nanopace.train.ladder import pick_steps
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
@@ -88,10 +89,11 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
     sharding = config.parallel == "fsdp" and ranks.launched  # then no card ever holds all of it
     model = build_model(start.shape, start.source, torch.device("cpu") if sharding else device)
     clock.mark("startup", first_step, "the model")
-    called = spread(model, config, ranks, device)
+    saving, _ = pick_steps(config, start.shape, start.machine, ranks.size)
+    called = spread(model, config, ranks, device, saving)
     if called.compiled:
         clock.mark("compile", first_step, "the compiler itself")
-    optimizer = make_optimizer(model, config, device)
+    optimizer = make_optimizer(model, config, device, lean="averages" in saving)
     scaler = torch.amp.GradScaler(device.type, enabled=config.dtype == "float16")
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, device))
     if called.fused is not None:

@@ -58,6 +58,7 @@ class Stepper:
     def update(self, loss: Tensor) -> Tensor:
         """Clip, step, and forget the gradients. The norm before clipping. Not finite: the weights stay as they are."""
         parts = self._parts
+        parts.passes.finish()
         if parts.scaler.is_enabled():  # it looks at gradients only, so a loss that is not finite is made to show there
             gradient = self._parameters[0].grad
             assert gradient is not None, "every weight has a gradient after a backward pass"
@@ -137,17 +138,23 @@ class Stepper:
     def _shrink(self, where: str, step: int) -> None:
         """Smaller micro-batches, until one fits. What that takes, and what was in vain, is not the step's time."""
         parts, config = self._parts, self._config
-        fits = False
+        fits, before = False, self.micro_batch
         while not fits:
             parts.passes.forget()
+            saving = parts.passes.climb()
             make_room(parts.device)
-            less = smaller(self.micro_batch)
-            if less is None:
-                raise FullError
-            self.micro_batch = less
+            if saving is None:
+                less = smaller(self.micro_batch)
+                if less is None:
+                    raise FullError
+                self.micro_batch = less
+            else:
+                self._note(step, f"step {step}: memory is full; from now on '{saving}' is computed once more")
             parts.clock.mark("other", step)
             fits = self._fits()
             parts.clock.mark("compile" if config.compile else "other", step, "smaller micro-batches")
+        if self.micro_batch == before:
+            return
         accumulation = config.gradient_accumulation_steps * config.batch_size // self.micro_batch
         parts.ledger.append(MicroBatchEvent(step, self.micro_batch, accumulation, where))
         self._note(

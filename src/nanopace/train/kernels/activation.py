@@ -26,10 +26,11 @@ def gelu(h: Tensor) -> Tensor:
     return g
 
 
-def gelu_backward(d_g: Tensor, h: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None]:
-    """d_h, which overwrites d_g; and where it was not kept, g."""
-    g = torch.empty_like(h) if again else None
-    _backward[(triton.cdiv(h.numel(), _BLOCK),)](d_g, h, g, h.numel(), AGAIN=again, BLOCK=_BLOCK, num_warps=8)
+def gelu_backward(d_g: Tensor, h: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
+    """d_h, which overwrites d_g; and g, which is made once more where it was not kept."""
+    g = torch.empty_like(h) if kept is None else kept
+    count = triton.cdiv(h.numel(), _BLOCK)
+    _backward[(count,)](d_g, h, g, h.numel(), AGAIN=kept is None, BLOCK=_BLOCK, num_warps=8)
     return d_g, g
 
 

@@ -1,0 +1,79 @@
+"""AdamW in one pass over a weight, with averages in bfloat16: half the memory of what it remembers.
+
+An average changes by less than bfloat16 can tell apart, and rounding to the nearest would leave it where it is. So it
+is rounded up or down at random, with the odds that make it right in the mean.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_BLOCK = 1024
+EPSILON = 1e-8
+
+
+def plain_adamw(
+    weight: Tensor, gradient: Tensor, average: Tensor, square: Tensor, step: int, rate: float, decay: float,
+    betas: tuple[float, float],
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Weight and averages after a step, in float32: the twin of `adamw`, but for the rounding of the averages."""
+    weight = weight * (1 - rate * decay)
+    average = torch.lerp(average.float(), gradient, 1 - betas[0])
+    square = torch.lerp(square.float(), gradient * gradient, 1 - betas[1])
+    spread = (square / (1 - betas[1] ** step)).sqrt() + EPSILON
+    return weight - rate / (1 - betas[0] ** step) * average / spread, average, square
+
+
+def adamw(
+    weight: Tensor,
+    gradient: Tensor,
+    average: Tensor,
+    square: Tensor,
+    step: Tensor,
+    found_inf: Tensor,
+    *,
+    rate: float,
+    decay: float,
+    betas: tuple[float, float],
+    seed: int,
+) -> None:
+    """Everything in place. `step` counts this one already. Where `found_inf` is not 0, nothing changes."""
+    size = weight.numel()
+    _kernel[(triton.cdiv(size, _BLOCK),)](
+        weight, gradient, average, square, step, found_inf, rate, decay, *betas, EPSILON, seed, size,
+        BLOCK=_BLOCK, num_warps=4,
+    )  # fmt: skip
+
+
+@triton.jit
+def _rounded(value, random):
+    """To bfloat16: up with the odds that its distance to the one below says."""
+    bits = value.to(tl.uint32, bitcast=True) + (random & 0xFFFF)
+    return (bits & 0xFFFF0000).to(tl.float32, bitcast=True).to(tl.bfloat16)
+
+
+@triton.jit
+def _kernel(
+    weight, gradient, average, square, step, found_inf, rate, decay, beta1, beta2, epsilon, seed, size,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    if tl.load(found_inf) == 0:
+        count = tl.load(step)
+        slope = tl.load(gradient + at, inside, 0.0)
+        mean = tl.load(average + at, inside, 0.0).to(tl.float32)
+        variance = tl.load(square + at, inside, 0.0).to(tl.float32)
+        value = tl.load(weight + at, inside, 0.0) * (1 - rate * decay)
+        mean += (slope - mean) * (1 - beta1)
+        variance += (slope * slope - variance) * (1 - beta2)
+        spread = tl.sqrt(variance / (1 - tl.exp2(count * tl.log2(beta2)))) + epsilon
+        value -= rate / (1 - tl.exp2(count * tl.log2(beta1))) * mean / spread
+        tl.store(weight + at, value, inside)
+        # Both halves of one random number: it is drawn anew for each weight and each step.
+        random = tl.randint(seed + count.to(tl.int32), at.to(tl.int32)).to(tl.uint32, bitcast=True)
+        tl.store(average + at, _rounded(mean, random), inside)
+        tl.store(square + at, _rounded(variance, random >> 16), inside)

@@ -1,0 +1,170 @@
+"""Queries and keys normed and turned where they lie, in one pass; and its backward pass, in one more.
+
+A norm and a turn can both be undone, so nothing is kept but the factors of the norm: the backward pass finds the rest
+in what the forward pass left behind. Turning changes no length and no angle, so the norm's part of it is done before
+turning back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from nanopace.train.fast_model import queries_and_keys
+from nanopace.train.kernels.rows import block_of, warps_of
+
+EPSILON = 1e-6
+
+Angles = tuple[Tensor, Tensor]  # cosine and sine, each (length, half a head)
+
+
+def plain_turn(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, normed: bool) -> Tensor:
+    """The twin of `turn`, which gives a new matrix instead."""
+    rows, width = packed.shape
+    parts = packed.view(batch, rows // batch, 3, heads, width // (3 * heads))
+    both = queries_and_keys(parts.float(), angles, normed=normed).to(packed.dtype)
+    return torch.cat((both, parts[:, :, 2:]), dim=2).view(rows, width)
+
+
+def turn(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, normed: bool) -> Tensor:
+    """Rows of [queries, keys, values], of which the first two are overwritten; and the factors of their norms."""
+    rows, width = packed.shape
+    factors = torch.empty((rows, 2 * heads) if normed else 0, device=packed.device, dtype=torch.float32)
+    if not normed and angles is None:
+        return factors
+    head = width // (3 * heads)
+    _forward[(rows,)](
+        packed,
+        factors,
+        *(angles or (None, None)),
+        rows // batch,
+        EPSILON,
+        NORMED=normed,
+        TURNED=angles is not None,
+        HEADS=2 * heads,
+        HEAD=head,
+        ROWS=block_of(2 * heads),
+        COLUMNS=block_of(head // 2),
+        num_warps=warps_of(width // 3),
+    )
+    return factors
+
+
+def turn_backward(slopes: Sequence[Tensor], packed: Tensor, factors: Tensor, angles: Angles | None) -> None:
+    """The gradients of queries, keys and values, each (batch, heads, length, head), become that of the packed rows,
+    which overwrites what `turn` left there."""
+    batch, heads, length, head = slopes[0].shape
+    d_q, d_k, d_v = (each if each.stride(3) == 1 else each.contiguous() for each in slopes)
+    _backward[(batch * length,)](
+        packed,
+        factors,
+        *(angles or (None, None)),
+        d_q,
+        d_k,
+        d_v,
+        *(stride for each in (d_q, d_k, d_v) for stride in each.stride()[:3]),
+        length,
+        NORMED=factors.numel() > 0,
+        TURNED=angles is not None,
+        HEADS=heads,
+        HEAD=head,
+        ROWS=block_of(heads),
+        COLUMNS=block_of(head // 2),
+        num_warps=max(1, warps_of(heads * head) // 2),
+    )
+
+
+@triton.jit
+def _forward(
+    packed, factors, cosine, sine, length, epsilon,
+    NORMED: tl.constexpr, TURNED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """A token each; HEADS are those of queries and keys together."""
+    token = tl.program_id(0).to(tl.int64)
+    half: tl.constexpr = HEAD // 2
+    head = tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    inside = (head[:, None] < HEADS) & (column[None, :] < half)
+    first = packed + token * (HEADS * HEAD // 2 * 3) + head[:, None] * HEAD + column[None, :]
+    a = tl.load(first, inside, 0.0).to(tl.float32)
+    b = tl.load(first + half, inside, 0.0).to(tl.float32)
+    if NORMED:
+        factor = 1 / tl.sqrt(tl.sum(a * a + b * b, 1) / HEAD + epsilon)
+        tl.store(factors + token * HEADS + head, factor, head < HEADS)
+        a *= factor[:, None]
+        b *= factor[:, None]
+    if TURNED:
+        at = (token % length) * half + column
+        c = tl.load(cosine + at, column < half, 0.0)[None, :]
+        s = tl.load(sine + at, column < half, 0.0)[None, :]
+        a, b = a * c - b * s, b * c + a * s
+    tl.debug_barrier()  # all is read before anything is overwritten
+    tl.store(first, a.to(packed.dtype.element_ty), inside)
+    tl.store(first + half, b.to(packed.dtype.element_ty), inside)
+
+
+@triton.jit
+def _backward(
+    packed, factors, cosine, sine, d_q, d_k, d_v, q_batch, q_head, q_length, k_batch, k_head, k_length,
+    v_batch, v_head, v_length, length,
+    NORMED: tl.constexpr, TURNED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """A token each."""
+    token = tl.program_id(0).to(tl.int64)
+    sequence = token // length
+    position = token % length
+    half: tl.constexpr = HEAD // 2
+    head = tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    inside = (head[:, None] < HEADS) & (column[None, :] < half)
+    c = 1.0
+    s = 0.0
+    if TURNED:
+        c = tl.load(cosine + position * half + column, column < half, 0.0)[None, :]
+        s = tl.load(sine + position * half + column, column < half, 0.0)[None, :]
+    at_q = packed + token * (HEADS * HEAD * 3) + head[:, None] * HEAD + column[None, :]
+    at_k = at_q + HEADS * HEAD
+    at_v = at_k + HEADS * HEAD
+    q_from = d_q + sequence * q_batch + position * q_length + head[:, None] * q_head + column[None, :]
+    k_from = d_k + sequence * k_batch + position * k_length + head[:, None] * k_head + column[None, :]
+    v_from = d_v + sequence * v_batch + position * v_length + head[:, None] * v_head + column[None, :]
+    q_factor = 1.0
+    k_factor = 1.0
+    if NORMED:
+        q_factor = tl.load(factors + token * (2 * HEADS) + head, head < HEADS, 0.0)[:, None]
+        k_factor = tl.load(factors + token * (2 * HEADS) + HEADS + head, head < HEADS, 0.0)[:, None]
+    q_a, q_b = _undone(q_from, at_q, q_factor, inside, c, s, NORMED, TURNED, HEAD)
+    k_a, k_b = _undone(k_from, at_k, k_factor, inside, c, s, NORMED, TURNED, HEAD)
+    v_a = tl.load(v_from, inside, 0.0)
+    v_b = tl.load(v_from + half, inside, 0.0)
+    tl.debug_barrier()  # all is read before anything is overwritten
+    tl.store(at_q, q_a.to(packed.dtype.element_ty), inside)
+    tl.store(at_q + half, q_b.to(packed.dtype.element_ty), inside)
+    tl.store(at_k, k_a.to(packed.dtype.element_ty), inside)
+    tl.store(at_k + half, k_b.to(packed.dtype.element_ty), inside)
+    tl.store(at_v, v_a, inside)
+    tl.store(at_v + half, v_b, inside)
+
+
+@triton.jit
+def _undone(
+    slopes, turned, factor, inside, c, s, NORMED: tl.constexpr, TURNED: tl.constexpr, HEAD: tl.constexpr
+):  # fmt: skip
+    """The gradient of a token's queries or keys before norm and turn: of their first halves, and of their second."""
+    a = tl.load(slopes, inside, 0.0).to(tl.float32)
+    b = tl.load(slopes + HEAD // 2, inside, 0.0).to(tl.float32)
+    if NORMED:
+        x = tl.load(turned, inside, 0.0).to(tl.float32)
+        y = tl.load(turned + HEAD // 2, inside, 0.0).to(tl.float32)
+        along = (tl.sum(a * x + b * y, 1) / HEAD)[:, None]
+        a = (a - x * along) * factor
+        b = (b - y * along) * factor
+    if TURNED:
+        a, b = a * c + b * s, b * c - a * s
+    return a, b

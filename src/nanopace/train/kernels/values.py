@@ -1,0 +1,96 @@
+"""What a token itself adds to its values: a row of a table, as much of it as each head's gate lets through.
+
+It is added where the values lie. Tables are looked up in float32, the only precision that they are kept in.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from nanopace.train.kernels.rows import block_of, programs, warps_of
+
+
+def plain_add_values(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> Tensor:
+    """The twin of `add_values`, which gives a new matrix instead."""
+    width = table.size(1)
+    added = (gate[:, None] * table[tokens].view(*tokens.shape, len(gate), -1)).view(-1, width)
+    out = packed.clone()
+    out[:, 2 * width :] = (packed[:, 2 * width :].float() + added).to(packed.dtype)
+    return out
+
+
+def add_values(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> None:
+    """To rows of [queries, keys, values]."""
+    rows, width = len(packed), table.size(1)
+    _forward[(rows,)](
+        packed,
+        tokens,
+        table,
+        gate,
+        tokens.stride(0),
+        tokens.size(1),
+        width,
+        HEAD=width // len(gate),
+        BLOCK=block_of(width),
+        num_warps=warps_of(width),
+    )
+
+
+def add_values_backward(
+    d_packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor, d_table: Tensor, d_gate: Tensor
+) -> None:
+    """Adds to the gradients of table and gate; that of the rows goes through as it is."""
+    rows, width = len(d_packed), table.size(1)
+    head = width // len(gate)  # of so many values
+    _backward[(programs(d_packed.device, rows),)](
+        d_packed,
+        tokens,
+        table,
+        gate,
+        d_table,
+        d_gate,
+        tokens.stride(0),
+        tokens.size(1),
+        rows,
+        HEADS=len(gate),
+        HEAD=head,
+        ROWS=block_of(len(gate)),
+        COLUMNS=block_of(head),
+        num_warps=warps_of(width),
+    )
+
+
+@triton.jit
+def _forward(packed, tokens, table, gate, stride, length, width, HEAD: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    inside = columns < width
+    token = tl.load(tokens + (row // length) * stride + row % length)
+    at = packed + row * (3 * width) + 2 * width + columns
+    share = tl.load(gate + columns // HEAD, inside, 0.0)
+    value = tl.load(at, inside, 0.0).to(tl.float32) + share * tl.load(table + token * width + columns, inside, 0.0)
+    tl.store(at, value.to(packed.dtype.element_ty), inside)
+
+
+@triton.jit
+def _backward(
+    d_packed, tokens, table, gate, d_table, d_gate, stride, length, rows,
+    HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Every so many rows; the gates' gradients are sums over them."""
+    width: tl.constexpr = HEADS * HEAD
+    head = tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)
+    inside = (head[:, None] < HEADS) & (column[None, :] < HEAD)
+    at = head[:, None] * HEAD + column[None, :]
+    share = tl.load(gate + head, head < HEADS, 0.0)[:, None]
+    wide = tl.zeros([ROWS, COLUMNS], tl.int64)  # rows times width can be more than 32 bits hold
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        token = tl.load(tokens + (row // length) * stride + row % length)
+        slope = tl.load(d_packed + (wide + row) * (3 * width) + 2 * width + at, inside, 0.0).to(tl.float32)
+        total += slope * tl.load(table + token * width + at, inside, 0.0)
+        tl.atomic_add(d_table + token * width + at, slope * share, inside)
+    tl.atomic_add(d_gate + head, tl.sum(total, 1), head < HEADS)

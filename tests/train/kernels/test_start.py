@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanopace.train.kernels.start import begin, begin_backward, plain_begin
+
+from .conftest import LIMITS, Draw, error
+
+WIDTH = 33
+
+
+def some_tokens(device: torch.device) -> Tensor:
+    """Windows of which the last token is cut off, with one token more than once."""
+    return torch.tensor([[3, 5, 3, 0], [1, 3, 8, 2]], device=device)[:, :-1]
+
+
+@pytest.mark.parametrize("placed", [True, False])
+@pytest.mark.parametrize("twice", [True, False])
+def test_it_is_its_twin_and_so_is_the_way_back(draw: Draw, placed: bool, twice: bool) -> None:
+    table, positions = draw(9, WIDTH), draw(5, WIDTH)
+    tokens, d_x, d_again = some_tokens(table.device), draw(6, WIDTH), draw(6, WIDTH)
+    leaves = table.clone().requires_grad_(), positions.clone().requires_grad_()
+    expected = plain_begin(tokens, leaves[0], leaves[1] if placed else None)
+    x, factors = begin(tokens, table, positions if placed else None)
+    assert x.dtype == torch.bfloat16
+    assert error(x, expected) < LIMITS[torch.bfloat16]
+    expected.backward((d_x + d_again if twice else d_x).to(torch.bfloat16))
+    d_table, d_positions = torch.ones_like(table), torch.ones_like(positions)
+    begin_backward(d_x, d_again if twice else None, x, factors, tokens, d_table, d_positions if placed else None)
+    for leaf, found, counts in ((leaves[0], d_table, True), (leaves[1], d_positions, placed)):
+        if counts:
+            assert leaf.grad is not None
+            assert error(found - 1, leaf.grad) < 2 * LIMITS[torch.bfloat16]
+        else:
+            assert bool((found == 1).all())
