@@ -1,7 +1,8 @@
-"""Tokens per second beside nanoGPT, one after the other: GPT-2 124M, 524,288 tokens a step, bf16, on one CUDA card.
+"""Tokens per second beside nanoGPT, one after the other: GPT-2 124M, bf16, on one CUDA card.
 
-Both trainers as people start them, for a few steps, without evaluations. Micro-batch 64 fills a large card; 8 is what a
-card of 12 GB takes.
+Both trainers as people start them, for a few steps, without evaluations. A step has 524,288 tokens, on cards of less
+than 200 TFLOP/s an eighth of that, so that it is done in minutes. Micro-batch 64 fills a large card; 8 is what a card of
+12 GB takes.
 
     python bench/throughput.py path/to/nanoGPT                     # three minutes on an H200
     python bench/throughput.py path/to/nanoGPT --micro_batch 8     # what fits your card
@@ -14,24 +15,38 @@ import tempfile
 from pathlib import Path
 
 from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_tokens, zipf_tokens
+from nanopace.train.device import Machine, find_machine
 
-VOCAB, LENGTH, STEP_TOKENS = 50304, 1024, 524_288
+VOCAB, LENGTH = 50304, 1024
 SKIP = 5  # steps until a card has settled
+ROOM_FOR_64 = 40  # GB: nanoGPT takes 29 GiB
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
-    parser.add_argument("--micro_batch", type=int, action="append", help="may be given several times; else 64 and 8")
+    parser.add_argument(
+        "--micro_batch", type=int, action="append", help="several times, too; else 64 and 8, if they fit"
+    )
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--step_tokens", type=int)
     parser.add_argument("--compiled", action="store_true", help="also ours with torch.compile")
     args = parser.parse_args()
+    machine = find_machine("cuda")
+    args.step_tokens = args.step_tokens or _step_tokens(machine)
+    sizes = args.micro_batch or ([64, 8] if (machine.memory_gb or 0) > ROOM_FOR_64 else [8])
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
         data = write_tokens(room / "data", zipf_tokens(12_000_000, VOCAB, 1), zipf_tokens(200_000, VOCAB, 2), VOCAB)
-        rows = [_compare(args, room, data, micro_batch) for micro_batch in args.micro_batch or (64, 8)]
-    print(f"\n{'micro-batch':>11}  {'trainer':24}{'ms/step':>9}{'tokens/s':>10}{'ratio':>7}")
+        rows = [_compare(args, room, data, micro_batch) for micro_batch in sizes]
+    print(f"\n{machine.name}, {args.step_tokens:,} tokens a step")
+    print(f"{'micro-batch':>11}  {'trainer':24}{'ms/step':>9}{'tokens/s':>10}{'ratio':>7}")
     print("\n".join(line for row in rows for line in row))
+
+
+def _step_tokens(machine: Machine) -> int:
+    peak = machine.peak_flops("bfloat16")
+    return 65_536 if peak is not None and peak < 200e12 else 524_288
 
 
 def _compare(args: argparse.Namespace, room: Path, data: Path, micro_batch: int) -> list[str]:
@@ -39,7 +54,7 @@ def _compare(args: argparse.Namespace, room: Path, data: Path, micro_batch: int)
         "dataset": str(data),
         "batch_size": micro_batch,
         "block_size": LENGTH,
-        "gradient_accumulation_steps": STEP_TOKENS // LENGTH // micro_batch,
+        "gradient_accumulation_steps": args.step_tokens // LENGTH // micro_batch,
         "max_iters": args.steps,
         "eval_interval": 10 * args.steps,
         "eval_iters": 1,
@@ -51,17 +66,17 @@ def _compare(args: argparse.Namespace, room: Path, data: Path, micro_batch: int)
     if args.compiled:
         ways["nanopace, torch.compile"] = {"fused": False}
     theirs = run_nanogpt(args.nanogpt, {**knobs, "out_dir": str(room / "theirs")}, room / "nanogpt.log").step_ms(SKIP)
-    lines = [_line(micro_batch, "nanoGPT", theirs, theirs)]
+    lines = [_line(args.step_tokens, micro_batch, "nanoGPT", theirs, theirs)]
     for number, (name, how) in enumerate(ways.items()):
         out = room / f"ours{micro_batch}-{number}"
         ours: Result = run_nanopace({**knobs, **how, "out_dir": str(out), "save_interval": 10**6}, room / "ours.log")
-        lines.append(_line(micro_batch, name, ours.step_ms(SKIP), theirs))
+        lines.append(_line(args.step_tokens, micro_batch, name, ours.step_ms(SKIP), theirs))
     print(lines[-1], flush=True)
     return lines
 
 
-def _line(micro_batch: int, name: str, ms: float, theirs: float) -> str:
-    return f"{micro_batch:>11}  {name:24}{ms:9.1f}{STEP_TOKENS / ms:9.0f}k{theirs / ms:7.3f}"
+def _line(tokens: int, micro_batch: int, name: str, ms: float, theirs: float) -> str:
+    return f"{micro_batch:>11}  {name:24}{ms:9.1f}{tokens / ms:9.0f}k{theirs / ms:7.3f}"
 
 
 if __name__ == "__main__":

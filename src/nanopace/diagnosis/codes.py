@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_SOONER = ("sooner", "later", "target_loss", "sooner_s", "later_s")  # of two runs at one loss
+
 FINDINGS: Mapping[str, tuple[str, ...]] = {
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
@@ -97,6 +99,14 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_loss_equal": ("better_loss", "worse_loss"),  # at the end of what both have; within noise
     "compare_loss_unknown": (),
     "compare_other_data": ("a_dataset", "b_dataset"),  # losses on different data cannot be compared
+    "compare_other_tokenizer": (),  # the same of losses per token
+    "compare_other_vocabulary": ("a_vocabulary", "b_vocabulary"),
+    "compare_other_corpus": (),  # one name, other tokens
+    "compare_sooner": (*_SOONER, "sooner_ratio", "sooner_tokens", "later_tokens"),
+    "compare_sooner_iterations": (*_SOONER, "sooner_ratio", "sooner_iterations", "later_iterations"),  # tokens unknown
+    "compare_arrival_equal": (*_SOONER, "loss_error"),
+    "compare_clock_incomplete": ("run",),
+    "compare_late_start": ("run", "iteration"),
     "compare_one_knob": ("knob",),
     "compare_speed_knob": ("knob",),  # several changed, but only this one can change the speed
     "compare_several_knobs": ("count", "knobs"),

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 
 from nanopace.diagnosis.align import Aligned, Curve, align
+from nanopace.diagnosis.arrival import arrive
 from nanopace.diagnosis.attribution import attribute, changes, one_sided
+from nanopace.diagnosis.comparable import obstacle
 from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
 from nanopace.diagnosis.result import Diagnosis
-from nanopace.diagnosis.verdict import same_data, verdict
+from nanopace.diagnosis.verdict import verdict
 
 
 def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
@@ -25,6 +27,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
     by_tokens = _by_iteration(a, b, a.throughput.tokens_per_iteration, b.throughput.tokens_per_iteration)
     by_flops = _by_iteration(a, b, _flops_per_iteration(a), _flops_per_iteration(b))
     by_time = _by_time(a, b)
+    arrival = arrive(a, b)
     return Comparison(
         a=a,
         b=b,
@@ -47,7 +50,8 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         crossover_tokens=by_tokens.crossover,
         unattributable=attribution.unattributable,
         settling=attribution.settling,
-        findings=(*verdict(a, b, parts, by_time, by_tokens, by_iteration), *attribution.findings),
+        findings=(*verdict(a, b, parts, by_time, by_tokens, by_iteration, arrival), *attribution.findings),
+        arrival=arrival,
     )
 
 
@@ -97,7 +101,7 @@ def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
 
 
 def _aligned(a: Diagnosis, b: Diagnosis, places_a: list[float], places_b: list[float]) -> Aligned:
-    if a.loss.metric != b.loss.metric or not same_data(a, b):
+    if a.loss.metric != b.loss.metric or obstacle(a, b) is not None:
         return Aligned()
     return align(_trained(a, places_a), _trained(b, places_b))
 

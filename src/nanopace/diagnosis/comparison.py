@@ -6,6 +6,12 @@ from typing import Literal
 
 from nanopace.diagnosis.result import JSON_VERSION, Diagnosis, Finding, Number
 from nanopace.record import Record
+from nanopace.run import Metric
+
+# What tells the seconds: our ledger; the rows of a log, added up; or rows that leave out an evaluation or a checkpoint.
+TrainingClock = Literal["measured", "rows", "incomplete"]
+ErrorBasis = Literal["standard_error", "scatter", "mixed"]  # as the trainers tell; as evaluations scatter; one of each
+Sooner = Literal["a", "b", "tie"]
 
 
 class Change(Record):
@@ -51,6 +57,32 @@ class AtFlops(Record):
     b: float
 
 
+class Reached(Record):
+    """When a run was first at or below a loss: straight between the evaluations before and after."""
+
+    seconds: float  # since the first step
+    early_s: float  # when it was at the loss plus its error ...
+    late_s: float | None  # ... and at the loss less its error; None if it never was
+    iteration: float
+    after_iteration: int | None  # the evaluation before; None if the first of all is there already
+    by_iteration: int  # the evaluation that is there
+    tokens: float | None
+    clock: TrainingClock
+
+
+class Arrival(Record):
+    """When both were at the lowest validation loss that both have reached."""
+
+    metric: Metric
+    target: float
+    error: float  # of the difference of two such losses
+    error_basis: ErrorBasis
+    a: Reached
+    b: Reached
+    ratio: float | None  # seconds of b over seconds of a; None where one was there before its first step
+    sooner: Sooner | None
+
+
 class Settling(Record):
     """A run that would settle what two runs cannot: run b with one knob set back to a's value."""
 
@@ -83,4 +115,5 @@ class Comparison(Record):
     unattributable: tuple[str, ...]  # knobs that changed together and may each have moved the utilisation
     settling: tuple[Settling, ...]
     findings: tuple[Finding, ...]
+    arrival: Arrival | None = None  # None where validation losses or their times are unknown, or cannot be compared
     version: int = JSON_VERSION

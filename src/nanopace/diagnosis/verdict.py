@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from nanopace.diagnosis.align import Aligned
-from nanopace.diagnosis.comparison import Decomposition
+from nanopace.diagnosis.arrival import starts_late
+from nanopace.diagnosis.comparable import obstacle
+from nanopace.diagnosis.comparison import Arrival, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Finding, Number
 
 _SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
@@ -13,20 +15,18 @@ _TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # to
 
 
 def verdict(
-    a: Diagnosis, b: Diagnosis, parts: Decomposition, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned
+    a: Diagnosis,
+    b: Diagnosis,
+    parts: Decomposition,
+    by_time: Aligned,
+    by_tokens: Aligned,
+    by_iteration: Aligned,
+    arrival: Arrival | None,
 ) -> list[Finding]:
-    """The first two are the verdict, speed and loss; what follows explains them."""
+    """The first two are the verdict, speed and loss; what follows explains them, and says who is sooner at a loss."""
     speed = _speed(a, b, parts.total)
     loss = _loss(a, b, by_time, by_tokens, by_iteration)
-    return [speed[0], loss[0], *speed[1:], *loss[1:], *_why(parts)]
-
-
-def same_data(a: Diagnosis, b: Diagnosis) -> bool:
-    """Whether both were trained on the same data, as far as is known."""
-    if (corpus := a.facts.get("corpus")) is not None and corpus == b.facts.get("corpus"):
-        return True  # by whatever name
-    of_a, of_b = a.facts.get("dataset"), b.facts.get("dataset")
-    return of_a is None or of_b is None or of_a.value == of_b.value
+    return [speed[0], loss[0], *speed[1:], *loss[1:], *_arrival(a, b, arrival), *_why(parts)]
 
 
 def _names(a: Diagnosis, b: Diagnosis) -> tuple[str, str]:
@@ -71,13 +71,8 @@ def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
 
 
 def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned) -> list[Finding]:
-    if not same_data(a, b):
-        return [
-            Finding(
-                "compare_other_data",
-                {"a_dataset": str(a.facts["dataset"].value), "b_dataset": str(b.facts["dataset"].value)},
-            )
-        ]
+    if (why := obstacle(a, b)) is not None:
+        return [why]
     names = _names(a, b)
     at_tokens = _ahead("compare_loss_tokens", "tokens", names, by_tokens)
     if not by_tokens.points:
@@ -121,6 +116,43 @@ def _ahead(code: str, axis: str, names: tuple[str, str], aligned: Aligned) -> li
     place, of_a, of_b = aligned.points[-1]
     numbers: dict[str, Number] = {"better": better, "worse": worse, axis: round(place)}
     return [Finding(code, numbers | {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)})]
+
+
+def _arrival(a: Diagnosis, b: Diagnosis, arrival: Arrival | None) -> list[Finding]:
+    """Who was sooner at the loss that both reached, and what that rests on."""
+    names = _names(a, b)
+    if arrival is None:
+        if obstacle(a, b) is not None or not (a.curves.eval_val and b.curves.eval_val):
+            return []
+        late = [(name, run) for name, run in zip(names, (a, b), strict=True) if starts_late(run)]
+        return [Finding("compare_late_start", {"run": n, "iteration": run.source.first_iteration}) for n, run in late]
+    found = _sooner(names, arrival)
+    for name, reached in zip(names, (arrival.a, arrival.b), strict=True):
+        if found and reached.clock == "incomplete":
+            found.append(Finding("compare_clock_incomplete", {"run": name}))
+    return found
+
+
+def _sooner(names: tuple[str, str], arrival: Arrival) -> list[Finding]:
+    if arrival.ratio is None:
+        return []
+    of_a_first = arrival.ratio > 1
+    first, second = (arrival.a, arrival.b) if of_a_first else (arrival.b, arrival.a)
+    sooner, later = names if of_a_first else names[::-1]
+    numbers: dict[str, Number] = {
+        "sooner": sooner,
+        "later": later,
+        "target_loss": arrival.target,
+        "sooner_s": first.seconds,
+        "later_s": second.seconds,
+    }
+    if arrival.sooner == "tie":
+        return [Finding("compare_arrival_equal", numbers | {"loss_error": arrival.error})]
+    numbers["sooner_ratio"] = max(arrival.ratio, 1 / arrival.ratio)
+    if first.tokens is None or second.tokens is None:
+        amounts = {"sooner_iterations": round(first.iteration), "later_iterations": round(second.iteration)}
+        return [Finding("compare_sooner_iterations", numbers | amounts)]
+    return [Finding("compare_sooner", numbers | {"sooner_tokens": first.tokens, "later_tokens": second.tokens})]
 
 
 def _why(parts: Decomposition) -> list[Finding]:

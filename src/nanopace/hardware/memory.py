@@ -60,39 +60,68 @@ def largest_micro_batch(
     return max(0, int((memory_gb * GIB * (1 - _HEADROOM) - empty) // each))
 
 
-# --- our own passes (train/fused.py) ---------------------------------------------------------------------------------
+# --- our own passes (train/fused.py, train/fused_fast.py) ------------------------------------------------------------
 
 _KEPT = {"": 14, "activation": 10, "hidden": 6, "attention": 2}  # numbers by token, layer and n_embd, with all before
+_USELESS = {"gpt2": (), "fast": ("activation", "averages")}  # the square of ReLU keeps no input; Muon has one average
 _MOST_LOGITS = GIB // 2
 _OWN_WORKSPACE = GIB // 8
 
 
 def fused_peak_bytes(
-    n_layer: int, n_embd: int, vocab_size: int, block_size: int, batch_size: int, steps: Collection[str] = ()
+    n_layer: int,
+    n_embd: int,
+    vocab_size: int,
+    block_size: int,
+    batch_size: int,
+    steps: Collection[str] = (),
+    *,
+    recipe: str = "gpt2",
 ) -> int:
     """The most memory that a step of ours takes, after some steps of the ladder.
 
-    18 N + 4 V C           weights, gradients and averages; matrices in bfloat16; the head's gradient
-    - 4 N                  averages in bfloat16
-    + 2 B T C k L          what is kept of each layer: k is 14, 10, 6 or 2
-    + 2 B T C (3 to 18)    and what is on its way beside it: at the head, or in the last layer's backward pass
+        18 N + 4 V C           weights, gradients and averages; matrices in bfloat16; the head's gradient
+        - 4 N                  averages in bfloat16
+        + 2 B T C k L          what is kept of each layer: k is 14, 10, 6 or 2
+        + 2 B T C (3 to 18)    and what is on its way beside it: at the head, or in the last layer's backward pass
+
+    The recipe fast has three tables more, none of which is multiplied, and one average less of each matrix.
     """
-    everything = parameters(n_layer, n_embd, vocab_size, block_size)
-    state = (14 if "averages" in steps else 18) * everything + 4 * vocab_size * n_embd
     stream = 2 * batch_size * block_size * n_embd  # the residual stream once
-    kept = _KEPT[next((each for each in reversed(MEMORY_STEPS) if each in steps and each in _KEPT), "")]
+    table = vocab_size * n_embd
+    if recipe == "fast":
+        state = 14 * 12 * n_layer * n_embd**2 + (18 + 3 * 16) * table
+        beside = 3  # the embedding, which every layer sees again, and its gradient
+    else:
+        everything = parameters(n_layer, n_embd, vocab_size, block_size)
+        state = (14 if "averages" in steps else 18) * everything + 4 * table
+        beside = 0
+    kept = min(_KEPT[each] for each in ("", *steps, *_USELESS[recipe]) if each in _KEPT)
     again = 14 - kept  # what the last layer makes once more is there while it goes back
     at_the_head = 3 * stream + min(_MOST_LOGITS, 2 * batch_size * block_size * vocab_size)
     going_back = (6 + min(again, 8)) * stream
-    return state + n_layer * kept * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
+    return state + (n_layer * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
+
+
+def ladder(recipe: str) -> tuple[str, ...]:
+    """The steps that save something, in the order of what they cost."""
+    return tuple(each for each in MEMORY_STEPS if each not in _USELESS[recipe])
 
 
 def climb(
-    n_layer: int, n_embd: int, vocab_size: int, block_size: int, batch_size: int, memory_gb: float
+    n_layer: int,
+    n_embd: int,
+    vocab_size: int,
+    block_size: int,
+    batch_size: int,
+    memory_gb: float,
+    *,
+    recipe: str = "gpt2",
 ) -> tuple[str, ...]:
     """As many steps of the ladder as it takes to fit; all of them where that is not enough."""
-    most = memory_gb * GIB * (1 - _LITTLE_HEADROOM)
-    for count in range(len(MEMORY_STEPS)):
-        if fused_peak_bytes(n_layer, n_embd, vocab_size, block_size, batch_size, MEMORY_STEPS[:count]) <= most:
-            return MEMORY_STEPS[:count]
-    return MEMORY_STEPS
+    most, steps = memory_gb * GIB * (1 - _LITTLE_HEADROOM), ladder(recipe)
+    size = (n_layer, n_embd, vocab_size, block_size, batch_size)
+    for count in range(len(steps)):
+        if fused_peak_bytes(*size, steps[:count], recipe=recipe) <= most:
+            return steps[:count]
+    return steps

@@ -4,12 +4,7 @@ Neither autograd nor torch.compile has a part in it. Matrices are multiplied in 
 step, and so is the residual stream kept; every pass over the activations that is no matrix product and no attention is
 a kernel of ours; gradients of weights are added up in float32 by the products themselves.
 
-The weight of a norm scales the columns of the matrix after it: x_hat (W diag(w))^T. That is folded in when the copies
-are renewed, and taken apart again before the gradients are used:
-
-    d_W = d_(W diag(w)) diag(w)        d_w = sum over the rows of W * d_(W diag(w))
-
-So a norm needs no weight, and its backward pass nothing but what the norm gave. The residual stream then is one buffer:
+The weights of norms are folded into the matrices after them (matrix.py), so that the residual stream is one buffer:
 what a block adds to it is added in place, by the matrix product that computes it.
 """
 
@@ -29,6 +24,7 @@ from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.layer_norm import layer_norm, layer_norm_backward
 from nanopace.train.kernels.linear import accumulate
 from nanopace.train.kernels.tokens import embed, embed_backward
+from nanopace.train.matrix import Matrix, weight_of
 from nanopace.train.model import GPT, Block
 
 # Above, three products for queries, keys and values take less than putting their gradients together; below, more.
@@ -52,36 +48,6 @@ class Again(IntEnum):
     def next(self) -> Again | None:
         """What saves more; None: nothing does."""
         return max((each for each in Again if each < self), default=None)
-
-
-class Matrix:
-    """A matrix as it is multiplied: a bfloat16 copy, with the weight of the norm before it folded in."""
-
-    def __init__(self, weight: nn.Parameter, norm: nn.Parameter | None = None, *, shared: bool = False) -> None:
-        self._weight, self._norm = weight, norm
-        self.copy = torch.empty_like(weight, dtype=torch.bfloat16)
-        # What the products add to: the weight's own gradient, unless others add to that, too.
-        self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
-        self.shared = shared
-
-    @torch.no_grad()
-    def renew(self) -> None:
-        if self._norm is None:
-            self.copy.copy_(self._weight)
-        else:
-            torch.mul(self._weight, self._norm, out=self.copy)
-
-    @torch.no_grad()
-    def unfold(self) -> None:
-        """Make what was added up the gradients of the weight and of the norm."""
-        if self._norm is None:
-            return
-        assert self._norm.grad is not None
-        assert self._weight.grad is not None
-        torch.sum(self._weight * self.gradient, 0, out=self._norm.grad)
-        self.gradient *= self._norm
-        if self.shared:
-            self._weight.grad += self.gradient
 
 
 class Layer(NamedTuple):
@@ -197,7 +163,7 @@ class FusedGPT(Fused):
     def _forward(self, layer: Layer, x: Tensor, batch: int) -> Kept:
         """What this layer finds is added to x."""
         y_1, factor_1 = layer_norm(x)
-        attended = self._attend(layer, y_1, batch)
+        attended = self._attend(torch.mm(y_1, layer.attention.copy.t()), batch)
         x.addmm_(rows_of(attended.found), layer.projection.copy.t())
         y_2, factor_2 = layer_norm(x)
         h = torch.mm(y_2, layer.into.copy.t())
@@ -226,15 +192,14 @@ class FusedGPT(Fused):
         layer_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
 
     def _backward_attention(self, layer: Layer, kept: Kept, d_x: Tensor, batch: int) -> None:
-        q_k_v, found = kept.attended or self._attend(layer, kept.y_1, batch)
+        q_k_v, found = kept.attended or self._attend(torch.mm(kept.y_1, layer.attention.copy.t()), batch)
         d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
         accumulate(layer.projection.gradient, d_x, rows_of(found))
         slopes = [rows_of(each) for each in torch.autograd.grad(found, q_k_v, d_found)]
         layer_norm_backward(_backward_packed(slopes, layer.attention, kept.y_1), kept.y_1, kept.factor_1, d_x)
 
-    def _attend(self, layer: Layer, y: Tensor, batch: int) -> Attended:
+    def _attend(self, packed: Tensor, batch: int) -> Attended:
         """torch's own, with its own backward pass, whichever kernel it takes."""
-        packed = torch.mm(y, layer.attention.copy.t())
         rows, width = packed.shape
         parts = packed.view(batch, rows // batch, 3, self._heads, width // (3 * self._heads))
         q, k, v = (each.transpose(1, 2).requires_grad_() for each in parts.unbind(2))
@@ -268,8 +233,3 @@ def _layer(block: nn.Module) -> Layer:
         Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2)),
         Matrix(weight_of(block.mlp.c_proj)),
     )
-
-
-def weight_of(module: nn.Module) -> nn.Parameter:
-    assert isinstance(module.weight, nn.Parameter)
-    return module.weight

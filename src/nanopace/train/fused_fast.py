@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from nanopace.config import ingredients
 from nanopace.train.fast_model import CAP, SHARPNESS, FastBlock, FastGPT, rope_angles, value_tables
-from nanopace.train.fused import Again, Attended, Fused, Matrix, rows_of, weight_of
+from nanopace.train.fused import Again, Attended, Fused, rows_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.linear import accumulate
@@ -23,6 +23,7 @@ from nanopace.train.kernels.relu2 import relu2, relu2_backward
 from nanopace.train.kernels.rotary import Angles, turn, turn_backward
 from nanopace.train.kernels.start import begin, begin_backward
 from nanopace.train.kernels.values import add_values, add_values_backward
+from nanopace.train.matrix import Matrix, weight_of
 
 
 class FastLayer(NamedTuple):

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from importlib import import_module
 from pathlib import Path
+
+import torch
 
 from nanopace.corpus.durable import write_durably
 
@@ -34,6 +37,18 @@ def begin_to_load_the_compiler() -> None:
 def _load_the_compiler() -> None:
     import_module("torch._dynamo")
     import_module("torch._inductor.compile_fx")
+
+
+def do_without_the_compiler() -> None:
+    """For a run that compiles nothing: torch's optimizers import torch._dynamo all the same, 1.5 s of Python, only to
+    tell it to stay away from four methods. They ask a mark on each method first (torch/_compile.py), which says who is
+    to be called instead: here the method itself. Should torch ask elsewhere one day, the import is back."""
+    if "torch._dynamo" in sys.modules:
+        return
+    for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+        plain = getattr(getattr(torch.optim.Optimizer, name, None), "__wrapped__", None)
+        if plain is not None:
+            plain.__dynamo_disable = plain
 
 
 def recall(topic: str, question: str) -> str | None:

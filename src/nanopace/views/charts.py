@@ -171,7 +171,7 @@ def _loss_chart(
         y_label=words.metric(metric),
         y_unit="loss",
         series=series,
-        y_top=_after_the_start(series),
+        y_top=start_clipped(series),
         perplexity=metric == "loss",
     )
 
@@ -208,7 +208,7 @@ def _loss_series(run: Diagnosis, words: Words, against: str, number: int | None)
         yield Series(label, (eval_x[best],), (curves.eval_val[best],), "best", "ring")
 
 
-def _after_the_start(series: Sequence[Series]) -> float | None:
+def start_clipped(series: Sequence[Series]) -> float | None:
     """The highest loss once the first few per cent of the run are over; None if nothing rises far above it."""
     values = [(x, y) for one in series for x, y in zip(one.x, one.y, strict=True) if y is not None and math.isfinite(y)]
     if not values:

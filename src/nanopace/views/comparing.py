@@ -13,14 +13,18 @@ from nanopace.views.paper import Cell, Paper, styled
 from nanopace.views.report import tilde
 from nanopace.wording.catalog import UNKNOWN, Words
 
-# The verdict is one sentence on speed and one on learning: of each kind the first that there is.
+# The verdict is a sentence on speed, on learning and on the time to a loss: of each kind the first that there is.
 SPEED = ("compare_speed", "compare_speed_equal", "compare_time_per_iteration", "compare_speed_unknown")
 LEARNING = (
     *("compare_crossover", "compare_leads_time", "compare_loss_tokens"),
     *("compare_loss_iterations", "compare_loss_equal", "compare_other_data", "compare_loss_unknown"),
+    *("compare_other_tokenizer", "compare_other_vocabulary", "compare_other_corpus"),
 )
+ARRIVAL = ("compare_sooner", "compare_sooner_iterations", "compare_arrival_equal")
 ATTRIBUTION = ("compare_one_knob", "compare_speed_knob", "compare_several_knobs")
-NAMES = frozenset({"faster", "slower", "better", "worse", "early", "late", "leader", "follower"})  # of runs
+NAMES = frozenset(  # of runs
+    {"faster", "slower", "better", "worse", "early", "late", "leader", "follower", "sooner", "later", "run"}
+)
 MOST_POINTS = 6  # of a loss table; --verbose shows all
 
 
@@ -46,6 +50,11 @@ class Pair:
                 numbers[speed] = _marked(run, ("tokens_per_iteration",), words.value(speed, numbers[speed]))
         return words.finding(finding.code, numbers)
 
+    def verdict(self) -> list[Finding]:
+        """What is said first."""
+        found = (self.first(SPEED), self.first(LEARNING), self.first(ARRIVAL))
+        return [finding for finding in found if finding is not None]
+
     def first(self, codes: Sequence[str]) -> Finding | None:
         found = {finding.code: finding for finding in reversed(self.found.findings)}
         return next((found[code] for code in codes if code in found), None)
@@ -58,8 +67,7 @@ def write(comparisons: Sequence[Comparison], words: Words, paper: Paper, *, verb
     pairs = [Pair(found, "A", chr(ord("B") + number)) for number, found in enumerate(comparisons)]
     runs = {"A": comparisons[0].a, **{pair.b: pair.found.b for pair in pairs}}
     for pair in pairs:
-        verdict = [pair.first(SPEED), pair.first(LEARNING)]
-        said = " ".join(pair.sentence(words, finding) for finding in verdict if finding is not None)
+        said = " ".join(pair.sentence(words, finding) for finding in pair.verdict())
         prefix = f"{pair.a} – {pair.b}: " if len(pairs) > 1 else ""
         paper.line(styled(prefix + said, "bold"), indent=0)
     paper.blank()
@@ -77,6 +85,7 @@ def write(comparisons: Sequence[Comparison], words: Words, paper: Paper, *, verb
         title = f" ({pair.a}, {pair.b})" if len(pairs) > 1 else ""
         _changes(pair, words, paper, title, verbose=verbose)
         _decomposition(pair, words, paper, title)
+        _arrival(pair, words, paper, title)
         _losses(pair, words, paper, title, None if verbose else MOST_POINTS)
         _open_questions(pair, words, paper, title)
 
@@ -169,6 +178,23 @@ def _decomposition(pair: Pair, words: Words, paper: Paper, title: str) -> None:
     ]
     paper.table(rows, "lrr", ("", words.text("ln"), words.text("factor")))
     _say(pair, words, paper, ("compare_why", "compare_why_unknown_peak"))
+
+
+def _arrival(pair: Pair, words: Words, paper: Paper, title: str) -> None:
+    """When each was at the loss that both reached."""
+    from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # the page of one run does without it
+
+    notes = ("compare_clock_incomplete", "compare_late_start")
+    arrival = pair.found.arrival
+    if arrival is None and pair.first(notes) is None:
+        return
+    paper.heading(words.text("Time to the same validation loss") + title)
+    if arrival is not None:
+        goal = goal_label(arrival.target, words)
+        paper.table(arrival_rows(arrival, words), "lrrr", (goal, pair.a, pair.b, f"{pair.b}/{pair.a}"))
+        for line in arrival_notes(arrival, words):
+            paper.line(line)
+    _say(pair, words, paper, notes)
 
 
 def _losses(pair: Pair, words: Words, paper: Paper, title: str, most: int | None) -> None:

@@ -24,7 +24,7 @@ from nanopace.version import __version__
 from nanopace.views import charts, pair_tables, strip, tables
 from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
-from nanopace.views.comparing import LEARNING, SPEED, Pair
+from nanopace.views.comparing import Pair
 from nanopace.views.report import SECTIONS, Report, notes, span_of
 from nanopace.wording.catalog import Words
 
@@ -45,9 +45,12 @@ def explain_page(diagnoses: Sequence[Diagnosis], words: Words) -> str:
 
 def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
     """Every run against the first."""
+    from nanopace.views.arriving import arrival_charts  # the page of one run does without it
+
     everyone = [comparisons[0].a, *(pair.b for pair in comparisons)]
     drawn: dict[str, Chart] = {}
     overlays = (
+        *arrival_charts(comparisons, words),
         charts.times_chart(everyone, words),
         *charts.loss_charts(everyone, words),
         charts.mfu_chart(everyone, words),
@@ -116,8 +119,9 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
 
 def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:
     pair = Pair(found, charts.run_letter(0), charts.run_letter(other))
-    verdict = [finding for finding in (pair.first(SPEED), pair.first(LEARNING)) if finding is not None]
+    verdict = pair.verdict()
     shown = [
+        pair_tables.arrival_table(found, other, words),
         pair_tables.changed_table(found, other, words),
         pair_tables.figures_table(found, other, begin_report(found.a, words)[0], begin_report(found.b, words)[0]),
         pair_tables.decomposition_table(found, words),
@@ -127,7 +131,7 @@ def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:
         "b": pair.b,
         "verdict": [pair.sentence(words, finding) for finding in verdict],
         "rest": [pair.sentence(words, finding) for finding in found.findings if finding not in verdict],
-        "tables": [table for table in shown if table.rows],
+        "tables": [table for table in shown if table is not None and table.rows],
         "equal": pair_tables.equal_tables(found, other, words),
         "settle": words.text("Runs that would settle it, each like {b} with one knob as in {a}:", a=pair.a, b=pair.b),
         "settling": pair_tables.settling_lines(found),

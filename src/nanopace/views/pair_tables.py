@@ -77,6 +77,18 @@ def decomposition_table(pair: Comparison, words: Words) -> Table:
     return make_table(words.text("Why the speed differs"), head, rows, (1, 2))
 
 
+def arrival_table(pair: Comparison, other: int, words: Words) -> Table | None:
+    """When both were at the lowest validation loss that both reached."""
+    from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # the page of one run does without it
+
+    if pair.arrival is None:
+        return None
+    head: Texts = (goal_label(pair.arrival.target, words), *_runs(other), f"{run_letter(other)} / {run_letter(0)}")
+    note = " ".join(arrival_notes(pair.arrival, words))
+    title = words.text("Time to the same validation loss")
+    return make_table(title, head, arrival_rows(pair.arrival, words), (1, 2, 3), note=note)
+
+
 def equal_tables(pair: Comparison, other: int, words: Words) -> tuple[Table, ...]:
     """Validation loss of both at equal tokens, equal time and equal arithmetic; the better one of each is marked."""
     named = (

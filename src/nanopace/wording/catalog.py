@@ -137,6 +137,10 @@ class Words:
         """How the cost of a checkpoint is known."""
         return self.text(labels.BASES[code])
 
+    def clock(self, code: str) -> str:
+        """What tells the seconds of training."""
+        return self.text(labels.CLOCKS[code])
+
     def fact(self, name: str) -> str:
         """A fact's name: knobs keep theirs, the others have one in the language."""
         return self.text(labels.FACTS[name]) if name in labels.FACTS else name
@@ -216,6 +220,8 @@ class Words:
             return str(value)
         if name.endswith("tokens_per_s") or name == "tokens":
             return self.si(value, digits=2 if name == "tokens" else 1)
+        if name.endswith("_tokens"):
+            return self.si(value)
         if name.endswith("_s"):
             return self.duration(value)
         if name.endswith("_ms"):
@@ -235,6 +241,8 @@ class Words:
                 return f"{numbers.significant(value, self._form, digits)}{FIXED}{unit}"
         if name == "noise":
             return numbers.significant(value, self._form, 2)
+        if name == "sooner_ratio":
+            return numbers.significant(value, self._form)
         if name in {"ratio", "noise_factor", "largest_z"}:
             return self.number(round(value, 1))
         return self._plain(value)

@@ -12,7 +12,7 @@ from nanopace.wording.template import label
 MFUS = frozenset({"card", "card_causal", "steady_printed", "printed_last"})
 LOSSES = frozenset(
     {"loss", "low", "high", "best_val", "gap", "gap_trend"}
-    | {"better_loss", "worse_loss", "leader_loss", "follower_loss"}
+    | {"better_loss", "worse_loss", "leader_loss", "follower_loss", "target_loss", "loss_error"}
 )
 SIGNED_SHARES = frozenset(
     {"change_share", "excess_share", "drift_share", "flops_per_token_share", "utilisation_share", "peak_share"}
@@ -106,6 +106,12 @@ METRICS: Mapping[str, str] = {
     "loss": label("loss"),
     "bpb": label("bits per byte"),
     "core": label("CORE metric"),
+}
+
+CLOCKS: Mapping[str, str] = {
+    "measured": label("measured"),
+    "rows": label("rows of the log"),
+    "incomplete": label("rows, incomplete"),
 }
 
 BASES: Mapping[str, str] = {

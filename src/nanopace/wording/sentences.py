@@ -330,6 +330,35 @@ SENTENCES: Mapping[str, Sentence] = {
         "The losses cannot be compared: they are on different data ({a_dataset} and {b_dataset})."
     ),
     "compare_loss_unknown": say("The losses cannot be compared: no validation losses for the same tokens or time."),
+    "compare_other_tokenizer": say(
+        "The losses cannot be compared: they are per token, and the tokenizers differ. Bits per byte could be."
+    ),
+    "compare_other_vocabulary": say(
+        "The losses cannot be compared: they are per token, and the vocabularies differ ({a_vocabulary} and "
+        "{b_vocabulary} entries). Bits per byte could be."
+    ),
+    "compare_other_corpus": say(
+        "The losses cannot be compared: the data of both has the same name, but it is not the same."
+    ),
+    "compare_sooner": say(
+        "{sooner} reaches a validation loss of {target_loss} in {sooner_s} instead of {later_s}: {sooner_ratio} times "
+        "sooner than {later}, with {sooner_tokens} instead of {later_tokens} tokens."
+    ),
+    "compare_sooner_iterations": say(
+        "{sooner} reaches a validation loss of {target_loss} in {sooner_s} instead of {later_s}: {sooner_ratio} times "
+        "sooner than {later}, with {sooner_iterations} instead of {later_iterations} iterations."
+    ),
+    "compare_arrival_equal": say(
+        "Which of them is sooner at a validation loss of {target_loss} cannot be told: {sooner} is there in {sooner_s}, "
+        "{later} in {later_s}, and that is within the noise of the losses (±{loss_error})."
+    ),
+    "compare_clock_incomplete": say(
+        "The log of {run} does not tell what all of its evaluations and checkpoints cost: its time is longer than this."
+    ),
+    "compare_late_start": say(
+        "The log of {run} begins at iteration {iteration}: how long it took to get there is unknown, and so is its "
+        "time to a loss."
+    ),
     "compare_one_knob": say("Only {knob} differs among the known settings, so the difference is its doing."),
     "compare_speed_knob": say("Of what changed only {knob} can change the speed, so that is its doing."),
     "compare_several_knobs": say(

@@ -12,10 +12,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from nanopace.train.kernels.rows import block_of, programs, warps_of
+from nanopace.train.kernels.rows import block_of, programs, stages_of, warps_of
 
 EPSILON = 1e-5
-_STAGES = 4  # rows that the backward pass has on their way
 
 
 def plain_layer_norm(x: Tensor) -> Tensor:
@@ -44,7 +43,7 @@ def layer_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | N
         width,
         ADD=past is not None,
         BLOCK=block_of(width),
-        STAGES=_STAGES,
+        STAGES=stages_of(width, d_y, y, past),
         num_warps=max(1, warps_of(width) // 2),
     )
     return d_x

@@ -15,10 +15,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from nanopace.train.kernels.rows import block_of, programs, warps_of
+from nanopace.train.kernels.rows import block_of, programs, stages_of, warps_of
 
 EPSILON = 1e-6
-_STAGES = 4  # rows that the backward pass has on their way
 _LEAST = 1e-3  # what is divided by `keep` is divided by nothing nearer to 0
 
 
@@ -99,6 +98,7 @@ def _run_backward(
     first: bool,
 ) -> None:
     rows, width = y.shape
+    read = (d_y, y, d_x if add else None, mixing and mixing.start, None if first else d_start)
     _backward[(programs(y.device, rows),)](
         d_y,
         y,
@@ -113,12 +113,13 @@ def _run_backward(
         MIX=mixing is not None,
         FIRST=first,
         BLOCK=block_of(width),
-        STAGES=_STAGES,
+        STAGES=stages_of(width, *read),
         num_warps=max(1, warps_of(width) // 2),
     )
 
 
-@triton.jit
+# The numbers of all layers lie one after the other, and no code has to be compiled anew for where one of them lies.
+@triton.jit(do_not_specialize_on_alignment=["keep", "again"])
 def _forward(
     x, start, keep, again, into, y, factors, width, epsilon, MIX: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
@@ -137,7 +138,7 @@ def _forward(
     tl.store(y + at, (value * factor).to(y.dtype.element_ty), inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["keep", "again", "d_keep", "d_again"])
 def _backward(
     d_y, y, factors, d_x, start, keep, again, d_keep, d_again, d_start, rows, width, least,
     ADD: tl.constexpr, MIX: tl.constexpr, FIRST: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,

@@ -1,0 +1,146 @@
+"""What each ingredient of the recipe fast is worth, and which settings are best: many short runs in one process.
+
+Every run trains on the same windows in the same order and is evaluated on the same validation windows; the clock runs
+over its steps alone, with no evaluation, no checkpoint and no start in it. For times to a loss, with all of that, there
+is time_to_loss.py.
+
+    python bench/recipes.py --corpus data/code --ablate                     # each ingredient out
+    python bench/recipes.py --corpus data/code --try matrix_lr=0.02 --try matrix_lr=0.04,learning_rate=2e-3
+    python bench/recipes.py --corpus data/code --try recipe=gpt2,learning_rate=1e-3,batch=64,iters=400 --seeds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import time
+from pathlib import Path
+from statistics import fmean, stdev
+
+import torch
+from torch import Tensor
+
+from loss_clock import Value, parse_setting
+from nanopace.config import INGREDIENTS, TrainConfig
+from nanopace.corpus.order import Order
+from nanopace.corpus.shards import Corpus, open_corpus
+from nanopace.train.attention import pick_attention
+from nanopace.train.device import find_machine
+from nanopace.train.evaluate import Evaluator
+from nanopace.train.optimizer import make_optimizer, set_learning_rate
+from nanopace.train.parallel import spread
+from nanopace.train.passes import FusedPasses, Passes, PlainPasses, autocast
+from nanopace.train.plan import shape_of
+from nanopace.train.randomness import seed_everything
+from nanopace.train.ranks import Ranks
+from nanopace.train.recipes import new_model, recipe_defaults
+from nanopace.train.schedule import learning_rate
+
+BASE = "recipe=fast,n_layer=12,n_head=12,n_embd=768,block_size=1024,vocab_size=50304,batch=64,accum=1,iters=200"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--base", default=BASE, help="knobs of all runs")
+    parser.add_argument("--try", dest="tries", action="append", default=[], help="knobs of one run; may be given often")
+    parser.add_argument("--ablate", action="store_true", help="one run for each ingredient that is left out")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--windows", type=int, default=1024, help="of the validation data")
+    parser.add_argument("--keep", type=Path, help="append results here, as JSON lines")
+    args = parser.parse_args()
+    corpus = open_corpus(args.corpus)
+    tries = [*args.tries, *([""] + [f"without={each}" for each in INGREDIENTS["fast"]] if args.ablate else [])]
+    print(f"{'setting':56}{'tokens':>8}{'seconds':>9}{'ms/step':>9}{'val loss':>10}")
+    for each in tries or [""]:
+        results = [_run(corpus, args, each, 1337 + number) for number in range(args.seeds)]
+        seconds, losses = ([result[name] for result in results] for name in ("seconds", "loss"))
+        spread = f" ± {stdev(losses):.4f}" if len(losses) > 1 else ""
+        first = results[0]
+        print(
+            f"{each or 'as it is':56}{first['tokens'] / 1e6:7.1f}M{fmean(seconds):9.2f}"
+            f"{fmean(seconds) / first['steps'] * 1000:9.1f}{fmean(losses):10.4f}{spread}",
+            flush=True,
+        )
+
+
+def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> dict[str, float]:
+    knobs: dict[str, Value] = {**parse_setting(args.base), **parse_setting(setting), "seed": seed}
+    machine = find_machine(str(knobs["device"]) if "device" in knobs else None)
+    knobs.setdefault("dtype", "bfloat16" if machine.device.type == "cuda" else "float32")
+    knobs = {**recipe_defaults(str(knobs["recipe"]), int(knobs["max_iters"])), **knobs}
+    config = TrainConfig(**knobs)  # type: ignore[arg-type]
+    shape = shape_of(config, "gelu")
+    pick_attention(shape, config.batch_size, machine.device, getattr(torch, config.dtype))
+    seed_everything(config.seed)
+    model = new_model(shape).to(machine.device)
+    called = spread(model, config, Ranks(), machine.device)
+    optimizer = make_optimizer(model, config, machine.device)
+    scaler = torch.amp.GradScaler(machine.device.type, enabled=False)
+    passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, machine.device))
+    if called.fused is not None:
+        passes = FusedPasses(called.fused)
+    windows = _windows(corpus, config)
+    _rehearse(passes, windows, config, machine.device)
+    begin = time.perf_counter()
+    for step in range(config.max_iters):
+        set_learning_rate(optimizer, learning_rate(config, step))
+        some = windows[step].to(machine.device, non_blocking=True).long()
+        for micro in some:
+            passes(micro[:, :-1].contiguous(), micro[:, 1:].contiguous(), len(some))
+        passes.finish()
+        if config.grad_clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
+        optimizer.step()
+        passes.forget()
+        passes.renew()
+    _wait(machine.device)
+    seconds = time.perf_counter() - begin
+    with torch.no_grad(), autocast(config, machine.device):
+        evaluator = Evaluator(
+            called.sequence_losses,
+            corpus.val,
+            block_size=config.block_size,
+            batch_size=min(16, args.windows),
+            windows=args.windows,
+            seed=7,
+            device=machine.device,
+        )
+        loss = evaluator.evaluate().loss.mean
+    result = {"loss": loss, "seconds": seconds, "steps": config.max_iters, "tokens": windows[..., 1:].numel()}
+    if args.keep is not None:
+        with args.keep.open("a") as file:
+            file.write(json.dumps({**knobs, **result}) + "\n")
+    del model, called, optimizer, passes, evaluator
+    gc.collect()
+    return result
+
+
+def _windows(corpus: Corpus, config: TrainConfig) -> Tensor:
+    """Of all steps: (steps, micro-batches, sequences, tokens)."""
+    order = Order(corpus.train, config.block_size, config.seed)
+    size = (config.max_iters, config.gradient_accumulation_steps, config.batch_size, config.block_size + 1)
+    windows = torch.empty(size, dtype=torch.int32, pin_memory=torch.cuda.is_available())
+    rows = windows.view(-1, size[-1])
+    corpus.train.gather(order.starts(0, len(rows)), size[-1], rows.numpy())
+    return windows
+
+
+def _rehearse(passes: Passes, windows: Tensor, config: TrainConfig, device: torch.device) -> None:
+    """What is compiled or recorded is not on the clock."""
+    micro = windows[0, 0].to(device).long()
+    tokens, targets = micro[:, :-1].contiguous(), micro[:, 1:].contiguous()
+    passes(tokens, targets, config.gradient_accumulation_steps)
+    passes.record(tokens, targets, config.gradient_accumulation_steps)
+    passes.forget()
+    _wait(device)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+if __name__ == "__main__":
+    main()

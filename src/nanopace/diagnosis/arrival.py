@@ -1,0 +1,145 @@
+"""When two runs were at the same validation loss: the question of whoever waits for a model.
+
+The goal is the lowest loss that both have reached, so the best one of the run that ended worse. The clock runs from the
+first step: start-up, compilation and the evaluation before the first step are left out, evaluations and checkpoints
+after it are in. Between two evaluations the loss is taken for a straight line. A loss curve sags below it, so the time
+is rather too long than too short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nanopace.diagnosis.align import Curve
+from nanopace.diagnosis.comparable import obstacle
+from nanopace.diagnosis.comparison import Arrival, ErrorBasis, Reached, Sooner, TrainingClock
+from nanopace.diagnosis.result import Diagnosis
+
+_SAME_TIME = 1.02  # a smaller ratio is within what a machine does from day to day
+_CLEAR = 2.0  # standard deviations by which the later one has to be behind when the sooner one is there
+
+
+class Moment(NamedTuple):
+    """An evaluation on the clock of training."""
+
+    iteration: int
+    seconds: float
+    val: float
+
+
+class _Crossing(NamedTuple):
+    """Where a curve is first at or below a loss."""
+
+    iteration: float
+    seconds: float
+    after: int | None  # iteration of the evaluation before; None if the first one is there already
+    by: int  # iteration of the evaluation that is there
+
+
+def training_curve(run: Diagnosis) -> tuple[Moment, ...]:
+    """The validation losses over the seconds since the first step; empty where the first step is not in the log."""
+    if starts_late(run):
+        return ()
+    start, curves, moments = _first_step_s(run), run.curves, list[Moment]()
+    for iteration, seconds, val in zip(curves.eval_iteration, curves.eval_seconds, curves.eval_val, strict=True):
+        if val is None or not math.isfinite(val) or not math.isfinite(seconds):
+            continue
+        moment = Moment(iteration, max(0.0, seconds - start), val)
+        if not moments or (moment.iteration > moments[-1].iteration and moment.seconds >= moments[-1].seconds):
+            moments.append(moment)
+    return tuple(moments)
+
+
+def starts_late(run: Diagnosis) -> bool:
+    """Whether the log begins in the middle: a training that went on, whose time until then nobody knows."""
+    return run.source.first_iteration > max(1, run.source.log_interval or 1)
+
+
+def arrive(a: Diagnosis, b: Diagnosis) -> Arrival | None:
+    """The goal, and when each run was there. None where losses or times cannot be compared, or are not known."""
+    if a.loss.metric != b.loss.metric or obstacle(a, b) is not None:
+        return None
+    curves = training_curve(a), training_curve(b)
+    if not all(curve and curve[-1].iteration > 0 for curve in curves):
+        return None
+    target = max(min(moment.val for moment in curve) for curve in curves)
+    error, basis = _error((a, b), curves)
+    of_a, of_b = (_reached(run, curve, target, error) for run, curve in zip((a, b), curves, strict=True))
+    ratio = of_b.seconds / of_a.seconds if of_a.seconds > 0 else 0.0
+    known = ratio if 0 < ratio < math.inf else None
+    sooner = None if known is None else _sooner((of_a, of_b), curves, known, target + _CLEAR * error)
+    return Arrival(a.loss.metric, target, error, basis, of_a, of_b, known, sooner)
+
+
+def _first_step_s(run: Diagnosis) -> float:
+    """On the wall clock. The evaluation before the first step, where there is one, ends as it begins."""
+    evaluated = zip(run.curves.eval_iteration, run.curves.eval_seconds, strict=True)
+    before = (seconds for iteration, seconds in evaluated if iteration <= run.source.first_iteration)
+    return next(before, run.wall.startup_s)
+
+
+def _error(runs: Sequence[Diagnosis], curves: Sequence[Sequence[Moment]]) -> tuple[float, ErrorBasis]:
+    """Of the difference of two losses: of each the standard error of its best one, or, where its trainer tells none, by
+    how much its evaluations scatter around their trend."""
+    errors, told = [], 0
+    for run, curve in zip(runs, curves, strict=True):
+        error = run.loss.best_val_error
+        if error is not None and 0 < error < math.inf:
+            told += 1
+        else:
+            error = Curve.through((moment.iteration, moment.val) for moment in curve).noise
+        errors.append(error)
+    return math.hypot(*errors), "standard_error" if told == len(errors) else "mixed" if told else "scatter"
+
+
+def _reached(run: Diagnosis, curve: Sequence[Moment], target: float, error: float) -> Reached:
+    there = _crossing(curve, target)
+    early, late = _crossing(curve, target + error), _crossing(curve, target - error)
+    assert there is not None, "the target is no lower than the lowest loss of either"
+    assert early is not None
+    tokens = run.throughput.tokens_per_iteration
+    return Reached(
+        seconds=there.seconds,
+        early_s=early.seconds,
+        late_s=None if late is None else late.seconds,
+        iteration=there.iteration,
+        after_iteration=there.after,
+        by_iteration=there.by,
+        tokens=None if tokens is None else there.iteration * tokens,
+        clock=_clock(run),
+    )
+
+
+def _crossing(curve: Sequence[Moment], loss: float) -> _Crossing | None:
+    """Straight between the last evaluation above the loss and the first that is not; None if it never gets there."""
+    index = next((index for index, moment in enumerate(curve) if moment.val <= loss), None)
+    if index is None:
+        return None
+    right = curve[index]
+    if not index:
+        return _Crossing(right.iteration, right.seconds, None, right.iteration)
+    left = curve[index - 1]
+    share = (left.val - loss) / (left.val - right.val)
+    return _Crossing(
+        left.iteration + share * (right.iteration - left.iteration),
+        left.seconds + share * (right.seconds - left.seconds),
+        left.iteration,
+        right.iteration,
+    )
+
+
+def _clock(run: Diagnosis) -> TrainingClock:
+    if run.wall.measured:
+        return "measured"
+    return "incomplete" if run.wall.unknown_s is None else "rows"
+
+
+def _sooner(reached: Sequence[Reached], curves: Sequence[Sequence[Moment]], ratio: float, clearly: float) -> Sooner:
+    """Who is there first, if the other one is clearly behind at that moment."""
+    first, second = (0, 1) if ratio > 1 else (1, 0)
+    behind = _crossing(curves[second], clearly)
+    if behind is None or behind.seconds <= reached[first].seconds or max(ratio, 1 / ratio) < _SAME_TIME:
+        return "tie"
+    return "b" if first else "a"

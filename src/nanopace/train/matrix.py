@@ -1,0 +1,49 @@
+"""A matrix of a model as our kernels multiply it.
+
+The weight of a norm scales the columns of the matrix after it: x_hat (W diag(w))^T. That is folded in when the copy is
+renewed, and taken apart again before the gradients are used:
+
+    d_W = d_(W diag(w)) diag(w)        d_w = sum over the rows of W * d_(W diag(w))
+
+So a norm needs no weight, and its backward pass nothing but what the norm gave.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Matrix:
+    """A matrix as it is multiplied: a bfloat16 copy, with the weight of the norm before it folded in."""
+
+    def __init__(self, weight: nn.Parameter, norm: nn.Parameter | None = None, *, shared: bool = False) -> None:
+        self._weight, self._norm = weight, norm
+        self.copy = torch.empty_like(weight, dtype=torch.bfloat16)
+        # What the products add to: the weight's own gradient, unless others add to that, too.
+        self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
+        self.shared = shared
+
+    @torch.no_grad()
+    def renew(self) -> None:
+        if self._norm is None:
+            self.copy.copy_(self._weight)
+        else:
+            torch.mul(self._weight, self._norm, out=self.copy)
+
+    @torch.no_grad()
+    def unfold(self) -> None:
+        """Make what was added up the gradients of the weight and of the norm."""
+        if self._norm is None:
+            return
+        assert self._norm.grad is not None
+        assert self._weight.grad is not None
+        torch.sum(self._weight * self.gradient, 0, out=self._norm.grad)
+        self.gradient *= self._norm
+        if self.shared:
+            self._weight.grad += self.gradient
+
+
+def weight_of(module: nn.Module) -> nn.Parameter:
+    assert isinstance(module.weight, nn.Parameter)
+    return module.weight

@@ -1,0 +1,148 @@
+"""The time to a loss: the figures of its table for the terminal and for the page, and its charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from nanopace.diagnosis.arrival import training_curve
+from nanopace.diagnosis.comparison import Arrival, Comparison, Reached
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.views.charts import Chart, Series, run_colour, run_letter, start_clipped
+from nanopace.wording.catalog import UNKNOWN, Words
+
+Row = tuple[str, str, str, str]  # what, of both runs, and b over a
+Axis = Literal["seconds", "tokens"]
+
+
+def arrival_rows(arrival: Arrival, words: Words) -> list[Row]:
+    """What each run needed to get there; what is known of neither is left out."""
+    a, b = arrival.a, arrival.b
+    rows = [
+        (
+            words.text("training time"),
+            words.duration(a.seconds),
+            words.duration(b.seconds),
+            _times(arrival.ratio, words),
+        ),
+        (words.text("with the error"), _span(a, words), _span(b, words), ""),
+        (words.text("tokens"), words.si(a.tokens), words.si(b.tokens), _times(_over(b.tokens, a.tokens), words)),
+        (
+            words.text("iterations"),
+            words.count(round(a.iteration)),
+            words.count(round(b.iteration)),
+            _times(_over(b.iteration, a.iteration), words),
+        ),
+        (words.text("between evaluations"), _around(a, words), _around(b, words), ""),
+        (words.text("clock"), words.clock(a.clock), words.clock(b.clock), ""),
+    ]
+    return [row for row in rows if row[1:3] != (UNKNOWN, UNKNOWN)]
+
+
+def arrival_notes(arrival: Arrival, words: Words) -> tuple[str, str]:
+    """How to read the table."""
+    error = words.number(arrival.error, 4)
+    why = {
+        "standard_error": words.text("The error is ±{error}: the standard errors of both losses.", error=error),
+        "scatter": words.text("The error is ±{error}: by so much the evaluations scatter.", error=error),
+        "mixed": words.text(
+            "The error is ±{error}: the standard error of one loss, and how the evaluations of the other run scatter.",
+            error=error,
+        ),
+    }[arrival.error_basis]
+    clock = words.text(
+        "The clock runs from the first step, with evaluations and checkpoints, without start-up and compilation; "
+        "between two evaluations the loss is taken for a straight line."
+    )
+    return (why, clock)
+
+
+def goal_label(goal: float, words: Words) -> str:
+    """The loss to be reached."""
+    return words.text("goal: {loss}", loss=words.number(goal, 4))
+
+
+def _times(ratio: float | None, words: Words) -> str:
+    return "" if ratio is None else f"×{words.number(ratio, 2)}"
+
+
+def _over(b: float | None, a: float | None) -> float | None:
+    return b / a if a and b is not None else None
+
+
+def _span(reached: Reached, words: Words) -> str:
+    """From the loss plus its error to the loss less its error, which a run need not have reached."""
+    early = words.duration(reached.early_s)
+    if reached.late_s is None:
+        return words.text("from {early}", early=early)
+    return f"{early} – {words.duration(reached.late_s)}"
+
+
+def _around(reached: Reached, words: Words) -> str:
+    """The iterations of the two evaluations, or of the one that is there at once."""
+    if reached.after_iteration is None:
+        return words.count(reached.by_iteration)
+    return f"{words.count(reached.after_iteration)} – {words.count(reached.by_iteration)}"
+
+
+# --- charts ----------------------------------------------------------------------------------------------------------
+
+
+def arrival_charts(comparisons: Sequence[Comparison], words: Words) -> tuple[Chart, ...]:
+    """Validation loss over training time, and over tokens where they are known, with the losses to be reached."""
+    if all(pair.arrival is None for pair in comparisons):
+        return ()
+    runs = {0: comparisons[0].a} | {number: pair.b for number, pair in enumerate(comparisons, 1) if pair.arrival}
+    by_time = _chart(runs, comparisons, words, "seconds")
+    if not all(run.throughput.tokens_per_iteration for run in runs.values()):
+        return (by_time,)
+    return (by_time, _chart(runs, comparisons, words, "tokens"))
+
+
+def _chart(runs: dict[int, Diagnosis], comparisons: Sequence[Comparison], words: Words, axis: Axis) -> Chart:
+    curves = tuple(_curve(number, run, axis) for number, run in runs.items())
+    end = max(curve.x[-1] for curve in curves)
+    return Chart(
+        name=f"arrival-{axis}",
+        title=words.text("Validation loss against training time")
+        if axis == "seconds"
+        else words.text("Validation loss against tokens"),
+        x_label=words.text("Time since the first step") if axis == "seconds" else words.text("Tokens"),
+        x_unit=axis,
+        y_label=words.metric(runs[0].loss.metric),
+        y_unit="loss",
+        series=(*curves, *_goals(comparisons, words, end), *_marks(comparisons, words, axis)),
+        y_top=start_clipped(curves),
+        perplexity=runs[0].loss.metric == "loss",
+    )
+
+
+def _curve(number: int, run: Diagnosis, axis: Axis) -> Series:
+    moments = training_curve(run)
+    tokens = run.throughput.tokens_per_iteration or 0.0
+    x = tuple(moment.seconds if axis == "seconds" else moment.iteration * tokens for moment in moments)
+    return Series(run_letter(number), x, tuple(moment.val for moment in moments), run_colour(number), "line")
+
+
+def _goals(comparisons: Sequence[Comparison], words: Words, end: float) -> list[Series]:
+    """A line for each loss that is to be reached: often the first run's best is that of all pairs."""
+    goals = dict.fromkeys(pair.arrival.target for pair in comparisons if pair.arrival is not None)
+    return [Series(goal_label(goal, words), (0.0, end), (goal, goal), "muted", "dashed") for goal in goals]
+
+
+def _marks(comparisons: Sequence[Comparison], words: Words, axis: Axis) -> list[Series]:
+    """Where each run crosses its line. The first run crosses those of all pairs."""
+    crossings: dict[int, list[tuple[float, float]]] = {}
+    for number, pair in enumerate(comparisons, start=1):
+        if pair.arrival is not None:
+            for run, reached in ((0, pair.arrival.a), (number, pair.arrival.b)):
+                x = reached.seconds if axis == "seconds" else reached.tokens
+                if x is not None:
+                    crossings.setdefault(run, []).append((x, pair.arrival.target))
+    found = []
+    for run, points in sorted(crossings.items()):
+        once = sorted(set(points))
+        label = words.text("{run} is there", run=run_letter(run))
+        xs, ys = tuple(point[0] for point in once), tuple(point[1] for point in once)
+        found.append(Series(label, xs, ys, run_colour(run), "ring"))
+    return found
