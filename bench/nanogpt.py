@@ -70,5 +70,6 @@ def _run(command: list[str], knobs: Knobs, directory: Path, log: Path, **environ
             [*command, str(config)], cwd=directory, stdout=out, stderr=subprocess.STDOUT, env=variables, check=False
         )
     if ended.returncode:
-        sys.exit(f"{' '.join(command)} failed:\n" + log.read_text()[-2000:])
+        print(f"{' '.join(command)} failed:\n{log.read_text()[-2000:]}", file=sys.stderr)
+        ended.check_returncode()
     return Result(open_run(log), time.perf_counter() - begin, log.read_text())

@@ -184,6 +184,7 @@ class Evaluation(Record):
     lowest: tuple[int, float] | None = None  # iteration and val of the group's best; None for a single one
     val_error: float | None = None  # standard error
     train_steps: int | None = None  # `train` is the mean of so many steps before it; None: measured like `val`
+    bits_per_byte: float | None = None  # the same as `val`, where the trainer knows its bytes
 
     def __post_init__(self) -> None:
         if self.first_iteration < 0:

@@ -87,12 +87,12 @@ def pages(run: Diagnosis) -> dict[str, str]:
     return {"explain": explain_page([run], english), "compare": compare_page([compare(narrow, wide)], english)}
 
 
-@pytest.mark.parametrize("kind", ["explain", "compare"])
-def test_every_chart_is_drawn(open_page: Open, pages: dict[str, str], kind: str) -> None:
+@pytest.mark.parametrize(("kind", "charts"), [("explain", 4), ("compare", 6)])
+def test_every_chart_is_drawn(open_page: Open, pages: dict[str, str], kind: str, charts: int) -> None:
     page = open_page(pages[kind])
-    assert page.locator("figure[data-chart]").count() == 4
+    assert page.locator("figure[data-chart]").count() == charts
     canvases = page.locator(".u-wrap canvas").all()
-    assert len(canvases) == 4
+    assert len(canvases) == charts
     for canvas in canvases:
         assert canvas.evaluate(DRAWN) > 3  # ink of axes, and of at least two series
     assert page.locator(".plot [role=img]").first.get_attribute("aria-label")
@@ -108,6 +108,17 @@ def test_pointing_at_a_chart_shows_its_values(open_page: Open, pages: dict[str, 
     loss = page.locator("figure[data-chart$=loss-seconds]")
     loss.locator(".u-over").hover(position={"x": 300, "y": 100})
     assert "perplexity" in loss.locator(".u-legend").inner_text()
+
+
+def test_the_goal_stands_beside_the_curves_that_reach_it(open_page: Open, pages: dict[str, str]) -> None:
+    page = open_page(pages["compare"])
+    chart = page.locator("figure[data-chart$=arrival-seconds]")
+    legend = chart.locator(".u-legend")
+    assert [text in legend.inner_text() for text in ("goal: 3.", "A is there", "B is there")] == [True] * 3
+    chart.locator(".u-wrap").focus()
+    page.keyboard.press("End")  # the goal is a line from the first step to the end
+    goal = legend.locator(".u-series", has_text="goal: ").locator(".u-value").inner_text()
+    assert goal.startswith("3.")
 
 
 def test_the_arrow_keys_do_what_the_mouse_does(open_page: Open, pages: dict[str, str]) -> None:

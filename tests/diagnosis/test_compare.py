@@ -80,7 +80,7 @@ def test_case_2_loss(narrow: Diagnosis, wide: Diagnosis) -> None:
 
 def test_case_2_verdict_comes_first(narrow: Diagnosis, wide: Diagnosis) -> None:
     assert codes(compare(narrow, wide)) == [
-        "compare_speed", "compare_crossover", "compare_loss_tokens", "compare_why_unknown_peak",
+        "compare_speed", "compare_crossover", "compare_loss_tokens", "compare_sooner", "compare_why_unknown_peak",
         "compare_several_knobs",
     ]  # fmt: skip
 
@@ -118,7 +118,9 @@ def test_a_run_against_itself(narrow: Diagnosis) -> None:
     assert (found.decomposition.total, found.decomposition.utilisation) == (0, 0)
     assert found.leader_time == found.leader_tokens == "tie"
     assert found.crossover_s is None
-    assert codes(found) == ["compare_speed_equal", "compare_loss_equal", "compare_same_settings"]
+    assert codes(found) == [
+        "compare_speed_equal", "compare_loss_equal", "compare_arrival_equal", "compare_same_settings",
+    ]  # fmt: skip
 
 
 ABOVE_ZERO = st.none() | st.floats(1e-3, 1e12)
@@ -157,6 +159,10 @@ def test_any_two_runs(make_diagnosis: Any, first: dict[str, Any], second: dict[s
         one, other = getattr(parts, part), getattr(back.decomposition, part)
         assert one is other is None or one == pytest.approx(-other, abs=1e-9)
     assert there.crossover_s == (None if back.crossover_s is None else pytest.approx(back.crossover_s))
+    assert (there.arrival is None) == (back.arrival is None)
+    if there.arrival is not None and back.arrival is not None:
+        assert (there.arrival.a, there.arrival.b) == (back.arrival.b, back.arrival.a)
+        assert there.arrival.a.early_s <= there.arrival.a.seconds <= (there.arrival.a.late_s or math.inf)
     assert there.unattributable == back.unattributable
     assert len(there.unattributable) != 1
     for finding in there.findings:

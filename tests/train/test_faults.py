@@ -84,8 +84,8 @@ def unfused(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a Mac, where the host has to look."""
     real = setup.make_optimizer
 
-    def make(*given: Any) -> torch.optim.AdamW:
-        optimizer = real(*given)
+    def make(*given: Any, **how: Any) -> torch.optim.Optimizer:
+        optimizer = real(*given, **how)
         for group in (*optimizer.param_groups, optimizer.defaults):
             group["fused"] = False
         return optimizer

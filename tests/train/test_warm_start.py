@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,13 @@ import torch
 
 from nanopace.train.attention import pick_attention
 from nanopace.train.model import ModelShape
-from nanopace.train.warm_start import cache_directory, keep_compiled, recall, remember
+from nanopace.train.warm_start import (
+    cache_directory,
+    keep_compiled,
+    keep_the_compiler_out_of_optimizers,
+    recall,
+    remember,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +66,51 @@ def test_without_a_choice_it_is_in_the_home(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_cpu_has_one_attention_kernel() -> None:
     shape = ModelShape(n_layer=1, n_head=1, n_embd=8, vocab_size=8, block_size=8)
     assert "there is one kernel" in pick_attention(shape, 1, torch.device("cpu"), torch.float32)
+
+
+TRAINED = """
+import sys
+import torch
+from nanopace.train.warm_start import keep_the_compiler_out_of_optimizers
+
+if sys.argv[1] == "early":
+    keep_the_compiler_out_of_optimizers()
+weight = torch.linspace(-1, 1, 5).requires_grad_()
+optimizer = torch.optim.AdamW([{"params": [weight], "weight_decay": 0.1}], lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    (weight**2).sum().backward()
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+assert torch.is_grad_enabled()
+print(weight.tolist())
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def trained(when: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", TRAINED, when], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_who_compiles_nothing_does_not_import_the_compiler_and_trains_the_same() -> None:
+    weights, imported = trained("early")
+    assert imported == "False"
+    assert trained("never") == [weights, "True"]  # once torch does not, what is done about it can go
+
+
+def test_where_the_compiler_is_imported_already_torch_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch._dynamo", sys)  # any module
+    step = torch.optim.Adam.step
+    keep_the_compiler_out_of_optimizers()
+    assert torch.optim.Adam.step is step
+
+
+def test_another_torch_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has no such methods, or none that tell the compiler anything."""
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    monkeypatch.setattr(torch.optim, "Optimizer", object)
+    monkeypatch.setattr(torch.optim.Adam, "step", torch.optim.SGD.zero_grad)
+    keep_the_compiler_out_of_optimizers()
+    assert torch.optim.Adam.step is torch.optim.SGD.zero_grad

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nanopace.diagnosis.align import Curve
-from nanopace.diagnosis.comparable import obstacle
+from nanopace.diagnosis.comparable import OTHER_TOKENS, obstacle
 from nanopace.diagnosis.comparison import Arrival, ErrorBasis, Reached, Sooner, TrainingClock
 from nanopace.diagnosis.result import Diagnosis
+from nanopace.run import Metric
 
 _SAME_TIME = 1.02  # a smaller ratio is within what a machine does from day to day
 _CLEAR = 2.0  # standard deviations by which the later one has to be behind when the sooner one is there
@@ -38,12 +39,13 @@ class _Crossing(NamedTuple):
     by: int  # iteration of the evaluation that is there
 
 
-def training_curve(run: Diagnosis) -> tuple[Moment, ...]:
+def training_curve(run: Diagnosis, metric: Metric | None = None) -> tuple[Moment, ...]:
     """The validation losses over the seconds since the first step; empty where the first step is not in the log."""
     if starts_late(run):
         return ()
     start, curves, moments = _first_step_s(run), run.curves, list[Moment]()
-    for iteration, seconds, val in zip(curves.eval_iteration, curves.eval_seconds, curves.eval_val, strict=True):
+    vals = curves.eval_val if metric in (None, run.loss.metric) else _bits(run)
+    for iteration, seconds, val in zip(curves.eval_iteration, curves.eval_seconds, vals, strict=True):
         if val is None or not math.isfinite(val) or not math.isfinite(seconds):
             continue
         moment = Moment(iteration, max(0.0, seconds - start), val)
@@ -59,18 +61,34 @@ def starts_late(run: Diagnosis) -> bool:
 
 def arrive(a: Diagnosis, b: Diagnosis) -> Arrival | None:
     """The goal, and when each run was there. None where losses or times cannot be compared, or are not known."""
-    if a.loss.metric != b.loss.metric or obstacle(a, b) is not None:
+    metric = _metric(a, b)
+    if metric is None:
         return None
-    curves = training_curve(a), training_curve(b)
+    curves = training_curve(a, metric), training_curve(b, metric)
     if not all(curve and curve[-1].iteration > 0 for curve in curves):
         return None
     target = max(min(moment.val for moment in curve) for curve in curves)
-    error, basis = _error((a, b), curves)
+    error, basis = _error((a, b), curves, metric)
     of_a, of_b = (_reached(run, curve, target, error) for run, curve in zip((a, b), curves, strict=True))
     ratio = of_b.seconds / of_a.seconds if of_a.seconds > 0 else 0.0
     known = ratio if 0 < ratio < math.inf else None
     sooner = None if known is None else _sooner((of_a, of_b), curves, known, target + _CLEAR * error)
-    return Arrival(a.loss.metric, target, error, basis, of_a, of_b, known, sooner)
+    return Arrival(metric, target, error, basis, of_a, of_b, known, sooner)
+
+
+def _metric(a: Diagnosis, b: Diagnosis) -> Metric | None:
+    """The runs' own where it can be compared; bits per byte where only the tokens differ, if both have them."""
+    if a.loss.metric != b.loss.metric:
+        return None
+    why = obstacle(a, b)
+    if why is None:
+        return a.loss.metric
+    in_bits = why.code in OTHER_TOKENS and all(any(bits is not None for bits in _bits(run)) for run in (a, b))
+    return "bpb" if in_bits else None
+
+
+def _bits(run: Diagnosis) -> tuple[float | None, ...]:
+    return run.curves.eval_bits or (None,) * len(run.curves.eval_iteration)
 
 
 def _first_step_s(run: Diagnosis) -> float:
@@ -80,12 +98,12 @@ def _first_step_s(run: Diagnosis) -> float:
     return next(before, run.wall.startup_s)
 
 
-def _error(runs: Sequence[Diagnosis], curves: Sequence[Sequence[Moment]]) -> tuple[float, ErrorBasis]:
+def _error(runs: Sequence[Diagnosis], curves: Sequence[Sequence[Moment]], metric: Metric) -> tuple[float, ErrorBasis]:
     """Of the difference of two losses: of each the standard error of its best one, or, where its trainer tells none, by
     how much its evaluations scatter around their trend."""
     errors, told = [], 0
     for run, curve in zip(runs, curves, strict=True):
-        error = run.loss.best_val_error
+        error = run.loss.best_val_error if metric == run.loss.metric else None
         if error is not None and 0 < error < math.inf:
             told += 1
         else:

@@ -105,6 +105,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_sooner": (*_SOONER, "sooner_ratio", "sooner_tokens", "later_tokens"),
     "compare_sooner_iterations": (*_SOONER, "sooner_ratio", "sooner_iterations", "later_iterations"),  # tokens unknown
     "compare_arrival_equal": (*_SOONER, "loss_error"),
+    "compare_sooner_bits": (*_SOONER, "sooner_ratio"),  # target_loss: in bits per byte, since the tokens differ
+    "compare_arrival_equal_bits": (*_SOONER, "loss_error"),
     "compare_clock_incomplete": ("run",),
     "compare_late_start": ("run", "iteration"),
     "compare_one_knob": ("knob",),

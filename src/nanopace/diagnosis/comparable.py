@@ -9,6 +9,7 @@ from __future__ import annotations
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.run import FactValue
 
+OTHER_TOKENS = ("compare_other_tokenizer", "compare_other_vocabulary")  # what bits per byte do not mind
 _PADDED_TO = 128  # vocabularies are rounded up to a multiple of 64 or 128, which is the same vocabulary
 
 

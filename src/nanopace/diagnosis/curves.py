@@ -39,6 +39,7 @@ def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves
         eval_train=tuple(each.train for each in evaluations),
         eval_val=tuple(each.val for each in evaluations),
         eval_saved=tuple(each.iteration in saved for each in evaluations),
+        eval_bits=tuple(each.bits_per_byte for each in evaluations),
     )
 
 

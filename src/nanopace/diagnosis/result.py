@@ -272,6 +272,7 @@ class Curves(Record):
     eval_train: tuple[float | None, ...] = ()
     eval_val: tuple[float | None, ...] = ()
     eval_saved: tuple[bool, ...] = ()
+    eval_bits: tuple[float | None, ...] = ()  # bits per byte, beside a loss
 
 
 class Diagnosis(Record):

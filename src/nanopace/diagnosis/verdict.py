@@ -146,9 +146,13 @@ def _sooner(names: tuple[str, str], arrival: Arrival) -> list[Finding]:
         "sooner_s": first.seconds,
         "later_s": second.seconds,
     }
+    in_bits = arrival.metric == "bpb"
     if arrival.sooner == "tie":
-        return [Finding("compare_arrival_equal", numbers | {"loss_error": arrival.error})]
+        code = "compare_arrival_equal_bits" if in_bits else "compare_arrival_equal"
+        return [Finding(code, numbers | {"loss_error": arrival.error})]
     numbers["sooner_ratio"] = max(arrival.ratio, 1 / arrival.ratio)
+    if in_bits:
+        return [Finding("compare_sooner_bits", numbers)]
     if first.tokens is None or second.tokens is None:
         amounts = {"sooner_iterations": round(first.iteration), "later_iterations": round(second.iteration)}
         return [Finding("compare_sooner_iterations", numbers | amounts)]

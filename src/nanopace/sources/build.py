@@ -142,13 +142,23 @@ class RunBuilder:
         ms: float | None = None,
         val_error: float | None = None,
         train_steps: int | None = None,
+        bits_per_byte: float | None = None,
     ) -> None:
         """An evaluation; the row that contains it is found by its iteration."""
         self.evaluations_seen += 1
         if self._waiting and iteration < self._waiting[-1].iteration and not self._began:
             self._keep_waiting()  # the earlier ones belong to what came before
         self._waiting.append(
-            Evaluation(iteration, train, val, metric, ms=ms, val_error=val_error, train_steps=train_steps)
+            Evaluation(
+                iteration,
+                train,
+                val,
+                metric,
+                ms=ms,
+                val_error=val_error,
+                train_steps=train_steps,
+                bits_per_byte=bits_per_byte,
+            )
         )
 
     def checkpoint(

@@ -181,6 +181,7 @@ class LedgerReader:
                 ms=event.ms,
                 val_error=event.val_error if isfinite(event.val_error or 0.0) else None,
                 train_steps=event.train_steps,
+                bits_per_byte=kept_loss(event.bits_per_byte),
             )
         elif event.ms is not None:  # a measure of a later version: it took its time all the same
             self._builder.span(Span("evaluation", event.iteration, event.ms))

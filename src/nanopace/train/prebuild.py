@@ -1,9 +1,9 @@
 """The kernels of a run, compiled side by side before the first of them is needed.
 
 Triton compiles a kernel when it is launched for the first time: ten of them and more, one after the other, 0.2 to 1 s
-each. Here each is called once with tensors that have no memory (torch's device meta): the launch is written down
-instead of made. Four fifths of compiling happen outside Python, so that threads do it side by side, while the model is
-drawn and CUDA's libraries are loaded.
+each. Here each is called once with a few rows in the host's memory, and the launch is written down instead of made: it
+is compiled for types, widths and what sizes are multiples of, not for how many rows there are. Four fifths of compiling
+happen outside Python, so that threads do it side by side, while the model is drawn and the data opened.
 
 What was not foreseen is compiled when it is launched, as ever. A test holds what is foreseen against whole passes.
 """
@@ -26,7 +26,7 @@ from nanopace.train.fast_model import CAP
 from nanopace.train.fused import Again
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.adamw import adamw
-from nanopace.train.kernels.head import head_gradients, head_losses
+from nanopace.train.kernels.head import cross_entropy
 from nanopace.train.kernels.layer_norm import layer_norm, layer_norm_backward
 from nanopace.train.kernels.mixing import Mixing, mix_norm, mix_norm_backward, norm, norm_backward
 from nanopace.train.kernels.muon import ahead, subtract
@@ -41,7 +41,7 @@ _MOST_THREADS = 16
 
 
 class Launch(NamedTuple):
-    """A kernel and what it is called with; the tensors have no memory."""
+    """A kernel and what it is called with."""
 
     kernel: Any  # a JITFunction
     arguments: tuple[object, ...]
@@ -74,7 +74,18 @@ class Building:
             except IndexError:
                 return
             with suppress(Exception):  # who launches it will see it, too
-                each.kernel.warmup(*each.arguments, grid=(1,), **each.options)
+                kernel = each.kernel.warmup(*each.arguments, grid=(1,), **each.options)
+                if device.type == "cuda":
+                    getattr(kernel, "run", None)  # puts it on the card; some versions compile C for that, too
+
+
+def begin_to_build(shape: ModelShape, batch: int, saving: Collection[str], device: torch.device) -> Building:
+    """What `kernels_of` foresees. Nothing is compiled ahead where Triton interprets, or is not as we know it."""
+    launches: list[Launch] = []
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        with suppress(Exception):  # the first launches will compile, then, or say what is wrong
+            launches = kernels_of(shape, batch, saving)
+    return Building(launches, device)
 
 
 def kernels_of(shape: ModelShape, batch: int, saving: Collection[str] = ()) -> list[Launch]:
@@ -82,7 +93,7 @@ def kernels_of(shape: ModelShape, batch: int, saving: Collection[str] = ()) -> l
     `saving`: steps of the ladder."""
     rows = _Rows(shape, batch)
     again = Again.after(saving)
-    with torch.device("meta"), written_down() as launches:
+    with written_down() as launches:
         if shape.recipe == "gpt2":
             _gpt2(rows, again)
         else:
@@ -110,10 +121,10 @@ def written_down() -> Iterator[list[Launch]]:
 
 def each_once(launches: Iterable[Launch]) -> list[Launch]:
     """In their order, without those that are compiled to the same."""
-    return list({_code_of(each): each for each in launches}.values())
+    return list({code_of(each): each for each in launches}.values())
 
 
-def _code_of(launch: Launch) -> tuple[object, ...]:
+def code_of(launch: Launch) -> tuple[object, ...]:
     """What Triton compiles for: types, whether addresses and sizes are multiples of 16, and all constants."""
     kinds = tuple(
         _kind(each, aligned=not parameter.do_not_specialize_on_alignment)
@@ -131,40 +142,41 @@ def _kind(value: object, *, aligned: bool) -> object:
 
 
 class _Rows:
-    """Tensors of a micro-batch, as the passes have them."""
+    """Tensors of a micro-batch, as the passes have them but for their length."""
 
     def __init__(self, shape: ModelShape, batch: int) -> None:
-        self.batch, self.length, self.width, self.heads = batch, shape.block_size, shape.n_embd, shape.n_head
-        self.vocabulary = shape.vocab_size
-        windows = torch.empty((batch, shape.block_size + 1), dtype=torch.int64, device="meta")
+        self.width, self.heads = shape.n_embd, shape.n_head
+        self.batch, self.length, self._vocabulary = _few(batch), _few(shape.block_size), _few(shape.vocab_size)
+        windows = torch.empty((self.batch, self.length + 1), dtype=torch.int64)
         self.evaluated = windows[:, :-1]
         self.trained = self.evaluated.contiguous()
-        self.table = self.weight(shape.vocab_size, shape.n_embd)
-        self.positions = self.weight(shape.block_size, shape.n_embd)
-
-    def weight(self, *size: int) -> Tensor:
-        return torch.empty(size, device="meta")
+        self.table = torch.empty(self._vocabulary, self.width)
+        self.positions = torch.empty(self.length, self.width)
 
     def row(self, width: int) -> Tensor:
         """One for each token."""
-        return torch.empty((self.batch * self.length, width), dtype=torch.bfloat16, device="meta")
+        return torch.empty((self.batch * self.length, width), dtype=torch.bfloat16)
 
-    def head(self, x: Tensor, cap: float | None) -> None:
-        """A thousand tokens are as good as all."""
-        some, targets = x[:1024], self.trained.view(-1)[:1024]
-        copy = self.table.new_empty(self.table.shape, dtype=torch.bfloat16)
-        head_gradients(some, copy, self.table, targets, 1.0, cap)
-        head_losses(some, copy, targets, cap)
+    def head(self, cap: float | None) -> None:
+        targets, logits = self.trained.view(-1), self.row(self._vocabulary)
+        losses = torch.empty(len(logits))
+        cross_entropy(logits, targets, losses, targets[0], 1.0, cap)
+        cross_entropy(logits, targets, losses, None, 0.0, cap)
+
+
+def _few(count: int) -> int:
+    """With the same remainder by 16: that is all of a number that Triton compiles for."""
+    return count if count < 16 else 16 + count % 16
 
 
 def _gpt2(rows: _Rows, again: Again) -> None:
     x, h = rows.row(rows.width), rows.row(4 * rows.width)
     embed(rows.trained, rows.table, rows.positions)
     y, factor = layer_norm(x)
-    kept = gelu(h) if again > Again.ACTIVATION else None
-    rows.head(y, None)
+    g = gelu(h)
+    rows.head(None)
     layer_norm_backward(x, y, factor, None)
-    gelu_backward(h, h, kept)
+    gelu_backward(h, h, g if again > Again.ACTIVATION else None)
     layer_norm_backward(x, y, factor, x)
     embed_backward(x, rows.trained, rows.table, rows.positions)
     embed(rows.evaluated, rows.table, rows.positions)
@@ -181,15 +193,15 @@ def _fast(rows: _Rows, again: Again, has: Collection[str]) -> None:
     norm_backward(d_y, y, factor, x)
     d_start = None
     if "embed_skip" in has:
-        mixing = Mixing(x, *(rows.weight(1) for _ in range(4)))
+        mixing = Mixing(x, *(torch.empty(1) for _ in range(4)))
         mix_norm(x, mixing, x)
         for d_start in (None, x):
             mix_norm_backward(d_y, y, factor, x, mixing, d_start)
     if "value_embeddings" in has:
         for tokens in (rows.trained, rows.evaluated):
-            add_values(packed, tokens, rows.table, rows.weight(heads))
-        add_values_backward(packed, rows.trained, rows.table, rows.weight(heads), rows.table, rows.weight(heads))
-    half = rows.weight(rows.length, width // heads // 2)
+            add_values(packed, tokens, rows.table, torch.empty(heads))
+        add_values_backward(packed, rows.trained, rows.table, torch.empty(heads), rows.table, torch.empty(heads))
+    half = torch.empty(rows.length, width // heads // 2)
     angles = (half, half) if "rope" in has else None
     factors = turn(packed, rows.batch, heads, angles, normed="qk_norm" in has)
     slope = d_y.view(rows.batch, rows.length, heads, -1).transpose(1, 2)
@@ -197,8 +209,9 @@ def _fast(rows: _Rows, again: Again, has: Collection[str]) -> None:
     if "relu2" in has:
         relu2_backward(h, relu2(h))
     else:
-        gelu_backward(h, h, gelu(h) if again > Again.ACTIVATION else None)
-    rows.head(y, CAP if "soft_cap" in has else None)
+        g = gelu(h)
+        gelu_backward(h, h, None if again == Again.ACTIVATION else g)
+    rows.head(CAP if "soft_cap" in has else None)
     begin_backward(x, d_start, x, start_factor, rows.trained, rows.table, positions)
     if "muon" in has:
         _muon(width, has)

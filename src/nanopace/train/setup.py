@@ -38,6 +38,7 @@ from nanopace.train.pretrained import Pretrained
 from nanopace.train.randomness import restore_random_states, seed_dropout, seed_everything
 from nanopace.train.ranks import Ranks
 from nanopace.train.reassemble import fill
+from nanopace.train.recipes import new_model
 from nanopace.train.sharded import NoCheckpointer, ShardedCheckpointer
 from nanopace.version import __version__
 
@@ -128,7 +129,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
             "versions": versions(),
         },
         peak_flops=_peak_flops(start),
-        flops_per_step=_flops_per_step(model, config),
+        flops_per_step=_flops_per_token(model, config) * config.tokens_per_iteration,
         ranks=ranks,
         quietly=called.quietly,
         rehearsing=called.rehearsing,
@@ -146,6 +147,8 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
 def introduce(start: Start, ledger: LedgerWriter, choices: Mapping[str, str]) -> None:
     """The first events of a ledger: who runs what on what."""
     config, machine = start.config, start.machine
+    with torch.device("meta"):
+        model = new_model(start.shape)
     ledger.append(
         RunEvent(
             started=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -160,6 +163,8 @@ def introduce(start: Start, ledger: LedgerWriter, choices: Mapping[str, str]) ->
             gpu_sms=machine.sms,
             gpu_count=start.ranks.size if machine.device.type == "cuda" else None,
             world_size=start.ranks.size,
+            parameters=_parameters(model),
+            flops_per_token=_flops_per_token(model, config),
             tokens_per_iteration=config.tokens_per_iteration,
             choices=dict(choices),
             corpus=start.corpus.fingerprint,
@@ -270,9 +275,13 @@ def _peak_flops(start: Start) -> float | None:
     return None if peak is None else peak * start.ranks.size
 
 
-def _flops_per_step(model: GPT, config: TrainConfig) -> float:
-    each = flops_per_token(model.parameter_count(), config.n_layer, config.n_embd, config.block_size)
-    return each * config.tokens_per_iteration
+def _flops_per_token(model: GPT, config: TrainConfig) -> float:
+    return flops_per_token(model.parameter_count(), config.n_layer, config.n_embd, config.block_size)
+
+
+def _parameters(model: GPT) -> int:
+    """As nanoGPT counts them; of other recipes all there are."""
+    return model.parameter_count() if model.shape.recipe == "gpt2" else sum(each.numel() for each in model.parameters())
 
 
 def _code_hash() -> str:

@@ -39,16 +39,20 @@ def _load_the_compiler() -> None:
     import_module("torch._inductor.compile_fx")
 
 
-def do_without_the_compiler() -> None:
-    """For a run that compiles nothing: torch's optimizers import torch._dynamo all the same, 1.5 s of Python, only to
-    tell it to stay away from four methods. They ask a mark on each method first (torch/_compile.py), which says who is
-    to be called instead: here the method itself. Should torch ask elsewhere one day, the import is back."""
+def keep_the_compiler_out_of_optimizers() -> None:
+    """torch's optimizers import torch._dynamo, 1.5 s of Python, only to tell it to stay away from them. What we compile
+    is a model and never an optimizer, so nobody misses it. To be called before the first optimizer is made. Should
+    torch do it in another way one day, nothing here takes effect, and the import is back."""
     if "torch._dynamo" in sys.modules:
         return
     for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
         plain = getattr(getattr(torch.optim.Optimizer, name, None), "__wrapped__", None)
         if plain is not None:
-            plain.__dynamo_disable = plain
+            plain.__dynamo_disable = plain  # who is to be called instead: torch/_compile.py asks that first
+    step = torch.optim.Adam.step
+    if getattr(step, "__code__", None) and step.__code__.co_name == "_use_grad":
+        # What that does, but for telling the compiler where to break its graphs. AdamW inherits it.
+        torch.optim.Adam.step = torch.no_grad()(step.__wrapped__)  # type: ignore[method-assign, attr-defined]
 
 
 def recall(topic: str, question: str) -> str | None:

@@ -8,6 +8,8 @@ from typing import Literal
 from nanopace.diagnosis.arrival import training_curve
 from nanopace.diagnosis.comparison import Arrival, Comparison, Reached
 from nanopace.diagnosis.result import Diagnosis
+from nanopace.record import replace
+from nanopace.run import Metric
 from nanopace.views.charts import Chart, Series, run_colour, run_letter, start_clipped
 from nanopace.wording.catalog import UNKNOWN, Words
 
@@ -90,17 +92,23 @@ def _around(reached: Reached, words: Words) -> str:
 
 def arrival_charts(comparisons: Sequence[Comparison], words: Words) -> tuple[Chart, ...]:
     """Validation loss over training time, and over tokens where they are known, with the losses to be reached."""
-    if all(pair.arrival is None for pair in comparisons):
+    metric = next((pair.arrival.metric for pair in comparisons if pair.arrival is not None), None)
+    if metric is None:
         return ()
+    # Bits per byte and losses have no axis in common: the first pair says what is drawn.
+    other = [pair.arrival is not None and pair.arrival.metric != metric for pair in comparisons]
+    comparisons = [replace(pair, arrival=None) if hide else pair for pair, hide in zip(comparisons, other, strict=True)]
     runs = {0: comparisons[0].a} | {number: pair.b for number, pair in enumerate(comparisons, 1) if pair.arrival}
-    by_time = _chart(runs, comparisons, words, "seconds")
+    by_time = _chart(runs, comparisons, words, metric, "seconds")
     if not all(run.throughput.tokens_per_iteration for run in runs.values()):
         return (by_time,)
-    return (by_time, _chart(runs, comparisons, words, "tokens"))
+    return (by_time, _chart(runs, comparisons, words, metric, "tokens"))
 
 
-def _chart(runs: dict[int, Diagnosis], comparisons: Sequence[Comparison], words: Words, axis: Axis) -> Chart:
-    curves = tuple(_curve(number, run, axis) for number, run in runs.items())
+def _chart(
+    runs: dict[int, Diagnosis], comparisons: Sequence[Comparison], words: Words, metric: Metric, axis: Axis
+) -> Chart:
+    curves = tuple(_curve(number, run, metric, axis) for number, run in runs.items())
     end = max(curve.x[-1] for curve in curves)
     return Chart(
         name=f"arrival-{axis}",
@@ -109,16 +117,16 @@ def _chart(runs: dict[int, Diagnosis], comparisons: Sequence[Comparison], words:
         else words.text("Validation loss against tokens"),
         x_label=words.text("Time since the first step") if axis == "seconds" else words.text("Tokens"),
         x_unit=axis,
-        y_label=words.metric(runs[0].loss.metric),
+        y_label=words.metric(metric),
         y_unit="loss",
         series=(*curves, *_goals(comparisons, words, end), *_marks(comparisons, words, axis)),
         y_top=start_clipped(curves),
-        perplexity=runs[0].loss.metric == "loss",
+        perplexity=metric == "loss",
     )
 
 
-def _curve(number: int, run: Diagnosis, axis: Axis) -> Series:
-    moments = training_curve(run)
+def _curve(number: int, run: Diagnosis, metric: Metric, axis: Axis) -> Series:
+    moments = training_curve(run, metric)
     tokens = run.throughput.tokens_per_iteration or 0.0
     x = tuple(moment.seconds if axis == "seconds" else moment.iteration * tokens for moment in moments)
     return Series(run_letter(number), x, tuple(moment.val for moment in moments), run_colour(number), "line")

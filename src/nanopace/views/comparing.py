@@ -20,7 +20,10 @@ LEARNING = (
     *("compare_loss_iterations", "compare_loss_equal", "compare_other_data", "compare_loss_unknown"),
     *("compare_other_tokenizer", "compare_other_vocabulary", "compare_other_corpus"),
 )
-ARRIVAL = ("compare_sooner", "compare_sooner_iterations", "compare_arrival_equal")
+ARRIVAL = (
+    *("compare_sooner", "compare_sooner_iterations", "compare_arrival_equal"),
+    *("compare_sooner_bits", "compare_arrival_equal_bits"),
+)
 ATTRIBUTION = ("compare_one_knob", "compare_speed_knob", "compare_several_knobs")
 NAMES = frozenset(  # of runs
     {"faster", "slower", "better", "worse", "early", "late", "leader", "follower", "sooner", "later", "run"}
@@ -184,14 +187,13 @@ def _arrival(pair: Pair, words: Words, paper: Paper, title: str) -> None:
     """When each was at the loss that both reached."""
     from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # the page of one run does without it
 
-    notes = ("compare_clock_incomplete", "compare_late_start")
-    arrival = pair.found.arrival
+    notes, arrival = ("compare_clock_incomplete", "compare_late_start"), pair.found.arrival
     if arrival is None and pair.first(notes) is None:
         return
     paper.heading(words.text("Time to the same validation loss") + title)
     if arrival is not None:
-        goal = goal_label(arrival.target, words)
-        paper.table(arrival_rows(arrival, words), "lrrr", (goal, pair.a, pair.b, f"{pair.b}/{pair.a}"))
+        head = (goal_label(arrival.target, words), pair.a, pair.b, f"{pair.b}/{pair.a}")
+        paper.table(arrival_rows(arrival, words), "lrrr", head)
         for line in arrival_notes(arrival, words):
             paper.line(line)
     _say(pair, words, paper, notes)

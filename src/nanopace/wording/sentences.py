@@ -349,8 +349,16 @@ SENTENCES: Mapping[str, Sentence] = {
         "sooner than {later}, with {sooner_iterations} instead of {later_iterations} iterations."
     ),
     "compare_arrival_equal": say(
-        "Which of them is sooner at a validation loss of {target_loss} cannot be told: {sooner} is there in {sooner_s}, "
-        "{later} in {later_s}, and that is within the noise of the losses (±{loss_error})."
+        "Which of them is sooner at a validation loss of {target_loss} cannot be told: {sooner} is there in "
+        "{sooner_s}, {later} in {later_s}, and that is within the noise of the losses (±{loss_error})."
+    ),
+    "compare_sooner_bits": say(
+        "In bits per byte {sooner} reaches {target_loss} in {sooner_s} instead of {later_s}: {sooner_ratio} times "
+        "sooner than {later}."
+    ),
+    "compare_arrival_equal_bits": say(
+        "Which of them is sooner at {target_loss} bits per byte cannot be told: {sooner} is there in {sooner_s}, "
+        "{later} in {later_s}, and that is within the noise (±{loss_error})."
     ),
     "compare_clock_incomplete": say(
         "The log of {run} does not tell what all of its evaluations and checkpoints cost: its time is longer than this."

@@ -3,7 +3,9 @@
 A process of its own, because Triton must not interpret in it. What is compiled is what whole passes and steps launch:
 they run on torch's device meta, with the launches written down. Prints a JSON line for each kernel.
 
-    python tests/train/kernels/targets.py 80,86,89,90,120 384,768,1280,1600,4096        # all: ten minutes on two cores
+    python tests/train/kernels/targets.py 80,86,89,90,120 384,768,1280,1600,4096 rope,soft_cap,normuon,embed_skip
+
+The last are ingredients that the recipe fast does without, beside the recipes as they are. All of it: five minutes.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ from nanopace.train.optimizer import make_optimizer
 from nanopace.train.prebuild import Launch, each_once, written_down
 from nanopace.train.recipes import new_model
 
-HEADS = {"gpt2": 64, "fast": 128}  # as wide
-LAYERS = 4
+BATCH = 8
+HOPPER = re.compile(r"wgmma|cp\.async\.bulk|mbarrier|barrier\.cluster|setmaxnreg|tcgen05")  # and Blackwell
 
 
 class Target:
@@ -54,30 +55,33 @@ class Target:
         return 0
 
 
-def launches_of(
-    recipe: str, width: int, *, saving: tuple[str, ...] = (), without: str = "", layers: int = LAYERS
-) -> list[Launch]:
-    """Of a whole pass there and back, an evaluation and a step."""
-    shape = ModelShape(
-        n_layer=layers,
-        n_head=width // HEADS[recipe] or 1,
+def shape_of(recipe: str, width: int, without: str = "") -> ModelShape:
+    """With as few layers as have every kind of layer in them."""
+    head = 128 if recipe == "fast" and width % 128 == 0 else 64
+    return ModelShape(
+        n_layer=2 if recipe == "fast" else 1,
+        n_head=width // head,
         n_embd=width,
         vocab_size=50304,
         block_size=1024,
         recipe=recipe,
         without=without,
     )
-    config = TrainConfig(recipe=recipe, without=without, batch_size=8)
+
+
+def launches_of(shape: ModelShape, saving: tuple[str, ...] = ()) -> list[Launch]:
+    """Of a whole pass there and back, an evaluation and a step."""
+    config = TrainConfig(recipe=shape.recipe, without=shape.without)
     with torch.device("meta"):
         model = new_model(shape)
         again = Again.after(saving)
         fused: Fused = FusedFastGPT(model, again) if isinstance(model, FastGPT) else FusedGPT(model, again)
-        windows = torch.empty((8, 1025), dtype=torch.int64)
-        inputs, targets = windows[:, :-1], windows[:, 1:]
         optimizer = make_optimizer(model, config, torch.device("meta"), lean="averages" in saving)
+        windows = torch.empty((BATCH, shape.block_size + 1), dtype=torch.int64)
+        inputs, targets = windows[:, :-1], windows[:, 1:]
         with written_down() as launches:
-            fused.gradients(inputs.contiguous(), targets.contiguous())
-            fused.sequence_losses(inputs, targets)
+            fused.gradients(inputs.contiguous(), targets.contiguous())  # as batches.py has them
+            fused.sequence_losses(inputs, targets)  # as evaluate.py has them
             _step(optimizer)
     return each_once(launches)
 
@@ -93,6 +97,18 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
             stack.step(1.0, 1.0, found_inf, replace(optimizer._how, dtype=torch.bfloat16, kernels=True))
 
 
+def all_kernels(width: int, without: str) -> list[Launch]:
+    """Of both recipes."""
+    launches = [
+        *launches_of(shape_of("gpt2", width)),
+        *launches_of(shape_of("gpt2", width), ("activation", "averages")),
+        *launches_of(shape_of("fast", width)),
+    ]
+    if without:
+        launches += launches_of(shape_of("fast", width, without))
+    return each_once(launches)
+
+
 def compiled(launch: Launch, width: int, generation: int) -> dict[str, Any]:
     kernel = launch.kernel.warmup(*launch.arguments, grid=(1,), **launch.options)
     usage = _usage(kernel.asm["cubin"])
@@ -100,12 +116,11 @@ def compiled(launch: Launch, width: int, generation: int) -> dict[str, Any]:
         "kernel": f"{launch.kernel.module.rsplit('.', 1)[1]}.{launch.kernel.__name__}",
         "generation": generation,
         "width": width,
-        "options": {name: value for name, value in launch.options.items() if not isinstance(value, float)},
+        "options": launch.options,
         "shared": kernel.metadata.shared,
-        "warps": kernel.metadata.num_warps,
         "registers": usage["REG"],
-        "spilled": usage["STACK"] + usage["LOCAL"],  # bytes a thread
-        "hopper": sorted(set(re.findall(r"wgmma|cp\.async\.bulk|mbarrier|barrier\.cluster|setmaxnreg|tcgen05", kernel.asm["ptx"]))),
+        "spilled": usage["STACK"] + usage["LOCAL"],  # bytes of each thread
+        "later": sorted(set(HOPPER.findall(kernel.asm["ptx"]))),
     }
 
 
@@ -119,17 +134,9 @@ def _usage(cubin: bytes) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", said)}
 
 
-def kernels(width: int) -> Iterator[Launch]:
-    """Of both recipes, with all that they can be told to do without."""
-    yield from launches_of("gpt2", width, saving=("activation", "averages"))
-    yield from launches_of("gpt2", width)
-    yield from launches_of("fast", width)
-    yield from launches_of("fast", width, without="rope,relu2,normuon", layers=1)
-
-
-def main(generations: str, widths: str, only: str = "") -> None:
+def main(generations: str, widths: str, without: str = "") -> None:
     for width in map(int, widths.split(",")):
-        launches = [each for each in each_once(kernels(width)) if only in repr(each.kernel)]
+        launches = all_kernels(width, without)
         for generation in map(int, generations.split(",")):
             triton.runtime.driver.set_active(Target(generation))
             for each in launches:
@@ -137,5 +144,5 @@ def main(generations: str, widths: str, only: str = "") -> None:
 
 
 if __name__ == "__main__":
-    assert "TRITON_INTERPRET" not in os.environ
+    assert os.environ.get("TRITON_INTERPRET") != "1"
     main(*sys.argv[1:])

@@ -31,7 +31,7 @@ def head_losses(x: Tensor, weight: Tensor, targets: Tensor, cap: float | None = 
     """The loss of each token, without gradients."""
     losses = torch.empty(len(x), device=x.device, dtype=torch.float32)
     for some in _chunks(x, weight):
-        _cross_entropy(torch.mm(x[some], weight.t()), targets[some], losses[some], None, 0.0, cap)
+        cross_entropy(torch.mm(x[some], weight.t()), targets[some], losses[some], None, 0.0, cap)
     return losses
 
 
@@ -44,7 +44,7 @@ def head_gradients(
     d_x = torch.empty_like(x)
     for some in _chunks(x, weight):
         logits = torch.mm(x[some], weight.t())
-        _cross_entropy(logits, targets[some], losses[some], counted, share, cap)
+        cross_entropy(logits, targets[some], losses[some], counted, share, cap)
         torch.mm(logits, weight, out=d_x[some])
         accumulate(gradient, logits, x[some])
         del logits  # before the next are made
@@ -58,9 +58,10 @@ def _chunks(x: Tensor, weight: Tensor) -> list[slice]:
     return [slice(first, min(first + rows, len(x))) for first in range(0, len(x), rows)]
 
 
-def _cross_entropy(
+def cross_entropy(
     logits: Tensor, targets: Tensor, losses: Tensor, counted: Tensor | None, share: float, cap: float | None
 ) -> None:
+    """The loss of each row. Where tokens are counted, logits become the gradient of `share` times the mean loss."""
     rows, width = logits.shape
     _kernel[(rows,)](
         logits,

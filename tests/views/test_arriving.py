@@ -1,0 +1,130 @@
+"""The time to a loss as the terminal and the page show it."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+
+from nanopace.diagnosis.comparison import Arrival, Comparison, Reached
+from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.record import replace
+from nanopace.views.arriving import arrival_charts, arrival_rows
+from nanopace.views.page import compare_page
+from nanopace.views.terminal import print_compare
+from nanopace.wording.catalog import LANGUAGES, words
+
+from .cases import case_2
+
+SLOW = Reached(180.4, 171.0, None, 180.0, 150, 180, 94.4e6, "rows")
+FAST = Reached(21.3, 20.1, 23.0, 9.9, 5, 10, 5.2e6, "measured")
+SOONER = {"sooner": "wide.log", "later": "narrow.log", "target_loss": 4.152, "sooner_s": 21.3, "later_s": 180.4} | {
+    "sooner_ratio": 180.4 / 21.3,
+    "sooner_tokens": 5.2e6,
+    "later_tokens": 94.4e6,
+}
+SAID = (
+    "B reaches a validation loss of 4.1520 in 21.3 s instead of 3 min 0 s: 8.47 times sooner than A, with 5.2M instead "
+    "of 94.4M tokens."
+)
+
+
+def evaluated(run: Diagnosis, *points: tuple[int, float, float]) -> Diagnosis:
+    iterations, seconds, vals = zip(*points, strict=True)
+    unknown = (None,) * len(points)
+    curves = replace(run.curves, eval_iteration=iterations, eval_seconds=seconds, eval_val=vals, eval_train=unknown)
+    return replace(run, curves=replace(curves, eval_saved=(False,) * len(points), row_seconds=curves.row_ms))
+
+
+def arrived(arrival: Any = None, *findings: Finding) -> Comparison:
+    found = case_2()
+    return replace(
+        found,
+        a=evaluated(found.a, (0, 70.0, 10.9), (150, 220.0, 4.3), (180, 250.4, 4.152)),
+        b=evaluated(found.b, (0, 10.0, 10.9), (5, 20.0, 6.0), (10, 31.5, 4.1), (180, 190.0, 3.2)),
+        arrival=arrival or Arrival("loss", 4.152, 0.01, "mixed", SLOW, FAST, FAST.seconds / SLOW.seconds, "b"),
+        findings=(*found.findings, *(findings or (Finding("compare_sooner", SOONER),))),
+    )
+
+
+def printed(*comparisons: Comparison, language: str = "en") -> str:
+    out = io.StringIO()
+    print_compare(comparisons, words(language), out=out, width=80, color=False)
+    return out.getvalue().replace("\u00a0", " ")
+
+
+def test_the_verdict_ends_with_who_is_sooner() -> None:
+    assert " ".join(printed(arrived()).split("\n\n")[0].split()).endswith(SAID)
+    of_three = " ".join(printed(arrived(), arrived()).split("\n\n")[0].split())
+    assert of_three.endswith(SAID.replace("B ", "C ", 1)), "letters, where there are more than two"
+
+
+def test_the_table_says_what_it_rests_on() -> None:
+    text = printed(arrived())
+    section = text[text.index("Time to the same validation loss") :].split("\n\n")[0]
+    assert re.search(r"goal: 4\.1520 +A +B +B/A", section)
+    assert re.search(r"training time +3 min 0 s +21\.3 s +×0\.12", section)
+    assert re.search(r"with the error +from 2 min 51 s +20\.1 s – 23\.0 s", section)
+    assert re.search(r"tokens +94\.4M +5\.2M +×0\.06", section)
+    assert re.search(r"between evaluations +150 – 180 +5 – 10", section)
+    assert re.search(r"clock +rows of the log +measured", section)
+    assert "±0.0100" in section
+    assert "without start-up and compilation" in " ".join(section.split())
+
+
+def test_what_is_not_known_is_not_shown() -> None:
+    found = arrived()
+    assert found.arrival is not None
+    unknown = replace(found.arrival, a=replace(SLOW, tokens=None), b=replace(FAST, tokens=None))
+    assert "tokens" not in [row[0] for row in arrival_rows(unknown, words("en"))]
+    assert "Time to the same" not in printed(case_2())
+    assert arrival_charts([case_2()], words("en")) == ()
+    late = replace(case_2(), findings=(Finding("compare_late_start", {"run": "wide.log", "iteration": 500}),))
+    assert "The log of B begins at iteration 500" in printed(late)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("basis", ["standard_error", "scatter", "mixed"])
+def test_it_fits_in_every_language(language: str, basis: Any) -> None:
+    arrival = Arrival("loss", 4.152, 0.01, basis, SLOW, replace(FAST, clock="incomplete"), 0.12, "b")
+    text = printed(arrived(arrival), language=language)
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"±{words(language).number(0.01, 4)}" in text
+
+
+def test_the_curves_are_on_the_clock_of_training_with_the_goal() -> None:
+    by_time, by_tokens = arrival_charts([arrived()], words("en"))
+    a, b, goal, a_there, b_there = by_time.series
+    assert (a.label, a.x) == ("A", (0.0, 150.0, pytest.approx(180.4))), "start-up is not in it"
+    assert (b.label, b.x) == ("B", (0.0, 10.0, 21.5, 180.0))
+    assert (goal.label, goal.x, goal.y) == ("goal: 4.1520", (0.0, pytest.approx(180.4)), (4.152, 4.152))
+    assert (a_there.x, b_there.x, b_there.y) == ((180.4,), (21.3,), (4.152,))
+    assert len({series.mark for series in (a, goal, a_there)}) == 3, "not by colour alone"
+    assert by_tokens.series[0].x == tuple(iteration * 524_288.0 for iteration in (0, 150, 180))
+    assert by_tokens.series[4].x == (5.2e6,)
+    assert (by_time.x_unit, by_tokens.x_unit) == ("seconds", "tokens")
+
+
+def test_one_goal_for_all_pairs_is_one_line_and_a_run_without_one_is_left_out() -> None:
+    (chart, _) = arrival_charts([arrived(), case_2(), arrived()], words("en"))
+    assert [each.label for each in chart.series] == [
+        "A", "B", "D", "goal: 4.1520", "A is there", "B is there", "D is there",
+    ]  # fmt: skip
+
+
+def test_without_tokens_there_is_no_chart_against_them() -> None:
+    found = arrived()
+    nameless = replace(found, b=replace(found.b, throughput=replace(found.b.throughput, tokens_per_iteration=None)))
+    assert [chart.name for chart in arrival_charts([nameless], words("en"))] == ["arrival-seconds"]
+
+
+def test_the_page_has_the_sentence_the_chart_and_the_table() -> None:
+    page = compare_page([arrived()], words("en"))
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).replace("\u00a0", " ").split())
+    assert SAID in text
+    assert text.count(SAID) == 1
+    assert page.index('data-chart="all-arrival-seconds"') < page.index('data-chart="all-times"')
+    assert "goal: 4.1520" in text
+    assert "between two evaluations the loss is taken for a straight line" in text
