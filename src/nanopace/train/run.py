@@ -34,7 +34,11 @@ from nanopace.train.rollback import Rollbacks, diverged
 from nanopace.train.room import clear, enter
 from nanopace.train.settle import Wishes, out_dir_of, settle
 from nanopace.train.setup import Start, build, introduce
-from nanopace.train.warm_start import begin_to_load_the_compiler, keep_compiled
+from nanopace.train.warm_start import (
+    begin_to_load_the_compiler,
+    keep_compiled,
+    keep_the_compiler_out_of_optimizers,
+)
 from nanopace.train.watch import NotFiniteError
 
 
@@ -52,6 +56,7 @@ def train(
     the monotonic clock: from the start of the process, unless told otherwise.
     """
     started = process_start() if started is None else started
+    keep_the_compiler_out_of_optimizers()
     ranks = Ranks.of(os.environ)
     listener = listener if ranks.first else Silent()
     listener.phase("startup")
@@ -172,7 +177,7 @@ def _of_all_cards(energy_kwh: float | None, ranks: Ranks) -> float | None:
 
 def _forget(start: Start) -> None:
     """Model and averages of before have gone, before those of now are made: a card has no room for both."""
-    if start.config.compile:
+    if pick_kernels(start.config, start.shape, start.machine.device, start.ranks.size)[0] == "compiled":
         torch.compiler.reset()  # what was compiled holds on to its model
     make_room(start.machine.device)
 

@@ -29,7 +29,7 @@ WAYS = (
 )
 
 
-def test_foresight() -> None:
+def check_foresight() -> None:
     for recipe, without, saving in WAYS:
         shape = shape_of(recipe, 384, without)
         foreseen = {code_of(each) for each in kernels_of(shape, BATCH, saving)}
@@ -38,7 +38,7 @@ def test_foresight() -> None:
     print("all were foreseen")
 
 
-def test_building() -> None:
+def check_building() -> None:
     """By threads; and one that cannot be compiled takes none with it."""
     triton.runtime.driver.set_active(Target(89))
     shape, cache = shape_of("gpt2", 384), Path(os.environ["TRITON_CACHE_DIR"])
@@ -53,5 +53,5 @@ def test_building() -> None:
 
 
 if __name__ == "__main__":
-    test_foresight()
-    test_building()
+    check_foresight()
+    check_building()
