@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -133,6 +134,14 @@ def test_the_arrow_keys_do_what_the_mouse_does(open_page: Open, pages: dict[str,
     assert before not in (last, "–")
 
 
+def wait_until(page: playwright.Page, holds: str) -> None:
+    """Asked from here: playwright's own way evaluates strings inside the page, which the page does not allow."""
+    end = time.monotonic() + 30
+    while not page.evaluate(holds):
+        assert time.monotonic() < end, holds
+        page.wait_for_timeout(20)
+
+
 @pytest.mark.parametrize("kind", ["explain", "compare"])
 @pytest.mark.parametrize("width", [375, 1100])
 def test_nothing_is_wider_than_the_screen(open_page: Open, pages: dict[str, str], kind: str, width: int) -> None:
@@ -145,7 +154,7 @@ def test_nothing_is_wider_than_the_screen(open_page: Open, pages: dict[str, str]
 def test_no_table_is_cut_off(open_page: Open, pages: dict[str, str], width: int) -> None:
     page = open_page(pages["compare"])
     page.set_viewport_size({"width": width, "height": 900})
-    page.wait_for_function("[...document.querySelectorAll('.u-wrap')].every(each => each.clientWidth < innerWidth)")
+    wait_until(page, "[...document.querySelectorAll('.u-wrap')].every(each => each.clientWidth < innerWidth)")
     hidden = (
         "[...document.querySelectorAll('table')].filter(t => t.parentElement.scrollWidth > t.parentElement.clientWidth)"
     )
@@ -155,7 +164,7 @@ def test_no_table_is_cut_off(open_page: Open, pages: dict[str, str], width: int)
 def test_charts_follow_the_width_of_the_window(open_page: Open, pages: dict[str, str]) -> None:
     page = open_page(pages["explain"])
     page.set_viewport_size({"width": 500, "height": 800})
-    page.wait_for_function("document.querySelector('.u-wrap canvas').getBoundingClientRect().width < 500")
+    wait_until(page, "document.querySelector('.u-wrap canvas').getBoundingClientRect().width < 500")
     assert page.evaluate("document.documentElement.scrollWidth") <= 500
 
 
@@ -166,9 +175,9 @@ def test_dark_and_light_differ_and_change_at_once(open_page: Open, pages: dict[s
     dark = page.evaluate(ground)
     page.evaluate(f"window.before = {drawn}")
     page.emulate_media(color_scheme="light")
-    page.wait_for_function(f"{ground} !== '{dark}'")
+    wait_until(page, f"{ground} !== '{dark}'")
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
-    page.wait_for_function(f"{drawn} !== window.before")  # the charts are made anew, a moment later
+    wait_until(page, f"{drawn} !== window.before")  # the charts are made anew, a moment later
 
 
 def test_numbers_are_in_the_language_of_the_page(open_page: Open, run: Diagnosis) -> None:
