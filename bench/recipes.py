@@ -74,7 +74,8 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     shape = shape_of(config, "gelu")
     pick_attention(shape, config.batch_size, machine.device, getattr(torch, config.dtype))
     seed_everything(config.seed)
-    model = new_model(shape).to(machine.device)
+    with machine.device:
+        model = new_model(shape)
     called = spread(model, config, Ranks(), machine.device)
     optimizer = make_optimizer(model, config, machine.device)
     scaler = torch.amp.GradScaler(machine.device.type, enabled=False)

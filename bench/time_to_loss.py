@@ -36,7 +36,7 @@ REFERENCE = "batch=64,accum=8,lr=6e-4,iters=180,warmup=30"
 SHARED = parse_setting(
     "n_layer=12,n_head=12,n_embd=768,block_size=1024,device=cuda,dtype=bfloat16,compile=True,batch=64,accum=8,iters=180"
 )
-FIRST_SEED = 1337  # nanoGPT's
+NANOGPT_SEED = 1337
 
 # A folder's train.py that sows another seed, once, and then runs theirs as it is.
 SOWN = """
@@ -188,7 +188,7 @@ def jobs(args: argparse.Namespace, corpus: Path) -> list[Job]:
         if trainer == "nanopace" and (size := read_meta(corpus / "meta.pkl").vocab_size) is not None:
             knobs = {"vocab_size": size, **knobs}  # nanoGPT takes it from there itself
         plan.append((trainer, setting, knobs))
-    return [Job(*each[:2], FIRST_SEED + number, each[2]) for number in range(args.seeds) for each in plan]
+    return [Job(*each[:2], args.first_seed + number, each[2]) for number in range(args.seeds) for each in plan]
 
 
 def main() -> None:
@@ -206,7 +206,8 @@ def main() -> None:
         metavar="SETTING",
         help="for all: the model, the device, ... (else GPT-2 124M on a card)",
     )
-    parser.add_argument("--seeds", type=int, default=1, help=f"how many, from {FIRST_SEED} on")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, from --first_seed on")
+    parser.add_argument("--first_seed", type=int, default=NANOGPT_SEED, help="nanoGPT's own if not given")
     parser.add_argument("--windows", type=int, help="of validation data for the last weights (else all there are)")
     parser.add_argument("--target", type=float, help="the loss to reach (else the mean of the first setting)")
     parser.add_argument("--keep", type=Path, help="logs, ledgers and results.jsonl are added here")

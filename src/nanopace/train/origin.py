@@ -92,8 +92,13 @@ def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[
 
 
 def build_model(shape: ModelShape, source: Saved | Pretrained | None, device: torch.device) -> GPT:
-    """Drawn anew where there is no source. A longer position table than needed is cut."""
-    model = new_model(shape)
+    """Drawn anew where there is no source. A longer position table than needed is cut.
+
+    A new GPT is drawn on the CPU, where one seed gives nanoGPT's weights; that takes seconds which no other model needs.
+    """
+    as_nanogpt = source is None and shape.recipe == "gpt2"
+    with torch.device("cpu") if as_nanogpt else device:
+        model = new_model(shape)
     if source is not None:
         weights = source.weights() if isinstance(source, Saved) else dict(source.weights)
         positions = "transformer.wpe.weight"

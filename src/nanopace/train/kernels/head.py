@@ -15,7 +15,7 @@ from torch.nn import functional
 from nanopace.train.kernels.linear import accumulate
 
 CHUNK_BYTES = 1 << 29  # of logits: enough rows to fill the largest card, little beside the activations
-_BLOCK = 2048
+_TOGETHER = 8  # values of a thread: one wide load of bfloat16
 _LOWEST = -1e30  # as good as minus infinity, and its difference to itself is a number
 
 
@@ -63,6 +63,9 @@ def cross_entropy(
 ) -> None:
     """The loss of each row. Where tokens are counted, logits become the gradient of `share` times the mean loss."""
     rows, width = logits.shape
+    # So many that the rows in work stay in the L2 until they are read again; but a cap is arithmetic, which needs others
+    # to work while some wait for each other.
+    warps = 32 if cap is None else 8
     _kernel[(rows,)](
         logits,
         targets,
@@ -73,58 +76,67 @@ def cross_entropy(
         BACKWARD=counted is not None,
         CAP=cap or 0.0,
         LOWEST=_LOWEST,
-        BLOCK=_BLOCK,
-        num_warps=8,
+        BLOCK=32 * warps * _TOGETHER,
+        TOGETHER=_TOGETHER,
+        num_warps=warps,
     )
 
 
 @triton.jit
 def _kernel(
     logits, targets, losses, counted, share, width,
-    BACKWARD: tl.constexpr, CAP: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr,
+    BACKWARD: tl.constexpr, CAP: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
+    """Exponentials are powers of two here, which is what a card computes: LOG2_E turns one into the other."""
+    LOG2_E: tl.constexpr = 1.4426950408889634
     row = tl.program_id(0).to(tl.int64)
     logits += row * width
     target = tl.load(targets + row)
-    top = tl.full([BLOCK], LOWEST, tl.float32)
-    total = tl.zeros([BLOCK], tl.float32)
+    counts = target >= 0
+    chosen = tl.load(logits + tl.where(counts, target, 0)).to(tl.float32)
+    chosen_bend = 1.0
+    if CAP > 0:
+        chosen, chosen_bend = _capped(chosen, CAP)
+    top = tl.full([BLOCK // TOGETHER], LOWEST, tl.float32)  # of each thread
+    total = tl.zeros([BLOCK // TOGETHER], tl.float32)  # relative to it
     for first in range(0, width, BLOCK):
         columns = first + tl.arange(0, BLOCK)
         value = tl.load(logits + columns, columns < width, LOWEST).to(tl.float32)
         if CAP > 0:  # none is so large that its exponential is, so there is nothing to be relative to
-            total += tl.where(columns < width, tl.exp(CAP * _tanh(value / CAP)), 0.0)
+            value, _ = _capped(value, CAP)
+            value = tl.where(columns < width, tl.exp2(value * LOG2_E), 0.0)
+            total += tl.sum(tl.reshape(value, [BLOCK // TOGETHER, TOGETHER]), 1)
         else:
-            smaller = tl.exp(-tl.abs(value - top))  # of the two, relative to the larger
-            total = tl.where(value > top, total * smaller + 1, total + smaller)
-            top = tl.maximum(top, value)
+            value = tl.reshape(value, [BLOCK // TOGETHER, TOGETHER])
+            higher = tl.maximum(top, tl.max(value, 1))
+            total *= tl.exp2((top - higher) * LOG2_E)
+            total += tl.sum(tl.exp2((value - higher[:, None]) * LOG2_E), 1)
+            top = higher
     if CAP > 0:
-        logarithm = tl.log(tl.sum(total, 0))
+        logarithm = tl.log2(tl.sum(total, 0))
     else:
         highest = tl.max(top, 0)
-        logarithm = highest + tl.log(tl.sum(total * tl.exp(top - highest), 0))
-    counts = target >= 0
-    chosen = tl.load(logits + tl.where(counts, target, 0)).to(tl.float32)
-    if CAP > 0:
-        chosen = CAP * _tanh(chosen / CAP)
-    tl.store(losses + row, tl.where(counts, logarithm - chosen, 0.0))
+        logarithm = highest * LOG2_E + tl.log2(tl.sum(total * tl.exp2((top - highest) * LOG2_E), 0))
+    tl.store(losses + row, tl.where(counts, logarithm / LOG2_E - chosen, 0.0))
     if BACKWARD:
-        tl.debug_barrier()  # the chosen logit is read before it is overwritten
-        factor = tl.where(counts, share / tl.load(counted).to(tl.float32), 0.0)
+        factor = share / tl.load(counted).to(tl.float32)
+        offset = tl.where(counts, tl.log2(factor) - logarithm, LOWEST)
         for first in range(0, width, BLOCK):
             columns = first + tl.arange(0, BLOCK)
             value = tl.load(logits + columns, columns < width, LOWEST).to(tl.float32)
-            bend = 1.0
             if CAP > 0:
-                value = _tanh(value / CAP)
-                bend = 1 - value * value
-                value *= CAP
-            slope = (tl.exp(value - logarithm) - tl.where(columns == target, 1.0, 0.0)) * bend
-            tl.store(logits + columns, (slope * factor).to(logits.dtype.element_ty), columns < width)
+                value, bend = _capped(value, CAP)
+                slope = tl.exp2(value * LOG2_E + offset) * bend
+            else:
+                slope = tl.exp2(value * LOG2_E + offset)
+            tl.store(logits + columns, slope.to(logits.dtype.element_ty), columns < width)
+        tl.debug_barrier()  # the target's slope is overwritten
+        slope = (tl.exp2(chosen * LOG2_E + offset) - factor) * chosen_bend
+        tl.store(logits + target, slope.to(logits.dtype.element_ty), counts)
 
 
 @triton.jit
-def _tanh(x):
-    """To 1e-7, which is nothing beside a bfloat16 logit; and by an exponential, which every version has."""
-    small = tl.exp(-2 * tl.abs(x))
-    share = (1 - small) / (1 + small)
-    return tl.where(x < 0, -share, share)
+def _capped(x, CAP: tl.constexpr):
+    """CAP tanh(x / CAP) and its derivative, by the logistic function of -2 x / CAP, which needs one exponential."""
+    below = 1 / (1 + tl.exp2(x * (2 * 1.4426950408889634 / CAP)))
+    return CAP - 2 * CAP * below, 4 * below * (1 - below)

@@ -26,7 +26,17 @@ def layer_norm(x: Tensor) -> tuple[Tensor, Tensor]:
     """Each row with mean 0 and variance 1; and the factor that made it so."""
     rows, width = x.shape
     y, factor = torch.empty_like(x), torch.empty(rows, device=x.device, dtype=torch.float32)
-    _forward[(rows,)](x, y, factor, width, EPSILON, BLOCK=block_of(width), num_warps=warps_of(width))
+    _forward[(programs(x.device, rows),)](
+        x,
+        y,
+        factor,
+        rows,
+        width,
+        EPSILON,
+        BLOCK=block_of(width),
+        STAGES=stages_of(width, x),
+        num_warps=max(1, warps_of(width) // 2),
+    )
     return y, factor
 
 
@@ -50,15 +60,17 @@ def layer_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | N
 
 
 @triton.jit
-def _forward(x, y, factor, width, epsilon, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
+def _forward(x, y, factor, rows, width, epsilon, BLOCK: tl.constexpr, STAGES: tl.constexpr):
     columns = tl.arange(0, BLOCK)
     inside = columns < width
-    value = tl.load(x + row * width + columns, inside, 0.0).to(tl.float32)
-    value = tl.where(inside, value - tl.sum(value, 0) / width, 0.0)
-    inverse = 1 / tl.sqrt(tl.sum(value * value, 0) / width + epsilon)
-    tl.store(factor + row, inverse)
-    tl.store(y + row * width + columns, (value * inverse).to(y.dtype.element_ty), inside)
+    wide = tl.zeros([BLOCK], tl.int64)  # rows times width can be more than 32 bits hold
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
+        at = (wide + row) * width + columns
+        value = tl.load(x + at, inside, 0.0).to(tl.float32)
+        value = tl.where(inside, value - tl.sum(value, 0) / width, 0.0)
+        inverse = 1 / tl.sqrt(tl.sum(value * value, 0) / width + epsilon)
+        tl.store(factor + row, inverse)
+        tl.store(y + at, (value * inverse).to(y.dtype.element_ty), inside)
 
 
 @triton.jit
