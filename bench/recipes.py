@@ -7,6 +7,9 @@ is time_to_loss.py.
     python bench/recipes.py --corpus data/code --ablate                     # each ingredient out
     python bench/recipes.py --corpus data/code --try matrix_lr=0.02 --try matrix_lr=0.04,learning_rate=2e-3
     python bench/recipes.py --corpus data/code --try recipe=gpt2,learning_rate=1e-3,batch=64,iters=400 --seeds 3
+
+Beside the trainer's knobs there are two schedules, which the trainer does not have: `early_context=256,early=0.5` cuts
+the windows of the first half of all steps into pieces of 256 tokens, `early_batch=16,early=0.5` takes only 16 of them.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import argparse
 import gc
 import json
 import time
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -65,8 +69,29 @@ def main() -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Early:
+    """What is smaller in the first part of a run."""
+
+    early: float = 0.0
+    early_context: int | None = None
+    early_batch: int | None = None
+
+    @classmethod
+    def taken_from(cls, knobs: dict[str, Value]) -> Early:
+        return cls(**{each.name: knobs.pop(each.name) for each in fields(cls) if each.name in knobs})  # type: ignore[arg-type]
+
+    def cut(self, windows: Tensor, progress: float) -> tuple[Tensor, Tensor]:
+        """Inputs and targets."""
+        length = windows.size(1) - 1
+        if progress < self.early:
+            windows, length = windows[: self.early_batch], self.early_context or length
+        return windows[:, :-1].reshape(-1, length), windows[:, 1:].reshape(-1, length)
+
+
 def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> dict[str, float]:
     knobs: dict[str, Value] = {**parse_setting(args.base), **parse_setting(setting), "seed": seed}
+    early = Early.taken_from(knobs)
     machine = find_machine(str(knobs["device"]) if "device" in knobs else None)
     knobs.setdefault("dtype", "bfloat16" if machine.device.type == "cuda" else "float32")
     knobs = {**recipe_defaults(str(knobs["recipe"]), int(knobs["max_iters"])), **knobs}
@@ -84,12 +109,15 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
         passes = FusedPasses(called.fused)
     windows = _windows(corpus, config)
     _rehearse(passes, windows, config, machine.device)
+    tokens = 0
     begin = time.perf_counter()
     for step in range(config.max_iters):
         set_learning_rate(optimizer, learning_rate(config, step))
         some = windows[step].to(machine.device, non_blocking=True).long()
         for micro in some:
-            passes(micro[:, :-1].contiguous(), micro[:, 1:].contiguous(), len(some))
+            inputs, targets = early.cut(micro, step / config.max_iters)
+            passes(inputs, targets, len(some))
+            tokens += inputs.numel()
         passes.finish()
         if config.grad_clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
@@ -109,10 +137,10 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
             device=machine.device,
         )
         loss = evaluator.evaluate().loss.mean
-    result = {"loss": loss, "seconds": seconds, "steps": config.max_iters, "tokens": windows[..., 1:].numel()}
+    result = {"loss": loss, "seconds": seconds, "steps": config.max_iters, "tokens": tokens}
     if args.keep is not None:
         with args.keep.open("a") as file:
-            file.write(json.dumps({**knobs, **result}) + "\n")
+            file.write(json.dumps({**knobs, **asdict(early), **result}) + "\n")
     del model, called, optimizer, passes, evaluator
     gc.collect()
     return result
@@ -120,7 +148,8 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
 
 def _windows(corpus: Corpus, config: TrainConfig) -> Tensor:
     """Of all steps: (steps, micro-batches, sequences, tokens)."""
-    order = Order(corpus.train, config.block_size, config.seed)
+    end_of_text = None if corpus.tokenizer is None else corpus.tokenizer.end_of_text
+    order = Order(corpus.train, config.block_size, config.seed, documents=config.documents, end_of_text=end_of_text)
     size = (config.max_iters, config.gradient_accumulation_steps, config.batch_size, config.block_size + 1)
     windows = torch.empty(size, dtype=torch.int32, pin_memory=torch.cuda.is_available())
     rows = windows.view(-1, size[-1])

@@ -16,13 +16,17 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
+from torch import Tensor
 from triton.backends.compiler import GPUTarget
+from triton.runtime.jit import JITFunction
 
 from nanopace.config import TrainConfig
 from nanopace.train.fast_model import FastGPT
@@ -32,11 +36,18 @@ from nanopace.train.lean_adamw import LeanAdamW
 from nanopace.train.model import ModelShape
 from nanopace.train.muon import MuonAndAdamW
 from nanopace.train.optimizer import make_optimizer
-from nanopace.train.prebuild import Launch, each_once, written_down
 from nanopace.train.recipes import new_model
 
 BATCH = 8
 HOPPER = re.compile(r"wgmma|cp\.async\.bulk|mbarrier|barrier\.cluster|setmaxnreg|tcgen05")  # and Blackwell
+
+
+class Launch(NamedTuple):
+    """A kernel and what it is called with."""
+
+    kernel: Any  # a JITFunction
+    arguments: tuple[object, ...]
+    options: dict[str, object]
 
 
 class Target:
@@ -95,6 +106,44 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
     elif isinstance(optimizer, MuonAndAdamW):
         for stack in optimizer._stacks:
             stack.step(1.0, 1.0, found_inf, replace(optimizer._how, dtype=torch.bfloat16, kernels=True))
+
+
+@contextmanager
+def written_down() -> Iterator[list[Launch]]:
+    """Inside, no kernel is launched by any thread: what it would have been called with is in the list."""
+    launches: list[Launch] = []
+
+    def write_down(kernel: Any, *arguments: object, grid: object, warmup: bool, **options: object) -> None:  # noqa: ARG001
+        launches.append(Launch(kernel, arguments, options))
+
+    run = JITFunction.run
+    JITFunction.run = write_down
+    try:
+        yield launches
+    finally:
+        JITFunction.run = run
+
+
+def each_once(launches: Iterable[Launch]) -> list[Launch]:
+    """In their order, without those that are compiled to the same."""
+    return list({code_of(each): each for each in launches}.values())
+
+
+def code_of(launch: Launch) -> tuple[object, ...]:
+    """What Triton compiles for: types, whether addresses and sizes are multiples of 16, and all constants."""
+    kinds = tuple(
+        _kind(each, aligned=not parameter.do_not_specialize_on_alignment)
+        for each, parameter in zip(launch.arguments, launch.kernel.params, strict=False)
+    )
+    return launch.kernel, kinds, tuple(sorted(launch.options.items()))
+
+
+def _kind(value: object, *, aligned: bool) -> object:
+    if isinstance(value, Tensor):
+        return value.dtype, aligned and value.data_ptr() % 16 == 0
+    if isinstance(value, int):
+        return value == 1, value % 16 == 0, value.bit_length() > 31
+    return type(value)
 
 
 def all_kernels(width: int, without: str) -> list[Launch]:

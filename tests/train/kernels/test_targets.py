@@ -38,7 +38,3 @@ def test_every_kernel_is_compiled_for_a_geforce_card_and_fits(tmp_path: Path) ->
     row = 4096 * 2  # bytes
     assert pipelined
     assert all(each["shared"] >= (each["options"]["STAGES"] - 1) * row for each in pipelined)  # rows do wait there
-
-
-def test_what_is_compiled_ahead_is_what_a_run_launches(tmp_path: Path) -> None:
-    assert alone("foreseen.py", tmp_path) == ["all were foreseen", "all were compiled"]
