@@ -1,19 +1,23 @@
 """The same loss as nanoGPT, and not slower: same data, same settings, same number of steps.
 
 nanoGPT draws its windows at random, with replacement, and we do not. After 500 steps that alone makes the validation
-loss of one trainer differ by 0.04 from seed to seed. So nanoGPT's train.py is given our windows, in our order, and then
-its last checkpoint and ours are evaluated alike. Their times are compared in short runs that take turns, since a
-machine's speed wanders over minutes; ours compiled, which is off by default on a CPU, takes its turn too.
+loss of one trainer differ by 0.04 from seed to seed. So nanoGPT's train.py is given our windows, in our order, and we
+are given the weights that it begins with, which it draws on the CPU; then its last checkpoint and ours are evaluated
+alike. --repeats does so with other weights at the beginning, on the same windows, which shows what is noise. Their
+times are compared in short runs that take turns, since a machine's speed wanders over minutes; ours compiled, which is
+off by default on a CPU, takes its turn too.
 
     python bench/parity.py path/to/nanoGPT              # about four minutes on two cores
     python bench/parity.py path/to/nanoGPT --speed      # taking turns: four minutes
     python bench/parity.py path/to/nanoGPT --own        # each with its own windows, three seeds: ten minutes
     python bench/parity.py path/to/nanoGPT --cuda       # GPT-2 124M on a card, our kernels and torch.compile's
+    python bench/parity.py path/to/nanoGPT --cuda --repeats 3
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -29,8 +33,9 @@ from nanopace.corpus.prepare import ensure
 from nanopace.corpus.shards import Corpus, Split, open_corpus
 from nanopace.train.checkpoint_files import open_checkpoint
 from nanopace.train.evaluate import Evaluation, Evaluator
-from nanopace.train.model import GPT
-from nanopace.train.nanogpt_checkpoint import load_nanogpt
+from nanopace.train.model import GPT, ModelShape
+from nanopace.train.nanogpt_checkpoint import load_nanogpt, save_nanogpt
+from nanopace.train.pretrained import Pretrained
 
 STEPS, CUDA_STEPS = 500, 200
 SEEDS = (1337, 1338, 1339)
@@ -93,6 +98,7 @@ def main() -> None:
     parser.add_argument("--own", action="store_true")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--repeats", type=int, default=1, help="on the same windows, each from other weights")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
@@ -104,31 +110,67 @@ def main() -> None:
         elif args.own:
             _own_windows(args.nanogpt, data, room)
         elif args.cuda:
-            _same_windows(args.nanogpt, data, room, ON_A_CARD, {"our kernels": {}, "torch.compile": {"fused": False}})
+            ways: dict[str, Knobs] = {"our kernels": {}, "torch.compile": {"fused": False}}
+            _same_windows(args.nanogpt, data, room, ON_A_CARD, ways, args.repeats)
         else:
-            _same_windows(args.nanogpt, data, room, KNOBS, {"nanopace": {}})
+            _same_windows(args.nanogpt, data, room, KNOBS, {"nanopace": {}}, args.repeats)
 
 
-def _same_windows(nanogpt: Path, corpus: Corpus, room: Path, knobs: Knobs, ways: dict[str, Knobs]) -> None:
+def _same_windows(
+    nanogpt: Path, corpus: Corpus, room: Path, knobs: Knobs, ways: dict[str, Knobs], repeats: int
+) -> None:
     config = TrainConfig(**knobs)
     knobs = {**knobs, "dataset": str(corpus.directory)}
     per_step, steps = config.gradient_accumulation_steps * config.batch_size, config.max_iters
     np.save(room / "starts.npy", Order(corpus.train, config.block_size, SEEDS[0]).starts(0, (steps + 2) * per_step))
-    theirs = _seeded(nanogpt, room, SEEDS[0])
+    losses: dict[str, list[float]] = {name: [] for name in ("nanoGPT", *ways)}
+    for seed in range(SEEDS[0], SEEDS[0] + repeats):
+        theirs = _given_windows(_seeded(nanogpt, room, seed), room / "starts.npy")
+        run_nanogpt(theirs, {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log")
+        model = load_nanogpt(room / "theirs" / "ckpt.pt").model(config.device)
+        losses["nanoGPT"].append(_evaluate(model, corpus).loss.mean)
+        begun = {"init_from": str(_drawn(room / "begun.pt", config, corpus, seed)), "seed": SEEDS[0], "keep_last": 5}
+        for name, how in ways.items():
+            out = room / name
+            run_nanopace({**knobs, **how, **begun, "out_dir": str(out)}, room / "ours.log")
+            losses[name].append(_evaluate(_load(out, steps).to(config.device), corpus).loss.mean)
+            shutil.rmtree(out)
+        print(f"seed {seed}:", *(f"{name} {each[-1]:.4f}" for name, each in losses.items()), flush=True)
+    print(f"validation loss after {steps} steps on the same windows: nanoGPT {_spread(losses['nanoGPT'])}")
+    for name in ways:
+        _judge(name, losses[name], losses["nanoGPT"])
+
+
+def _judge(name: str, ours: list[float], theirs: list[float]) -> None:
+    """By pairs, which begin with the same weights."""
+    differences = [mine - other for mine, other in zip(ours, theirs, strict=True)]
+    error = f" ± {stdev(differences) / len(differences) ** 0.5:.5f}" if len(differences) > 1 else ""
+    holds = "holds" if abs(fmean(differences)) <= BAR else "MISSED"
+    print(f"  {name} {_spread(ours)}, difference {fmean(differences):+.5f}{error}; within {BAR}: {holds}", flush=True)
+
+
+def _spread(losses: list[float]) -> str:
+    return f"{fmean(losses):.4f}" + (f", spread {stdev(losses):.4f}" if len(losses) > 1 else "")
+
+
+def _drawn(path: Path, config: TrainConfig, corpus: Corpus, seed: int) -> Path:
+    """The weights that nanoGPT begins with: on the CPU one seed gives both of us the same."""
+    assert corpus.vocab_size is not None
+    sizes = {name: getattr(config, name) for name in ("n_layer", "n_head", "n_embd", "block_size")}
+    shape = ModelShape(**sizes, vocab_size=corpus.vocab_size)
+    torch.manual_seed(seed)
+    save_nanogpt(path, Pretrained(path=path, shape=shape, weights=GPT(shape).state_dict()))
+    return path
+
+
+def _given_windows(theirs: Path, starts: Path) -> Path:
+    """The copy of the checkout, with a train.py that takes its windows from a file."""
     told = (theirs / "train.py").read_text()
     assert told.count("X, Y = get_batch('train')") == 2
     told = told.replace("X, Y = get_batch('train')", "X, Y = next(windows)")
-    told = told.replace("# init these up here", WINDOWS.format(path=str(room / "starts.npy")) + "# init these up here")
+    told = told.replace("# init these up here", WINDOWS.format(path=str(starts)) + "# init these up here")
     (theirs / "train.py").write_text(told)
-    run_nanogpt(theirs, {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log")
-    before = _evaluate(load_nanogpt(room / "theirs" / "ckpt.pt").model(config.device), corpus)
-    print(f"validation loss after {steps} steps on the same windows: nanoGPT {before.loss.mean:.4f}", flush=True)
-    for name, how in ways.items():
-        run_nanopace({**knobs, **how, "out_dir": str(room / name), "keep_last": 5}, room / "ours.log")
-        loss = _evaluate(_load(room / name, steps).to(config.device), corpus).loss.mean
-        difference = loss - before.loss.mean
-        holds = "holds" if abs(difference) <= BAR else "MISSED"
-        print(f"  {name} {loss:.4f}, difference {difference:+.5f}; within {BAR}: {holds}", flush=True)
+    return theirs
 
 
 def _in_turns(nanogpt: Path, corpus: Corpus, room: Path) -> None:

@@ -1,8 +1,10 @@
 """From the command to the first step: cold, with nothing kept from before, and warm; nanoGPT beside it.
 
 The clock runs from the start of the process until it prints its first iteration. nanoGPT's caches are emptied, too.
+Python and torch take their time before either trainer can do anything: the second figure is what is left without it.
 
     python bench/start.py path/to/nanoGPT        # two minutes on an H200
+    python bench/start.py                        # ours alone
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 from nanogpt import ROOT, Knobs, write_tokens, zipf_tokens
 
@@ -34,7 +38,7 @@ KNOBS: Knobs = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("nanogpt", type=Path)
+    parser.add_argument("nanogpt", type=Path, nargs="?")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
@@ -43,16 +47,24 @@ def main() -> None:
         ours = [sys.executable, "-u", "-m", "nanopace", "train", "--no-report", "--overwrite=True"]
         theirs = [sys.executable, "-u", "train.py"]
         _import_torch()  # from the disk: no one's start shall pay for that
-        print(f"python and torch alone: {_import_torch():.1f} s", flush=True)
-        for name, command, directory in (("nanopace", ours, room), ("nanoGPT", theirs, args.nanogpt)):
+        alone = median(_import_torch() for _ in range(3))
+        print(f"python and torch alone: {alone:.1f} s", flush=True)
+        trainers = [("nanopace", ours, room)]
+        if args.nanogpt is not None:
+            trainers.append(("nanoGPT", theirs, args.nanogpt))
+        for name, command, directory in trainers:
             for start in ("cold", "warm"):
-                seconds = _first_step(command, knobs, directory, room / f"{name}-run")
-                print(f"{name}, {start}: {seconds:.1f} s to the first step", flush=True)
+                seconds, row = _first_step(command, knobs, directory, room / f"{name}-run")
+                left = f"{seconds - alone:.1f} s without python and torch"
+                print(f"{name}, {start}: {seconds:.1f} s to the first step, {left}", flush=True)
                 if name == "nanopace":
                     print(_spans(room / f"{name}-run" / "ledger.jsonl"), flush=True)
+                else:
+                    print(f"  its log says {_row_seconds(row):.1f} s for iter 0", flush=True)
 
 
-def _first_step(command: list[str], knobs: Knobs, directory: Path, out: Path) -> float:
+def _first_step(command: list[str], knobs: Knobs, directory: Path, out: Path) -> tuple[float, str]:
+    """Seconds until it is printed, and what is printed of it."""
     config, cache = out.with_suffix(".py"), out.with_suffix(".cache")
     config.write_text("".join(f"{name} = {value!r}\n" for name, value in {**knobs, "out_dir": str(out)}.items()))
     variables = {
@@ -63,7 +75,7 @@ def _first_step(command: list[str], knobs: Knobs, directory: Path, out: Path) ->
         "TRITON_CACHE_DIR": str(cache / "triton"),
     }
     begin = time.perf_counter()
-    seen = None
+    seen: tuple[float, str] | None = None
     process = subprocess.Popen(
         [*command, str(config)],
         cwd=directory,
@@ -77,7 +89,7 @@ def _first_step(command: list[str], knobs: Knobs, directory: Path, out: Path) ->
     for line in process.stdout:
         said.append(line)
         if seen is None and line.startswith("iter 0:"):
-            seen = time.perf_counter() - begin
+            seen = time.perf_counter() - begin, line
     assert process.wait() == 0, "".join(said)
     assert seen is not None, "".join(said)
     return seen
@@ -87,6 +99,13 @@ def _import_torch() -> float:
     begin = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import torch; torch.zeros(1, device='cuda')"], check=True)
     return time.perf_counter() - begin
+
+
+def _row_seconds(row: str) -> float:
+    """What a log's row says of its time."""
+    found = re.search(r"time ([\d.]+)ms", row)
+    assert found is not None, row
+    return float(found[1]) / 1000
 
 
 def _spans(ledger: Path) -> str:

@@ -79,12 +79,13 @@ class TrainConfig:
     save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation")
     keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
     fused: bool = _knob(True, "kernels of our own, where they take the model; False: what torch.compile makes of it")
+    fp8: bool = _knob(False, "matrix products after norms in 8 bits, forward only, where the card is faster that way")
     memory: str = _knob("auto", "what is computed again or rounded to save memory: 'auto', as little as fits; or names")
     memory_limit: str = _knob("", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all")
     parallel: str = _knob("ddp", "several cards: 'ddp', each holds the whole model, or 'fsdp', each a part of it")
     recipe: str = _knob("gpt2", "'gpt2' as nanoGPT trains it, or 'fast': the same loss in less time")
     without: str = _knob("", "ingredients of the recipe that are left out, such as rope,muon: what each is worth")
-    matrix_lr: float = _knob(0.03, "Muon's peak, of the matrices in recipe=fast; learning_rate is AdamW's")
+    matrix_lr: float = _knob(0.02, "Muon's peak, of the matrices in recipe=fast; learning_rate is AdamW's")
     cooldown: float = _knob(0.5, "the last part of max_iters, in which the rates of recipe=fast fall in a line")
     overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
 
@@ -165,7 +166,7 @@ INGREDIENTS: Mapping[str, tuple[str, ...]] = {
     "gpt2": (),
     "fast": (
         *("muon", "normuon", "cautious", "trapezoid", "rope", "qk_norm", "relu2"),
-        *("zero_init", "soft_cap", "value_embeddings", "untied", "embed_skip"),
+        *("zero_init", "soft_cap", "value_embeddings", "untied"),
     ),
 }
 

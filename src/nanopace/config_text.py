@@ -132,7 +132,8 @@ def _check_slips(program: ast.Module, name: str, found: Mapping[str, object]) ->
                 known=", ".join(CHOICES[target]),
                 value=shown(found[target]),
             )
-        near = None if target in KNOBS or target in used else _nearest(target, cutoff=0.85)
+        least = 0.85 if len(target) > 2 else 0.8  # two letters of three: f8
+        near = None if target in KNOBS or target in used else _nearest(target, cutoff=least)
         if near is not None and near not in found:
             raise ConfigError(
                 "{path}, line {line}: {knob} is no knob; did you mean {near}?",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import torch
 from torch import Tensor
 
 from nanopace.literals import Value
+from nanopace.train import fp8 as fp8_module
 from nanopace.train import passes as passes_module
+from nanopace.train.fp8 import PRODUCTS, pick_products
 from nanopace.train.memory import make_room
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.run import train
@@ -181,3 +184,77 @@ def test_a_batch_that_does_not_fit_into_the_limit(corpus: Path, tmp_path: Path) 
     assert list(told.losses) == list(range(11))
     first = range(5)  # later, rounding has grown into another path
     assert [told.losses[step] for step in first] == pytest.approx([large.losses[step] for step in first], abs=0.03)
+
+
+# --- in 8 bits -------------------------------------------------------------------------------------------------------
+
+eight_bits = pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 9), reason="the card has no 8 bits"
+)
+
+
+@eight_bits
+def test_eight_bits_cost_little_of_the_loss_and_the_gradients(model: GPT) -> None:
+    from nanopace.train.fused import FusedGPT
+
+    found = []
+    for fp8 in ((), PRODUCTS):
+        fused = FusedGPT(model, fp8=fp8)
+        loss = fused.gradients(*windows(1))
+        fused.finish()
+        found.append((loss.item(), gradients(model), fused.sequence_losses(*windows(1))))
+        fused.forget()
+    (loss, slopes, evaluated), (rounded, others, evaluated_too) = found
+    assert 0 < abs(rounded - loss) < 0.01
+    assert max(errors(others, slopes).values()) < 0.15
+    assert torch.equal(evaluated, evaluated_too)
+
+
+@eight_bits
+def test_eight_bits_in_a_cuda_graph(model: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when other weights come: the scales lie where the graph reads them."""
+    from nanopace.train.fused import FusedGPT
+
+    monkeypatch.setattr(passes_module, "_LAUNCH_BOUND", 0.0)
+    passes = passes_module.FusedPasses(FusedGPT(model, fp8=PRODUCTS))
+    passes(*windows(1), 2)
+    assert str(passes.record(*windows(1), 2)).startswith("a CUDA graph")
+    with torch.no_grad():
+        for each in model.parameters():
+            each.mul_(1.3)
+    passes.renew()
+    losses = []
+    for way in (passes, passes_module.FusedPasses(FusedGPT(model, fp8=PRODUCTS))):
+        way.forget()
+        losses.append(way(*windows(2), 2).item())
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+
+
+@eight_bits
+def test_a_run_in_eight_bits_learns_as_one_without(
+    corpus: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fp8_module, "_WORTH_IT", 0.0)  # it is not, for a model as small as this
+    fp8_module._speeds.cache_clear()
+    knobs = {**OURS, "vocab_size": 272}
+    _, plain = run(corpus, tmp_path / "plain", **knobs)
+    _, told = run(corpus, tmp_path / "fp8", **knobs, fp8=True)
+    assert told.losses[30] < told.losses[0] - 1
+    assert told.losses[0] != plain.losses[0]
+    assert told.losses[30] == pytest.approx(plain.losses[30], abs=0.02)
+    assert told.all("evaluated")[-1].val == pytest.approx(plain.all("evaluated")[-1].val, abs=0.02)
+    choices = [events(tmp_path / each, "run")[0]["choices"].get("fp8") for each in ("plain", "fp8")]
+    assert choices[0] is None
+    assert re.fullmatch(r"qkv, into and head: [\d.]+, [\d.]+ and [\d.]+ times as fast as bf16", choices[1])
+
+
+@eight_bits
+@pytest.mark.parametrize("width", [768, 2048])
+def test_what_eight_bits_are_worth_is_measured_once(width: int) -> None:
+    fp8_module._speeds.cache_clear()
+    shape = ModelShape(n_layer=1, n_head=width // 64, n_embd=width, vocab_size=50304, block_size=1024)
+    picked, said = pick_products(shape, 1 << 15, CARD)
+    fp8_module._speeds.cache_clear()
+    assert pick_products(shape, 1 << 15, CARD) == (picked, f"{said}, measured before")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -15,6 +16,7 @@ if find_spec("triton") is None:
     pytest.skip("no triton on this platform", allow_module_level=True)
 
 from nanopace.train import fused as fused_module
+from nanopace.train.fp8 import PRODUCTS
 from nanopace.train.fused import Again, FusedGPT
 from nanopace.train.passes import FusedPasses
 
@@ -31,9 +33,13 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def model() -> GPT:
+    return drawn(SHAPE)
+
+
+def drawn(shape: ModelShape) -> GPT:
     """No longer as it begins: the norms' weights are not 1, and no two of them alike."""
     torch.manual_seed(0)
-    model = GPT(SHAPE)
+    model = GPT(shape)
     with torch.no_grad():
         for each in model.parameters():
             each.add_(torch.randn_like(each) * (0.3 if each.dim() == 1 else 0.05))
@@ -153,3 +159,50 @@ def test_it_trains_the_model_that_it_was_given(model: GPT) -> None:
     assert losses[-1] < losses[0] - 0.3
     assert model(*windows(1)).item() < losses[-1]
     assert [each.grad.data_ptr() for each in model.parameters() if each.grad is not None] == places
+
+
+# --- in 8 bits -------------------------------------------------------------------------------------------------------
+
+
+SMALL = replace(SHAPE, n_layer=1, n_embd=32, vocab_size=80)  # multiples of 16, which 8 bits are multiplied in
+
+
+def passed(model: GPT, fused: FusedGPT) -> tuple[float, list[Tensor]]:
+    """The loss and all gradients."""
+    fused.forget()
+    loss = fused.gradients(*windows(1))
+    fused.finish()
+    return loss.item(), [each.grad.clone() for each in model.parameters() if each.grad is not None]
+
+
+@pytest.mark.usefixtures("eight_bits", "untraced")
+def test_eight_bits_stay_close() -> None:
+    model = drawn(SMALL)
+    loss, gradients = passed(model, FusedGPT(model))
+    for fp8, again in [*(((each,), Again.NOTHING) for each in PRODUCTS), (PRODUCTS, Again.ATTENTION)]:
+        rounded, slopes = passed(model, FusedGPT(model, again, fp8))
+        errors = [float((found - each).norm() / each.norm()) for found, each in zip(slopes, gradients, strict=True)]
+        assert 1e-5 < abs(rounded - loss) < 0.03
+        assert 1e-3 < max(errors) < 0.1
+
+
+@pytest.mark.usefixtures("eight_bits", "untraced")
+def test_evaluations_know_nothing_of_eight_bits() -> None:
+    model = drawn(SMALL)
+    exact, rounded = (FusedGPT(model, fp8=fp8).sequence_losses(*windows(1)) for fp8 in ((), PRODUCTS))
+    assert torch.equal(exact, rounded)
+
+
+@pytest.mark.usefixtures("eight_bits", "untraced")
+def test_eight_bits_are_those_of_the_weights_as_they_are_now() -> None:
+    model = drawn(SMALL)
+    fused = FusedGPT(model, fp8=PRODUCTS)
+    with torch.no_grad():
+        for name, each in model.named_parameters():
+            if "wte" not in name and "wpe" not in name:  # which have no copy to look up
+                each.mul_(1.5)
+    before = fused.gradients(*windows(1)).item()
+    fused.renew()
+    after = fused.gradients(*windows(1)).item()
+    assert abs(after - before) > 0.02
+    assert after == pytest.approx(model(*windows(1)).item(), abs=0.02)

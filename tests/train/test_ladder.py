@@ -29,6 +29,10 @@ def test_as_little_as_fits() -> None:
     assert why == "activation: about 10.1 of 12.0 GiB, and 12.9 without activation"
 
 
+def test_eight_bits_are_counted() -> None:
+    assert picked(batch_size=20, fp8=True) == ((), "all is kept: it takes about 8.0 of 12.0 GiB")
+
+
 def test_what_is_asked_for_is_done() -> None:
     assert picked(batch_size=8, memory="averages, hidden") == (("hidden", "averages"), "hidden, averages: asked for")
     assert picked(batch_size=400, memory="") == ((), "all is kept: asked for")

@@ -263,8 +263,8 @@ def test_knobs_that_nobody_named_are_the_recipes(shared_corpus: Path, decides: b
     plan = make_plan(asked, open_corpus(shared_corpus), MACHINE, machine_decides=decides)
     expected = {**recipe_defaults("fast", 70), "beta2": 0.9}
     assert {name: plan.config.as_dict()[name] for name in expected} == expected
-    assert (plan.config.warmup_iters, plan.config.lr_decay_iters) == (7, 70)
-    assert plan.reasons["learning_rate"] == "0.003: recipe fast"
+    assert (plan.config.warmup_iters, plan.config.lr_decay_iters) == (2, 70)
+    assert plan.reasons["learning_rate"] == "0.002: recipe fast"
     assert "beta2" not in plan.reasons
     gpt2 = make_plan({"max_iters": 70}, open_corpus(shared_corpus), MACHINE, machine_decides=False)
     assert not any("recipe" in each for each in gpt2.reasons.values())

@@ -71,10 +71,16 @@ def test_a_cpu_has_one_attention_kernel() -> None:
 TRAINED = """
 import sys
 import torch
+from nanopace.train.model import ModelShape
+from nanopace.train.recipes import new_model, outline
 from nanopace.train.warm_start import keep_the_compiler_out_of_optimizers
 
 if sys.argv[1] == "early":
     keep_the_compiler_out_of_optimizers()
+    for recipe in ("gpt2", "fast"):
+        shape = ModelShape(n_layer=2, n_head=2, n_embd=32, vocab_size=64, block_size=16, recipe=recipe)
+        made = [(name, each.shape) for name, each in new_model(shape).named_parameters()]
+        assert [(name, each.shape) for name, each in outline(shape).named_parameters()] == made
 weight = torch.linspace(-1, 1, 5).requires_grad_()
 optimizer = torch.optim.AdamW([{"params": [weight], "weight_decay": 0.1}], lr=0.1)
 for _ in range(3):

@@ -77,6 +77,7 @@ def fused_peak_bytes(
     steps: Collection[str] = (),
     *,
     recipe: str = "gpt2",
+    fp8: bool = False,
 ) -> int:
     """The most memory that a step of ours takes, after some steps of the ladder.
 
@@ -84,6 +85,7 @@ def fused_peak_bytes(
         - 4 N                  averages in bfloat16
         + 2 B T C k L          what is kept of each layer: k is 14, 10, 6 or 2
         + 2 B T C (3 to 18)    and what is on its way beside it: at the head, or in the last layer's backward pass
+        + 7 C^2 L + V C        matrices after norms in 8 bits, and B T C at the head, where that is asked for
 
     The recipe fast has three tables more, none of which is multiplied, and one average less of each matrix.
     """
@@ -91,7 +93,7 @@ def fused_peak_bytes(
     table = vocab_size * n_embd
     if recipe == "fast":
         state = 14 * 12 * n_layer * n_embd**2 + (18 + 3 * 16) * table
-        beside = 3  # the embedding, which every layer sees again, and its gradient
+        beside = 1  # the embedding, whose norm has a way back
     else:
         everything = parameters(n_layer, n_embd, vocab_size, block_size)
         state = (14 if "averages" in steps else 18) * everything + 4 * table
@@ -99,6 +101,9 @@ def fused_peak_bytes(
     kept = min(_KEPT[each] for each in ("", *steps, *_USELESS[recipe]) if each in _KEPT)
     again = 14 - kept  # what the last layer makes once more is there while it goes back
     at_the_head = 3 * stream + min(_MOST_LOGITS, 2 * batch_size * block_size * vocab_size)
+    if fp8:  # as if all products after norms were faster with it
+        state += 7 * n_layer * n_embd**2 + table
+        at_the_head += stream // 2
     going_back = (6 + min(again, 8)) * stream
     return state + (n_layer * kept + beside) * stream + max(at_the_head, going_back) + _OWN_WORKSPACE
 
@@ -117,11 +122,12 @@ def climb(
     memory_gb: float,
     *,
     recipe: str = "gpt2",
+    fp8: bool = False,
 ) -> tuple[str, ...]:
     """As many steps of the ladder as it takes to fit; all of them where that is not enough."""
     most, steps = memory_gb * GIB * (1 - _LITTLE_HEADROOM), ladder(recipe)
     size = (n_layer, n_embd, vocab_size, block_size, batch_size)
     for count in range(len(steps)):
-        if fused_peak_bytes(*size, steps[:count], recipe=recipe) <= most:
+        if fused_peak_bytes(*size, steps[:count], recipe=recipe, fp8=fp8) <= most:
             return steps[:count]
     return steps

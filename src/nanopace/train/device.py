@@ -11,11 +11,12 @@ from importlib.util import find_spec
 import torch
 
 from nanopace.config import TrainConfig, memory_bytes
-from nanopace.errors import CardError, UsageError
+from nanopace.errors import CardError, ConfigError, UsageError
 from nanopace.hardware.cards import Card, find_card
 from nanopace.train.model import ModelShape
 
 GIB = 1 << 30
+_FP8_SINCE = (8, 9)  # compute capability
 _LARGEST_CONTEXT = GIB  # what CUDA takes for itself is some hundred MB; more is somebody else's
 
 
@@ -157,19 +158,54 @@ def pick_kernels(config: TrainConfig, shape: ModelShape, device: torch.device, r
     """'fused', 'compiled' or 'eager', and why. Ours take what most people train, and no more."""
     if not config.compile:
         return "eager", "nothing is compiled"
-    head = shape.n_embd // shape.n_head
-    against = {
-        f"on a {device.type}": device.type != "cuda",
-        "as asked for": not config.fused,
-        "with several processes": ranks > 1 or config.parallel == "fsdp",
-        f"for heads of {head}": shape.recipe != "gpt2" and head % 2 == 1,
-        f"in {config.dtype}": config.dtype != "bfloat16",
-        f"for {shape.activation}": shape.activation != "gelu",
-        "with dropout": shape.dropout > 0,
-        "with biases": shape.bias,
-        "without triton": find_spec("triton") is None,
-    }
-    reasons = [reason for reason, holds in against.items() if holds]
+    reasons = list(_against_ours(config, shape, device, ranks))
     if reasons:
         return "compiled", f"torch.compile, {reasons[0]}"
     return "fused", "kernels of our own around torch's matrix products and attention"
+
+
+def _against_ours(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> dict[str, str]:
+    """Why our kernels cannot be taken, each reason with the setting that it is about."""
+    head = shape.n_embd // shape.n_head
+    against = {
+        f"on a {device.type}": (device.type != "cuda", f"device={device.type}"),
+        "as asked for": (not config.fused, "fused=False"),
+        "with several processes": (ranks > 1 or config.parallel == "fsdp", f"parallel={config.parallel}"),
+        f"for heads of {head}": (shape.recipe != "gpt2" and head % 2 == 1, f"n_head={shape.n_head}"),
+        f"in {config.dtype}": (config.dtype != "bfloat16", f"dtype={config.dtype}"),
+        f"for {shape.activation}": (shape.activation != "gelu", f"activation={shape.activation}"),
+        "with dropout": (shape.dropout > 0, f"dropout={shape.dropout}"),
+        "with biases": (shape.bias, "bias=True"),
+        "without triton": (find_spec("triton") is None, "no triton"),
+    }
+    return {reason: setting for reason, (holds, setting) in against.items() if holds}
+
+
+def check_fp8(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> None:
+    """Products in 8 bits are part of our kernels. Where they cannot be, who asked for them hears of it."""
+    if not config.fp8:
+        return
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < _FP8_SINCE:
+        raise ConfigError(
+            "fp8=True needs a card that multiplies in 8 bits, Ada, Hopper or later, and {device} does not; "
+            "leave fp8=False",
+            device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        )
+    if ranks > 1:
+        raise ConfigError(
+            "fp8=True needs our own kernels, which train on one card, and this run has {ranks} processes; "
+            "leave fp8=False",
+            ranks=ranks,
+        )
+    if shape.n_embd % 16:
+        raise ConfigError(
+            "n_embd must be a multiple of 16 with fp8=True: {n_embd} is not one; or leave fp8=False",
+            n_embd=shape.n_embd,
+        )
+    against = list(_against_ours(config, shape, device, ranks).values()) if config.compile else ["compile=False"]
+    if against:
+        raise ConfigError(
+            "fp8=True and {setting} exclude each other: 8 bits are part of our own kernels, which do not take that; "
+            "change one of them",
+            setting=against[0],
+        )

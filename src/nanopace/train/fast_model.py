@@ -36,11 +36,6 @@ def residual_norm(x: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
     return x, rms_norm(x)
 
 
-def mixed(x: Tensor, start: Tensor, keep: Tensor, again: Tensor) -> Tensor:
-    """The stream, with the embedding that it began with once more; `keep` and `again` are one number each."""
-    return keep * x + again * start
-
-
 def rope_angles(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Cosine and sine, each (length, width / 2). A few KB, so they are made anew rather than kept."""
     frequencies = ROPE_BASE ** (-torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width)
@@ -156,9 +151,6 @@ class FastGPT(GPT):
         self.lm_head = nn.Linear(shape.n_embd, shape.vocab_size, bias=False)
         if "untied" not in self._has:
             self.transformer["wte"].weight = self.lm_head.weight
-        if "embed_skip" in self._has:
-            self.keep = nn.Parameter(torch.ones(shape.n_layer))
-            self.again = nn.Parameter(torch.zeros(shape.n_layer))
         self._initialise()
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -200,11 +192,9 @@ class FastGPT(GPT):
             angles = rope_angles(positions, self.shape.n_embd // self.shape.n_head)
         else:
             x = x + self.transformer["wpe"](positions)
-        x = start = self.transformer["drop"](rms_norm(x))
+        x = self.transformer["drop"](rms_norm(x))
         values = [table(tokens) for table in cast(nn.ModuleList, self.transformer["wve"])]
         for layer, block in enumerate(cast(nn.ModuleList, self.transformer["h"])):
-            if "embed_skip" in self._has:
-                x = mixed(x, start, self.keep[layer], self.again[layer])
             table = self._table_of.get(layer)
             x = block(x, None if table is None else values[table], angles, cache)
         if cache is not None:

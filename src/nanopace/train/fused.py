@@ -21,8 +21,8 @@ from torch.nn import functional
 
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.head import head_gradients, head_losses
-from nanopace.train.kernels.layer_norm import layer_norm, layer_norm_backward
 from nanopace.train.kernels.linear import accumulate
+from nanopace.train.kernels.norm import layer_norm, layer_norm_backward
 from nanopace.train.kernels.tokens import embed, embed_backward
 from nanopace.train.matrix import Matrix, weight_of
 from nanopace.train.model import GPT, Block
@@ -122,15 +122,19 @@ class Fused(ABC):
 
 
 class FusedGPT(Fused):
-    """Calls the weights of a GPT, which stays what is saved, sampled from and trained."""
+    """Calls the weights of a GPT, which stays what is saved, sampled from and trained.
 
-    def __init__(self, model: GPT, again: Again = Again.NOTHING) -> None:
+    `fp8`: the forward products of training that are in 8 bits, of fp8.py's. Evaluations have none, so that a loss means
+    the same in every run, and what is made once more in the backward pass is in bfloat16.
+    """
+
+    def __init__(self, model: GPT, again: Again = Again.NOTHING, fp8: Collection[str] = ()) -> None:
         super().__init__(model)
         self._heads, self._again = model.shape.n_head, again
         self._tokens = weight_of(model.transformer["wte"])
         self._positions = weight_of(model.transformer["wpe"])
-        self._layers = [_layer(each) for each in cast(nn.ModuleList, model.transformer["h"])]
-        self._head = Matrix(self._tokens, weight_of(model.transformer["ln_f"]), shared=True)
+        self._layers = [_layer(each, fp8) for each in cast(nn.ModuleList, model.transformer["h"])]
+        self._head = Matrix(self._tokens, weight_of(model.transformer["ln_f"]), shared=True, fp8="head" in fp8)
         self._matrices = [each for layer in self._layers for each in layer] + [self._head]
         self.renew()
 
@@ -138,10 +142,12 @@ class FusedGPT(Fused):
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
         """The mean loss; `share` times its gradient is added up."""
         x = embed(tokens, self._tokens, self._positions)
-        kept = [self._forward(layer, x, len(tokens)) for layer in self._layers]
-        y, factor = layer_norm(x)
+        kept = [self._forward(layer, x, len(tokens), rounding=True) for layer in self._layers]
+        head, y8 = self._head, self._head.room_for_8_bits(x)
+        y, factor = layer_norm(x, y8)
         del x
-        loss, d_y = head_gradients(y, self._head.copy, self._head.gradient, targets.reshape(-1), share)
+        loss, d_y = head_gradients(y, head.copy, head.gradient, targets.reshape(-1), share, x8=y8, weight8=head.eighth)
+        del y8
         d_x = layer_norm_backward(d_y, y, factor, None)
         del y, d_y
         for layer in reversed(self._layers):
@@ -156,17 +162,20 @@ class FusedGPT(Fused):
         """The mean loss of each sequence."""
         x = embed(tokens, self._tokens, self._positions)
         for layer in self._layers:
-            self._forward(layer, x, len(tokens))
+            self._forward(layer, x, len(tokens), rounding=False)
         losses = head_losses(layer_norm(x)[0], self._head.copy, targets.reshape(-1))
         return losses.view(targets.shape).mean(dim=1)
 
-    def _forward(self, layer: Layer, x: Tensor, batch: int) -> Kept:
-        """What this layer finds is added to x."""
-        y_1, factor_1 = layer_norm(x)
-        attended = self._attend(torch.mm(y_1, layer.attention.copy.t()), batch)
+    def _forward(self, layer: Layer, x: Tensor, batch: int, *, rounding: bool) -> Kept:
+        """What this layer finds is added to x. Products are in 8 bits where that is chosen and `rounding` allowed."""
+        y8 = layer.attention.room_for_8_bits(x) if rounding else None
+        y_1, factor_1 = layer_norm(x, y8)
+        attended = self._attend(layer.attention.product(y_1, y8), batch)
         x.addmm_(rows_of(attended.found), layer.projection.copy.t())
-        y_2, factor_2 = layer_norm(x)
-        h = torch.mm(y_2, layer.into.copy.t())
+        y8 = layer.into.room_for_8_bits(x) if rounding else None
+        y_2, factor_2 = layer_norm(x, y8)
+        h = layer.into.product(y_2, y8)
+        del y8
         g = gelu(h)
         x.addmm_(g, layer.out_of.copy.t())
         return Kept(
@@ -185,14 +194,14 @@ class FusedGPT(Fused):
         self._backward_attention(layer, kept, d_x, batch)
 
     def _backward_mlp(self, layer: Layer, kept: Kept, d_x: Tensor) -> None:
-        h = torch.mm(kept.y_2, layer.into.copy.t()) if kept.h is None else kept.h
+        h = layer.into.product(kept.y_2) if kept.h is None else kept.h
         d_h, g = gelu_backward(torch.mm(d_x, layer.out_of.copy), h, kept.g)
         accumulate(layer.out_of.gradient, d_x, g)
         accumulate(layer.into.gradient, d_h, kept.y_2)
         layer_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
 
     def _backward_attention(self, layer: Layer, kept: Kept, d_x: Tensor, batch: int) -> None:
-        q_k_v, found = kept.attended or self._attend(torch.mm(kept.y_1, layer.attention.copy.t()), batch)
+        q_k_v, found = kept.attended or self._attend(layer.attention.product(kept.y_1), batch)
         d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
         accumulate(layer.projection.gradient, d_x, rows_of(found))
         slopes = [rows_of(each) for each in torch.autograd.grad(found, q_k_v, d_found)]
@@ -225,11 +234,11 @@ def rows_of(heads: Tensor) -> Tensor:
     return heads.detach().transpose(1, 2).flatten(2).flatten(0, 1)
 
 
-def _layer(block: nn.Module) -> Layer:
+def _layer(block: nn.Module, fp8: Collection[str]) -> Layer:
     assert isinstance(block, Block)
     return Layer(
-        Matrix(weight_of(block.attn.c_attn), weight_of(block.ln_1)),
+        Matrix(weight_of(block.attn.c_attn), weight_of(block.ln_1), fp8="qkv" in fp8),
         Matrix(weight_of(block.attn.c_proj)),
-        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2)),
+        Matrix(weight_of(block.mlp.c_fc), weight_of(block.ln_2), fp8="into" in fp8),
         Matrix(weight_of(block.mlp.c_proj)),
     )

@@ -6,6 +6,7 @@ ReLU needs nothing but what it gave. The tables are looked up in float32 and hav
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple, cast
 
 import torch
@@ -18,7 +19,7 @@ from nanopace.train.fused import Again, Attended, Fused, rows_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.linear import accumulate
-from nanopace.train.kernels.mixing import Mixing, mix_norm, mix_norm_backward, norm, norm_backward
+from nanopace.train.kernels.norm import rms_norm, rms_norm_backward
 from nanopace.train.kernels.relu2 import relu2, relu2_backward
 from nanopace.train.kernels.rotary import Angles, turn, turn_backward
 from nanopace.train.kernels.start import begin, begin_backward
@@ -35,10 +36,6 @@ class FastLayer(NamedTuple):
     out_of: Matrix
     table: nn.Parameter | None  # of what tokens add to their values
     gate: nn.Parameter | None
-    shares: tuple[Tensor, Tensor, Tensor, Tensor] | None  # of stream and embedding, and their gradients: views
-
-    def mixing(self, start: Tensor) -> Mixing | None:
-        return None if self.shares is None else Mixing(start, *self.shares)
 
 
 class Heads(NamedTuple):
@@ -62,9 +59,9 @@ class FastKept(NamedTuple):
 
 
 class FusedFastGPT(Fused):
-    """Calls the weights of a FastGPT, which stays what is saved, sampled from and trained."""
+    """Calls the weights of a FastGPT, which stays what is saved, sampled from and trained. `fp8` is FusedGPT's."""
 
-    def __init__(self, model: FastGPT, again: Again = Again.NOTHING) -> None:
+    def __init__(self, model: FastGPT, again: Again = Again.NOTHING, fp8: Collection[str] = ()) -> None:
         shape = model.shape
         has = ingredients(shape.recipe, shape.without)
         self._rope, self._normed, self._relu2 = ("rope" in has, "qk_norm" in has, "relu2" in has)
@@ -77,8 +74,8 @@ class FusedFastGPT(Fused):
         super().__init__(model)
         self._tokens = weight_of(model.transformer["wte"])
         self._positions = None if self._rope else weight_of(model.transformer["wpe"])
-        self._layers = _layers(model)
-        self._head = Matrix(weight_of(model.lm_head))
+        self._layers = _layers(model, fp8)
+        self._head = Matrix(weight_of(model.lm_head), fp8="head" in fp8)
         self._matrices = [each for layer in self._layers for each in layer[:4]] + [self._head]
         self.renew()
 
@@ -86,47 +83,44 @@ class FusedFastGPT(Fused):
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
         """The mean loss; `share` times its gradient is added up."""
         start, start_factor = begin(tokens, self._tokens, self._positions)
-        x, kept = start, []
-        for layer in self._layers:
-            x, of_layer = self._forward(layer, x, start, tokens)
-            kept.append(of_layer)
-        y, factor = norm(x)
-        del x, of_layer  # what nobody needs any more makes room
-        loss, d_y = head_gradients(y, self._head.copy, self._head.gradient, targets.reshape(-1), share, self._cap)
-        d_x, d_start = norm_backward(d_y, y, factor, None), None
+        x = start.clone()
+        kept = [self._forward(layer, x, tokens, rounding=True) for layer in self._layers]
+        head, y8 = self._head, self._head.room_for_8_bits(x)
+        y, factor = rms_norm(x, y8)
+        del x  # what nobody needs any more makes room
+        loss, d_y = head_gradients(
+            y, head.copy, head.gradient, targets.reshape(-1), share, self._cap, x8=y8, weight8=head.eighth
+        )
+        del y8
+        d_x = rms_norm_backward(d_y, y, factor, None)
         del y, d_y
         for layer in reversed(self._layers):
-            d_start = self._backward(layer, kept.pop(), d_x, start, d_start, tokens)
+            self._backward(layer, kept.pop(), d_x, tokens)
         d_positions = None if self._positions is None else self._positions.grad
-        begin_backward(d_x, d_start, start, start_factor, tokens, _gradient(self._tokens), d_positions)
+        begin_backward(d_x, start, start_factor, tokens, _gradient(self._tokens), d_positions)
         return loss
 
     @torch.no_grad()
     def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of each sequence."""
-        start, _ = begin(tokens, self._tokens, self._positions)
-        x = start
+        x, _ = begin(tokens, self._tokens, self._positions)
         for layer in self._layers:
-            x = self._forward(layer, x, start, tokens)[0]
-        losses = head_losses(norm(x)[0], self._head.copy, targets.reshape(-1), self._cap)
+            self._forward(layer, x, tokens, rounding=False)
+        losses = head_losses(rms_norm(x)[0], self._head.copy, targets.reshape(-1), self._cap)
         return losses.view(targets.shape).mean(dim=1)
 
-    def _forward(self, layer: FastLayer, x: Tensor, start: Tensor, tokens: Tensor) -> tuple[Tensor, FastKept]:
-        """The stream after this layer: in the place of x, unless that is `start`, which stays."""
-        mixing = layer.mixing(start)
-        if mixing is None:
-            x = x.clone() if x is start else x
-            y_1, factor_1 = norm(x)
-        else:
-            into = torch.empty_like(x) if x is start else x
-            y_1, factor_1 = mix_norm(x, mixing, into)
-            x = into
-        heads = self._attend(layer, y_1, tokens)
+    def _forward(self, layer: FastLayer, x: Tensor, tokens: Tensor, *, rounding: bool) -> FastKept:
+        """What this layer finds is added to x. Products are in 8 bits where that is chosen and `rounding` allowed."""
+        y8 = layer.attention.room_for_8_bits(x) if rounding else None
+        y_1, factor_1 = rms_norm(x, y8)
+        heads = self._attend(layer, layer.attention.product(y_1, y8), tokens)
         x.addmm_(rows_of(heads.attended.found), layer.projection.copy.t())
-        y_2, factor_2 = norm(x)
-        h, g = self._activate(layer, y_2)
+        y8 = layer.into.room_for_8_bits(x) if rounding else None
+        y_2, factor_2 = rms_norm(x, y8)
+        h, g = self._activate(layer.into.product(y_2, y8))
+        del y8
         x.addmm_(g, layer.out_of.copy.t())
-        kept = FastKept(
+        return FastKept(
             y_1,
             factor_1,
             heads if self._again > Again.ATTENTION else None,
@@ -135,29 +129,20 @@ class FusedFastGPT(Fused):
             h if self._again > Again.HIDDEN else None,
             g if self._again > (Again.HIDDEN if self._relu2 else Again.ACTIVATION) else None,
         )
-        return x, kept
 
-    def _activate(self, layer: FastLayer, y: Tensor) -> tuple[Tensor | None, Tensor]:
+    def _activate(self, h: Tensor) -> tuple[Tensor | None, Tensor]:
         """What the backward pass of GELU needs beside what it gave, and that."""
-        h = torch.mm(y, layer.into.copy.t())
         return (None, relu2(h)) if self._relu2 else (h, gelu(h))
 
-    def _backward(
-        self, layer: FastLayer, kept: FastKept, d_x: Tensor, start: Tensor, d_start: Tensor | None, tokens: Tensor
-    ) -> Tensor | None:
-        """What this layer does to the gradient is added to d_x; what goes straight to `start`, to d_start."""
+    def _backward(self, layer: FastLayer, kept: FastKept, d_x: Tensor, tokens: Tensor) -> None:
+        """What this layer does to the gradient is added to d_x."""
         self._backward_mlp(layer, kept, d_x)
-        d_y = self._backward_attention(layer, kept, d_x, tokens)
-        mixing = layer.mixing(start)
-        if mixing is None:
-            norm_backward(d_y, kept.y_1, kept.factor_1, d_x)
-            return None
-        return mix_norm_backward(d_y, kept.y_1, kept.factor_1, d_x, mixing, d_start)
+        self._backward_attention(layer, kept, d_x, tokens)
 
     def _backward_mlp(self, layer: FastLayer, kept: FastKept, d_x: Tensor) -> None:
         h, g = kept.h, kept.g
         if h is None and g is None:
-            h, g = self._activate(layer, kept.y_2)
+            h, g = self._activate(layer.into.product(kept.y_2))
         d_g = torch.mm(d_x, layer.out_of.copy)
         if h is None:
             assert g is not None
@@ -167,10 +152,10 @@ class FusedFastGPT(Fused):
             d_h, g = gelu_backward(d_g, h, g)
             accumulate(layer.out_of.gradient, d_x, g)
         accumulate(layer.into.gradient, d_h, kept.y_2)
-        norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
+        rms_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
 
-    def _backward_attention(self, layer: FastLayer, kept: FastKept, d_x: Tensor, tokens: Tensor) -> Tensor:
-        packed, factors, (q_k_v, found) = kept.heads or self._attend(layer, kept.y_1, tokens)
+    def _backward_attention(self, layer: FastLayer, kept: FastKept, d_x: Tensor, tokens: Tensor) -> None:
+        packed, factors, (q_k_v, found) = kept.heads or self._attend(layer, layer.attention.product(kept.y_1), tokens)
         d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
         accumulate(layer.projection.gradient, d_x, rows_of(found))
         slopes = torch.autograd.grad(found, q_k_v, d_found)
@@ -180,11 +165,10 @@ class FusedFastGPT(Fused):
             d_table, d_gate = _gradient(layer.table), _gradient(layer.gate)
             add_values_backward(packed, tokens, layer.table, layer.gate, d_table, d_gate)
         accumulate(layer.attention.gradient, packed, kept.y_1)
-        return torch.mm(packed, layer.attention.copy)
+        rms_norm_backward(torch.mm(packed, layer.attention.copy), kept.y_1, kept.factor_1, d_x)
 
-    def _attend(self, layer: FastLayer, y: Tensor, tokens: Tensor) -> Heads:
+    def _attend(self, layer: FastLayer, packed: Tensor, tokens: Tensor) -> Heads:
         """torch's own attention, with its own backward pass, whichever kernel it takes."""
-        packed = torch.mm(y, layer.attention.copy.t())
         if layer.table is not None and layer.gate is not None:
             add_values(packed, tokens, layer.table, layer.gate)
         (batch, length), heads = tokens.shape, self._shape.n_head
@@ -206,7 +190,7 @@ class FusedFastGPT(Fused):
         return self._angles[length]
 
 
-def _layers(model: FastGPT) -> list[FastLayer]:
+def _layers(model: FastGPT, fp8: Collection[str]) -> list[FastLayer]:
     has = ingredients(model.shape.recipe, model.shape.without)
     tables = cast(nn.ModuleList, model.transformer["wve"])
     table_of = value_tables(model.shape.n_layer) if "value_embeddings" in has else {}
@@ -215,21 +199,15 @@ def _layers(model: FastGPT) -> list[FastLayer]:
         assert isinstance(block, FastBlock)
         layers.append(
             FastLayer(
-                Matrix(weight_of(block.attn.c_attn)),
+                Matrix(weight_of(block.attn.c_attn), fp8="qkv" in fp8),
                 Matrix(weight_of(block.attn.c_proj)),
-                Matrix(weight_of(block.mlp.c_fc)),
+                Matrix(weight_of(block.mlp.c_fc), fp8="into" in fp8),
                 Matrix(weight_of(block.mlp.c_proj)),
                 weight_of(tables[table_of[number]]) if number in table_of else None,
                 block.attn.value_gate,
-                _shares(model, number) if "embed_skip" in has else None,
             )
         )
     return layers
-
-
-def _shares(model: FastGPT, number: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    one = slice(number, number + 1)
-    return model.keep[one].detach(), model.again[one].detach(), _gradient(model.keep)[one], _gradient(model.again)[one]
 
 
 def _gradient(weight: Tensor) -> Tensor:

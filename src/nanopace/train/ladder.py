@@ -22,9 +22,10 @@ def pick_steps(config: TrainConfig, shape: ModelShape, machine: Machine, ranks: 
     if machine.memory_gb is None:
         return (), "all is kept: how much memory there is, is unknown"
     size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
-    steps = climb(*size, machine.memory_gb, recipe=shape.recipe)
-    need = f"{fused_peak_bytes(*size, steps, recipe=shape.recipe) / GIB:.1f} of {machine.memory_gb:.1f} GiB"
+    steps = climb(*size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8)
+    peak = fused_peak_bytes(*size, steps, recipe=shape.recipe, fp8=config.fp8)
+    need = f"{peak / GIB:.1f} of {machine.memory_gb:.1f} GiB"
     if not steps:
         return steps, f"all is kept: it takes about {need}"
-    before = fused_peak_bytes(*size, steps[:-1], recipe=shape.recipe) / GIB
+    before = fused_peak_bytes(*size, steps[:-1], recipe=shape.recipe, fp8=config.fp8) / GIB
     return steps, f"{', '.join(steps)}: about {need}, and {before:.1f} without {steps[-1]}"

@@ -11,15 +11,21 @@ So a norm needs no weight, and its backward pass nothing but what the norm gave.
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from nanopace.train.fp8 import FP8, Eighth
 
 
 class Matrix:
-    """A matrix as it is multiplied: a bfloat16 copy, with the weight of the norm before it folded in."""
+    """A matrix as it is multiplied: a bfloat16 copy, with the weight of the norm before it folded in. Where `fp8` is
+    asked for there is one in 8 bits, too, for what a norm gives in 8 bits."""
 
-    def __init__(self, weight: nn.Parameter, norm: nn.Parameter | None = None, *, shared: bool = False) -> None:
+    def __init__(
+        self, weight: nn.Parameter, norm: nn.Parameter | None = None, *, shared: bool = False, fp8: bool = False
+    ) -> None:
         self._weight, self._norm = weight, norm
         self.copy = torch.empty_like(weight, dtype=torch.bfloat16)
+        self.eighth = Eighth(self.copy) if fp8 else None
         # What the products add to: the weight's own gradient, unless others add to that, too.
         self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
         self.shared = shared
@@ -30,6 +36,19 @@ class Matrix:
             self.copy.copy_(self._weight)
         else:
             torch.mul(self._weight, self._norm, out=self.copy)
+        if self.eighth is not None:
+            self.eighth.renew(self.copy)
+
+    def room_for_8_bits(self, x: Tensor) -> Tensor | None:
+        """For the norm of x, which this is to be multiplied with; None: it is in bfloat16."""
+        return None if self.eighth is None else torch.empty_like(x, dtype=FP8)
+
+    def product(self, y: Tensor, y8: Tensor | None = None) -> Tensor:
+        """y W^T, by the 8 bits where there are some."""
+        if y8 is None:
+            return torch.mm(y, self.copy.t())
+        assert self.eighth is not None
+        return self.eighth.product(y8)
 
     @torch.no_grad()
     def unfold(self) -> None:

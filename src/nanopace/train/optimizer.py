@@ -18,7 +18,7 @@ from nanopace.config import TrainConfig, ingredients
 from nanopace.train.lean_adamw import LeanAdamW
 from nanopace.train.model import ModelShape
 from nanopace.train.muon import Muon, MuonAndAdamW
-from nanopace.train.recipes import EPS, HEAD_RATE, SCALAR_RATE, TABLE_RATE, TUNED_WIDTH, new_model
+from nanopace.train.recipes import EPS, HEAD_RATE, SCALAR_RATE, TABLE_RATE, TUNED_WIDTH, outline
 
 PEAK = "peak"  # of a group whose rate is not learning_rate itself
 
@@ -65,12 +65,10 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, saved:
 
 def remembered(shape: ModelShape) -> dict[str, torch.Size]:
     """What the optimizer of such a model remembers, by the names of `optimizer_tensors`; nothing is allocated."""
-    meta = torch.device("meta")
-    with meta:
-        model = new_model(shape)
+    model = outline(shape)
     # Only these decide it; the others would have to fit together.
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
-    optimizer = make_optimizer(model, config, meta)
+    optimizer = make_optimizer(model, config, torch.device("meta"))
     return {name: each.shape for name, each in optimizer_tensors(model, optimizer).items()}
 
 

@@ -19,6 +19,7 @@ from nanopace.config import TrainConfig
 from nanopace.train.device import pick_kernels
 from nanopace.train.evaluate import Losses
 from nanopace.train.fast_model import FastGPT
+from nanopace.train.fp8 import pick_products
 from nanopace.train.model import GPT
 from nanopace.train.ranks import Ranks
 
@@ -46,7 +47,7 @@ def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device, 
     if config.parallel == "fsdp" and ranks.launched:
         return _sharded(model, config, ranks, device)
     if pick_kernels(config, model.shape, device, ranks.size)[0] == "fused":
-        fused = _fused(model, saving)
+        fused = _fused(model, config, device, saving)
         return Spread(model, fused.sequence_losses, fused)
     # Shapes never change, so both are compiled for these alone.
     loss: nn.Module = torch.compile(model, dynamic=False) if config.compile else model  # type: ignore[assignment]
@@ -63,12 +64,14 @@ def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device, 
     return Spread(copies, losses, quietly=copies.no_sync, rehearsing=copies.no_sync, compiled=config.compile)
 
 
-def _fused(model: GPT, saving: Collection[str]) -> Fused:
+def _fused(model: GPT, config: TrainConfig, device: torch.device, saving: Collection[str]) -> Fused:
     from nanopace.train.fused import Again, FusedGPT  # it needs triton
     from nanopace.train.fused_fast import FusedFastGPT
 
     again = Again.after(saving)
-    return FusedFastGPT(model, again) if isinstance(model, FastGPT) else FusedGPT(model, again)
+    rows = config.batch_size * config.block_size
+    fp8 = pick_products(model.shape, rows, device)[0] if config.fp8 else ()
+    return FusedFastGPT(model, again, fp8) if isinstance(model, FastGPT) else FusedGPT(model, again, fp8)
 
 
 def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) -> Spread:

@@ -18,7 +18,7 @@ from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.model import GPT, ModelShape
-from nanopace.train.recipes import is_tied, new_model
+from nanopace.train.recipes import is_tied, outline
 
 TOKENS, POSITIONS, HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 
@@ -41,8 +41,7 @@ class Pretrained:
 
     def model(self, device: torch.device | str = "cpu") -> GPT:
         """Ready to be asked, in float32. The weights are taken as they lie where that is possible, and not copied."""
-        with torch.device("meta"):
-            model = new_model(self.shape)
+        model = outline(self.shape)
         model.load_state_dict(dict(self.weights), assign=True)
         if is_tied(self.shape):
             model.transformer["wte"].weight = model.lm_head.weight  # assigning has untied them
@@ -148,8 +147,7 @@ def check_said(path: Path, shape: ModelShape, said: Mapping[str, object]) -> Non
 
 def weight_shapes(shape: ModelShape) -> dict[str, torch.Size]:
     """What a model of this shape consists of, in the order in which nanoGPT counts its weights."""
-    with torch.device("meta"):
-        return {name: each.shape for name, each in new_model(shape).named_parameters()}
+    return {name: each.shape for name, each in outline(shape).named_parameters()}
 
 
 def _check_names(path: Path, weights: Mapping[str, Tensor], shape: ModelShape) -> None:

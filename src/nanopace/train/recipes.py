@@ -11,12 +11,18 @@ zero_init         attention and MLP begin by adding nothing
 soft_cap          logits stay within 15 of 0
 value_embeddings  two tables more, mixed into the values of the first and the last two layers
 untied            the head is a table of its own
-embed_skip        each layer gets the embedding once more, as much of it as it likes
 
 The values lie between those of modded-nanogpt (its records of early 2025) and of nanochat (2026).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from nanopace.config import ingredients
 from nanopace.literals import Value
@@ -24,15 +30,33 @@ from nanopace.train.fast_model import FastGPT
 from nanopace.train.model import GPT, ModelShape
 
 # Times learning_rate. Rows of a table are rarely seen, and each has to get somewhere in the few steps that see it.
-TABLE_RATE = 150.0  # 0.45: nanochat has 0.3, modded-nanogpt 0.6
-HEAD_RATE = 2.0  # 0.006: both have 0.004 to 0.008
-SCALAR_RATE = 10.0  # 0.03: the gates have to move by tenths; modded-nanogpt has 0.04
+TABLE_RATE = 150.0  # 0.3, as nanochat; modded-nanogpt has 0.6
+HEAD_RATE = 2.0  # 0.004: both have 0.004 to 0.008
+SCALAR_RATE = 10.0  # 0.02: the gates have to move by tenths; modded-nanogpt has 0.04
 TUNED_WIDTH = 768  # tables and head: at other widths the rate goes with the root of 1 / n_embd, as in nanochat
 EPS = 1e-10  # AdamW's: gradients of rare tokens are small, and 1e-8 would swallow them
 
 
 def new_model(shape: ModelShape) -> GPT:
     return GPT(shape) if shape.recipe == "gpt2" else FastGPT(shape)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """To draw on the device meta means to import torch's compiler, which takes two seconds."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        if func is nn.init.normal_:
+            return named["tensor"] if "tensor" in named else args[0]
+        return func(*args, **named)
+
+
+def outline(shape: ModelShape) -> GPT:
+    """The model with all its names and sizes, and no numbers: on the device meta, where it takes no memory."""
+    with torch.device("meta"), _NothingDrawn():
+        return new_model(shape)
 
 
 def is_tied(shape: ModelShape) -> bool:
@@ -45,12 +69,12 @@ def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
     if recipe == "gpt2":
         return {}
     return {
-        "learning_rate": 3e-3,  # what AdamW bears for the matrices, without Muon
+        "learning_rate": 2e-3,  # what AdamW bears for the matrices, without Muon
         "min_lr": 0.0,
         "weight_decay": 0.1,  # on the matrices alone
         "beta1": 0.8,
         "beta2": 0.95,
         "grad_clip": 0.0,  # the length of a gradient means nothing to Muon, and next to nothing to AdamW
-        "warmup_iters": min(10, max_iters // 10),  # branches begin at 0, so there is little to be careful about
+        "warmup_iters": min(10, max_iters // 25),  # branches begin at 0, so there is little to be careful about
         "lr_decay_iters": max(1, max_iters),
     }

@@ -22,6 +22,7 @@ from nanopace.train.attention import pick_attention
 from nanopace.train.checkpoint_files import checkpoint_directories
 from nanopace.train.clock import Clock, make_clock, process_start
 from nanopace.train.device import find_machine, pick_kernels, set_tf32
+from nanopace.train.fp8 import pick_products
 from nanopace.train.interrupt import Interrupt
 from nanopace.train.ladder import pick_steps
 from nanopace.train.listener import Introduction, Listener, Outcome
@@ -88,6 +89,10 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     choices["memory"] = pick_steps(config, start.shape, machine, ranks.size)[1]
     if config.compile:
         keep_compiled()
+    if config.fp8:
+        rows = config.batch_size * config.block_size
+        choices["fp8"] = pick_products(start.shape, rows, machine.device)[1]
+        clock.mark("startup", 0, "trying products in 8 bits")
     if kernels == "compiled":
         begin_to_load_the_compiler()  # only now: its imports would slow down what is being tried
     ranks.agree(lambda: clear(start.out_dir, wishes.claim, anew=start.resumed is None) if ranks.first else None)

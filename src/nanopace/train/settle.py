@@ -13,7 +13,7 @@ from nanopace.corpus.shards import Corpus, open_corpus
 from nanopace.errors import InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved
-from nanopace.train.device import Machine, limited
+from nanopace.train.device import Machine, check_fp8, limited
 from nanopace.train.listener import Listener
 from nanopace.train.lock import Claim
 from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, settings_of
@@ -65,6 +65,7 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     corpus = open_corpus(ensure(str(asked.get("dataset", KNOBS["dataset"].default)), wishes.preparing))
     plan = plan or make_plan(asked, corpus, machine, machine_decides=decides, ranks=ranks.size)
     shape = shape_of(plan.config, "gelu" if source is None else source.shape.activation)
+    check_fp8(plan.config, shape, machine.device, ranks.size)
     corpus.check(shape.vocab_size, shape.block_size)
     _check_source(source, corpus, plan.config)
     return Start(plan=plan, machine=machine, corpus=corpus, shape=shape, source=source, out_dir=out_dir, ranks=ranks)

@@ -38,7 +38,7 @@ from nanopace.train.pretrained import Pretrained
 from nanopace.train.randomness import restore_random_states, seed_dropout, seed_everything
 from nanopace.train.ranks import Ranks
 from nanopace.train.reassemble import fill
-from nanopace.train.recipes import new_model
+from nanopace.train.recipes import outline
 from nanopace.train.sharded import NoCheckpointer, ShardedCheckpointer
 from nanopace.version import __version__
 
@@ -147,8 +147,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
 def introduce(start: Start, ledger: LedgerWriter, choices: Mapping[str, str]) -> None:
     """The first events of a ledger: who runs what on what."""
     config, machine = start.config, start.machine
-    with torch.device("meta"):
-        model = new_model(start.shape)
+    model = outline(start.shape)
     ledger.append(
         RunEvent(
             started=datetime.now().astimezone().isoformat(timespec="seconds"),

@@ -3,7 +3,7 @@
 A process of its own, because Triton must not interpret in it. What is compiled is what whole passes and steps launch:
 they run on torch's device meta, with the launches written down. Prints a JSON line for each kernel.
 
-    python tests/train/kernels/targets.py 80,86,89,90,120 384,768,1280,1600,4096 rope,soft_cap,normuon,embed_skip
+    python tests/train/kernels/targets.py 80,86,89,90,120 384,768,1280,1600,4096 rope,soft_cap,normuon
 
 The last are ingredients that the recipe fast does without, beside the recipes as they are. All of it: five minutes.
 """
@@ -30,6 +30,7 @@ from triton.runtime.jit import JITFunction
 
 from nanopace.config import TrainConfig
 from nanopace.train.fast_model import FastGPT
+from nanopace.train.fp8 import PRODUCTS
 from nanopace.train.fused import Again, Fused, FusedGPT
 from nanopace.train.fused_fast import FusedFastGPT
 from nanopace.train.lean_adamw import LeanAdamW
@@ -39,6 +40,7 @@ from nanopace.train.optimizer import make_optimizer
 from nanopace.train.recipes import new_model
 
 BATCH = 8
+ADA = 89  # the first to have 8 bits
 HOPPER = re.compile(r"wgmma|cp\.async\.bulk|mbarrier|barrier\.cluster|setmaxnreg|tcgen05")  # and Blackwell
 
 
@@ -80,13 +82,13 @@ def shape_of(recipe: str, width: int, without: str = "") -> ModelShape:
     )
 
 
-def launches_of(shape: ModelShape, saving: tuple[str, ...] = ()) -> list[Launch]:
+def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str, ...] = ()) -> list[Launch]:
     """Of a whole pass there and back, an evaluation and a step."""
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
     with torch.device("meta"):
         model = new_model(shape)
         again = Again.after(saving)
-        fused: Fused = FusedFastGPT(model, again) if isinstance(model, FastGPT) else FusedGPT(model, again)
+        fused: Fused = FusedFastGPT(model, again, fp8) if isinstance(model, FastGPT) else FusedGPT(model, again, fp8)
         optimizer = make_optimizer(model, config, torch.device("meta"), lean="averages" in saving)
         windows = torch.empty((BATCH, shape.block_size + 1), dtype=torch.int64)
         inputs, targets = windows[:, :-1], windows[:, 1:]
@@ -158,6 +160,12 @@ def all_kernels(width: int, without: str) -> list[Launch]:
     return each_once(launches)
 
 
+def kernels_with_8_bits(width: int) -> list[Launch]:
+    """For cards that have them."""
+    launches = [each for recipe in ("gpt2", "fast") for each in launches_of(shape_of(recipe, width), fp8=PRODUCTS)]
+    return each_once(each for each in launches if each.options.get("EIGHTH"))
+
+
 def compiled(launch: Launch, width: int, generation: int) -> dict[str, Any]:
     kernel = launch.kernel.warmup(*launch.arguments, grid=(1,), **launch.options)
     usage = _usage(kernel.asm["cubin"])
@@ -185,10 +193,12 @@ def _usage(cubin: bytes) -> dict[str, int]:
 
 def main(generations: str, widths: str, without: str = "") -> None:
     for width in map(int, widths.split(",")):
-        launches = all_kernels(width, without)
-        for generation in map(int, generations.split(",")):
+        launches, with_8_bits = all_kernels(width, without), kernels_with_8_bits(width)
+        cards = [int(each) for each in generations.split(",")]
+        later = sorted({max(each, ADA) for each in cards})
+        for some, generation in [*((launches, each) for each in cards), *((with_8_bits, each) for each in later)]:
             triton.runtime.driver.set_active(Target(generation))
-            for each in launches:
+            for each in some:
                 print(json.dumps(compiled(each, width, generation)), flush=True)
 
 

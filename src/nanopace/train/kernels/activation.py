@@ -22,7 +22,7 @@ def plain_gelu(h: Tensor) -> Tensor:
 
 def gelu(h: Tensor) -> Tensor:
     g = torch.empty_like(h)
-    _forward[(triton.cdiv(h.numel(), _BLOCK),)](h, g, h.numel(), BLOCK=_BLOCK, num_warps=8)
+    _gelu_forward[(triton.cdiv(h.numel(), _BLOCK),)](h, g, h.numel(), BLOCK=_BLOCK, num_warps=8)
     return g
 
 
@@ -30,7 +30,7 @@ def gelu_backward(d_g: Tensor, h: Tensor, kept: Tensor | None) -> tuple[Tensor, 
     """d_h, which overwrites d_g; and g, which is made once more where it was not kept."""
     g = torch.empty_like(h) if kept is None else kept
     count = triton.cdiv(h.numel(), _BLOCK)
-    _backward[(count,)](d_g, h, g, h.numel(), AGAIN=kept is None, BLOCK=_BLOCK, num_warps=8)
+    _gelu_backward[(count,)](d_g, h, g, h.numel(), AGAIN=kept is None, BLOCK=_BLOCK, num_warps=8)
     return d_g, g
 
 
@@ -46,7 +46,7 @@ def _normal(x):
 
 
 @triton.jit
-def _forward(h, g, size, BLOCK: tl.constexpr):
+def _gelu_forward(h, g, size, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(h + at, at < size, 0.0).to(tl.float32)
     share, _ = _normal(x)
@@ -54,7 +54,7 @@ def _forward(h, g, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _backward(d_g, h, g, size, AGAIN: tl.constexpr, BLOCK: tl.constexpr):
+def _gelu_backward(d_g, h, g, size, AGAIN: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(h + at, at < size, 0.0).to(tl.float32)
     slope = tl.load(d_g + at, at < size, 0.0).to(tl.float32)

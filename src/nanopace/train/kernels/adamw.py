@@ -42,7 +42,7 @@ def adamw(
 ) -> None:
     """Everything in place. `step` counts this one already. Where `found_inf` is not 0, nothing changes."""
     size = weight.numel()
-    _kernel[(triton.cdiv(size, _BLOCK),)](
+    _adamw[(triton.cdiv(size, _BLOCK),)](
         weight, gradient, average, square, step, found_inf, rate, decay, *betas, EPSILON, seed, size,
         BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip
@@ -56,7 +56,7 @@ def _rounded(value, random):
 
 
 @triton.jit
-def _kernel(
+def _adamw(
     weight, gradient, average, square, step, found_inf, rate, decay, beta1, beta2, epsilon, seed, size,
     BLOCK: tl.constexpr,
 ):  # fmt: skip

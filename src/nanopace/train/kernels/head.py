@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+from nanopace.train.fp8 import Eighth
 from nanopace.train.kernels.linear import accumulate
 
 CHUNK_BYTES = 1 << 29  # of logits: enough rows to fill the largest card, little beside the activations
@@ -36,14 +37,22 @@ def head_losses(x: Tensor, weight: Tensor, targets: Tensor, cap: float | None = 
 
 
 def head_gradients(
-    x: Tensor, weight: Tensor, gradient: Tensor, targets: Tensor, share: float, cap: float | None = None
+    x: Tensor,
+    weight: Tensor,
+    gradient: Tensor,
+    targets: Tensor,
+    share: float,
+    cap: float | None = None,
+    x8: Tensor | None = None,
+    weight8: Eighth | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The mean loss and d_x, both gradients those of `share` times the loss; the weight's is added to `gradient`."""
+    """The mean loss and d_x, both gradients those of `share` times the loss; the weight's is added to `gradient`.
+    With `x8` and `weight8` the logits are a product in 8 bits; gradients never are."""
     losses = torch.empty(len(x), device=x.device, dtype=torch.float32)
     counted = (targets >= 0).sum()
     d_x = torch.empty_like(x)
     for some in _chunks(x, weight):
-        logits = torch.mm(x[some], weight.t())
+        logits = torch.mm(x[some], weight.t()) if x8 is None or weight8 is None else weight8.product(x8[some])
         cross_entropy(logits, targets[some], losses[some], counted, share, cap)
         torch.mm(logits, weight, out=d_x[some])
         accumulate(gradient, logits, x[some])
@@ -52,10 +61,15 @@ def head_gradients(
 
 
 def _chunks(x: Tensor, weight: Tensor) -> list[slice]:
-    """Equal stretches of rows, a multiple of 128, each with about as many logits as are allowed at a time."""
-    count = triton.cdiv(len(x) * len(weight) * x.element_size(), CHUNK_BYTES)
-    rows = triton.cdiv(triton.cdiv(len(x), count), 128) * 128
+    """Equal stretches of rows, each with about as many logits as are allowed at a time."""
+    rows = rows_at_a_time(len(x), len(weight), x.element_size())
     return [slice(first, min(first + rows, len(x))) for first in range(0, len(x), rows)]
+
+
+def rows_at_a_time(rows: int, vocabulary: int, element_size: int = 2) -> int:
+    """A multiple of 128."""
+    count = triton.cdiv(rows * vocabulary * element_size, CHUNK_BYTES)
+    return int(triton.cdiv(triton.cdiv(rows, count), 128) * 128)
 
 
 def cross_entropy(
@@ -63,10 +77,10 @@ def cross_entropy(
 ) -> None:
     """The loss of each row. Where tokens are counted, logits become the gradient of `share` times the mean loss."""
     rows, width = logits.shape
-    # So many that the rows in work stay in the L2 until they are read again; but a cap is arithmetic, which needs others
-    # to work while some wait for each other.
+    # So many that the rows in work stay in the L2 until they are read again; but a cap is arithmetic, which needs
+    # others to work while some wait for each other.
     warps = 32 if cap is None else 8
-    _kernel[(rows,)](
+    _cross_entropy[(rows,)](
         logits,
         targets,
         losses,
@@ -83,12 +97,12 @@ def cross_entropy(
 
 
 @triton.jit
-def _kernel(
+def _cross_entropy(
     logits, targets, losses, counted, share, width,
     BACKWARD: tl.constexpr, CAP: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     """Exponentials are powers of two here, which is what a card computes: LOG2_E turns one into the other."""
-    LOG2_E: tl.constexpr = 1.4426950408889634
+    LOG2_E: tl.constexpr = 1.4426950408889634  # noqa: N806
     row = tl.program_id(0).to(tl.int64)
     logits += row * width
     target = tl.load(targets + row)

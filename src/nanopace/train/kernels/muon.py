@@ -54,7 +54,7 @@ def ahead(
     """Nesterov's momentum, in `dtype`; `momentum` keeps `share` of what it was. `gradients` is a table of places."""
     count, rows, width = momentum.shape
     out = torch.empty_like(momentum, dtype=dtype)
-    _ahead[(count * rows,)](
+    _muon_ahead[(count * rows,)](
         gradients,
         momentum,
         out,
@@ -94,7 +94,7 @@ def subtract(
     everywhere, or `cautious` only where the change goes towards 0 anyway. `weights` is a table of places."""
     count, rows, width = change.shape
     assert factors.is_contiguous()
-    _subtract[(count * rows,)](
+    _muon_subtract[(count * rows,)](
         weights,
         change,
         factors,
@@ -121,7 +121,7 @@ def _place(table, number, ALIGNED: tl.constexpr):
 
 
 @triton.jit
-def _ahead(
+def _muon_ahead(
     gradients, momentum, out, share, skip, rows, width,
     SKIPS: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -141,7 +141,7 @@ def _ahead(
 
 
 @triton.jit
-def _subtract(
+def _muon_subtract(
     weights, change, factors, decay, skip, rows, width,
     BY_ROW: tl.constexpr, DECAYS: tl.constexpr, CAUTIOUS: tl.constexpr, SKIPS: tl.constexpr, ALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,

@@ -17,25 +17,25 @@ def plain_relu2(h: Tensor) -> Tensor:
 
 def relu2(h: Tensor) -> Tensor:
     """Overwrites h."""
-    _forward[(triton.cdiv(h.numel(), _BLOCK),)](h, h.numel(), BLOCK=_BLOCK, num_warps=8)
+    _relu2_forward[(triton.cdiv(h.numel(), _BLOCK),)](h, h.numel(), BLOCK=_BLOCK, num_warps=8)
     return h
 
 
 def relu2_backward(d_g: Tensor, g: Tensor) -> Tensor:
     """d_h of what `relu2` gave; it overwrites d_g."""
-    _backward[(triton.cdiv(g.numel(), _BLOCK),)](d_g, g, g.numel(), BLOCK=_BLOCK, num_warps=8)
+    _relu2_backward[(triton.cdiv(g.numel(), _BLOCK),)](d_g, g, g.numel(), BLOCK=_BLOCK, num_warps=8)
     return d_g
 
 
 @triton.jit
-def _forward(h, size, BLOCK: tl.constexpr):
+def _relu2_forward(h, size, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.maximum(tl.load(h + at, at < size, 0.0).to(tl.float32), 0.0)
     tl.store(h + at, (x * x).to(h.dtype.element_ty), at < size)
 
 
 @triton.jit
-def _backward(d_g, g, size, BLOCK: tl.constexpr):
+def _relu2_backward(d_g, g, size, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     root = tl.sqrt(tl.load(g + at, at < size, 0.0).to(tl.float32))
     slope = tl.load(d_g + at, at < size, 0.0).to(tl.float32)

@@ -37,7 +37,7 @@ def turn(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, norme
     if not normed and angles is None:
         return factors
     head = width // (3 * heads)
-    _forward[(rows,)](
+    _turn_forward[(rows,)](
         packed,
         factors,
         *(angles or (None, None)),
@@ -59,7 +59,7 @@ def turn_backward(slopes: Sequence[Tensor], packed: Tensor, factors: Tensor, ang
     which overwrites what `turn` left there."""
     batch, heads, length, head = slopes[0].shape
     d_q, d_k, d_v = (each if each.stride(3) == 1 else each.contiguous() for each in slopes)
-    _backward[(batch * length,)](
+    _turn_backward[(batch * length,)](
         packed,
         factors,
         *(angles or (None, None)),
@@ -79,7 +79,7 @@ def turn_backward(slopes: Sequence[Tensor], packed: Tensor, factors: Tensor, ang
 
 
 @triton.jit
-def _forward(
+def _turn_forward(
     packed, factors, cosine, sine, length, epsilon,
     NORMED: tl.constexpr, TURNED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -109,7 +109,7 @@ def _forward(
 
 
 @triton.jit
-def _backward(
+def _turn_backward(
     packed, factors, cosine, sine, d_q, d_k, d_v, q_batch, q_head, q_length, k_batch, k_head, k_length,
     v_batch, v_head, v_length, length,
     NORMED: tl.constexpr, TURNED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,

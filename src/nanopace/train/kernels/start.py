@@ -8,15 +8,14 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+from nanopace.train.kernels.norm import RMS_EPSILON
 from nanopace.train.kernels.rows import block_of, warps_of
-
-EPSILON = 1e-6
 
 
 def plain_begin(tokens: Tensor, table: Tensor, positions: Tensor | None) -> Tensor:
     """The twin of `begin`."""
     x = table[tokens].float() if positions is None else table[tokens].float() + positions[: tokens.size(1)].float()
-    return functional.rms_norm(x, x.shape[-1:], eps=EPSILON).to(torch.bfloat16).flatten(0, 1)
+    return functional.rms_norm(x, x.shape[-1:], eps=RMS_EPSILON).to(torch.bfloat16).flatten(0, 1)
 
 
 def begin(tokens: Tensor, table: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -25,7 +24,7 @@ def begin(tokens: Tensor, table: Tensor, positions: Tensor | None) -> tuple[Tens
     width = table.size(1)
     x = torch.empty((batch * length, width), device=tokens.device, dtype=torch.bfloat16)
     factors = torch.empty(batch * length, device=tokens.device, dtype=torch.float32)
-    _forward[(batch * length,)](
+    _begin_forward[(batch * length,)](
         tokens,
         table,
         positions,
@@ -34,7 +33,7 @@ def begin(tokens: Tensor, table: Tensor, positions: Tensor | None) -> tuple[Tens
         tokens.stride(0),
         length,
         width,
-        EPSILON,
+        RMS_EPSILON,
         PLACED=positions is not None,
         BLOCK=block_of(width),
         num_warps=warps_of(width),
@@ -43,16 +42,14 @@ def begin(tokens: Tensor, table: Tensor, positions: Tensor | None) -> tuple[Tens
 
 
 def begin_backward(
-    d_x: Tensor, d_again: Tensor | None, x: Tensor, factors: Tensor, tokens: Tensor, d_table: Tensor,
-    d_positions: Tensor | None,
-) -> None:  # fmt: skip
-    """Adds to the gradients of the tables. `d_again` is what came back to x by another way."""
+    d_x: Tensor, x: Tensor, factors: Tensor, tokens: Tensor, d_table: Tensor, d_positions: Tensor | None
+) -> None:
+    """Adds to the gradients of the tables."""
     batch, length = tokens.shape
     width = x.size(1)
-    _backward[(length,)](
+    _begin_backward[(length,)](
         tokens,
         d_x,
-        d_again,
         x,
         factors,
         d_table,
@@ -61,7 +58,6 @@ def begin_backward(
         batch,
         length,
         width,
-        TWICE=d_again is not None,
         PLACED=d_positions is not None,
         BLOCK=block_of(width),
         num_warps=warps_of(width),
@@ -69,7 +65,7 @@ def begin_backward(
 
 
 @triton.jit
-def _forward(
+def _begin_forward(
     tokens, table, positions, x, factors, stride, length, width, epsilon, PLACED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -85,9 +81,9 @@ def _forward(
 
 
 @triton.jit
-def _backward(
-    tokens, d_x, d_again, x, factors, d_table, d_positions, stride, batch, length, width,
-    TWICE: tl.constexpr, PLACED: tl.constexpr, BLOCK: tl.constexpr,
+def _begin_backward(
+    tokens, d_x, x, factors, d_table, d_positions, stride, batch, length, width,
+    PLACED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One position each, in every sequence."""
     position = tl.program_id(0).to(tl.int64)
@@ -99,8 +95,6 @@ def _backward(
         at = row * width + columns
         token = tl.load(tokens + sequence * stride + position)
         slope = tl.load(d_x + at, inside, 0.0).to(tl.float32)
-        if TWICE:
-            slope += tl.load(d_again + at, inside, 0.0).to(tl.float32)
         value = tl.load(x + at, inside, 0.0).to(tl.float32)
         slope = (slope - value * (tl.sum(slope * value, 0) / width)) * tl.load(factors + row)
         total += slope

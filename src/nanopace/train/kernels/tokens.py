@@ -20,7 +20,7 @@ def embed(tokens: Tensor, table: Tensor, positions: Tensor) -> Tensor:
     batch, length = tokens.shape
     width = table.size(1)
     x = torch.empty((batch * length, width), device=tokens.device, dtype=torch.bfloat16)
-    _forward[(batch * length,)](
+    _embed_forward[(batch * length,)](
         tokens, table, positions, x, tokens.stride(0), length, width, BLOCK=block_of(width), num_warps=warps_of(width)
     )
     return x
@@ -30,7 +30,7 @@ def embed_backward(d_x: Tensor, tokens: Tensor, d_table: Tensor, d_positions: Te
     """Adds to the gradients of both tables. A token that occurs often is added to in no certain order."""
     batch, length = tokens.shape
     width = d_x.size(1)
-    _backward[(length,)](
+    _embed_backward[(length,)](
         tokens,
         d_x,
         d_table,
@@ -45,7 +45,7 @@ def embed_backward(d_x: Tensor, tokens: Tensor, d_table: Tensor, d_positions: Te
 
 
 @triton.jit
-def _forward(tokens, table, positions, x, stride, length, width, BLOCK: tl.constexpr):
+def _embed_forward(tokens, table, positions, x, stride, length, width, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
@@ -56,7 +56,7 @@ def _forward(tokens, table, positions, x, stride, length, width, BLOCK: tl.const
 
 
 @triton.jit
-def _backward(tokens, d_x, d_table, d_positions, stride, batch, length, width, BLOCK: tl.constexpr):
+def _embed_backward(tokens, d_x, d_table, d_positions, stride, batch, length, width, BLOCK: tl.constexpr):
     """One position each, in every sequence."""
     position = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)

@@ -24,7 +24,7 @@ def plain_add_values(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor
 def add_values(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> None:
     """To rows of [queries, keys, values]."""
     rows, width = len(packed), table.size(1)
-    _forward[(rows,)](
+    _add_values_forward[(rows,)](
         packed,
         tokens,
         table,
@@ -44,7 +44,7 @@ def add_values_backward(
     """Adds to the gradients of table and gate; that of the rows goes through as it is."""
     rows, width = len(d_packed), table.size(1)
     head = width // len(gate)  # of so many values
-    _backward[(programs(d_packed.device, rows),)](
+    _add_values_backward[(programs(d_packed.device, rows),)](
         d_packed,
         tokens,
         table,
@@ -63,7 +63,7 @@ def add_values_backward(
 
 
 @triton.jit
-def _forward(packed, tokens, table, gate, stride, length, width, HEAD: tl.constexpr, BLOCK: tl.constexpr):
+def _add_values_forward(packed, tokens, table, gate, stride, length, width, HEAD: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
@@ -75,7 +75,7 @@ def _forward(packed, tokens, table, gate, stride, length, width, HEAD: tl.conste
 
 
 @triton.jit
-def _backward(
+def _add_values_backward(
     d_packed, tokens, table, gate, d_table, d_gate, stride, length, rows,
     HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip

@@ -1,0 +1,134 @@
+"""Layer norm and the root mean square norm, both without a weight, and their backward pass, which is added to the
+gradient that goes past the norm.
+
+The weight of GPT's norms is folded into the matrix after it (matrix.py), so that none is needed here. The backward pass
+needs what the norm gave and nothing of what it was given, which may be overwritten.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.nn import functional
+
+from nanopace.train.fp8 import scale_after_norm
+from nanopace.train.kernels.rows import block_of, programs, stages_of, warps_of
+
+EPSILON = 1e-5
+RMS_EPSILON = 1e-6
+
+
+def plain_layer_norm(x: Tensor) -> Tensor:
+    """The twin of `layer_norm`."""
+    return functional.layer_norm(x.float(), x.shape[-1:], None, None, EPSILON).to(x.dtype)
+
+
+def plain_rms_norm(x: Tensor) -> Tensor:
+    """The twin of `rms_norm`."""
+    return functional.rms_norm(x.float(), x.shape[-1:], eps=RMS_EPSILON).to(x.dtype)
+
+
+def layer_norm(x: Tensor, y8: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Each row with mean 0 and variance 1; and the factor that made it so. `y8` is given the same in 8 bits."""
+    return _normed(x, y8, EPSILON, centred=True)
+
+
+def rms_norm(x: Tensor, y8: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Each row with a root mean square of 1; and the factor that made it so. `y8` is given the same in 8 bits."""
+    return _normed(x, y8, RMS_EPSILON, centred=False)
+
+
+def layer_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | None) -> Tensor:
+    """d_x, added to `past` in place where that is given."""
+    return _back(d_y, y, factor, past, centred=True)
+
+
+def rms_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | None) -> Tensor:
+    """d_x, added to `past` in place where that is given."""
+    return _back(d_y, y, factor, past, centred=False)
+
+
+def _normed(x: Tensor, y8: Tensor | None, epsilon: float, *, centred: bool) -> tuple[Tensor, Tensor]:
+    rows, width = x.shape
+    y, factor = torch.empty_like(x), torch.empty(rows, device=x.device, dtype=torch.float32)
+    _norm_forward[(programs(x.device, rows),)](
+        x,
+        y,
+        y8,
+        factor,
+        rows,
+        width,
+        epsilon,
+        scale_after_norm(width),
+        CENTRED=centred,
+        EIGHTH=y8 is not None,
+        BLOCK=block_of(width),
+        STAGES=stages_of(width, x),
+        num_warps=max(1, warps_of(width) // 2),
+    )
+    return y, factor
+
+
+def _back(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | None, *, centred: bool) -> Tensor:
+    rows, width = y.shape
+    d_x = torch.empty_like(y) if past is None else past
+    _norm_backward[(programs(y.device, rows),)](
+        d_y,
+        y,
+        factor,
+        d_x,
+        rows,
+        width,
+        CENTRED=centred,
+        ADD=past is not None,
+        BLOCK=block_of(width),
+        STAGES=stages_of(width, d_y, y, past),
+        num_warps=max(1, warps_of(width) // 2),
+    )
+    return d_x
+
+
+@triton.jit
+def _norm_forward(
+    x, y, y8, factor, rows, width, epsilon, scale,
+    CENTRED: tl.constexpr, EIGHTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    columns = tl.arange(0, BLOCK)
+    inside = columns < width
+    wide = tl.zeros([BLOCK], tl.int64)  # rows times width can be more than 32 bits hold
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
+        at = (wide + row) * width + columns
+        value = tl.load(x + at, inside, 0.0).to(tl.float32)
+        if CENTRED:
+            value = tl.where(inside, value - tl.sum(value, 0) / width, 0.0)
+        inverse = 1 / tl.sqrt(tl.sum(value * value, 0) / width + epsilon)
+        tl.store(factor + row, inverse)
+        rounded = (value * inverse).to(y.dtype.element_ty)
+        tl.store(y + at, rounded, inside)
+        if EIGHTH:  # of what the backward pass will see
+            tl.store(y8 + at, (rounded.to(tl.float32) * scale).to(y8.dtype.element_ty), inside)
+
+
+@triton.jit
+def _norm_backward(
+    d_y, y, factor, d_x, rows, width,
+    CENTRED: tl.constexpr, ADD: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    columns = tl.arange(0, BLOCK)
+    inside = columns < width
+    wide = tl.zeros([BLOCK], tl.int64)
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
+        at = (wide + row) * width + columns
+        slope = tl.load(d_y + at, inside, 0.0).to(tl.float32)
+        value = tl.load(y + at, inside, 0.0).to(tl.float32)
+        if ADD:
+            past = tl.load(d_x + at, inside, 0.0).to(tl.float32)
+        along = tl.sum(slope * value, 0) / width
+        if CENTRED:
+            slope -= tl.sum(slope, 0) / width
+        slope = (slope - value * along) * tl.load(factor + row)
+        if ADD:
+            slope += past
+        tl.store(d_x + at, slope.to(d_x.dtype.element_ty), inside)

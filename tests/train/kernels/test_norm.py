@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanopace.train.fp8 import FP8
+from nanopace.train.kernels.norm import (
+    layer_norm,
+    layer_norm_backward,
+    plain_layer_norm,
+    plain_rms_norm,
+    rms_norm,
+    rms_norm_backward,
+)
+
+from .conftest import LIMITS, Draw, error
+
+DTYPES = [torch.float32, torch.bfloat16]
+SIZES = [(7, 24), (5, 80), (1, 33)]  # some with more rows than programs
+
+
+class Norm(NamedTuple):
+    forward: Callable[..., tuple[Tensor, Tensor]]
+    backward: Callable[..., Tensor]
+    plain: Callable[[Tensor], Tensor]
+
+
+NORMS = pytest.mark.parametrize(
+    "norm",
+    [Norm(layer_norm, layer_norm_backward, plain_layer_norm), Norm(rms_norm, rms_norm_backward, plain_rms_norm)],
+    ids=["layer", "rms"],
+)
+
+
+@NORMS
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_it_is_its_twin(draw: Draw, norm: Norm, dtype: torch.dtype, size: tuple[int, int]) -> None:
+    x = draw(*size, scale=3).add(1).to(dtype)
+    y, _ = norm.forward(x)
+    assert y.dtype == dtype
+    assert error(y, norm.plain(x)) < LIMITS[dtype]
+
+
+def test_the_factors_are_what_made_it_so(draw: Draw) -> None:
+    x = draw(5, 80, scale=3).add(1)
+    torch.testing.assert_close(layer_norm(x)[1], (x.var(1, correction=0) + 1e-5).rsqrt())
+    torch.testing.assert_close(rms_norm(x)[1], (x.square().mean(1) + 1e-6).rsqrt())
+
+
+@NORMS
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("past", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_way_back_is_its_twin_s(
+    draw: Draw, norm: Norm, dtype: torch.dtype, past: bool, size: tuple[int, int]
+) -> None:
+    """It knows nothing but what the norm gave; and it is added to what goes past the norm."""
+    x = draw(*size, scale=3).add(1).to(dtype)
+    d_y, d_past = draw(*size, dtype=dtype), draw(*size, dtype=dtype)
+    leaf = x.float().clone().requires_grad_()
+    norm.plain(leaf).backward(d_y.float())
+    assert leaf.grad is not None
+    y, factor = norm.forward(x)
+    x.zero_()
+    given = d_past.clone() if past else None
+    d_x = norm.backward(d_y, y, factor, given)
+    assert d_x.dtype == dtype
+    assert error(d_x, leaf.grad + d_past.float() if past else leaf.grad) < 2 * LIMITS[dtype]  # y is rounded, and d_x
+    assert given is None or d_x is given
+
+
+def test_a_row_of_equal_values_is_no_division_by_0(draw: Draw) -> None:
+    x = torch.full_like(draw(2, 24), 5.0)
+    y, factor = layer_norm(x)
+    assert y.count_nonzero() == 0
+    assert torch.isfinite(layer_norm_backward(draw(2, 24), y, factor, None)).all()
+
+
+@NORMS
+@pytest.mark.usefixtures("eight_bits")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eight_bits_are_written_beside_it(draw: Draw, norm: Norm, dtype: torch.dtype) -> None:
+    """By a scale with which no row can have a value too large for them, not even one where a single value counts."""
+    x = draw(6, 80, scale=3).add(1).to(dtype)
+    x[0] = 0
+    x[0, 7] = 100
+    y8 = torch.zeros_like(x, dtype=FP8)
+    y, factor = norm.forward(x, y8)
+    assert torch.equal(y8.view(torch.uint8), (y.float() * (448 / 80**0.5)).to(FP8).view(torch.uint8))
+    assert 440 < y8.float().max() <= 448
+    for found, expected in zip((y, factor), norm.forward(x), strict=True):
+        assert torch.equal(found, expected)
