@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format catalogs outputs examples bench-gpu clean
+.PHONY: help demo test check format catalogs outputs configs examples bench-gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,14 +41,17 @@ catalogs: $(VENV)/.dev ## collect the sentences, update the .po files, compile t
 outputs: $(VENV)/.dev ## renew the output that README and docs show
 	$(BIN)/python tools/outputs.py
 
+configs: $(VENV)/.analyst ## write the ready configs of common cards anew, as `nanopace recommend` has them
+	$(BIN)/python tools/configs.py
+
 examples: $(VENV)/.analyst ## write the example logs anew
 	$(BIN)/python examples/make_logs.py
 
 NANOGPT ?= nanoGPT
-bench-gpu: $(VENV)/.train ## on a CUDA card, beside NANOGPT=path/to/nanoGPT: speed, memory, start, fp8, as ratios
+bench-gpu: $(VENV)/.train ## on a CUDA card, beside NANOGPT=path/to/nanoGPT: speed, kernels, memory, start, fp8, as ratios
 	@test -f $(NANOGPT)/train.py || { echo "NANOGPT=$(NANOGPT): nanoGPT is not there; check it out and give its path"; exit 2; }
 	@$(BIN)/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || { echo "torch sees no CUDA card"; exit 2; }
-	cd bench && for script in "throughput.py $(abspath $(NANOGPT))" memory.py "start.py $(abspath $(NANOGPT))" fp8.py; do \
+	cd bench && for script in "throughput.py $(abspath $(NANOGPT))" kernels.py memory.py "start.py $(abspath $(NANOGPT))" fp8.py; do \
 		echo; echo "== $$script"; ../$(BIN)/python $$script || exit 1; done
 
 clean: ## remove what the other targets made

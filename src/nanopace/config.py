@@ -76,7 +76,7 @@ class TrainConfig:
     documents: bool = _knob(False, "windows begin where documents begin, instead of anywhere")
     eval_train: str = _knob("steps", "the training loss: of the 'steps' themselves, free, or of a 'full' second pass")
     eval_target_error: float = _knob(0.0, "evaluate until the error is this small, such as 0.003; 0: eval_iters says")
-    save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation")
+    save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation; -1: none at all")
     keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
     fused: bool = _knob(True, "kernels of our own, where they take the model; False: what torch.compile makes of it")
     fp8: bool = _knob(False, "matrix products after norms in 8 bits, forward only, where the card is faster that way")
@@ -225,13 +225,14 @@ def memory_bytes(written: str) -> int | None:
 _COUNTS = ("eval_interval", "log_interval", "eval_iters", "gradient_accumulation_steps", "batch_size", "block_size")
 _SHAPES = ("n_layer", "n_head", "n_embd", "vocab_size", "lr_decay_iters", "keep_last")
 _AMOUNTS = ("max_iters", "warmup_iters", "learning_rate", "min_lr", "weight_decay", "grad_clip")
-_OWN_AMOUNTS = ("seed", "eval_target_error", "save_interval", "matrix_lr")
+_OWN_AMOUNTS = ("seed", "eval_target_error", "matrix_lr")
 _FRACTIONS = ("dropout", "beta1", "beta2", "cooldown")
 _NEVER_EMPTY = ("out_dir", "init_from", "dataset", "backend", "device")
 _RANGES: Mapping[str, tuple[int, float]] = {
     **dict.fromkeys(_COUNTS + _SHAPES, (1, math.inf)),
     **dict.fromkeys(_AMOUNTS + _OWN_AMOUNTS, (0, math.inf)),
     **dict.fromkeys(_FRACTIONS, (0, 1)),
+    "save_interval": (-1, math.inf),
 }
 _LARGEST_INT = 1 << 63  # what torch, numpy and a ledger can count to
 

@@ -73,7 +73,9 @@ def wrong(knob: Knob, values: dict[type, tuple[str, ...]] = WRONG) -> tuple[str,
     more = ("nothing-like-it",) if knob.name in CHOICES else ()
     empty = ("''", "' '") if values is WRONG_IN_A_FILE else ("", " ")
     more = tuple(map(repr, more)) if values is WRONG_IN_A_FILE else more
-    return (*values[type(knob.default)], *more, *(empty if knob.name in NOT_EMPTY else ()))
+    least = "-2" if knob.name == "save_interval" else "-1"  # -1: none are saved
+    kinds = (least if value == "-1" else value for value in values[type(knob.default)])
+    return (*kinds, *more, *(empty if knob.name in NOT_EMPTY else ()))
 
 
 @pytest.mark.parametrize("knob", KNOBS.values(), ids=lambda knob: knob.name)
@@ -211,10 +213,13 @@ NEEDED = {
     "explain": ["train.log"],
     "compare": ["train.log", "train.log"],
     "train": [],
+    "recommend": ["--gpu=4070"],
+    "ablate": ["nothing-here", "nothing-here"],
     "cards": [],
     "convert": ["nothing-here", "written.pt"],
 }  # else: no such file
-ANY_TEXT = ("prompt", "gpu", "text_field", "name", "out", "html", "config", "set", "tokenizer")  # "" is wrong, no more
+# "" is wrong, no more
+ANY_TEXT = ("prompt", "gpu", "text_field", "name", "out", "html", "config", "set", "tokenizer", "write", "keep")
 
 
 def _actions(command: str) -> Iterator[argparse.Action]:
@@ -268,6 +273,11 @@ def test_a_flag_with_a_letter_too_few(command: str, flag: str, refused: Refused)
         ["train", "--gpus=0"],
         ["train", f"--gpus={HUGE}"],
         ["cards", "Voodoo 2"],
+        ["recommend", "--gpu=Voodoo 2"],
+        ["recommend", "--gpu=4070", "--write=train.log"],
+        ["recommend", "--gpu=4070", "--model=n_layer=1e9,n_head=1,n_embd=1"],
+        ["recommend", "--gpu=4070", "--dataset=\x1b[31m"],
+        ["recommend", f"--memory={HUGE}", "--peak-tflops=1"],
         ["convert", "train.log", "out.pt", "--to=onnx"],
     ],
     ids=" ".join,

@@ -27,8 +27,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--html", metavar="FILE", help="write one self-contained page instead of printing a report")
     group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
     group.add_argument("-v", "--verbose", action="store_true", help="show every slow row and every known fact")
-    group.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
-    group.add_argument("--width", type=_width, metavar="N", help="columns of the report (else the terminal's, or 80)")
+    add_paper(group)
+
+
+def add_paper(parser: argparse._ActionsContainer) -> None:
+    """What a report is written on."""
+    parser.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
+    parser.add_argument("--width", type=_width, metavar="N", help="columns of the report (else the terminal's, or 80)")
 
 
 def words_of(args: argparse.Namespace) -> Words:

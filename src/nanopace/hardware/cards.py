@@ -31,6 +31,7 @@ class Card(NamedTuple):
     fp32_tflops: float | None
     sms: int | None  # compute units on AMD, cores on Apple
     boost_mhz: float | None
+    tdp_w: float | None  # board power, by the maker's product page; None where we are not sure
     source: str  # where the figures come from
     verified: str  # how far to trust them
     note: str
@@ -68,10 +69,18 @@ def _card(row: dict[str, str]) -> Card:
         fp32_tflops=number("fp32_tflops"),
         sms=int(row["sms"]) if row["sms"] else None,
         boost_mhz=number("boost_mhz"),
+        tdp_w=number("tdp_w"),
         source=row["source"],
         verified=row["verified"],
         note=row["note"].strip(" ;"),
     )
+
+
+def given_card(name: str, peak_tflops: float, memory_gb: float) -> Card:
+    """A card that is not in the table, by what somebody knows of it."""
+    row = dict.fromkeys(("arch", "sm", "bandwidth_gb_s", "fp16_dense_fp32acc_tflops", "fp32_tflops", "sms"), "")
+    row |= dict.fromkeys(("boost_mhz", "tdp_w", "source", "verified", "note"), "")
+    return _card({**row, "name": name, "memory_gb": str(memory_gb), "bf16_dense_tflops": str(peak_tflops)})
 
 
 # --- finding ---------------------------------------------------------------------------------------------------------

@@ -181,8 +181,9 @@ def versions() -> dict[str, str]:
 def _checkpointer(
     start: Start, model: GPT, optimizer: torch.optim.Optimizer, *, sharded: bool
 ) -> Checkpointer | ShardedCheckpointer | NoCheckpointer:
-    """Where every rank holds everything, the first one saves it."""
+    """Where every rank holds everything, the first one saves it; with save_interval=-1 nobody does."""
     kind = ShardedCheckpointer if sharded else Checkpointer if start.ranks.first else NoCheckpointer
+    kind = NoCheckpointer if start.config.save_interval < 0 else kind
     return kind(
         start.out_dir,
         model,

@@ -40,6 +40,23 @@ def compare_json(comparisons: Sequence[Comparison]) -> str:
     return _dump(document)
 
 
+def object_json(document: Mapping[str, object]) -> str:
+    """Anything that is one object."""
+    return _dump(_ordered(document))
+
+
+def recommend_json(documents: Sequence[Mapping[str, object]]) -> str:
+    """One card as its object; several as `{"version": 1, "cards": [...]}`."""
+    if len(documents) == 1:
+        return object_json(documents[0])
+    return _dump({"version": JSON_VERSION, "cards": [_ordered(document) for document in documents]})
+
+
+def _ordered(document: Mapping[str, object]) -> Json:
+    """A mapping in its own order."""
+    return {key: _plain(value) for key, value in document.items()}
+
+
 def _explained(diagnosis: Diagnosis, *, curves: bool = True) -> dict[str, Json]:
     keys = [name for name in field_names(diagnosis) if name != "version" and (curves or name != "curves")]
     return {"version": diagnosis.version, **{key: _plain(getattr(diagnosis, key)) for key in keys}}

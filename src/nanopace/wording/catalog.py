@@ -78,6 +78,24 @@ class Words:
         cost = ADVICE_COST.get(code)
         return None if cost is None else self._say(cost, values)
 
+    def reason(self, code: str, values: Mapping[str, object]) -> str:
+        """Why a knob has the value that is recommended."""
+        from nanopace.wording.reasons import REASONS  # only who recommends pays for it
+
+        return self._say(REASONS[code], values)
+
+    def note(self, code: str, values: Mapping[str, object]) -> str:
+        """What is to be known of a recommendation's figures."""
+        from nanopace.wording.reasons import NOTES
+
+        return self._say(NOTES[code], values)
+
+    def link(self, code: str) -> str:
+        """How cards reach each other."""
+        from nanopace.wording.reasons import LINKS
+
+        return self.text(LINKS[code])
+
     def error(self, error: NanopaceError) -> str:
         """The message of an error, on one line and safe to print."""
         message = self._catalog.gettext(error.template).format(**error.values)
@@ -220,7 +238,7 @@ class Words:
             return str(value)
         if name.endswith("tokens_per_s") or name == "tokens":
             return self.si(value, digits=2 if name == "tokens" else 1)
-        if name.endswith("_tokens"):
+        if name.endswith("_tokens") or name == "weights":
             return self.si(value)
         if name.endswith("_s"):
             return self.duration(value)

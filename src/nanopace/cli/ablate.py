@@ -1,0 +1,142 @@
+"""Which knob did it: run what lies between two configs, and say what each knob did to the speed, and to the loss.
+
+Every combination of the knobs in which they differ is a short run of its own, several times, in a shuffled order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from nanopace.cli.options import add_language, add_paper, words_of
+from nanopace.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nanopace.tune.ablate import Plan, Tried
+    from nanopace.wording.catalog import Words
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A.py", help="a config")
+    parser.add_argument("b", metavar="B.py", help="another one")
+    group = parser.add_argument_group("the runs")
+    group.add_argument("--steps", type=_count, default=20, metavar="N", help="of each run (20)")
+    group.add_argument("--repeats", type=_count, default=3, metavar="N", help="of each combination (3)")
+    group.add_argument("--loss", type=_count, metavar="N", help="also the validation loss after N steps")
+    group.add_argument(
+        "--orders", type=_count, default=8, metavar="N", help="that are drawn, with five knobs or more (8)"
+    )
+    group.add_argument(
+        "--together", action="append", default=[], metavar="KNOB,KNOB", help="change these at once; may be repeated"
+    )
+    group.add_argument("--timeout", type=_count, default=600, metavar="S", help="seconds that a run may take (600)")
+    group.add_argument("--keep", metavar="DIR", help="keep the runs here, and go on from what is there")
+    group = parser.add_argument_group("the answer")
+    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
+    add_language(group)
+    add_paper(group)
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    plan = _plan(args)
+    from nanopace.tune.ablate import conclude
+    from nanopace.tune.ablate_view import document, write
+
+    tried = _measured(plan, args, words)
+    found = conclude(plan, tried)
+    if args.json:
+        from nanopace.views.json import object_json
+
+        sys.stdout.write(object_json(document(found)))
+        return 0
+    from nanopace.views.paper import Paper
+
+    paper = Paper(sys.stdout, args.width, False if args.no_color else None)
+    write(found, words, paper)
+    paper.finish()
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    from nanopace.config import KNOBS
+    from nanopace.config_text import read_config
+    from nanopace.tune.ablate import make_plan
+
+    together = [[name.strip() for name in each.split(",")] for each in args.together]
+    unknown = [name for each in together for name in each if name not in KNOBS]
+    if unknown:
+        raise UsageError("--together: {knob} is no knob", knob=unknown[0])
+    a, b = (read_config(path, to_train=True) for path in (args.a, args.b))
+    return make_plan(
+        a,
+        b,
+        steps=args.loss or args.steps,
+        repeats=args.repeats,
+        evaluates=args.loss is not None,
+        orders=args.orders,
+        together=together,
+    )
+
+
+def _measured(plan: Plan, args: argparse.Namespace, words: Words) -> list[Tried]:
+    """In a directory of its own that is gone afterwards, unless one is named."""
+    import tempfile
+    from pathlib import Path
+
+    if args.keep is not None:
+        folder = Path(args.keep)
+        _claim(folder, plan)
+        return _run_all(plan, folder, args.timeout, words)
+    with tempfile.TemporaryDirectory(prefix="nanopace-ablate-") as name:
+        return _run_all(plan, Path(name), args.timeout, words)
+
+
+def _claim(folder: Path, plan: Plan) -> None:
+    """Results of another plan would be mixed into these."""
+    from nanopace.tune.ablate import PLAN, plan_text
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / PLAN
+        if file.exists() and file.read_text(encoding="utf-8") != plan_text(plan):
+            raise UsageError("{path}: holds other runs; name another directory, or remove it", path=folder)
+        if not file.exists() and any(folder.iterdir()):
+            raise UsageError("{path}: is not empty; name another directory, or remove it", path=folder)
+        file.write_text(plan_text(plan), encoding="utf-8")
+    except OSError as error:
+        raise UsageError("{path}: cannot be written: {reason}", path=folder, reason=error.strerror or error) from None
+
+
+def _run_all(plan: Plan, folder: Path, timeout_s: float, words: Words) -> list[Tried]:
+    from nanopace.cli.trials import Trials
+    from nanopace.tune.ablate import measure
+
+    with Trials(len(plan.trials), words) as trials:
+        tried = measure(plan, folder, timeout_s, lambda each: trials.tell(each.outcome, sorted(each.changed)))
+    failed = tried[-1].outcome
+    if not failed.worked:
+        changed = ", ".join(sorted(tried[-1].changed)) or "A.py"
+        if failed.failure == "memory":
+            raise UsageError(
+                "memory was full in the run with B's {knobs}: nothing can be said without it", knobs=changed
+            )
+        if failed.failure == "time":
+            raise UsageError(
+                "the run with B's {knobs} took longer than --timeout {seconds} s", knobs=changed, seconds=timeout_s
+            )
+        raise UsageError("the run with B's {knobs} failed: {said}", knobs=changed, said=failed.said)
+    return tried
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 0 < count < 10**9:
+        raise ValueError(text)
+    return count
+
+
+_count.__name__ = "number"  # argparse says it: "invalid number value: '0'"

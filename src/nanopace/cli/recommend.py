@@ -1,0 +1,169 @@
+"""Recommend what to train on a card, and how: what fits, the fastest sensible micro-batch, how long, to which loss.
+
+No GPU is needed. Figures are expectations with a range; hardware/measured.csv has the measurements they rest on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from nanopace.cli.options import add_language, add_paper, words_of
+from nanopace.errors import UnknownCard, UsageError
+
+if TYPE_CHECKING:
+    from nanopace.hardware.cards import Card
+    from nanopace.tune.recommend_view import Answer
+
+_MOST_CARDS = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is asked")
+    group.add_argument("--gpu", metavar="NAME", help='a card, such as 4070; several side by side: "4070,4080,4090"')
+    group.add_argument(
+        "--model", metavar="MODEL", help="gpt2, gpt2-medium, 774M, 1.5B or n_layer=12,n_head=12,n_embd=768"
+    )
+    group.add_argument("--tokens", metavar="N", help="to train on, such as 10B or 300M; else 20 for each parameter")
+    group.add_argument("--batch", metavar="TOKENS", help="tokens a step; else 524288")
+    group.add_argument("--dataset", metavar="NAME", default="fineweb-edu", help="the folder under data/ (fineweb-edu)")
+    group.add_argument("--peak-tflops", metavar="X", type=_figure, help="dense bf16 peak of a card that is not listed")
+    group.add_argument("--memory", metavar="GB", type=_figure, help="memory of a card that is not listed")
+    group = parser.add_argument_group("the answer")
+    group.add_argument("--write", metavar="FILE", help="a config file, for nanopace train and for nanoGPT")
+    group.add_argument("--overwrite", action="store_true", help="let --write replace a file")
+    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
+    add_language(group)
+    add_paper(group)
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    cards = _cards(args)
+    _check_target(args, len(cards))
+    answers = [_answer(card, args) for card in cards]
+    if args.json:
+        from nanopace.tune.recommend_view import document
+        from nanopace.views.json import recommend_json
+
+        sys.stdout.write(recommend_json([document(answer) for answer in answers]))
+    else:
+        from nanopace.tune.recommend_view import write
+        from nanopace.views.paper import Paper
+
+        paper = Paper(sys.stdout, args.width, False if args.no_color else None)
+        write(answers, words, paper)
+        paper.finish()
+    if args.write is not None:
+        from nanopace.tune.config_file import config_text, write_config
+
+        write_config(args.write, config_text(answers[0].found), overwrite=args.overwrite)
+        if not args.json:
+            print("\n" + words.text("{path} is written.", path=args.write))
+    return 0
+
+
+def _check_target(args: argparse.Namespace, cards: int) -> None:
+    if args.write is None:
+        if args.overwrite:
+            raise UsageError("--overwrite is for --write FILE; give that, too")
+        return
+    if cards > 1:
+        raise UsageError("--write writes the config of one card, and {cards} are given", cards=cards)
+    from nanopace.tune.config_file import check_target
+
+    check_target(args.write, overwrite=args.overwrite)
+
+
+def _answer(card: Card, args: argparse.Namespace) -> Answer:
+    from nanopace.config import KNOBS
+    from nanopace.tune.amounts import read_tokens
+    from nanopace.tune.models import NAMED, find_model
+    from nanopace.tune.recommend import STEP_TOKENS, best_model, fits, recommend
+    from nanopace.tune.recommend_view import Answer, Candidate
+
+    if not args.dataset.isprintable() or KNOBS["dataset"].fitted(args.dataset) is None:
+        raise UsageError("--dataset {dataset}: must be the name of a folder", dataset=ascii(args.dataset))
+    tokens = None if args.tokens is None else read_tokens(args.tokens, "--tokens")
+    step = STEP_TOKENS if args.batch is None else read_tokens(args.batch, "--batch")
+    asked = None if args.model is None else find_model(args.model)
+    model = best_model(card, tokens=tokens) if asked is None else asked
+    found = recommend(card, model, tokens=tokens, step_tokens=step, dataset=args.dataset)
+    if asked is not None:
+        return Answer(found)
+    others = [
+        Candidate(each, recommend(card, each, tokens=tokens, step_tokens=step) if fits(card, each) else None)
+        for each in NAMED.values()
+    ]
+    return Answer(found, tuple(others))
+
+
+# --- cards -----------------------------------------------------------------------------------------------------------
+
+
+def _cards(args: argparse.Namespace) -> list[Card]:
+    named = [] if args.gpu is None else [name.strip() for name in args.gpu.split(",") if name.strip()]
+    by_hand = args.peak_tflops is not None or args.memory is not None
+    if not named and not by_hand:
+        raise UsageError("--gpu NAME is needed, such as --gpu 4070; nanopace cards lists all")
+    if len(named) > 1 and by_hand:
+        raise UsageError("--peak-tflops and --memory are of one card, and --gpu names {cards}", cards=len(named))
+    if len(named) > _MOST_CARDS:
+        raise UsageError("--gpu: at most {most} cards side by side, not {cards}", most=_MOST_CARDS, cards=len(named))
+    if by_hand:
+        return [_by_hand(named[0] if named else None, args)]
+    return [_find(name) for name in named]
+
+
+def _find(name: str) -> Card:
+    from nanopace.hardware.cards import find_card, split_count
+
+    count, single = split_count(name)
+    if count > 1:
+        raise UsageError("--gpu {name}: name one card; what 1, 4 and 8 of them do is shown anyway", name=name)
+    try:
+        return find_card(single)
+    except UnknownCard as error:
+        near = error.values.get("near", error.values.get("cards"))
+        if near is None:
+            raise UnknownCard(
+                "{name}: no such card in the table (nanopace cards lists all); or give its figures: "
+                "--peak-tflops 58 --memory 12",
+                name=name,
+            ) from None
+        raise UnknownCard(
+            "{name}: no such card in the table; near it are {near}; or give its figures: --peak-tflops 58 --memory 12",
+            name=name,
+            near=near,
+        ) from None
+
+
+def _by_hand(name: str | None, args: argparse.Namespace) -> Card:
+    """A card of the table with other figures, or one that is not in it."""
+    from nanopace.hardware.cards import find_card, given_card
+
+    known = None
+    if name is not None:
+        try:
+            known = find_card(name)
+        except UnknownCard:
+            known = None
+    peak, memory = args.peak_tflops, args.memory
+    if known is not None:
+        peak = known.bf16_tflops if peak is None else peak
+        return known._replace(bf16_tflops=peak, memory_gb=known.memory_gb if memory is None else memory)
+    if peak is None or memory is None:
+        missing = "--peak-tflops" if peak is None else "--memory"
+        raise UsageError("{missing} is needed, too, for a card that is not in the table", missing=missing)
+    return given_card(name or f"{peak:g} TFLOP/s", peak, memory)
+
+
+def _figure(text: str) -> float:
+    figure = float(text)
+    if not 0 < figure < 1e5:
+        raise ValueError(text)
+    return figure
+
+
+_figure.__name__ = "figure"  # argparse says it: "invalid figure value: '0'"

@@ -1,0 +1,1 @@
+"""The best settings for a card: foretold without one by `recommend`."""

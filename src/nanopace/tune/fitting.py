@@ -1,0 +1,107 @@
+"""Which micro-batch: what fits, with how much of the memory ladder, and which of those is the fastest sensible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nanopace.hardware.cards import Card
+from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, largest_micro_batch
+from nanopace.hardware.speed import ladder_speed, launch_seconds, own_kernels, token_seconds
+from nanopace.record import Record
+from nanopace.tune.models import Model
+
+WITHIN = 0.98  # of the best speed: a larger micro-batch is not worth its memory
+_FULL, _FREE = 0.98, 0.9  # of the memory: what fits at all, and what is recommended
+_MOST = 4096
+_UNTIMED = 16  # sequences where nothing is known of the speed
+
+
+class Rung(Record):
+    """The largest micro-batch with these steps of the ladder; nanoGPT's, which has none, comes last."""
+
+    trainer: str
+    steps: tuple[str, ...]
+    micro_batch: int
+
+
+class MicroBatch(Record):
+    """What is recommended."""
+
+    sequences: int
+    steps: tuple[str, ...]
+    launch_share: float | None  # of the time, whatever the size of the micro-batch
+
+
+def sequences_per_step(step_tokens: int, block_size: int) -> int:
+    """Sequences that make up a step; of many, a number that micro-batches and cards divide."""
+    sequences = max(1, round(step_tokens / block_size))
+    return sequences if sequences < 64 else 16 * round(sequences / 16)
+
+
+def rungs(card: Card, model: Model) -> tuple[Rung, ...]:
+    """From nothing saved to everything, and nanoGPT."""
+    theirs = Rung("nanogpt", (), _largest_compiled(card, model, card.memory_gb))
+    if not own_kernels(card):
+        return (Rung("nanopace", (), theirs.micro_batch), theirs)
+    steps = ladder("gpt2")
+    ours = (steps[:count] for count in range(len(steps) + 1))
+    return (*(Rung("nanopace", each, _largest(card, model, each, _FULL)) for each in ours), theirs)
+
+
+def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
+    """Of nanoGPT, or of ours where our kernels do not run. float32 keeps twice as much of each layer."""
+    without_half = not own_kernels(card) and card.bf16_tflops is None and card.fp16_tflops is None
+    return largest_micro_batch(*model.size, memory_gb) // (2 if without_half else 1)
+
+
+def _largest(card: Card, model: Model, steps: Sequence[str], share: float) -> int:
+    """Of our own kernels, by halving: the peak is not quite linear in the micro-batch."""
+    most = card.memory_gb * GIB * share
+
+    def fits(count: int) -> bool:
+        return fused_peak_bytes(*model.size, count, steps) <= most
+
+    low, high = 0, _MOST
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
+    """The smallest within 2% of the fastest that fits: a larger one costs memory and gains nothing.
+
+    Timed with nanoGPT's fixed cost, the larger of the two, so that the config serves both.
+    """
+    candidates = [each for each in range(1, min(sequences, _MOST) + 1) if sequences % each == 0]
+    fitting = [(each, steps) for each in candidates if (steps := _least_steps(card, model, each)) is not None]
+    if not fitting:  # what fits, fits without room to spare
+        top = max(rungs(card, model)[:-1], key=lambda rung: rung.micro_batch)
+        return MicroBatch(1, top.steps, None)
+    work = token_seconds(card, *model.size, "nanopace")
+    if work is None:
+        small = [pair for pair in fitting if pair[0] <= _UNTIMED]
+        fewest = min(len(steps) for _, steps in small)
+        count, steps = [pair for pair in small if len(pair[1]) == fewest][-1]
+        return MicroBatch(count, steps, None)
+    launch = launch_seconds(model.n_layer)
+
+    def speed(count: int, steps: Sequence[str]) -> float:
+        return 1 / (work / ladder_speed(steps) + launch / (count * model.block_size))
+
+    fastest = max(speed(*pair) for pair in fitting)
+    count, steps = next(pair for pair in fitting if speed(*pair) >= WITHIN * fastest)
+    share = launch / (launch + work / ladder_speed(steps) * count * model.block_size)
+    return MicroBatch(count, steps, share)
+
+
+def _least_steps(card: Card, model: Model, count: int) -> tuple[str, ...] | None:
+    """As few steps of the ladder as leave a tenth of the memory free; None where all of them do not."""
+    if not own_kernels(card):
+        return () if _largest_compiled(card, model, card.memory_gb * _FREE) >= count else None
+    steps = ladder("gpt2")
+    most = card.memory_gb * GIB * _FREE
+    for number in range(len(steps) + 1):
+        if fused_peak_bytes(*model.size, count, steps[:number]) <= most:
+            return steps[:number]
+    return None

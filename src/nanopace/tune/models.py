@@ -1,0 +1,99 @@
+"""The models that people train, and how they call them: gpt2-medium, 350M, or n_layer=8,n_head=8,n_embd=512."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from nanopace.errors import UsageError
+from nanopace.hardware.flops import flops_per_token, parameters
+from nanopace.literals import shown
+from nanopace.record import Record
+
+GPT2_VOCABULARY = 50304
+_LARGEST = {"n_layer": 1000, "n_head": 1000, "n_embd": 100_000, "block_size": 1 << 20, "vocab_size": 1 << 24}
+
+
+class Model(Record):
+    """A GPT of nanoGPT's shape."""
+
+    name: str
+    n_layer: int
+    n_head: int
+    n_embd: int
+    block_size: int = 1024
+    vocab_size: int = GPT2_VOCABULARY
+
+    @property
+    def size(self) -> tuple[int, int, int, int]:
+        """As the functions of hardware/ take it."""
+        return self.n_layer, self.n_embd, self.vocab_size, self.block_size
+
+    @property
+    def parameters(self) -> int:
+        """nanoGPT's count, without positions."""
+        return parameters(self.n_layer, self.n_embd, self.vocab_size)
+
+    @property
+    def flops_per_token(self) -> float:
+        return flops_per_token(self.parameters, self.n_layer, self.n_embd, self.block_size)
+
+
+NAMED: Mapping[str, Model] = {
+    model.name: model
+    for model in (
+        Model("gpt2", 12, 12, 768),
+        Model("gpt2-medium", 24, 16, 1024),
+        Model("gpt2-large", 36, 20, 1280),
+        Model("gpt2-xl", 48, 25, 1600),
+    )
+}
+_ALSO = {
+    **dict.fromkeys(("124m", "125m", "small", "gpt2-small"), "gpt2"),
+    **dict.fromkeys(("350m", "355m", "medium"), "gpt2-medium"),
+    **dict.fromkeys(("760m", "774m", "large"), "gpt2-large"),
+    **dict.fromkeys(("1.5b", "1558m", "xl"), "gpt2-xl"),
+}
+
+
+def find_model(text: str) -> Model:
+    """The model that somebody means."""
+    if "=" in text:
+        return _by_shape(text)
+    key = re.sub(r"[\s_]+", "-", text.strip().lower()).replace("gpt-2", "gpt2")
+    name = _ALSO.get(key, key)
+    if name in NAMED:
+        return NAMED[name]
+    raise UsageError(
+        "--model {model}: unknown; known are {known}, 124M to 1.5B, or n_layer=12,n_head=12,n_embd=768",
+        model=shown(text),
+        known=", ".join(NAMED),
+    )
+
+
+def _by_shape(text: str) -> Model:
+    given: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = (each.strip() for each in part.partition("="))
+        if name not in _LARGEST or name in given:
+            raise UsageError(
+                "--model: {part} is not one of {known}, each once", part=shown(part), known=", ".join(_LARGEST)
+            )
+        if not re.fullmatch(r"[0-9]{1,9}", value) or not 1 <= int(value) <= _LARGEST[name]:
+            raise UsageError(
+                "--model: {name} must be a whole number from 1 to {most}, not {value}",
+                name=name,
+                most=_LARGEST[name],
+                value=shown(value),
+            )
+        given[name] = int(value)
+    missing = [name for name in ("n_layer", "n_head", "n_embd") if name not in given]
+    if missing:
+        raise UsageError("--model: {missing} must be given, too", missing=", ".join(missing))
+    if given["n_embd"] % given["n_head"]:
+        raise UsageError(
+            "--model: n_embd must be a multiple of n_head: {n_embd} is not one of {n_head}",
+            n_embd=given["n_embd"],
+            n_head=given["n_head"],
+        )
+    return Model(f"{given['n_layer']}x{given['n_embd']}", **given)

@@ -1,0 +1,48 @@
+"""What 4 or 8 cards of a kind would do together, with DDP.
+
+Each sends its gradients once a step, while the last backward pass still runs. How much of that hides, and how fast the
+link is, we could not measure: the range goes from all of it hidden to none of it, on the slower of the links below.
+"""
+
+from __future__ import annotations
+
+from nanopace.hardware.cards import Card
+from nanopace.hardware.scaling import traffic_bytes
+from nanopace.hardware.speed import Range
+from nanopace.record import Record
+
+COUNTS = (1, 4, 8)
+# GB/s that a card sends. GeForce cards cannot reach each other's memory, and go through the host's.
+_LINKS = {"nvlink": (100.0, 300.0), "pcie": (8.0, 20.0), "host": (4.0, 12.0)}
+
+
+class Together(Record):
+    """So many cards on the same step."""
+
+    count: int
+    batch_size: int
+    accumulation: int  # over all cards
+    link: str | None
+    tokens_per_s: Range | None
+    seconds: Range | None  # to the token budget
+
+
+def link_of(card: Card) -> str:
+    """How cards of this kind reach each other."""
+    if "GeForce" in card.name or not card.arch:
+        return "host"
+    return "nvlink" if "SXM" in card.name or card.name in _NVLINKED or card.compute == "10.0" else "pcie"
+
+
+_NVLINKED = ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "AMD Instinct MI300X", "AMD Instinct MI325X")
+
+
+def together(one: Range, count: int, step_tokens: int, parameters: int, link: str) -> Range:
+    """Tokens a second of `count` cards, of which one alone makes `one`."""
+    sent = traffic_bytes(parameters, count, "ddp")
+    slow, fast = (sent / (1e9 * speed) for speed in _LINKS[link])
+
+    def rate(alone: float, waiting: float) -> float:
+        return step_tokens / (step_tokens / (alone * count) + waiting)
+
+    return Range(rate(one.low, slow), rate(one.expected, fast), rate(one.high, 0.0))

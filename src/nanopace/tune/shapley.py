@@ -1,0 +1,134 @@
+"""Which change did it: the difference between two settings, divided among the knobs in which they differ.
+
+A Shapley value is what a knob changes on average over all orders in which the knobs could have been changed one by one.
+The values of all knobs add up to the whole difference. Each combination of knobs is measured several times; the spread
+of the repeats, pooled over all combinations, is the error of one measurement, and from it follows the error of each
+value, because a value is a weighted sum of measurements.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from statistics import fmean
+
+from nanopace.record import Record
+
+Players = frozenset[str]
+
+MOST_EXHAUSTIVE = 4  # players: 16 combinations; above, orders are drawn
+
+# Student's t for 95% by degrees of freedom.
+_T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 10: 2.23, 15: 2.13, 20: 2.09, 30: 2.04}
+_NORMAL95 = 1.96
+
+
+class Share(Record):
+    """What one player contributed, with half the width of its 95% interval; None: nothing was measured twice."""
+
+    player: str
+    value: float
+    error: float | None
+
+    @property
+    def shows(self) -> bool:
+        """Whether it is more than the noise."""
+        return self.error is not None and abs(self.value) > self.error
+
+
+def coalitions(players: Sequence[str], orders: int, seed: int) -> list[Players]:
+    """The combinations to measure: all of them, or those along some orders, each with its reverse."""
+    if len(players) <= MOST_EXHAUSTIVE:
+        return [frozenset(some) for size in range(len(players) + 1) for some in combinations(players, size)]
+    found: dict[Players, None] = {}
+    for order in drawn_orders(players, orders, seed):
+        for count in range(len(order) + 1):
+            found[frozenset(order[:count])] = None
+    return list(found)
+
+
+def drawn_orders(players: Sequence[str], count: int, seed: int) -> list[tuple[str, ...]]:
+    """Every second one is the reverse of the one before, which makes the spread smaller."""
+    draw = random.Random(seed)
+    orders: list[tuple[str, ...]] = []
+    while len(orders) < count:
+        order = tuple(draw.sample(players, len(players)))
+        orders += [order, order[::-1]]
+    return orders[:count]
+
+
+def shares(
+    players: Sequence[str], measured: Mapping[Players, Sequence[float]], orders: Sequence[Sequence[str]] = ()
+) -> list[Share]:
+    """Of what was measured, all combinations or, with `orders`, those along them."""
+    weigh = _weights if not orders else lambda player, _: _weights_along(player, orders)
+    deviation, freedom = _pooled(measured)
+    means = {players: fmean(values) for players, values in measured.items()}
+    found = []
+    for player in players:
+        weights = weigh(player, players)
+        value = sum(weight * means[some] for some, weight in weights.items())
+        error = None
+        if deviation is not None:
+            variance = sum(weight**2 * deviation**2 / len(measured[some]) for some, weight in weights.items())
+            error = t95(freedom) * math.sqrt(variance + _variance_of_orders(player, orders, means))
+        found.append(Share(player, value, error))
+    return found
+
+
+def t95(freedom: int) -> float:
+    """For so many degrees of freedom, or the next fewer in the table."""
+    known = [each for each in _T95 if each <= freedom]
+    return _NORMAL95 if freedom > 60 else _T95[max(known, default=1)]
+
+
+def _weights(player: str, players: Sequence[str]) -> dict[Players, float]:
+    """How each combination counts in the value of one player, over all orders."""
+    others = [each for each in players if each != player]
+    weights = {}
+    for size in range(len(others) + 1):
+        share = math.factorial(size) * math.factorial(len(others) - size) / math.factorial(len(players))
+        for some in combinations(others, size):
+            weights[frozenset(some)] = -share
+            weights[frozenset((*some, player))] = share
+    return weights
+
+
+def _weights_along(player: str, orders: Sequence[Sequence[str]]) -> dict[Players, float]:
+    weights: dict[Players, float] = {}
+    for order in orders:
+        at = list(order).index(player)
+        before, after = frozenset(order[:at]), frozenset(order[: at + 1])
+        weights[before] = weights.get(before, 0.0) - 1 / len(orders)
+        weights[after] = weights.get(after, 0.0) + 1 / len(orders)
+    return weights
+
+
+def _pooled(measured: Mapping[Players, Sequence[float]]) -> tuple[float | None, int]:
+    """The standard deviation of one measurement, and its degrees of freedom."""
+    freedom = sum(len(values) - 1 for values in measured.values())
+    if freedom <= 0:
+        return None, 0
+    squares = sum((value - fmean(values)) ** 2 for values in measured.values() for value in values)
+    return math.sqrt(squares / freedom), freedom
+
+
+def _variance_of_orders(player: str, orders: Sequence[Sequence[str]], means: Mapping[Players, float]) -> float:
+    """Of a mean over drawn orders. What measurement adds to it is counted twice: rather too much than too little."""
+    if len(orders) < 2:
+        return 0.0
+    changes = []
+    for order in orders:
+        at = list(order).index(player)
+        changes.append(means[frozenset(order[: at + 1])] - means[frozenset(order[:at])])
+    mean = fmean(changes)
+    return sum((each - mean) ** 2 for each in changes) / (len(changes) - 1) / len(changes)
+
+
+def schedule(of: Sequence[Players], repeats: int, seed: int) -> list[tuple[Players, int]]:
+    """Which combination is measured when: every round all of them, each round in an order of its own, so that a machine
+    whose speed wanders does so for all."""
+    draw = random.Random(seed)
+    return [(some, number) for number in range(repeats) for some in draw.sample(list(of), len(of))]

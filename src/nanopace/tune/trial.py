@@ -1,0 +1,144 @@
+"""One short training as a process of its own, which reads nothing but its config and writes nothing but its directory.
+
+A trial that runs out of memory, hangs or dies is a data point. What it found is in its ledger, the only door between
+the trainer and us. Processes are forked from one that has torch imported already, which saves each of them seconds; the
+card is theirs alone, since that one never touches it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from statistics import median
+
+from nanopace.ledger import CompileEvent, EndEvent, EvalEvent, Event, MicroBatchEvent, StepEvent, read_ledger
+from nanopace.literals import Value
+from nanopace.record import Record
+
+LEDGER, LOG, CONFIG = "ledger.jsonl", "log.txt", "config.py"
+_SETTLING = 0.3  # of the steps, at least one: caches are cold and clocks rise
+_GRACE_S = 10  # that a process has to end when it is asked to
+
+
+class Outcome(Record):
+    """What came of a trial."""
+
+    failure: str | None  # None: it came to its end; memory, time, error
+    seconds: float  # of the whole process
+    said: str = ""  # the last line of one that failed
+    step_ms: tuple[float, ...] = ()  # without the first ones
+    tokens_per_second: float | None = None
+    loss: float | None = None  # of the last evaluation
+    flops_per_token: float | None = None
+    micro_batch: int | None = None  # that it ended with
+    compile_ms: float = 0.0
+
+    @property
+    def worked(self) -> bool:
+        return self.failure is None
+
+
+def settings_of_trial(knobs: Mapping[str, Value], steps: int, *, evaluates: bool = False) -> dict[str, Value]:
+    """The knobs with as many steps, and nothing beside them but an evaluation at the end, if that is wanted."""
+    quiet: dict[str, Value] = {
+        "max_iters": steps,
+        "eval_interval": steps,
+        "save_interval": -1,
+        "log_interval": 1,
+        "wandb_log": False,
+        "init_from": "scratch",
+    }
+    return {**knobs, **quiet, **({} if evaluates else {"eval_iters": 1})}
+
+
+def run_trial(settings: Mapping[str, Value], folder: Path, timeout_s: float) -> Outcome:
+    """Train with these settings in `folder`, which is new."""
+    folder.mkdir(parents=True)
+    knobs = {**settings, "out_dir": str(folder / "out")}
+    (folder / CONFIG).write_text("".join(f"{name} = {value!r}\n" for name, value in knobs.items()), encoding="utf-8")
+    begin = time.monotonic()
+    process = _processes().Process(target=_train, args=(str(folder / CONFIG), str(folder / LOG)))
+    process.start()
+    try:
+        process.join(timeout_s)
+        hung = process.is_alive()
+    finally:
+        _end(process)  # also where somebody has pressed Ctrl-C
+    seconds = time.monotonic() - begin
+    if hung:
+        return Outcome(failure="time", seconds=seconds)
+    return _outcome(folder, process.exitcode or 0, seconds)
+
+
+def _processes() -> ForkServerContext | SpawnContext:
+    """Where there is no fork, each process imports torch by itself."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["nanopace.train.run"])
+    return context
+
+
+def _train(config: str, log: str) -> None:
+    """In the new process: `python -m nanopace train`, with all that it says in a file."""
+    with open(log, "w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.argv = ["nanopace", "train", config, "--no-report"]
+    runpy.run_module("nanopace", run_name="__main__", alter_sys=True)
+
+
+def _end(process: BaseProcess) -> None:
+    if process.is_alive():
+        process.terminate()
+        process.join(_GRACE_S)
+    if process.is_alive():
+        process.kill()
+        process.join()
+
+
+def _outcome(folder: Path, code: int, seconds: float) -> Outcome:
+    events = _events(folder / "out" / LEDGER)
+    ends = [each.reason for each in events if isinstance(each, EndEvent)]
+    if code != 0 or ends != ["finished"]:
+        failure = "memory" if "out_of_memory" in ends else "error"
+        return Outcome(failure=failure, seconds=seconds, said=_last_line(folder / LOG))
+    steps = [each for each in events if isinstance(each, StepEvent)]
+    settled = steps[max(1, round(_SETTLING * len(steps))) :] or steps
+    tokens = median(each.tokens or 0 for each in settled)
+    evaluated = [each.val for each in events if isinstance(each, EvalEvent) and each.val is not None]
+    smaller = [each.batch_size for each in events if isinstance(each, MicroBatchEvent) if each.where != "evaluation"]
+    facts = [each for each in events if each.name == "run"]
+    return Outcome(
+        failure=None,
+        seconds=seconds,
+        step_ms=tuple(each.ms for each in settled),
+        tokens_per_second=tokens / median(each.ms for each in settled) * 1000,
+        loss=evaluated[-1] if evaluated else None,
+        flops_per_token=getattr(facts[0], "flops_per_token", None) if facts else None,
+        micro_batch=smaller[-1] if smaller else None,
+        compile_ms=sum(each.ms for each in events if isinstance(each, CompileEvent)),
+    )
+
+
+def _events(path: Path) -> Sequence[Event]:
+    try:
+        with path.open("rb") as file:
+            return read_ledger(file).events
+    except FileNotFoundError:  # it died before
+        return ()
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        return ""
+    return lines[-1].removeprefix("nanopace: ") if lines else ""

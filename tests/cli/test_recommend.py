@@ -1,0 +1,181 @@
+"""`nanopace recommend`: the answer, the tables, the file, and one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nanopace.cli.main import main
+from nanopace.config_text import read_config
+from nanopace.views.paper import columns
+from nanopace.wording.catalog import LANGUAGES
+
+COMMAND = [sys.executable, "-m", "nanopace", "recommend"]
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["recommend", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, "--gpu", "4070", "--model", "gpt2")
+    first = out.partition("\n\n")[0].replace("\n", " ")
+    assert first.startswith("RTX 4070 (12 GB): gpt2, batch_size 8, gradient_accumulation_steps 64. About ")
+    assert "2.47B tokens in " in first
+    assert first.endswith("an estimate.")
+    for title in (
+        "Largest micro-batch in 12 GB",
+        "What to expect",
+        "One card, and several",
+        "Settings, and why",
+        "Notes",
+    ):
+        assert f"\n{title}\n" in out
+    assert "Models that could be trained" not in out
+    assert "  nanoGPT                                      21\n" in out
+
+
+def test_without_a_model_all_of_them_are_considered(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, "--gpu", "4070")
+    assert out.startswith("RTX 4070 (12 GB): gpt2-medium,")
+    table = out.split("Models that could be trained\n")[1].split("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in table[1:]] == ["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
+    assert table[-1].endswith("does not fit")
+
+
+def test_several_cards_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, "--gpu", "4070,4080, 4090", "--model", "gpt2", "--tokens", "10B")
+    header = out.split("Side by side\n")[1].splitlines()[0]
+    assert [name in header for name in ("RTX 4070", "RTX 4080", "RTX 4090")] == [True] * 3
+    assert "Settings, and why" not in out
+    assert out.count("an estimate for web text") == 1
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("width", [40, 80])
+def test_nothing_is_wider_than_the_terminal(language: str, width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    for cards in ("4070", "4070,H200,2080ti,L4,MI300X"):
+        out = shown(capsys, "--gpu", cards, "--lang", language, "--width", str(width))
+        assert max(columns(line) for line in out.splitlines()) <= width
+        assert "{" not in out
+
+
+def test_every_language_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    english = shown(capsys, "--gpu", "L4", "--model", "gpt2", "--dataset", "shakespeare", "--width", "120")
+    for language in ("de", "fr", "es"):
+        other = shown(
+            capsys, "--gpu", "L4", "--model", "gpt2", "--dataset", "shakespeare", "--width", "120", "--lang", language
+        )
+        same = set(english.splitlines()) & set(other.splitlines()) - {""}
+        assert all(line.split()[0] in ("nanoGPT", "activation") for line in same), same
+
+
+def test_json_is_the_same_in_every_language(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, "--gpu", "4070", "--json")
+    assert out == shown(capsys, "--gpu", "4070", "--json", "--lang", "de")
+    found = json.loads(out)
+    assert list(found) == KEYS
+    assert found["tokens_per_s"].keys() == {"low", "expected", "high"}
+    assert [each["name"] for each in found["models"]] == ["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
+    unfit = found["models"][-1]
+    assert (unfit["fits"], unfit["batch_size"], unfit["tokens_per_s"]) == (False, None, None)
+    several = json.loads(shown(capsys, "--gpu", "4070,2080ti", "--json", "--model", "124M"))
+    assert [card["card"] for card in several["cards"]] == ["NVIDIA GeForce RTX 4070", "NVIDIA GeForce RTX 2080 Ti"]
+    assert several["cards"][1]["tokens_per_s"] is None
+
+
+KEYS = [
+    *("version", "card", "memory_gb", "peak_tflops", "card_class", "measured", "model", "parameters", "dataset"),
+    *("epochs", "tokens", "tokens_per_step", "max_iters", "rungs", "batch_size", "accumulation", "ladder"),
+    *("memory_bytes", "nanogpt_fits", "tokens_per_s", "nanogpt_tokens_per_s", "step_s", "seconds", "kwh", "together"),
+    *("loss", "perplexity", "evaluation_share", "nanogpt_evaluation_share", "knobs", "models"),
+]
+
+
+def test_a_card_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, "--peak-tflops", "58", "--memory", "12", "--model", "gpt2")
+    assert out.startswith("58 TFLOP/s (12 GB): gpt2, batch_size 8")
+    assert "No card of this kind was measured" in out
+    assert shown(capsys, "--gpu", "my card", "--peak-tflops", "58", "--memory", "12").startswith("my card (12 GB)")
+    assert shown(capsys, "--gpu", "4070", "--memory", "8").startswith("RTX 4070 (8 GB)")
+    assert "unknown" not in shown(capsys, "--gpu", "5090 laptop", "--peak-tflops", "100").partition("\n\n")[0]
+
+
+def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
+    config = tmp_path / "config.py"
+    asked = [
+        *COMMAND,
+        "--gpu",
+        "4090",
+        "--model",
+        "gpt2",
+        "--dataset",
+        "mine",
+        "--tokens",
+        "1B",
+        "--write",
+        str(config),
+    ]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(f"\n{config} is written.\n")
+    read = read_config(config, to_train=True)
+    assert (read["dataset"], read["batch_size"], read["max_iters"]) == ("mine", 16, 1907)
+    again = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr == f"nanopace: --write {config}: is there already; --overwrite replaces it\n"
+    assert subprocess.run([*asked, "--overwrite"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--gpu NAME is needed, such as --gpu 4070; nanopace cards lists all"),
+        (["--gpu", ","], "--gpu NAME is needed"),
+        (["--gpu", "4071"], "4071: no such card in the table; near it are NVIDIA GeForce RTX 4070"),
+        (["--gpu", "4071"], "--peak-tflops 58 --memory 12"),
+        (["--gpu", "xyzzy"], "or give its figures: --peak-tflops 58 --memory 12"),
+        (["--gpu", "3080"], "several cards are called that"),
+        (["--gpu", "8x H100 PCIe"], "name one card; what 1, 4 and 8 of them do is shown anyway"),
+        (["--gpu", "4070", "--model", "gpt2-xl"], "take --model gpt2-large, or a card with 23 GB and more"),
+        (["--gpu", "4070", "--model", "gpt9"], "--model 'gpt9': unknown"),
+        (["--gpu", "4070", "--tokens", "1000"], "--tokens 1,000: less than one step of 524,288"),
+        (["--gpu", "4070", "--tokens", "many"], "--tokens must be a number of tokens such as 10B"),
+        (["--gpu", "4070", "--batch", "12"], "--batch 12: less than one sequence"),
+        (["--gpu", "4070", "--dataset", "a\nb"], "must be the name of a folder"),
+        (["--memory", "12"], "--peak-tflops is needed, too"),
+        (["--peak-tflops", "12"], "--memory is needed, too"),
+        (["--memory", "nan", "--peak-tflops", "3"], "argument --memory: invalid figure value: 'nan'"),
+        (["--gpu", "4070,4090", "--memory", "12"], "--peak-tflops and --memory are of one card, and --gpu names 2"),
+        (["--gpu", "4070,4090", "--write", "x.py"], "--write writes the config of one card, and 2 are given"),
+        (["--gpu", "4070", "--overwrite"], "--overwrite is for --write FILE"),
+        (["--gpu", ",".join(["4070"] * 13)], "at most 12 cards side by side, not 13"),
+        (["--gpu", "4070", "--write", "/no/such/x.py"], "there is no such directory"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recommend", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.startswith("nanopace: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("untraced")
+def test_it_is_quick_and_needs_no_torch() -> None:
+    """What takes long is not imported; the time itself has a bound that a busy machine holds, too."""
+    probe = (
+        "import sys; from nanopace.cli.main import main; main(['recommend', '--gpu', '4070']); "
+        "print(sorted({'torch', 'numpy', 'rich', 'jinja2', 'triton', 'babel'} & set(sys.modules)), file=sys.stderr)"
+    )
+    begin = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert time.perf_counter() - begin < 10

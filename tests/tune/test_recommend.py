@@ -1,0 +1,171 @@
+"""Recommendations: what is recommended fits, is close to the fastest, and keeps its promises about overhead."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nanopace.config import TrainConfig
+from nanopace.errors import UsageError
+from nanopace.hardware.cards import all_cards, find_card
+from nanopace.hardware.memory import GIB, fused_peak_bytes
+from nanopace.hardware.speed import launch_seconds, token_seconds
+from nanopace.tune.knobs import OWN_KNOBS, learning_rate
+from nanopace.tune.models import NAMED, Model, find_model
+from nanopace.tune.notes import notes
+from nanopace.tune.recommend import TWO_WEEKS_S, Recommendation, best_model, fits, recommend
+
+
+def knob(found: Recommendation, name: str) -> object:
+    return next(choice.value for choice in found.knobs if choice.knob == name)
+
+
+def codes(found: Recommendation) -> list[str]:
+    return [code for code, _ in notes(found)]
+
+
+def test_a_4070_and_gpt2() -> None:
+    found = recommend(find_card("4070"), NAMED["gpt2"])
+    assert (found.batch_size, found.accumulation, found.ladder) == (8, 64, ())
+    assert found.tokens_per_step == 524_288
+    assert found.tokens == pytest.approx(20 * found.parameters, rel=1e-3)
+    assert found.nanogpt_tokens_per_s is not None
+    assert found.nanogpt_tokens_per_s.low < 56_100 < found.nanogpt_tokens_per_s.high
+    assert (found.rungs[0].trainer, found.rungs[0].steps) == ("nanopace", ())
+    assert found.rungs[-1].micro_batch == 21  # nanoGPT's, as measured
+    assert found.kwh is not None
+    assert found.seconds is not None
+    assert found.kwh.expected == pytest.approx(0.2 * found.seconds.expected / 3600)
+
+
+def test_the_micro_batch_is_the_smallest_within_two_per_cent() -> None:
+    """By the same arithmetic, written once more: half of it would be slower by more than that."""
+    card, model = find_card("H200"), NAMED["gpt2"]
+    found = recommend(card, model)
+    work = token_seconds(card, *model.size, "nanopace")
+    assert work is not None
+
+    def speed(count: int) -> float:
+        return 1 / (work + launch_seconds(model.n_layer) / (count * 1024))
+
+    assert found.batch_size == 64
+    assert speed(64) >= 0.98 * speed(256) > speed(32)  # 512 would leave less than a tenth of the memory
+    assert found.rungs[0].micro_batch > 512
+
+
+@pytest.mark.parametrize("card", all_cards(), ids=lambda card: card.label)
+def test_what_is_recommended_fits_and_is_a_config(card: object) -> None:
+    card = next(each for each in all_cards() if each is card)
+    for model in NAMED.values():
+        if not fits(card, model):
+            with pytest.raises(UsageError, match=r"does not fit on .* GiB after every step of the memory ladder"):
+                recommend(card, model)
+            continue
+        found = recommend(card, model)
+        assert found.batch_size * found.accumulation * model.block_size == found.tokens_per_step == 524_288
+        assert found.memory_bytes <= 0.98 * card.memory_gb * GIB
+        assert found.evaluation_share <= found.nanogpt_evaluation_share <= 0.01
+        config = TrainConfig(**{choice.knob: choice.value for choice in found.knobs})  # type: ignore[arg-type]
+        assert config.tokens_per_iteration == 524_288
+
+
+def test_the_ladder_is_climbed_only_as_far_as_needed() -> None:
+    found = recommend(find_card("4070"), NAMED["gpt2-large"])
+    assert found.ladder == ("activation", "hidden", "attention", "averages")
+    assert not found.nanogpt_fits
+    assert "nanogpt_never" in codes(found)
+    assert "long" in codes(found)
+    assert knob(found, "memory") == "auto"
+    largest = [rung.micro_batch for rung in found.rungs]
+    assert largest[:5] == sorted(largest[:5])
+    assert largest[0] == 0
+
+
+def test_the_largest_of_each_rung_is_the_largest() -> None:
+    card, model = find_card("4070"), NAMED["gpt2"]
+    for rung in recommend(card, model).rungs[:-1]:
+        most = 0.98 * 12 * GIB
+        assert fused_peak_bytes(*model.size, rung.micro_batch, rung.steps) <= most
+        assert fused_peak_bytes(*model.size, rung.micro_batch + 1, rung.steps) > most
+
+
+def test_without_a_model_the_largest_that_two_weeks_are_enough_for() -> None:
+    assert best_model(find_card("4070")).name == "gpt2-medium"
+    assert best_model(find_card("H200")).name == "gpt2-xl"
+    assert best_model(find_card("2080 Ti")).name == "gpt2"  # its speed is unknown
+    found = recommend(find_card("4070"), NAMED["gpt2-large"])
+    assert found.seconds is not None
+    assert found.seconds.expected > TWO_WEEKS_S
+
+
+def test_several_cards_share_the_step() -> None:
+    one, four, eight = recommend(find_card("4090"), NAMED["gpt2"]).together
+    assert (one.count, four.count, eight.count) == (1, 4, 8)
+    assert four.accumulation % 4 == eight.accumulation % 8 == 0
+    assert four.batch_size * four.accumulation == eight.batch_size * eight.accumulation == 512
+    assert one.tokens_per_s is not None
+    assert eight.tokens_per_s is not None
+    assert eight.tokens_per_s.high < 8 * one.tokens_per_s.high
+    assert eight.tokens_per_s.low > one.tokens_per_s.low
+    assert eight.link == "host"
+    assert recommend(find_card("H200"), NAMED["gpt2"]).together[2].link == "nvlink"
+
+
+def test_more_tokens_than_there_is_text() -> None:
+    card, small = find_card("4070"), find_model("n_layer=6,n_head=6,n_embd=384,block_size=256")
+    found = recommend(card, small, tokens=100_000_000, step_tokens=16_384, dataset="shakespeare")
+    assert found.epochs == pytest.approx(331, abs=1)
+    assert "epochs" in codes(found)
+    assert knob(found, "beta2") == 0.99
+    assert "epochs" not in codes(recommend(card, NAMED["gpt2"], tokens=10**10))
+    assert recommend(card, NAMED["gpt2"], dataset="mine").epochs is None
+
+
+def test_cards_without_bf16() -> None:
+    turing, pascal = recommend(find_card("2080 Ti"), NAMED["gpt2"]), recommend(find_card("1080 Ti"), NAMED["gpt2"])
+    assert (knob(turing, "dtype"), knob(pascal, "dtype")) == ("float16", "float32")
+    assert turing.tokens_per_s is turing.seconds is turing.kwh is None
+    assert codes(turing)[:2] == ["no_bf16", "no_kernels"]
+    assert pascal.batch_size <= pascal.rungs[0].micro_batch < turing.rungs[0].micro_batch
+    assert knob(recommend(find_card("M2 Max"), NAMED["gpt2"]), "device") == "mps"
+    assert codes(recommend(find_card("5090 laptop"), NAMED["gpt2"]))[0] == "peak_unknown"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rate"), [(10e6, 1e-3), (125e6, 6e-4), (350e6, 3e-4), (760e6, 2.5e-4), (1.3e9, 2e-4), (1e12, 1.2e-4)]
+)
+def test_learning_rates_are_those_of_gpt3(parameters: float, rate: float) -> None:
+    assert learning_rate(parameters) == rate
+    assert learning_rate(1.01 * parameters) <= rate
+
+
+def test_too_little() -> None:
+    with pytest.raises(UsageError, match=r"--tokens 1,000: less than one step of 524,288"):
+        recommend(find_card("4070"), NAMED["gpt2"], tokens=1000)
+    with pytest.raises(UsageError, match=r"--batch 1,000: less than one sequence of 1024 tokens"):
+        recommend(find_card("4070"), NAMED["gpt2"], step_tokens=1000)
+    with pytest.raises(UsageError, match=r"there are 12; take --model gpt2-large, or a card with 23 GB and more"):
+        recommend(find_card("4070"), NAMED["gpt2-xl"])
+    with pytest.raises(UsageError, match="take fewer layers, a smaller block_size"):
+        recommend(find_card("3050 laptop"), Model("small", 12, 12, 768, 65536, 50304))
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["4070", "H200", "L4", "MI300X", "2080 Ti"]),
+    st.integers(1, 16),
+    st.integers(1, 12),
+    st.sampled_from([128, 256, 768, 1024]),
+    st.integers(1024, 10**6),
+    st.integers(10**6, 10**11),
+)
+def test_any_shape_batch_and_budget(card: str, layers: int, heads: int, block: int, step: int, tokens: int) -> None:
+    model = Model("any", layers, heads, 64 * heads, block)
+    found = recommend(find_card(card), model, tokens=tokens, step_tokens=step)
+    assert found.batch_size * found.accumulation * block == found.tokens_per_step
+    assert found.tokens_per_step == pytest.approx(step, rel=0.34)
+    values = {choice.knob: choice.value for choice in found.knobs if choice.knob not in OWN_KNOBS}
+    assert TrainConfig(**values).max_iters >= 1  # type: ignore[arg-type]
+    assert int(values["eval_interval"]) <= found.max_iters
+    assert found.nanogpt_evaluation_share <= 0.01 or int(values["eval_interval"]) == found.max_iters
