@@ -41,8 +41,14 @@ def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.Cap
     said = capsys.readouterr()
     assert len(list((configs / "kept").glob("*/config.py"))) == 8
     assert re.match(r"B trains 0\.\d+ times as many tokens a second as A: ", said.out)
-    assert re.search(r"n_embd +16 +512 +0\.\d+", said.out)
+    assert "n_embd made it 0." in said.out
+    assert re.search(r"n_embd +16 → 512 +0\.\d+ +0\.\d+\sto\s", said.out)
     assert max(map(len, said.out.splitlines())) <= 80
+    assert main(["ablate", *flags, "--html=page.html"]) == 0
+    assert capsys.readouterr().out == ""
+    page = (configs / "page.html").read_text()
+    assert page.count("<li>") == 4  # A, two changes, B
+    assert "n_embd: 16 → 512" in page
 
 
 @pytest.mark.parametrize(

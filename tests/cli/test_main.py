@@ -109,6 +109,7 @@ OPTIONS = {
     ],
     "ablate": [
         "--help",
+        "--html",
         "--json",
         "--keep",
         "--lang",

@@ -9,6 +9,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from nanopace.cli.html import check_target, write_page
 from nanopace.cli.options import add_language, add_paper, words_of
 from nanopace.errors import UsageError
 
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--timeout", type=_count, default=600, metavar="S", help="seconds that a run may take (600)")
     group.add_argument("--keep", metavar="DIR", help="keep the runs here, and go on from what is there")
     group = parser.add_argument_group("the answer")
+    group.add_argument("--html", metavar="FILE", help="write one self-contained page instead of printing a report")
     group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
     add_language(group)
     add_paper(group)
@@ -42,16 +44,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
+    if args.html is not None:
+        check_target(args.html)
     plan = _plan(args)
     from nanopace.tune.ablate import conclude
-    from nanopace.tune.ablate_view import document, write
+    from nanopace.tune.ablate_view import document, page, write
 
     tried = _measured(plan, args, words)
     found = conclude(plan, tried)
+    if args.html is not None:
+        write_page(args.html, page(found, f"{args.a} → {args.b}", words))
     if args.json:
         from nanopace.views.json import object_json
 
         sys.stdout.write(object_json(document(found)))
+    if args.json or args.html is not None:
         return 0
     from nanopace.views.paper import Paper
 

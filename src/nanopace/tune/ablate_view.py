@@ -1,4 +1,4 @@
-"""An ablation for the terminal: what the whole difference is, which knobs made it, and which made none that shows.
+"""An ablation, shown: what the whole difference is, which knobs made it, and which made none that shows.
 
 Effects multiply, so that each is shown as what it makes of the speed: 0.42 times, with its 95% interval.
 """
@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from nanopace.record import field_names
-from nanopace.tune.ablate import Ablation
+from nanopace.tune.ablate import Ablation, Player
 from nanopace.tune.shapley import Share
 from nanopace.views.paper import Cell, Paper, styled
 from nanopace.wording.catalog import UNKNOWN, Words
@@ -17,21 +17,49 @@ from nanopace.wording.catalog import UNKNOWN, Words
 
 def write(found: Ablation, words: Words, paper: Paper) -> None:
     paper.line(styled(_answer(found, words), "bold"), indent=0)
+    for line in _verdict(found, words):
+        paper.line(line, indent=0)
     paper.heading(words.text("Which knob did it"))
-    head = ("", "A", "B", words.text("tokens/s"), words.text("FLOPs per token"), words.text("utilisation"))
-    paper.table(_rows(found, words), "llLrrr", head)
-    paper.line(
-        words.text("Times what it was, with its 95% interval. Effects multiply; those of all knobs make the whole.")
-    )
+    paper.table(_rows(found, words), "llrrrr", _head(words))
+    paper.line(words.text("Times what it was. Effects multiply; those of all knobs make the whole."))
     if found.loss is not None and found.losses is not None:
         paper.heading(words.text("The loss"))
         rows = [
-            (player.name, _difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
+            (_named(player), _difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
         ]
         paper.table([*rows, (words.text("together"), words.number(found.losses[1] - found.losses[0], 4))], "lr")
-    for line in _verdict(found, words):
-        paper.blank()
-        paper.line(line, indent=0)
+
+
+def page(found: Ablation, title: str, words: Words) -> str:
+    """One HTML file, with the effects as a waterfall from A to B."""
+    from nanopace.views.page import waterfall_page  # jinja2, which a terminal does without
+    from nanopace.views.tables import make_table
+    from nanopace.views.waterfall import Change, bars
+
+    changes = [
+        Change(
+            f"{_named(player)}: {_change(player)}",
+            share.value,
+            share.error,
+            f"{_times(share.value, words)} ({_interval(share, words)})",
+        )
+        for player, share in zip(found.players, found.speed, strict=True)
+    ]
+    first, last = (
+        (name, math.log(rate), f"{words.si(rate)} {words.text('tokens/s')}")
+        for name, rate in zip("AB", found.tokens_per_second, strict=True)
+    )
+    rows = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in _rows(found, words)]
+    note = words.text("Times what it was. Effects multiply; those of all knobs make the whole.")
+    kind = words.text("Which knob did it")
+    tables = [make_table(kind, _head(words), rows, (2, 3, 4, 5), note=note)]
+    if found.loss is not None:
+        losses = [
+            (_named(player), _difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
+        ]
+        tables.append(make_table(words.text("The loss"), (), losses, (1,)))
+    answer = [_answer(found, words), *_verdict(found, words)]
+    return waterfall_page(title, kind, answer, bars(first, changes, last), tables, words)
 
 
 def document(found: Ablation) -> dict[str, object]:
@@ -49,28 +77,50 @@ def _answer(found: Ablation, words: Words) -> str:
     )
 
 
+def _head(words: Words) -> tuple[str, ...]:
+    return (
+        "",
+        "A → B",
+        words.text("tokens/s"),
+        words.text("95% interval"),
+        words.text("FLOPs"),
+        words.text("utilisation"),
+    )
+
+
 def _rows(found: Ablation, words: Words) -> list[Sequence[Cell]]:
     rows: list[Sequence[Cell]] = []
     for number, (player, speed) in enumerate(zip(found.players, found.speed, strict=True)):
-        flops = UNKNOWN if found.flops is None else words.number(math.exp(found.flops[number].value), 2)
-        used = UNKNOWN if found.utilisation is None else _factor(found.utilisation[number], words)
-        style = "bold" if speed.shows else ""
-        before, after = (_values(each) for each in (player.before, player.after))
-        rows.append((styled(player.name, style), before, after, _factor(speed, words), flops, used))
+        flops, used = (
+            UNKNOWN if shares is None else _times(shares[number].value, words)
+            for shares in (found.flops, found.utilisation)
+        )
+        name = styled(_named(player), "bold" if speed.shows else "")
+        rows.append((name, _change(player), _times(speed.value, words), _interval(speed, words), flops, used))
     return rows
 
 
-def _values(values: Sequence[object]) -> str:
-    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+def _named(player: Player) -> str:
+    return ", ".join(player.knobs)
 
 
-def _factor(share: Share, words: Words) -> str:
-    """0.42 (0.41 to 0.43)"""
-    middle = words.number(math.exp(share.value), 3)
+def _change(player: Player) -> str:
+    before, after = (
+        ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+        for values in (player.before, player.after)
+    )
+    return f"{before} → {after}"
+
+
+def _times(logarithm: float, words: Words) -> str:
+    return words.number(math.exp(logarithm), 3)
+
+
+def _interval(share: Share, words: Words) -> str:
     if share.error is None:
-        return middle
-    low, high = (words.number(math.exp(share.value + sign * share.error), 3) for sign in (-1, 1))
-    return f"{middle} ({words.text('{low} to {high}', low=low, high=high)})".replace(" ", "\u00a0")
+        return UNKNOWN
+    low, high = (_times(share.value + sign * share.error, words) for sign in (-1, 1))
+    return words.text("{low} to {high}", low=low, high=high).replace(" ", "\u00a0")
 
 
 def _difference(share: Share, words: Words) -> str:
@@ -79,15 +129,18 @@ def _difference(share: Share, words: Words) -> str:
 
 
 def _verdict(found: Ablation, words: Words) -> list[str]:
-    quiet = [share.player for share in found.speed if not share.shows]
-    if len(quiet) == len(found.speed):
+    """What each knob did, the largest effect first; and whether that can be told."""
+    showing = [number for number, share in enumerate(found.speed) if share.shows]
+    if not showing:
         return [
             words.text(
                 "No effect is larger than the spread of repeated runs, so nothing is concluded: give more --repeats or "
                 "--steps, or a machine on which nothing else runs."
             )
         ]
-    said = []
+    showing.sort(key=lambda number: -abs(found.speed[number].value))
+    said = [_sentence(found, number, words) for number in showing]
+    quiet = [_named(player) for number, player in enumerate(found.players) if number not in showing]
     if quiet:
         said.append(
             words.text("No effect on the speed that could be told from the spread: {knobs}.", knobs=", ".join(quiet))
@@ -95,3 +148,17 @@ def _verdict(found: Ablation, words: Words) -> list[str]:
     if found.sampled:
         said.append(words.text("Some orders of the changes were measured, and not all combinations."))
     return said
+
+
+def _sentence(found: Ablation, number: int, words: Words) -> str:
+    knobs, times = _named(found.players[number]), _times(found.speed[number].value, words)
+    if found.flops is None or found.utilisation is None:
+        return words.text("{knobs} made it {times} times as fast.", knobs=knobs, times=times)
+    return words.text(
+        "{knobs} made it {times} times as fast: a token costs {cost} times as much arithmetic, and the machine does "
+        "{used} times as much of it in a second.",
+        knobs=knobs,
+        times=times,
+        cost=_times(found.flops[number].value, words),
+        used=_times(found.utilisation[number].value, words),
+    )

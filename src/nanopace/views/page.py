@@ -26,6 +26,7 @@ from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
 from nanopace.views.comparing import Pair
 from nanopace.views.report import SECTIONS, Report, notes, span_of
+from nanopace.views.waterfall import Bar
 from nanopace.wording.catalog import Words
 
 ROOM = Path(__file__).parent
@@ -64,6 +65,13 @@ def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
         charts=[_placed(chart, drawn, "all") for chart in overlays if chart is not None],
         pairs=[_compared(pair, number, words) for number, pair in enumerate(comparisons, start=1)],
     )
+
+
+def waterfall_page(
+    title: str, kind: str, answer: Sequence[str], bars: Sequence[Bar], shown: Sequence[tables.Table], words: Words
+) -> str:
+    """How one figure becomes another. `kind`: what sort of page it is."""
+    return _render("waterfall.html", words, {}, title=title, kind=kind, answer=answer, bars=bars, tables=shown)
 
 
 # --- what the templates are given ------------------------------------------------------------------------------------

@@ -1,0 +1,150 @@
+"""Which micro-batch: what to try next, given what was tried, and which one to take. Nothing here runs anything.
+
+A step is the same sequences whatever the micro-batch, so candidates are the divisors of their number. A micro-batch of B
+takes t = a + b B: a is what it costs whatever its size, b what each sequence costs. So the speed rises with B, ever less,
+until something else is in the way: caches, recomputation, the wall of the memory. It has one summit, and what is looked
+for is its foot: the smallest micro-batch within 2% of the best. Both are found by halving, not by a sweep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+from nanopace.record import Record
+
+WITHIN = 0.02  # of the best speed: a larger micro-batch is not worth its memory
+_MOST_WITHIN = 0.05  # however much the steps waver
+_TO_SIGMA = 1.4826  # of a median absolute deviation
+
+
+class Probe(Record):
+    """One micro-batch that was tried; no steps: memory was full."""
+
+    sequences: int
+    step_ms: tuple[float, ...]
+
+    @property
+    def fits(self) -> bool:
+        return bool(self.step_ms)
+
+    @property
+    def ms(self) -> float:
+        return median(self.step_ms)
+
+    @property
+    def error(self) -> float:
+        """Of that median, as a share of it: one standard error, from how much the steps differ."""
+        if len(self.step_ms) < 2:
+            return 0.0
+        middle = self.ms
+        deviation = _TO_SIGMA * median(abs(each - middle) for each in self.step_ms)
+        return 1.2533 * deviation / math.sqrt(len(self.step_ms)) / middle
+
+
+class Cost(Record):
+    """A micro-batch of B sequences takes fixed_ms + marginal_ms * B; the optimizer's share is in the second."""
+
+    fixed_ms: float
+    marginal_ms: float
+
+
+def divisors(sequences: int) -> list[int]:
+    """In their order."""
+    small = [each for each in range(1, math.isqrt(sequences) + 1) if sequences % each == 0]
+    return sorted({*small, *(sequences // each for each in small)})
+
+
+def candidates(sequences: int, fits: Callable[[int], bool]) -> list[int]:
+    """What can be tried, up to where memory is predicted to be full."""
+    found: list[int] = []
+    for each in divisors(sequences):
+        if not fits(each):
+            break
+        found.append(each)
+    return found
+
+
+def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -> int | None:
+    """What to try next: the given one, the largest, the middle; then halve towards the summit and towards its foot.
+
+    None: it is settled. Nothing is tried that is as large as what did not fit.
+    """
+    if given not in tried:
+        return given
+    wall = min((each.sequences for each in tried.values() if not each.fits), default=math.inf)
+    line = [each for each in allowed if each < wall]
+    good = {each: tried[each] for each in line if each in tried}
+    if line and line[-1] not in good:
+        if wall == math.inf or not good:
+            return line[-1] if wall == math.inf else line[len(line) // 2]
+        above = [each for each in line if each > max(good)]  # the prediction was wrong: halve up to the wall
+        return above[len(above) // 2]
+    if len(good) < 3 and (third := _middle_of_widest(line, good)) is not None:
+        return third
+    return _towards_summit(line, good) or _towards_foot(line, good)
+
+
+def pick(allowed: Sequence[int], tried: Mapping[int, Probe]) -> int | None:
+    """The smallest that is as fast as the best, within 2% or what the steps waver; None where nothing fits."""
+    good = {each.sequences: each for each in tried.values() if each.fits}
+    if not good:
+        return None
+    return min(each for each in good if _as_fast(good[each], _best(good)) and (each in allowed or len(good) == 1))
+
+
+def cost(tried: Mapping[int, Probe], sequences: int) -> Cost | None:
+    """The line through what was measured, by least squares of relative errors; None with fewer than two points."""
+    points = [(each.sequences, each.ms * each.sequences / sequences) for each in tried.values() if each.fits]
+    if len(points) < 2:
+        return None
+    weights = [1 / time**2 for _, time in points]
+    total = sum(weights)
+    size = sum(weight * count for weight, (count, _) in zip(weights, points, strict=True)) / total
+    time = sum(weight * each for weight, (_, each) in zip(weights, points, strict=True)) / total
+    spread = sum(weight * (count - size) ** 2 for weight, (count, _) in zip(weights, points, strict=True))
+    slope = (
+        sum(weight * (count - size) * (each - time) for weight, (count, each) in zip(weights, points, strict=True))
+        / spread
+    )
+    return Cost(time - slope * size, slope)
+
+
+def _best(good: Mapping[int, Probe]) -> Probe:
+    return min(good.values(), key=lambda probe: (probe.ms, probe.sequences))
+
+
+def _as_fast(probe: Probe, best: Probe) -> bool:
+    noise = 2 * math.hypot(probe.error, best.error)
+    return best.ms >= probe.ms * (1 - min(_MOST_WITHIN, max(WITHIN, noise)))
+
+
+def _between(line: Sequence[int], low: int, high: int) -> int | None:
+    """The middle one of those strictly between."""
+    inside = [each for each in line if low < each < high]
+    return inside[len(inside) // 2] if inside else None
+
+
+def _middle_of_widest(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
+    edges = [0, *sorted(good)]
+    gaps = [(sum(low < each < high for each in line), low, high) for low, high in zip(edges, edges[1:], strict=False)]
+    _, low, high = max(gaps)
+    return _between(line, low, high)
+
+
+def _towards_summit(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
+    """Beside the best, towards a side on which the speed falls: there may be a better one between."""
+    best = _best(good)
+    right = min((each for each in good if each > best.sequences), default=None)
+    if right is None or _as_fast(good[right], best):
+        return None
+    return _between(line, best.sequences, right)
+
+
+def _towards_foot(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
+    """Between the smallest that is fast enough and the next smaller one that is not."""
+    best = _best(good)
+    foot = min(each for each in good if _as_fast(good[each], best))
+    slow = max((each for each in good if each < foot), default=0)
+    return _between(line, slow, foot)
