@@ -48,7 +48,7 @@ def main() -> None:
         for name, more in zip(("A.py", "B.py"), both, strict=True):
             knobs = {"dataset": str(data), "vocab_size": vocab, "compile": on_a_card, **shared, **more}
             (room / name).write_text("".join(f"{key} = {value!r}\n" for key, value in knobs.items()))
-        flags = [f"--steps={steps}", f"--repeats={args.repeats}", "--together=batch_size,gradient_accumulation_steps"]
+        flags = [f"--steps={steps}", f"--repeats={args.repeats}"]
         flags += [] if args.keep is None else [f"--keep={args.keep.resolve()}"]
         command = [sys.executable, "-m", "nanopace", "ablate", "A.py", "B.py", *flags]
         subprocess.run(command, cwd=room, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)

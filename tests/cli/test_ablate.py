@@ -51,6 +51,26 @@ def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.Cap
     assert "n_embd: 16 → 512" in page
 
 
+def test_runs_do_for_configs_where_they_say_theirs(
+    configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        assert main(["train", f"{name}.py", f"--out_dir={name}", "--max_iters=1", "--no-report"]) == 0
+    monkeypatch.setattr(
+        ablate, "run_trial", lambda knobs, *_: Outcome(failure=None, seconds=1, tokens_per_second=1e5 / knobs["n_embd"])
+    )
+    capsys.readouterr()
+    assert main(["ablate", "a", "b", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {each["knobs"][0]: (each["before"], each["after"]) for each in found["players"]} == {
+        "n_embd": ([16], [512]),
+        "learning_rate": ([0.001], [0.01]),
+    }
+    (configs / "silent.log").write_text("iter 0: loss 4.2, time 12.00ms, mfu 1.00%\n" * 3)
+    assert main(["ablate", "a", "silent.log"]) == 2
+    assert "silent.log: does not say its config" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [

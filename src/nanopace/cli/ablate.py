@@ -14,15 +14,17 @@ from nanopace.cli.options import add_language, add_paper, words_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from nanopace.literals import Value
     from nanopace.tune.ablate import Plan, Tried
     from nanopace.wording.catalog import Words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A.py", help="a config")
-    parser.add_argument("b", metavar="B.py", help="another one")
+    parser.add_argument("a", metavar="A", help="a config file (.py), or a run that says its config")
+    parser.add_argument("b", metavar="B", help="another one")
     group = parser.add_argument_group("the runs")
     group.add_argument("--steps", type=_count, default=20, metavar="N", help="of each run (20)")
     group.add_argument("--repeats", type=_count, default=3, metavar="N", help="of each combination (3)")
@@ -70,23 +72,37 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> Plan:
     from nanopace.config import KNOBS
-    from nanopace.config_text import read_config
     from nanopace.tune.ablate import make_plan
 
     together = [[name.strip() for name in each.split(",")] for each in args.together]
     unknown = [name for each in together for name in each if name not in KNOBS]
     if unknown:
         raise UsageError("--together: {knob} is no knob", knob=unknown[0])
-    a, b = (read_config(path, to_train=True) for path in (args.a, args.b))
     return make_plan(
-        a,
-        b,
+        _knobs(args.a),
+        _knobs(args.b),
         steps=args.loss or args.steps,
         repeats=args.repeats,
         evaluates=args.loss is not None,
         orders=args.orders,
         together=together,
     )
+
+
+def _knobs(path: str) -> Mapping[str, Value]:
+    """Of a config file, or of a run whose log or ledger has its config."""
+    from nanopace.config import KNOBS
+    from nanopace.config_text import read_config
+
+    if path.endswith(".py"):
+        return read_config(path, to_train=True)
+    from nanopace.api import open_run
+
+    run = open_run(path)
+    known = {name: fact.value for name, fact in run.facts.items() if name in KNOBS and fact.origin != "inferred"}
+    if not {"batch_size", "block_size", "n_layer", "n_embd"} <= known.keys():
+        raise UsageError("{path}: does not say its config; give the config file, which ends in .py", path=path)
+    return known
 
 
 def _measured(plan: Plan, args: argparse.Namespace, words: Words) -> list[Tried]:

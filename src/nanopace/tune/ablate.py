@@ -1,9 +1,9 @@
 """Which knob did it: two configs that differ in several knobs, and short runs of what lies between them.
 
-A player is what is changed at once: a knob, or several that go together because no run can have one without the other
-(n_head and n_embd), or because somebody says so. Every combination of players is a run; shapley.py divides the whole
-difference among them. Tokens per second are compared by their logarithm, which splits exactly into what a token costs
-and how well the machine is used:
+A player is what is changed at once: a knob, or several that go together, because no run can have one without the other
+(n_head and n_embd), because together they leave a step's tokens as they were, or because somebody says so. Every
+combination of players is a run; shapley.py divides the whole difference among them. Tokens per second are compared by
+their logarithm, which splits exactly into what a token costs and how well the machine is used:
 
     ln(tokens/s) = ln(utilisation) + ln(peak) - ln(FLOPs per token)
 
@@ -115,7 +115,7 @@ def make_plan(
     changed = [name for name in KNOBS if before[name] != after[name] and name not in _APART]
     if not changed:
         raise UsageError("both configs train the same: they differ in no knob that a run depends on")
-    groups = _together([(name,) for name in changed], together)
+    groups = _together([(name,) for name in changed], [*_same_tokens(before, after), *together])
     groups = _valid(groups, before, after)
     players = tuple(
         Player(each, tuple(before[name] for name in each), tuple(after[name] for name in each)) for each in groups
@@ -133,6 +133,13 @@ def plan_text(plan: Plan) -> str:
 
 def _known(knobs: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value for name, value in knobs.items() if name in KNOBS}
+
+
+def _same_tokens(before: Mapping[str, Value], after: Mapping[str, Value]) -> list[Sequence[str]]:
+    """A micro-batch of another size with as many more of them is one change: a step has the same tokens."""
+    pair = ("batch_size", "gradient_accumulation_steps")
+    first, second = (int(knobs[pair[0]]) * int(knobs[pair[1]]) for knobs in (before, after))
+    return [pair] if first == second else []
 
 
 def _together(groups: list[tuple[str, ...]], wanted: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

@@ -240,6 +240,7 @@ def _open_questions(pair: Pair, words: Words, paper: Paper, title: str) -> None:
             # Two knobs whose product stays the same go together: "16 × 32".
             knobs, values = settling.knob.split(" × "), str(settling.value).split(" × ")
             paper.line(", ".join(f"{knob}={value}" for knob, value in zip(knobs, values, strict=False)), indent=4)
+        paper.line(words.text("nanopace ablate A B starts them, with the two configs or runs for A and B."))
 
 
 def _say_rest(pair: Pair, words: Words, paper: Paper, codes: Sequence[str]) -> None:

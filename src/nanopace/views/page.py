@@ -143,6 +143,7 @@ def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:
         "equal": pair_tables.equal_tables(found, other, words),
         "settle": words.text("Runs that would settle it, each like {b} with one knob as in {a}:", a=pair.a, b=pair.b),
         "settling": pair_tables.settling_lines(found),
+        "start": words.text("nanopace ablate A B starts them, with the two configs or runs for A and B."),
     }
 
 
