@@ -1,0 +1,58 @@
+"""GPT-2's sizes from end to end in 12 GiB, as a card of that size has them: `pytest -m gpu tests/gpu`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from nanopace.literals import Value
+from nanopace.train.memory import make_room
+
+from .test_faults import GIB
+from .test_fused import way
+from .test_train import CARD, corpus, events, kernels, run  # noqa: F401
+
+pytest.importorskip("triton")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA card")]
+
+SMALL: dict[str, Value] = {"n_layer": 12, "n_head": 12, "n_embd": 768}
+WHOLE: dict[str, Value] = {
+    "block_size": 1024,
+    "vocab_size": 50304,
+    "gradient_accumulation_steps": 2,
+    "dtype": "bfloat16",
+    "dropout": 0.0,
+    "compile": True,
+    "memory_limit": "12GiB",
+    "max_iters": 3,
+    "eval_interval": 3,
+    "eval_iters": 1,
+    "save_interval": -1,
+}
+CASES: dict[str, tuple[dict[str, Value], int]] = {
+    "124M": (SMALL, 40),
+    "350M": ({"n_layer": 24, "n_head": 16, "n_embd": 1024}, 8),
+    "774M": ({"n_layer": 36, "n_head": 20, "n_embd": 1280}, 4),
+    "124M fast": ({**SMALL, "recipe": "fast"}, 8),
+    "124M fast, many": ({**SMALL, "recipe": "fast"}, 32),
+    "124M fp8": ({**SMALL, "fp8": True}, 40),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_fits_and_learns(corpus: Path, tmp_path: Path, name: str) -> None:  # noqa: F811
+    """With the micro-batch that was asked for: what the ladder foresees is enough."""
+    knobs, batch_size = CASES[name]
+    if knobs.get("fp8") and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("the card has no 8 bits")
+    make_room(CARD)
+    torch.cuda.reset_peak_memory_stats(CARD)
+    _, told = run(corpus, tmp_path / "out", **WHOLE, **knobs, batch_size=batch_size)
+    assert way(tmp_path / "out") == "fused"
+    assert torch.cuda.max_memory_reserved(CARD) <= 12 * GIB
+    assert [each for each in events(tmp_path / "out", "micro_batch") if each.get("where") != "evaluation"] == []
+    assert list(told.losses) == [0, 1, 2, 3]
+    assert all(loss < 12 for loss in told.losses.values())
+    print(name, batch_size, f"{torch.cuda.max_memory_allocated(CARD) / GIB:.2f} GiB")
