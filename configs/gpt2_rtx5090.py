@@ -1,11 +1,11 @@
 # gpt2, 123.6M parameters, on one RTX 5090 (32 GB): nanopace recommend.
 # Expected: 164.1k tokens/s (122.4k to 193.7k), 4.2 h in all (3.5 h to 5.6 h).
 # Loss at the end, on web text: about 3.52 (3.37 to 3.67).
-out_dir = 'out-gpt2'  # checkpoints and the ledger go here
+out_dir = "out-gpt2"  # checkpoints and the ledger go here
 eval_interval = 200  # 23 evaluations over the run, within 1% of its time
 eval_iters = 24  # 393.2k tokens of each split: as exact as is useful
 log_interval = 10  # divides eval_interval, so that the log shows every evaluation
-dataset = 'fineweb-edu'  # the folder under data/; nanopace prepare makes it
+dataset = "fineweb-edu"  # the folder under data/; nanopace prepare makes it
 gradient_accumulation_steps = 32  # 524,288 tokens a step, however small a micro-batch is
 batch_size = 16  # the smallest within 2% of the fastest that fits; launching takes 2.7% of the time, whatever its size
 block_size = 1024  # tokens that the model sees at once
@@ -22,8 +22,8 @@ warmup_iters = 188  # 98.6M tokens: a 25th of the run, and GPT-3's 375M at most
 weight_decay = 0.1  # GPT-3's and nanoGPT's
 beta2 = 0.95  # GPT-3's, for large batches
 grad_clip = 1.0  # against the odd bad batch
-dtype = 'bfloat16'  # the card has it, and it needs no loss scaling
+dtype = "bfloat16"  # the card has it, and it needs no loss scaling
 
 # nanopace's own, over which nanoGPT passes:
 save_interval = 500  # at most 26 min 37 s of work are lost if the run stops; written in the background
-recipe = 'gpt2'  # as nanoGPT trains it; 'fast' reaches the same loss sooner, and is no GPT-2
+recipe = "gpt2"  # as nanoGPT trains it; 'fast' reaches the same loss sooner, and is no GPT-2

@@ -191,3 +191,36 @@ def test_the_real_process(write_log: WriteLog) -> None:
     assert b"\x1b" not in good.stdout
     none = subprocess.run([*command, "none.log"], capture_output=True, env=environment, check=False)
     assert (none.returncode, none.stdout, none.stderr.count(b"\n")) == (2, b"", 1)
+
+
+def test_a_card_that_was_measured_here_gives_one_more_figure(
+    write_log: WriteLog, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nanopace tune has kept, for a card of exactly that name, and for that precision alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "nanopace").mkdir(parents=True)
+    kept = {
+        "device": "NVIDIA H200",
+        "torch": "2.11",
+        "dtype": "bfloat16",
+        "date": "2026-01-01",
+        "products": {},
+        "peak_tflops": 600.0,
+        "model_tflops": 500.0,
+        "seconds": 6.0,
+    }
+    (tmp_path / "cache" / "nanopace" / "calibration.json").write_text(json.dumps({"asked": json.dumps(kept)}))
+
+    def figures(*flags: str) -> list[dict[str, Any]]:
+        findings = explained(capsys, str(write_log()), *flags)["findings"]
+        return [each["numbers"] for each in findings if each["code"] == "utilisation_measured"]
+
+    (found,) = figures("--gpu=NVIDIA H200", "--set=dtype=bfloat16")
+    assert found["measured_tflops"] == 600.0
+    assert 0 < found["measured_share"] < 1
+    assert figures("--gpu=NVIDIA H200", "--set=dtype=float32") == []
+    assert figures("--gpu=4070", "--set=dtype=bfloat16") == []
+    assert main(["explain", str(write_log()), "--gpu=NVIDIA H200", "--set=dtype=bfloat16"]) == 0
+    assert "of the 600 TFLOP/s that large matrix products reach" in " ".join(
+        capsys.readouterr().out.replace("\u00a0", " ").split()
+    )

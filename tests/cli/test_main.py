@@ -107,6 +107,17 @@ OPTIONS = {
         "--width",
         "--write",
     ],
+    "tune": [
+        "--budget",
+        "--help",
+        "--json",
+        "--keep",
+        "--lang",
+        "--no-color",
+        "--overwrite",
+        "--width",
+        "--write",
+    ],
     "ablate": [
         "--help",
         "--html",

@@ -120,3 +120,19 @@ def test_another_torch_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.optim.Adam, "step", torch.optim.SGD.zero_grad)
     keep_the_compiler_out_of_optimizers()
     assert torch.optim.Adam.step is torch.optim.SGD.zero_grad
+
+
+COMPILES = """
+import torch
+from nanopace.train.warm_start import begin_to_load_the_compiler, wait_for_the_compiler
+
+begin_to_load_the_compiler()
+wait_for_the_compiler()
+torch.compile(torch.nn.Linear(2, 2))
+"""
+
+
+def test_nobody_compiles_while_the_compiler_is_being_imported() -> None:
+    """Two threads in the circle of its imports end in a deadlock, or in modules that are half there."""
+    done = subprocess.run([sys.executable, "-c", COMPILES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Numbers of tokens, as people write them."""
+"""Numbers of tokens and times, as people write them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanopace.errors import UsageError
-from nanopace.tune.amounts import read_tokens
+from nanopace.tune.amounts import read_seconds, read_tokens
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,16 @@ def test_any_text_is_answered(text: str) -> None:
     except UsageError:
         return
     assert read >= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("3m", 180), ("1.5 min", 90), (" 2h ", 7200), ("0.5s", 0.5)]
+)
+def test_times(text: str, seconds: float) -> None:
+    assert read_seconds(text, "--budget") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "90", "0s", "-1s", "1e3s", "9999h", "3 weeks", "m", "٣m"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(UsageError, match="--budget must be a time such as 90s or 5m"):
+        read_seconds(text, "--budget")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nanopace.literals import Value
-from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
+from nanopace.tune.trial import Outcome, data_share, introduction, run_trial, settings_of_trial
 
 from ..train.conftest import TINY, write_corpus  # noqa: TID252 (tests have no name of their own)
 
@@ -26,6 +26,12 @@ def test_a_trial_says_how_fast_it_was_and_leaves_no_checkpoint(tmp_path: Path) -
     assert found.loss is not None
     assert found.flops_per_token is not None
     assert not list((tmp_path / "trial" / "out" / "checkpoints").iterdir())
+    event = introduction(tmp_path / "trial")
+    assert event is not None
+    assert event.config["batch_size"] == TINY["batch_size"]
+    assert 0 <= (data_share(tmp_path / "trial") or 0) < 1
+    assert introduction(tmp_path) is None
+    assert data_share(tmp_path) is None
 
 
 def test_one_that_fails_or_hangs_is_a_result(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from nanopace.errors import NanopaceError
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.result import Diagnosis
+    from nanopace.run import Run
     from nanopace.wording.catalog import Words
 
 
@@ -45,8 +46,20 @@ def _diagnosed(sources: list[str], settings: Settings, words: Words) -> tuple[li
     failed = False
     for source in sources:
         try:
-            diagnoses += [diagnose(run) for run in read_runs(source, settings)]
+            diagnoses += [_with_measured_peak(run, diagnose(run)) for run in read_runs(source, settings)]
         except NanopaceError as error:
             complain(error, words.lang)
             failed = True
     return diagnoses, failed
+
+
+def _with_measured_peak(run: Run, diagnosis: Diagnosis) -> Diagnosis:
+    """Where a card of exactly that name was measured on this machine."""
+    gpu, dtype = run.value("gpu"), run.value("dtype")
+    if not isinstance(gpu, str) or not isinstance(dtype, str):
+        return diagnosis
+    from nanopace.diagnosis.mfu import against_measured
+    from nanopace.hardware.calibration import measured_tflops
+
+    peak = measured_tflops(gpu, dtype)
+    return diagnosis if peak is None else against_measured(diagnosis, gpu, peak)

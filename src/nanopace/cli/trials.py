@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class Trials:
     """Writes on stderr."""
 
-    def __init__(self, count: int, words: Words) -> None:
+    def __init__(self, count: int | None, words: Words) -> None:
+        """None: how many there will be depends on what they say."""
         self._count, self._words, self._done = count, words, 0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -52,6 +53,9 @@ class Trials:
         said = outcome.failure or f"{self._words.si(rate)} {self._words.text('tokens/s')}"
         name = "+".join(changed) or "A"
         if self._bar is not None and self._task is not None:
+            if self._count is None:  # a table that grows above the bar
+                self._bar.console.print(f"{name}: {said}", markup=False, highlight=False)
             self._bar.update(self._task, advance=1, last=f"{name}: {said}")
         else:
-            print(f"{self._done}/{self._count} {name}: {said}", file=sys.stderr, flush=True)
+            of = "" if self._count is None else f"/{self._count}"
+            print(f"{self._done}{of} {name}: {said}", file=sys.stderr, flush=True)

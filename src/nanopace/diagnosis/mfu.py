@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 
 from nanopace.diagnosis.medians import median
-from nanopace.diagnosis.result import Finding, Mfu, Throughput, Verdict
+from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Throughput, Verdict
 from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace
 from nanopace.diagnosis.throughput import missing_for_tokens
 from nanopace.errors import CardError
 from nanopace.hardware.cards import Card, find_card
+from nanopace.record import replace
 from nanopace.run import Rows, Run
 
 # Large matrix products alone reach 80 to 87% of a card's peak, and training is not only those: from two thirds on there
@@ -62,6 +63,18 @@ def mfu_findings(run: Run, mfu: Mfu) -> list[Finding]:
     """The verdict first, then what is odd about the printed figure, then what is missing."""
     smoothed = run.mfu_smoothing is not None
     return [*_of_the_card(mfu), *_of_the_print(mfu, smoothed), *_of_what_is_missing(run, mfu)]
+
+
+def against_measured(diagnosis: Diagnosis, card_name: str, peak_tflops: float) -> Diagnosis:
+    """The diagnosis with one more figure: the share of what this very card was measured to reach."""
+    achieved = diagnosis.mfu.achieved_tflops
+    if achieved is None:
+        return diagnosis
+    found = Finding(
+        "utilisation_measured",
+        {"measured_share": achieved / peak_tflops, "measured_tflops": peak_tflops, "card_name": card_name},
+    )
+    return replace(diagnosis, findings=(*diagnosis.findings, found))
 
 
 def _of_the_card(mfu: Mfu) -> list[Finding]:

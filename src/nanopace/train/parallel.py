@@ -22,6 +22,7 @@ from nanopace.train.fast_model import FastGPT
 from nanopace.train.fp8 import pick_products
 from nanopace.train.model import GPT
 from nanopace.train.ranks import Ranks
+from nanopace.train.warm_start import wait_for_the_compiler
 
 if TYPE_CHECKING:
     from nanopace.train.fused import Fused
@@ -44,6 +45,8 @@ class Spread:
 
 def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device, saving: Collection[str] = ()) -> Spread:
     """Compile and distribute. `model` itself keeps its names and stays what is saved. `saving`: steps of the ladder."""
+    if config.compile:
+        wait_for_the_compiler()
     if config.parallel == "fsdp" and ranks.launched:
         return _sharded(model, config, ranks, device)
     if pick_kernels(config, model.shape, device, ranks.size)[0] == "fused":

@@ -15,12 +15,10 @@ from pathlib import Path
 import torch
 
 from nanopace.corpus.durable import write_durably
+from nanopace.hardware.calibration import cache_directory
 
+_COMPILER = "compiler"  # the thread's name
 _LARGEST_FILE = 1 << 20  # bytes: some hundred answers
-
-
-def cache_directory() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nanopace"
 
 
 def keep_compiled() -> None:
@@ -31,7 +29,14 @@ def keep_compiled() -> None:
 
 def begin_to_load_the_compiler() -> None:
     """Its modules take seconds to import; meanwhile the model is drawn and attention tried, mostly outside Python."""
-    threading.Thread(target=_load_the_compiler, name="compiler", daemon=True).start()
+    threading.Thread(target=_load_the_compiler, name=_COMPILER, daemon=True).start()
+
+
+def wait_for_the_compiler() -> None:
+    """Before the first use of it: its modules import each other in a circle, which two threads at once run into."""
+    for thread in threading.enumerate():
+        if thread.name == _COMPILER:
+            thread.join()
 
 
 def _load_the_compiler() -> None:

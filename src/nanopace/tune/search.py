@@ -1,15 +1,16 @@
 """Which micro-batch: what to try next, given what was tried, and which one to take. Nothing here runs anything.
 
-A step is the same sequences whatever the micro-batch, so candidates are the divisors of their number. A micro-batch of B
-takes t = a + b B: a is what it costs whatever its size, b what each sequence costs. So the speed rises with B, ever less,
-until something else is in the way: caches, recomputation, the wall of the memory. It has one summit, and what is looked
-for is its foot: the smallest micro-batch within 2% of the best. Both are found by halving, not by a sweep.
+A step is the same sequences whatever the micro-batch, so candidates are the divisors of their number. A micro-batch of
+B takes t = a + b B: a is what it costs whatever its size, b what each sequence costs. So the speed rises with B, ever
+less, until something else is in the way: caches, recomputation, the wall of the memory. It has one summit, and what is
+looked for is its foot: the smallest micro-batch within 2% of the best. Both are found by halving, not by a sweep.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 
 from nanopace.record import Record
@@ -74,24 +75,26 @@ def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -
     if given not in tried:
         return given
     wall = min((each.sequences for each in tried.values() if not each.fits), default=math.inf)
-    line = [each for each in allowed if each < wall]
+    line = [each for each in sorted({*allowed, given}) if each < wall]
     good = {each: tried[each] for each in line if each in tried}
-    if line and line[-1] not in good:
+    if not line:
+        return None
+    if line[-1] not in good:
         if wall == math.inf or not good:
             return line[-1] if wall == math.inf else line[len(line) // 2]
         above = [each for each in line if each > max(good)]  # the prediction was wrong: halve up to the wall
         return above[len(above) // 2]
     if len(good) < 3 and (third := _middle_of_widest(line, good)) is not None:
         return third
-    return _towards_summit(line, good) or _towards_foot(line, good)
+    return _halving(line, good)
 
 
-def pick(allowed: Sequence[int], tried: Mapping[int, Probe]) -> int | None:
+def pick(tried: Mapping[int, Probe]) -> int | None:
     """The smallest that is as fast as the best, within 2% or what the steps waver; None where nothing fits."""
     good = {each.sequences: each for each in tried.values() if each.fits}
     if not good:
         return None
-    return min(each for each in good if _as_fast(good[each], _best(good)) and (each in allowed or len(good) == 1))
+    return min(_fast(good))
 
 
 def cost(tried: Mapping[int, Probe], sequences: int) -> Cost | None:
@@ -115,6 +118,12 @@ def _best(good: Mapping[int, Probe]) -> Probe:
     return min(good.values(), key=lambda probe: (probe.ms, probe.sequences))
 
 
+def _fast(good: Mapping[int, Probe]) -> list[int]:
+    """Those as fast as the best, in their order."""
+    best = _best(good)
+    return sorted(each for each in good if _as_fast(good[each], best))
+
+
 def _as_fast(probe: Probe, best: Probe) -> bool:
     noise = 2 * math.hypot(probe.error, best.error)
     return best.ms >= probe.ms * (1 - min(_MOST_WITHIN, max(WITHIN, noise)))
@@ -128,23 +137,20 @@ def _between(line: Sequence[int], low: int, high: int) -> int | None:
 
 def _middle_of_widest(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
     edges = [0, *sorted(good)]
-    gaps = [(sum(low < each < high for each in line), low, high) for low, high in zip(edges, edges[1:], strict=False)]
+    gaps = [(sum(low < each < high for each in line), low, high) for low, high in pairwise(edges)]
     _, low, high = max(gaps)
     return _between(line, low, high)
 
 
-def _towards_summit(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """Beside the best, towards a side on which the speed falls: there may be a better one between."""
-    best = _best(good)
-    right = min((each for each in good if each > best.sequences), default=None)
-    if right is None or _as_fast(good[right], best):
-        return None
-    return _between(line, best.sequences, right)
-
-
-def _towards_foot(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """Between the smallest that is fast enough and the next smaller one that is not."""
-    best = _best(good)
-    foot = min(each for each in good if _as_fast(good[each], best))
-    slow = max((each for each in good if each < foot), default=0)
-    return _between(line, slow, foot)
+def _halving(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
+    """The middle of the widest gap in which summit or foot may be: between two that are alike, maybe on either side of
+    the summit; beyond the last fast one; before the first."""
+    fast, line = _fast(good), [each for each in line if each not in good]
+    beyond = min((each for each in good if each > fast[-1]), default=fast[-1])
+    before = max((each for each in good if each < fast[0]), default=0)
+    gaps = [(before, fast[0])]
+    if fast[-1] == _best(good).sequences:
+        gaps.append((fast[-1], beyond))
+    if len(fast) == 2:
+        gaps.append((fast[0], fast[1]))
+    return _between(line, *max(gaps, key=lambda gap: sum(gap[0] < each < gap[1] for each in line)))

@@ -18,7 +18,17 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from statistics import median
 
-from nanopace.ledger import CompileEvent, EndEvent, EvalEvent, Event, MicroBatchEvent, StepEvent, read_ledger
+from nanopace.ledger import (
+    CompileEvent,
+    EndEvent,
+    EvalEvent,
+    Event,
+    MicroBatchEvent,
+    RunEvent,
+    SpanEvent,
+    StepEvent,
+    read_ledger,
+)
 from nanopace.literals import Value
 from nanopace.record import Record
 
@@ -58,23 +68,43 @@ def settings_of_trial(knobs: Mapping[str, Value], steps: int, *, evaluates: bool
     return {**knobs, **quiet, **({} if evaluates else {"eval_iters": 1})}
 
 
-def run_trial(settings: Mapping[str, Value], folder: Path, timeout_s: float) -> Outcome:
-    """Train with these settings in `folder`, which is new."""
+def run_trial(
+    settings: Mapping[str, Value], folder: Path, timeout_s: float, *, machine_decides: bool = False
+) -> Outcome:
+    """Train with these settings in `folder`, which is new. What they leave open is nanoGPT's, or the machine's."""
     folder.mkdir(parents=True)
     knobs = {**settings, "out_dir": str(folder / "out")}
     (folder / CONFIG).write_text("".join(f"{name} = {value!r}\n" for name, value in knobs.items()), encoding="utf-8")
     begin = time.monotonic()
-    process = _processes().Process(target=_train, args=(str(folder / CONFIG), str(folder / LOG)))
+    flags = [f"--{name}={value}" for name, value in knobs.items()] if machine_decides else [str(folder / CONFIG)]
+    code = run_module("nanopace", ["train", *flags, "--no-report"], folder / LOG, timeout_s)
+    seconds = time.monotonic() - begin
+    return Outcome(failure="time", seconds=seconds) if code is None else _outcome(folder, code, seconds)
+
+
+def run_module(module: str, arguments: Sequence[str], log: Path, timeout_s: float) -> int | None:
+    """`python -m module` in a process of its own, with all that it says in a file. Its exit code; None: it hung."""
+    process = _processes().Process(target=_run, args=(module, arguments, str(log), dict(os.environ)))
     process.start()
     try:
         process.join(timeout_s)
         hung = process.is_alive()
     finally:
         _end(process)  # also where somebody has pressed Ctrl-C
-    seconds = time.monotonic() - begin
-    if hung:
-        return Outcome(failure="time", seconds=seconds)
-    return _outcome(folder, process.exitcode or 0, seconds)
+    return None if hung else process.exitcode or 0
+
+
+def introduction(folder: Path) -> RunEvent | None:
+    """What a trial said of itself: its whole config, its card. None where it died before."""
+    return next((each for each in _events(folder / "out" / LEDGER) if isinstance(each, RunEvent)), None)
+
+
+def data_share(folder: Path) -> float | None:
+    """Of the time of its steps, what they waited for data; None where it has none."""
+    spans = [each for each in _events(folder / "out" / LEDGER) if isinstance(each, SpanEvent) and not each.background]
+    phases = {phase: sum(each.ms for each in spans if each.phase == phase) for phase in ("data", "step", "optimizer")}
+    total = sum(phases.values())
+    return phases["data"] / total if total else None
 
 
 def _processes() -> ForkServerContext | SpawnContext:
@@ -86,13 +116,14 @@ def _processes() -> ForkServerContext | SpawnContext:
     return context
 
 
-def _train(config: str, log: str) -> None:
-    """In the new process: `python -m nanopace train`, with all that it says in a file."""
+def _run(module: str, arguments: Sequence[str], log: str, environment: Mapping[str, str]) -> None:
+    """In the new process. The one it is forked from has the environment of an earlier time."""
+    os.environ.update(environment)
     with open(log, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    sys.argv = ["nanopace", "train", config, "--no-report"]
-    runpy.run_module("nanopace", run_name="__main__", alter_sys=True)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def _end(process: BaseProcess) -> None:

@@ -1,0 +1,101 @@
+"""What `nanopace tune` finds, against an exhaustive sweep: every micro-batch that fits, with and without the knob.
+
+Afterwards the best of the sweep and what tune chose are run in turns, since the best of many trials was lucky, too.
+
+    python bench/tune.py                # GPT-2 124M on a card, a small model on a CPU
+    python bench/tune.py --budget 5m
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import geometric_mean
+
+from nanogpt import ROOT, write_tokens, zipf_tokens
+from nanopace.config import TrainConfig
+from nanopace.ledger import RunEvent
+from nanopace.literals import Value
+from nanopace.tune.search import candidates
+from nanopace.tune.trial import introduction, run_trial, settings_of_trial
+from nanopace.tune.wall import fits_in
+
+CARD: dict[str, Value] = {"batch_size": 12, "gradient_accumulation_steps": 40, "bias": False, "device": "cuda"}
+SMALL: dict[str, Value] = {
+    **dict.fromkeys(("n_layer", "n_head", "batch_size"), 2),
+    **dict.fromkeys(("n_embd", "block_size"), 64),
+    "gradient_accumulation_steps": 48,
+    "device": "cpu",
+    "dtype": "float32",
+    "compile": False,
+}
+TURNS = 4
+
+
+def main() -> None:
+    import torch
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--budget", default="3m")
+    args = parser.parse_args()
+    on_a_card = torch.cuda.is_available()
+    vocab = 50304 if on_a_card else 2048
+    with tempfile.TemporaryDirectory() as folder:
+        room = Path(folder)
+        data = write_tokens(room / "data", zipf_tokens(6_000_000, vocab, 1), zipf_tokens(100_000, vocab, 2), vocab)
+        knobs = {"dataset": str(data), "vocab_size": vocab, **(CARD if on_a_card else SMALL)}
+        steps = 8 if on_a_card else 20
+        begin = time.monotonic()
+        chosen = _tuned(room, knobs, args.budget)
+        tuning_s = time.monotonic() - begin
+        begin = time.monotonic()
+        best = _sweep(room, knobs, steps, "fp8" if on_a_card else None)
+        sweep_s = time.monotonic() - begin
+        rates: tuple[list[float], list[float]] = [], []
+        for turn in range(TURNS):
+            for number, settings in enumerate((chosen, best)):
+                rates[number].append(_rate(settings, steps, room / f"turn-{turn}-{number}") or 0.0)
+    ours, theirs = map(geometric_mean, rates)
+    shown = [{name: each[name] for name in each if each[name] != knobs.get(name)} for each in (chosen, best)]
+    print(f"tune:  {shown[0] or 'as given'}: {ours:,.0f} tokens/s, found in {tuning_s:.0f} s")
+    print(f"sweep: {shown[1] or 'as given'}: {theirs:,.0f} tokens/s, found in {sweep_s:.0f} s")
+    print(f"{ours / theirs:.3f} of the speed in {tuning_s / sweep_s:.2f} of the time")
+
+
+def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> dict[str, Value]:
+    (room / "given.py").write_text("".join(f"{key} = {value!r}\n" for key, value in knobs.items()))
+    command = [sys.executable, "-m", "nanopace", "tune", "given.py", f"--budget={budget}", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=room, env=environment, check=True, stdout=subprocess.PIPE)
+    settings: dict[str, Value] = json.loads(done.stdout)["settings"]
+    return settings
+
+
+def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) -> dict[str, Value]:
+    config = TrainConfig(**knobs)  # type: ignore[arg-type]
+    sequences = config.batch_size * config.gradient_accumulation_steps
+    _rate(knobs, steps, room / "first")
+    event = introduction(room / "first") or RunEvent("", "")
+    found: dict[float, dict[str, Value]] = {}
+    for count in candidates(sequences, fits_in(event, config)):
+        for value in (False,) if knob is None else (False, True):
+            settings = {**knobs, "batch_size": count, "gradient_accumulation_steps": sequences // count}
+            settings |= {} if knob is None else {knob: value}
+            rate = _rate(settings, steps, room / f"sweep-{count}-{value}")
+            print(f"{count} x {sequences // count} {knob or ''}={value}: {rate or 0:,.0f}", file=sys.stderr, flush=True)
+            found[rate or 0.0] = settings
+    return found[max(found)]
+
+
+def _rate(settings: dict[str, Value], steps: int, folder: Path) -> float | None:
+    return run_trial(settings_of_trial(settings, steps), folder, 600).tokens_per_second
+
+
+if __name__ == "__main__":
+    main()
