@@ -6,6 +6,7 @@ at the end. Comments are English and ASCII: nanoGPT opens the file in whatever e
 
 from __future__ import annotations
 
+import json
 import os
 
 from nanopace.errors import InputError
@@ -27,7 +28,8 @@ def config_text(found: Recommendation) -> str:
 
 
 def _line(choice: Choice, english: Words) -> str:
-    return f"{choice.knob} = {choice.value!a}  # {english.reason(choice.reason, choice.numbers)}"
+    value = json.dumps(choice.value) if isinstance(choice.value, str) else repr(choice.value)  # in double quotes
+    return f"{choice.knob} = {value}  # {english.reason(choice.reason, choice.numbers)}"
 
 
 def _opening(found: Recommendation, english: Words) -> list[str]:
