@@ -10,7 +10,8 @@ import pytest
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
 from nanopace.tune import ablate
-from nanopace.tune.ablate import RESULTS, Plan, Tried, conclude, make_plan, measure, read_results
+from nanopace.tune.ablate import Plan, Tried, conclude, make_plan, measure, read_results
+from nanopace.tune.results import RESULTS
 from nanopace.tune.trial import Outcome
 
 A: dict[str, Value] = {"batch_size": 16, "gradient_accumulation_steps": 32, "n_embd": 384, "learning_rate": 1e-3}

@@ -16,6 +16,7 @@ from nanopace.literals import Value
 from nanopace.tune import journal, knob_trials
 from nanopace.tune import tune as tuning
 from nanopace.tune.knob_trials import knobs_to_try
+from nanopace.tune.results import RESULTS
 from nanopace.tune.trial import LEDGER, Outcome
 from nanopace.tune.tune import Tuned, tune
 from nanopace.tune.tune_view import config_text, document
@@ -215,8 +216,8 @@ def test_a_second_call_goes_on_and_says_the_same(tmp_path: Path, monkeypatch: py
     again = tuned(nothing, tmp_path, monkeypatch)
     assert not nothing.ran
     assert again == found
-    lines = (tmp_path / journal.RESULTS).read_text()
-    (tmp_path / journal.RESULTS).write_text(lines[:-20])  # torn, as by a kill
+    lines = (tmp_path / RESULTS).read_text()
+    (tmp_path / RESULTS).write_text(lines[:-20])  # torn, as by a kill
     assert len(journal.read_results(tmp_path)) == len(found.trials) - 1
 
 

@@ -20,11 +20,12 @@ from pathlib import Path
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
-from nanopace.record import Record, field_names
+from nanopace.record import Record
+from nanopace.tune.results import keep_result, kept_results
 from nanopace.tune.shapley import Players, Share, coalitions, drawn_orders, schedule, shares
 from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
 
-RESULTS, PLAN = "results.jsonl", "plan.json"
+PLAN = "plan.json"
 # What is no property of a run, or is the same in every trial.
 _APART = frozenset(
     {
@@ -207,7 +208,7 @@ def measure(plan: Plan, folder: Path, timeout_s: float, tell: Callable[[Tried], 
             tried = Tried(
                 changed, repeat, run_trial(plan.settings(changed), _free(folder / f"{number:03d}"), timeout_s)
             )
-            _keep(folder, tried)
+            keep_result(folder, sorted(changed), repeat, tried.outcome)
         found.append(tried)
         tell(tried)
         if not tried.outcome.worked:
@@ -223,28 +224,8 @@ def _free(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}-{count}")
 
 
-def _keep(folder: Path, tried: Tried) -> None:
-    outcome = {name: getattr(tried.outcome, name) for name in field_names(Outcome)}
-    line = json.dumps({"changed": sorted(tried.changed), "number": tried.number, "outcome": outcome})
-    with (folder / RESULTS).open("a", encoding="utf-8") as file:
-        file.write(f"\n{line}")  # what stands before it may be torn
-
-
 def read_results(folder: Path) -> list[Tried]:
-    """What was kept; a torn last line is one that was not."""
-    try:
-        lines = (folder / RESULTS).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    found = []
-    for line in lines:
-        try:
-            read = json.loads(line)
-            outcome = Outcome(**{**read["outcome"], "step_ms": tuple(read["outcome"]["step_ms"])})
-            found.append(Tried(frozenset(read["changed"]), read["number"], outcome))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return found
+    return [Tried(frozenset(changed), number, outcome) for changed, number, outcome in kept_results(folder)]
 
 
 # --- what came of it -------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from nanopace.ledger import RunEvent
 from nanopace.literals import Value
-from nanopace.record import Record, field_names
+from nanopace.record import Record
+from nanopace.tune.results import keep_result, kept_results
 from nanopace.tune.trial import Outcome, data_share, introduction, run_trial, settings_of_trial
 
-RESULTS = "results.jsonl"
 PILOT_STEPS = 6
 _FEWEST_STEPS, _MOST_STEPS = 6, 40
 _SHARE = 1 / 30  # of the budget, that the steps of one trial take
@@ -64,7 +64,7 @@ class Journal:
         if outcome is None:
             outcome = self._run(changed, number)
             if outcome.failure != "time":  # another time there may be more of it
-                _keep(self.folder, Tried(changed, number, outcome))
+                keep_result(self.folder, dict(changed), number, outcome)
         if outcome.worked:
             self._learn(outcome)
         self.tried.append(Tried(changed, number, outcome))
@@ -123,24 +123,6 @@ def _key(changed: Changed, number: int) -> str:
     return json.dumps([sorted(changed.items()), number])
 
 
-def _keep(folder: Path, tried: Tried) -> None:
-    outcome = {name: getattr(tried.outcome, name) for name in field_names(Outcome)}
-    with (folder / RESULTS).open("a", encoding="utf-8") as file:  # what stands before it may be torn
-        file.write("\n" + json.dumps({"changed": dict(tried.changed), "number": tried.number, "outcome": outcome}))
-
-
 def read_results(folder: Path) -> dict[str, Outcome]:
-    """What was kept, by its setting; a torn last line is one that was not."""
-    try:
-        lines = (folder / RESULTS).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    found = {}
-    for line in lines:
-        try:
-            read = json.loads(line)
-            outcome = Outcome(**{**read["outcome"], "step_ms": tuple(read["outcome"]["step_ms"])})
-            found[_key(read["changed"], read["number"])] = outcome
-        except (ValueError, KeyError, TypeError):
-            continue
-    return found
+    """By their settings."""
+    return {_key(changed, number): outcome for changed, number, outcome in kept_results(folder)}
