@@ -98,7 +98,7 @@ def _shape(config: TrainConfig, seen: int) -> Shape:
         config.batch_size,
         seen,
         has,
-        tables=1 + ("untied" in has) + len(set(values.values())),
+        tables=1 + len(set(values.values())),
         valued=len(values),
     )
 

@@ -164,10 +164,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 # What a recipe is made of beyond GPT-2, each of which `without` can leave out; train/recipes.py says what it is.
 INGREDIENTS: Mapping[str, tuple[str, ...]] = {
     "gpt2": (),
-    "fast": (
-        *("muon", "normuon", "cautious", "trapezoid", "rope", "qk_norm", "relu2"),
-        *("zero_init", "soft_cap", "value_embeddings", "untied"),
-    ),
+    "fast": ("muon", "normuon", "trapezoid", "rope", "qk_norm", "relu2", "soft_cap", "value_embeddings"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from importlib.util import find_spec
+from statistics import fmean
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ SHAPE = ModelShape(n_layer=3, n_head=2, n_embd=12, vocab_size=20, block_size=5, 
 pytestmark = pytest.mark.skipif(
     DEVICE.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="a card that torch cannot use"
 )
-WITHOUT = ["", "rope,relu2", "qk_norm,soft_cap,untied", "value_embeddings"]
+WITHOUT = ["", "rope,relu2", "qk_norm,soft_cap", "value_embeddings"]
 
 
 @pytest.fixture
@@ -92,16 +93,21 @@ def test_in_full_precision_it_is_the_model(without: str) -> None:
 
 
 def test_in_bfloat16_it_is_nearly_the_model() -> None:
-    """Its stream is bfloat16 too, and what sums of either sign leave over of rounding is more than that."""
-    model, (tokens, targets) = nudged(), batch()
-    expected = model(tokens, targets)
-    expected.backward()
-    by_autograd = gradients(model)
-    fused = FusedFastGPT(model)
-    torch.testing.assert_close(fused.gradients(tokens, targets), expected.detach(), rtol=5e-3, atol=0)
-    wrong = errors(gradients(model), by_autograd)
-    assert max(value for name, value in wrong.items() if dict(model.named_parameters())[name].dim() == 2) < 0.04
-    assert max(wrong.values()) < 0.25
+    """Its stream is bfloat16 too, and what sums of either sign leave over of rounding is more than that. One batch of a
+    few tokens is lucky or not, four are less so."""
+    wrong = []
+    for seed in range(4):
+        model, (tokens, targets) = nudged(), batch(seed)
+        expected = model(tokens, targets)
+        expected.backward()
+        by_autograd = gradients(model)
+        fused = FusedFastGPT(model)
+        torch.testing.assert_close(fused.gradients(tokens, targets), expected.detach(), rtol=5e-3, atol=0)
+        wrong.append(errors(gradients(model), by_autograd))
+    sizes = {name: each.dim() for name, each in model.named_parameters()}
+    mean = {name: fmean(each[name] for each in wrong) for name in sizes}
+    assert max(mean[name] for name, size in sizes.items() if size == 2) < 0.04
+    assert max(mean.values()) < 0.25
 
 
 @pytest.mark.parametrize("without", ["", "relu2"])
@@ -137,7 +143,7 @@ def test_gradients_add_up_where_the_optimizer_finds_them_and_copies_follow_the_w
     assert all(weight.grad is places[name] for name, weight in model.named_parameters())
     before = fused.sequence_losses(*batch(0, 1))
     with torch.no_grad():
-        model.lm_head.weight.mul_(0.5)
+        model.transformer["h"][0].mlp.c_proj.weight.mul_(0.5)
     assert torch.equal(fused.sequence_losses(*batch(0, 1)), before)
     fused.renew()
     assert not torch.allclose(fused.sequence_losses(*batch(0, 1)), before, atol=1e-3)

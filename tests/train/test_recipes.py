@@ -22,7 +22,7 @@ from nanopace.train.listener import Outcome, StepReport
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.optimizer import make_optimizer, optimizer_tensors, remembered, set_learning_rate
 from nanopace.train.plan import make_plan
-from nanopace.train.recipes import HEAD_RATE, TABLE_RATE, is_tied, new_model, recipe_defaults
+from nanopace.train.recipes import HEAD_RATE, TABLE_RATE, new_model, recipe_defaults
 from nanopace.train.run import train
 from nanopace.train.sample import generate
 
@@ -150,10 +150,11 @@ def test_a_step_that_is_not_finite_changes_nothing() -> None:
 # --- its checkpoints -------------------------------------------------------------------------------------------------
 
 
-def test_head_and_table_come_back_as_they_were(trained: Path) -> None:
+def test_weights_come_back_as_they_were_and_the_head_is_the_table(trained: Path) -> None:
     file, model = load_file(checkpoint_directories(trained)[0] / "model.safetensors"), open_pretrained(trained).model()
-    assert not torch.equal(file["lm_head.weight"], file["transformer.wte.weight"])
-    assert all(torch.equal(each, file[name]) for name, each in model.state_dict().items())
+    assert model.lm_head.weight is model.transformer["wte"].weight
+    assert {name for name, _ in model.named_parameters()} == file.keys()
+    assert all(torch.equal(each, file[name]) for name, each in model.named_parameters())
 
 
 def test_it_is_sampled_from_with_and_without_a_cache(trained: Path) -> None:
@@ -165,7 +166,7 @@ def test_it_is_sampled_from_with_and_without_a_cache(trained: Path) -> None:
         assert len(kept) == count
 
 
-@pytest.mark.parametrize("without", ["", "untied,rope"])
+@pytest.mark.parametrize("without", ["", "rope"])
 def test_its_weights_travel_but_not_to_gpt2(trained: Path, shared_corpus: Path, tmp_path: Path, without: str) -> None:
     if without:
         trained = tmp_path / "out"
@@ -213,6 +214,8 @@ def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
             check_weights(here, weights, replace(shape, **bad))  # type: ignore[arg-type]
     with pytest.raises(InputError):
         check_weights(here, {}, shape)
+    with pytest.raises(InputError, match=r"lm_head\.weight does not belong to a model of recipe=fast"):
+        check_weights(here, {**weights, "lm_head.weight": weights["transformer.wte.weight"].clone()}, shape)
 
 
 # --- what it is made of ----------------------------------------------------------------------------------------------
@@ -221,7 +224,6 @@ def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
 def test_gpt2_is_what_it_was() -> None:
     shape = replace(SHAPE, recipe="gpt2")
     assert type(new_model(shape)) is GPT
-    assert is_tied(shape)
     assert recipe_defaults("gpt2", 100) == {}
     assert ingredients("gpt2", "") == frozenset()
     assert (KNOBS["recipe"].default, KNOBS["without"].default) == ("gpt2", "")
@@ -281,8 +283,8 @@ def test_groups_keep_the_ratio_of_their_rates() -> None:
     assert len(rates[1.0]) == len(list(model.parameters()))
     of = {name: rates[1.0][id(each)] for name, each in model.named_parameters()}
     assert of["transformer.h.0.mlp.c_fc.weight"] == 0.03
-    assert of["transformer.wte.weight"] == of["transformer.wve.0.weight"] == pytest.approx(2 * TABLE_RATE * 1e-3)
-    assert of["lm_head.weight"] == pytest.approx(2 * HEAD_RATE * 1e-3)  # at a quarter of the width
+    assert of["transformer.wve.0.weight"] == pytest.approx(2 * TABLE_RATE * 1e-3)  # at a quarter of the width
+    assert of["transformer.wte.weight"] == pytest.approx(2 * HEAD_RATE * 1e-3)
     assert all(rates[0.5][each] == pytest.approx(rate / 2) for each, rate in rates[1.0].items())
     assert set(rates[0.0].values()) == {0.0}
 

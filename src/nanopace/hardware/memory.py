@@ -87,12 +87,13 @@ def fused_peak_bytes(
         + 2 B T C (3 to 18)    and what is on its way beside it: at the head, or in the last layer's backward pass
         + 7 C^2 L + V C        matrices after norms in 8 bits, and B T C at the head, where that is asked for
 
-    The recipe fast has three tables more, none of which is multiplied, and one average less of each matrix.
+    The recipe fast has two tables more, which are not multiplied, one average less of each matrix, and the gradient of
+    its head goes where that of its table goes.
     """
     stream = 2 * batch_size * block_size * n_embd  # the residual stream once
     table = vocab_size * n_embd
     if recipe == "fast":
-        state = 14 * 12 * n_layer * n_embd**2 + (18 + 3 * 16) * table
+        state = 14 * 12 * n_layer * n_embd**2 + (18 + 2 * 16) * table
         beside = 1  # the embedding, whose norm has a way back
     else:
         everything = parameters(n_layer, n_embd, vocab_size, block_size)

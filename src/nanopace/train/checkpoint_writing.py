@@ -91,8 +91,7 @@ def write_weights(
     tokenizer: Tokenizer | None,
 ) -> None:
     """A checkpoint without the optimizer's state: to sample from, to evaluate, to finetune."""
-    tied = weights.get("lm_head.weight") is weights["transformer.wte.weight"]
-    once = {name: each for name, each in weights.items() if name != "lm_head.weight" or not tied}
+    once = {name: each for name, each in weights.items() if name != "lm_head.weight"}  # it is the table of tokens
     model = TensorFile(once, pinned=False)
     model.stage(once)
     state = describe(shape, step=step, config=config, tokenizer=tokenizer)

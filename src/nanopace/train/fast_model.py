@@ -149,8 +149,7 @@ class FastGPT(GPT):
             }
         )
         self.lm_head = nn.Linear(shape.n_embd, shape.vocab_size, bias=False)
-        if "untied" not in self._has:
-            self.transformer["wte"].weight = self.lm_head.weight
+        self.transformer["wte"].weight = self.lm_head.weight  # tied, as GPT-2's
         self._initialise()
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -202,11 +201,9 @@ class FastGPT(GPT):
         return rms_norm(x)
 
     def _initialise(self) -> None:
-        """The head begins near 0 and, with zero_init, every branch at 0: the first loss is that of an even guess."""
-        shape, width = self.shape, self.shape.n_embd
-        untied, zero = "untied" in self._has, "zero_init" in self._has
+        width = self.shape.n_embd
         inside = 0.5 / math.sqrt(width)  # 0.018 where GPT-2's width is; GPT-2 has 0.02 at every width
-        residual = 0.0 if zero else INITIAL_STD / math.sqrt(2 * shape.n_layer)
+        residual = INITIAL_STD / math.sqrt(2 * self.shape.n_layer)
         for name, weight in self.named_parameters():
             if name.endswith("c_proj.weight"):
                 nn.init.normal_(weight, std=residual)
@@ -216,10 +213,8 @@ class FastGPT(GPT):
                 nn.init.normal_(weight, std=inside)
             elif name.startswith("transformer.wve."):
                 nn.init.normal_(weight, std=1 / math.sqrt(width))
-            elif name.startswith("lm_head."):
-                nn.init.normal_(weight, std=0.001)
-            else:  # a norm comes behind the tables, so an untied one has the size at which its rate is meant
-                nn.init.normal_(weight, std=1.0 if untied else INITIAL_STD)
+            else:
+                nn.init.normal_(weight, std=INITIAL_STD)
 
 
 def value_tables(n_layer: int) -> dict[int, int]:

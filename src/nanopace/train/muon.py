@@ -126,8 +126,6 @@ class Stack:
         change = change * (rate * shape_scale(change.size(-2), change.size(-1)))
         if decay:
             weights = self._together([each.detach() for each in self.weights])
-            if how.cautious:  # only where the step goes towards 0 anyway (arXiv 2510.12402)
-                weights = torch.where(weights * change > 0, weights, 0.0)
             change = change.add_(weights, alpha=rate * decay)
         if skip is not None:
             change = torch.where(skip, 0.0, change)
@@ -154,7 +152,7 @@ class Stack:
             factors = _evening(lengths.square() / change.size(across), self.squares, memory)
         factors = factors * (rate * shape_scale(change.size(-2), change.size(-1)))
         table = weights.of([each.detach() for each in self.weights], self._counts)
-        subtract(table, change, factors, rate * decay, found_inf, cautious=how.cautious, aligned=weights.aligned)
+        subtract(table, change, factors, rate * decay, found_inf, aligned=weights.aligned)
 
     def _momentum_now(self, how: Muon) -> Tensor:
         settled = (self.steps[0] / SETTLING).clamp(max=1.0) if how.settles else self.steps.new_ones(())
@@ -185,7 +183,6 @@ class Muon:
     dtype: torch.dtype
     iteration: Iteration = POLAR_EXPRESS
     normuon: bool = True
-    cautious: bool = True
     settles: bool = True  # a lower momentum in the first steps
     kernels: bool = False  # of our own: they need triton, and weights that are whole
 

@@ -103,7 +103,7 @@ def _fast(model: nn.Module, config: TrainConfig, device: torch.device) -> torch.
     named = {name: each for name, each in model.named_parameters() if each.requires_grad}
     matrices = {name: each for name, each in named.items() if name.startswith("transformer.h.") and each.dim() == 2}
     others = {name: each for name, each in named.items() if name not in matrices}
-    groups = _groups(others, config, tied="untied" not in has)
+    groups = _groups(others, config)
     decay = {"weight_decay": config.weight_decay}
     if "muon" not in has:
         groups.append({"params": [*matrices.values()], PEAK: config.learning_rate, **decay})
@@ -119,7 +119,6 @@ def _fast(model: nn.Module, config: TrainConfig, device: torch.device) -> torch.
         Muon(
             dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,  # a CPU is slower in bfloat16
             normuon="normuon" in has,
-            cautious="cautious" in has,
             kernels=_takes_kernels(config, device),
         ),
     )
@@ -130,13 +129,13 @@ def _takes_kernels(config: TrainConfig, device: torch.device) -> bool:
     return device.type == "cuda" and config.fused and whole and find_spec("triton") is not None
 
 
-def _groups(named: Mapping[str, Tensor], config: TrainConfig, *, tied: bool) -> list[dict[str, Any]]:
+def _groups(named: Mapping[str, Tensor], config: TrainConfig) -> list[dict[str, Any]]:
     """Tables, head and scalars: none decays, each has a peak of its own."""
     tables, head, scalars = [], [], []
     for name, each in named.items():
         if each.dim() < 2:
             scalars.append(each)
-        elif name.startswith("lm_head.") or (tied and name == "transformer.wte.weight"):
+        elif name == "transformer.wte.weight":  # which is the head
             head.append(each)
         else:
             tables.append(each)

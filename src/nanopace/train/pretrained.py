@@ -18,7 +18,7 @@ from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.model import GPT, ModelShape
-from nanopace.train.recipes import is_tied, outline
+from nanopace.train.recipes import outline
 
 TOKENS, POSITIONS, HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 
@@ -43,8 +43,7 @@ class Pretrained:
         """Ready to be asked, in float32. The weights are taken as they lie where that is possible, and not copied."""
         model = outline(self.shape)
         model.load_state_dict(dict(self.weights), assign=True)
-        if is_tied(self.shape):
-            model.transformer["wte"].weight = model.lm_head.weight  # assigning has untied them
+        model.transformer["wte"].weight = model.lm_head.weight  # assigning has untied them
         return model.to(device=device, dtype=torch.float32).eval()
 
 
@@ -117,8 +116,8 @@ def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
         block_size=said.block_size if positions is None or positions.dim() != 2 else positions.size(0),
     )
     expected, found_sizes = weight_shapes(shape), {name: each.shape for name, each in weights.items()}
-    if is_tied(shape):
-        found_sizes.pop(HEAD, None)
+    if weights.get(HEAD) is table:  # one tensor with two names
+        found_sizes.pop(HEAD)
     wrong = sorted(name for name in expected.keys() | found_sizes.keys() if expected.get(name) != found_sizes.get(name))
     if wrong:
         raise _foreign(path, wrong[0], said)

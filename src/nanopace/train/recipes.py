@@ -2,15 +2,12 @@
 
 muon              Muon for the matrices inside the blocks, AdamW for the rest; without: AdamW for all
 normuon           Muon's steps are evened out by neuron
-cautious          matrices decay only where the step goes towards 0 anyway
 trapezoid         rates rise quickly, stay, and fall in a line over the last `cooldown`; without: the cosine
 rope              positions turn queries and keys; without: a table of positions
 qk_norm           queries and keys are normed, and cannot run away
 relu2             the square of ReLU; without: GELU
-zero_init         attention and MLP begin by adding nothing
 soft_cap          logits stay within 15 of 0
 value_embeddings  two tables more, mixed into the values of the first and the last two layers
-untied            the head is a table of its own
 
 The values lie between those of modded-nanogpt (its records of early 2025) and of nanochat (2026).
 """
@@ -24,14 +21,13 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from nanopace.config import ingredients
 from nanopace.literals import Value
 from nanopace.train.fast_model import FastGPT
 from nanopace.train.model import GPT, ModelShape
 
 # Times learning_rate. Rows of a table are rarely seen, and each has to get somewhere in the few steps that see it.
-TABLE_RATE = 150.0  # 0.3, as nanochat; modded-nanogpt has 0.6
-HEAD_RATE = 2.0  # 0.004: both have 0.004 to 0.008
+TABLE_RATE = 150.0  # of values: 0.3, as nanochat; modded-nanogpt has 0.6
+HEAD_RATE = 2.0  # 0.004, also as the table of tokens: both have 0.004 to 0.008
 SCALAR_RATE = 10.0  # 0.02: the gates have to move by tenths; modded-nanogpt has 0.04
 TUNED_WIDTH = 768  # tables and head: at other widths the rate goes with the root of 1 / n_embd, as in nanochat
 EPS = 1e-10  # AdamW's: gradients of rare tokens are small, and 1e-8 would swallow them
@@ -59,11 +55,6 @@ def outline(shape: ModelShape) -> GPT:
         return new_model(shape)
 
 
-def is_tied(shape: ModelShape) -> bool:
-    """Whether the head is the table of tokens."""
-    return shape.recipe == "gpt2" or "untied" not in ingredients(shape.recipe, shape.without)
-
-
 def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
     """The knobs that have another default than nanoGPT's."""
     if recipe == "gpt2":
@@ -75,6 +66,6 @@ def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
         "beta1": 0.8,
         "beta2": 0.95,
         "grad_clip": 0.0,  # the length of a gradient means nothing to Muon, and next to nothing to AdamW
-        "warmup_iters": min(10, max_iters // 25),  # branches begin at 0, so there is little to be careful about
+        "warmup_iters": min(10, max_iters // 25),  # 10 steps lose 0.04 in a run of 100
         "lr_decay_iters": max(1, max_iters),
     }

@@ -70,28 +70,17 @@ def ahead(
     return out
 
 
-def plain_subtract(
-    weights: Tensor, change: Tensor, factors: Tensor, decay: float, skip: Tensor | None, *, cautious: bool
-) -> Tensor:
+def plain_subtract(weights: Tensor, change: Tensor, factors: Tensor, decay: float, skip: Tensor | None) -> Tensor:
     """The twin of `subtract`, which takes and gives a stack of weights."""
-    change = change.float() * factors
-    decaying = torch.where(weights * change > 0, weights, 0.0) if cautious else weights
-    after = weights - (change + decay * decaying)
+    after = weights - (change.float() * factors + decay * weights)
     return after if skip is None else torch.where(skip > 0, weights, after)
 
 
 def subtract(
-    weights: Tensor,
-    change: Tensor,
-    factors: Tensor,
-    decay: float,
-    skip: Tensor | None,
-    *,
-    cautious: bool,
-    aligned: bool,
+    weights: Tensor, change: Tensor, factors: Tensor, decay: float, skip: Tensor | None, *, aligned: bool
 ) -> None:
-    """The change, times a factor for each row or each column of a matrix, and the part `decay` of the weight itself:
-    everywhere, or `cautious` only where the change goes towards 0 anyway. `weights` is a table of places."""
+    """The change, times a factor for each row or each column of a matrix, and the part `decay` of the weight itself.
+    `weights` is a table of places."""
     count, rows, width = change.shape
     assert factors.is_contiguous()
     _muon_subtract[(count * rows,)](
@@ -104,7 +93,6 @@ def subtract(
         width,
         BY_ROW=factors.size(2) == 1,
         DECAYS=decay > 0,
-        CAUTIOUS=cautious,
         SKIPS=skip is not None,
         ALIGNED=aligned,
         BLOCK=block_of(width),
@@ -143,7 +131,7 @@ def _muon_ahead(
 @triton.jit
 def _muon_subtract(
     weights, change, factors, decay, skip, rows, width,
-    BY_ROW: tl.constexpr, DECAYS: tl.constexpr, CAUTIOUS: tl.constexpr, SKIPS: tl.constexpr, ALIGNED: tl.constexpr,
+    BY_ROW: tl.constexpr, DECAYS: tl.constexpr, SKIPS: tl.constexpr, ALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -158,10 +146,7 @@ def _muon_subtract(
     step = tl.load(change + row * width + columns, inside, 0.0).to(tl.float32) * factor
     after = weight - step
     if DECAYS:
-        decaying = weight * decay
-        if CAUTIOUS:
-            decaying = tl.where(weight * step > 0, decaying, 0.0)
-        after -= decaying
+        after -= weight * decay
     if SKIPS:
         after = tl.where(tl.load(skip) > 0, weight, after)
     tl.store(at, after, inside)
