@@ -53,8 +53,20 @@ def torchrun(ranks: int, *arguments: str, restarts: int = 0, script: tuple[str, 
     ]
 
 
-def run(words: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, env=environment(**more), capture_output=True, text=True, timeout=LONGEST, check=False)
+def forked(ranks: int, *arguments: str, script: Path | None = None) -> list[str]:
+    """As torchrun would, where it is not torchrun that is tested: torch is imported once."""
+    return [
+        sys.executable,
+        str(Path(__file__).with_name("several.py")),
+        str(ranks),
+        str(script or "nanopace"),
+        *arguments,
+    ]
+
+
+def run(words: list[str], *, measured: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
+    surroundings = environment(measured=measured, **more)
+    return subprocess.run(words, env=surroundings, capture_output=True, text=True, timeout=LONGEST, check=False)
 
 
 def steps_of(out_dir: Path) -> dict[int, StepEvent]:
@@ -113,17 +125,20 @@ def assert_same_run(out_dir: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_number_of_ranks_changes_nothing(shared_corpus: Path, alone: Path, tmp_path: Path, ranks: int) -> None:
-    out_dir = tmp_path / "out"
-    words = torchrun(ranks, *command(out_dir, shared_corpus), script=(str(_patched(tmp_path, COUNTING)),))
-    done = run(words, MARK=str(tmp_path))
+    """Two by torchrun itself."""
+    out_dir, script = tmp_path / "out", _patched(tmp_path, COUNTING)
+    arguments = command(out_dir, shared_corpus)
+    words = torchrun(2, *arguments, script=(str(script),)) if ranks == 2 else forked(ranks, *arguments, script=script)
+    done = run(words, measured=ranks == 2, MARK=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert_same_run(out_dir, alone)
     assert done.stdout.count("iter 20:") == 1  # one rank speaks
     events = [json.loads(line) for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
     assert [each["world_size"] for each in events if each["event"] == "run"] == [ranks]  # and one writes
     assert all(each.slowest_rank in range(ranks) and each.lag is not None for each in steps_of(out_dir).values())
-    met = [(tmp_path / f"meetings-{rank}").read_text() for rank in range(ranks)]
-    assert met == ["25"] * ranks  # once a step, however many micro-batches it has
+    told = [json.loads((tmp_path / f"told-{rank}").read_text()) for rank in range(ranks)]
+    assert [each["meetings"] for each in told] == [25] * ranks  # once a step, however many micro-batches it has
+    assert not any(each.get("threads") for each in told)  # one that outlives the interpreter aborts the process
 
 
 def test_shards_train_alike_and_go_on_with_one_and_with_four_ranks(
@@ -139,7 +154,7 @@ def test_shards_train_alike_and_go_on_with_one_and_with_four_ranks(
     train(resumed, from_file=True, listener=Recorder())
     assert (out_dir / "checkpoints" / "step-00000017" / "model.safetensors").exists()
     flags = [f"--{name}={value}" for name, value in {**resumed, "max_iters": 24, "parallel": "fsdp"}.items()]
-    ended = run(torchrun(4, "train", "--no-report", *flags))
+    ended = run(forked(4, "train", "--no-report", *flags), measured=False)
     assert ended.returncode == 0, ended.stderr
     assert_same_run(out_dir, alone)
 
@@ -213,8 +228,7 @@ def test_one_interrupt_stops_all_after_the_same_step_and_saves(shared_corpus: Pa
 
 def test_a_loss_of_one_rank_that_is_not_finite_takes_all_of_them_back(shared_corpus: Path, tmp_path: Path) -> None:
     out_dir = tmp_path / "out"
-    words = torchrun(2, *command(out_dir, shared_corpus), script=(str(_patched(tmp_path, POISONED)),))
-    done = run(words)
+    done = run(forked(2, *command(out_dir, shared_corpus), script=_patched(tmp_path, POISONED)), measured=False)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
     assert [each["iteration"] for each in events if each.get("skipped")] == [12, 13, 14, 15, 16]  # two were under way
@@ -291,7 +305,7 @@ POISONED = """
 """
 
 COUNTING = """
-    import os, pathlib, sys
+    import json, os, pathlib, sys
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel as Copies
     from nanopace.cli.main import main
@@ -308,7 +322,11 @@ COUNTING = """
 
     Copies.__init__ = counted
     code = main()
-    pathlib.Path(os.environ["MARK"], "meetings-" + os.environ["RANK"]).write_text(str(meetings.count(0)))
+    told = {"meetings": meetings.count(0)}
+    if sys.platform == "linux":
+        left = [pathlib.Path(each.path, "comm").read_text().strip() for each in os.scandir("/proc/self/task")]
+        told["threads"] = [name for name in left if "gloo" in name]
+    pathlib.Path(os.environ["MARK"], "told-" + os.environ["RANK"]).write_text(json.dumps(told))
     sys.exit(code)
 """
 

@@ -7,10 +7,13 @@ Every process asks for the same exchanges in the same order, so what is decided 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
+from traceback import clear_frames
 from typing import TypeVar
 
 import numpy as np
@@ -141,6 +144,7 @@ def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[
     card = device if device.type == "cuda" else None
     if card is not None:
         torch.cuda.set_device(card)
+    import_module("torch.distributed.nn.functional")  # imported later, its functions would hold the group by default
     dist.init_process_group(
         backend or "gloo" if card is None else f"cpu:gloo,cuda:{backend or 'nccl'}",
         store=_store(ranks),
@@ -151,8 +155,9 @@ def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[
     )
     try:
         yield
-    except (NanopaceError, SystemExit):
-        dist.destroy_process_group()
+    except (NanopaceError, SystemExit) as error:
+        clear_frames(error.__traceback__)
+        _leave()
         raise
     except RuntimeError as error:
         if "peer" not in str(error).lower() and not isinstance(error, dist.DistError):
@@ -161,7 +166,14 @@ def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[
             "another process of this run is gone; --init_from=resume goes on from the last checkpoint, "
             "and torchrun --max-restarts=3 does so by itself"
         ) from None
+    _leave()
+
+
+def _leave() -> None:
+    """torch lets go of the group, and so do we: with its last holder its threads end. One that is still about to drop
+    a tensor while the interpreter shuts down would abort the process."""
     dist.destroy_process_group()
+    gc.collect()
 
 
 def _store(ranks: Ranks) -> Store:
