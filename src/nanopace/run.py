@@ -55,6 +55,7 @@ DERIVED_FACTS = (
     "gpu",  # the card's name as the log or the flag gives it
     "gpu_memory_gb",
     "gpu_count",
+    "measured_tflops",  # that large matrix products reach on this card, as `nanopace tune` found there
     "world_size",  # processes that train together
     "printed_peak_tflops",  # what the printed mfu was divided by (nanoGPT: 312)
 )

@@ -129,6 +129,14 @@ def test_the_end(known: dict[str, Any], line: str) -> None:
     assert display_lines.outcome(outcome(**known), "out") == line
 
 
+@pytest.mark.parametrize(("peak", "shown"), [(0.029771, "0.0298"), (58.44, "58.4"), (789.6, "790"), (2250.4, "2250")])
+def test_the_share_of_what_was_measured_has_a_line_of_its_own(peak: float, shown: str) -> None:
+    (line,) = display_lines.utilisation(outcome(utilisation=0.5412, measured_tflops=peak))
+    assert line == f"the usual step does 54.1% of the {shown} TFLOP/s that nanopace tune measured here"
+    assert not [*display_lines.utilisation(outcome())]
+    assert not [*display_lines.utilisation(outcome(measured_tflops=peak))]  # no step was done
+
+
 @given(st.text(min_size=1).filter(str.isprintable))
 def test_the_way_to_go_on_can_be_pasted_into_a_shell(out_dir: str) -> None:
     line = display_lines.outcome(outcome(reason="interrupted"), out_dir)

@@ -88,10 +88,10 @@ def test_in_the_end_only_the_log_is_left(terminal: Terminal, begin: Begin) -> No
         time.sleep(0.02)
     display.saved(save())
     display.note("a note\x1b[2J")
-    display.finished(outcome())
+    display.finished(outcome(utilisation=0.5, measured_tflops=600.0))
     display.close()
     lines = terminal.screen().lines
-    starts = ["before", "nanopa", "iter 0", "iter 1", "iter 2", "saved ", "a note", "finish"]
+    starts = ["before", "nanopa", "iter 0", "iter 1", "iter 2", "saved ", "a note", "the us", "finish"]
     assert [line[:6] for line in lines] == starts
     assert terminal.screen().cursor_shown
 

@@ -15,6 +15,7 @@ import pytest
 
 from nanopace.cli import reading
 from nanopace.cli.main import main
+from nanopace.ledger import LedgerWriter, RunEvent, StepEvent
 
 WriteLog = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
@@ -220,6 +221,18 @@ def test_a_card_that_was_measured_here_gives_one_more_figure(
     assert 0 < found["measured_share"] < 1
     assert figures("--gpu=NVIDIA H200", "--set=dtype=float32") == []
     assert figures("--gpu=4070", "--set=dtype=bfloat16") == []
+    assert figures("--gpu=NVIDIA H200", "--set=dtype=bfloat16", "--set=fp8=True") == []
+    with LedgerWriter(tmp_path / "ledger.jsonl") as ledger:
+        work = {"flops_per_token": 8e8, "tokens_per_iteration": 500_000}
+        ledger.append(
+            RunEvent("now", "0", {"dtype": "bfloat16"}, gpu="NVIDIA H200", measured_tflops=800.0, **work)  # type: ignore[arg-type]
+        )
+        for iteration in range(20):
+            ledger.append(StepEvent(iteration, 1000.0))
+    said = explained(capsys, str(tmp_path / "ledger.jsonl"))["findings"]
+    assert [each["numbers"] for each in said if each["code"] == "utilisation_measured"] == [
+        {"measured_share": 0.5, "measured_tflops": 800.0, "card_name": "NVIDIA H200"}
+    ]  # what the run says of its own card, and not what was measured here
     assert main(["explain", str(write_log()), "--gpu=NVIDIA H200", "--set=dtype=bfloat16"]) == 0
     assert "of the 600 TFLOP/s that large matrix products reach" in " ".join(
         capsys.readouterr().out.replace("\u00a0", " ").split()

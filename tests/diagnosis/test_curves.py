@@ -50,6 +50,7 @@ def test_an_evaluation_after_the_last_row_has_its_time_too() -> None:
     assert curves_of(run).eval_seconds == pytest.approx((0.5, 2.0))
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_long_run_is_thinned_and_keeps_its_slow_rows() -> None:
     times = [100.0] * 30_000
     for index in range(501, 30_000, 1000):
@@ -61,6 +62,7 @@ def test_a_long_run_is_thinned_and_keeps_its_slow_rows() -> None:
     assert (curves.row_iteration[0], curves.row_iteration[-1]) == (0, 29_999)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_of_too_many_slow_rows_the_largest_are_kept() -> None:
     times = [100.0] * 30_000
     for index in range(1, 30_000, 10):

@@ -28,6 +28,7 @@ def test_a_law_without_noise_is_found_again() -> None:
         assert band.high - band.low < 0.02
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize(("points", "factor"), [(9, 1.5), (20, 1.5), (40, 1.5), (20, 2.0)])
 def test_the_interval_keeps_its_promise(points: int, factor: float) -> None:
     """An 80% interval has to hold the next evaluation about so often; somewhat too careful is allowed, never bold."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -119,3 +120,10 @@ def test_a_log_whose_every_row_evaluates_has_no_steady_figure() -> None:
     run = rows_run([9000.0] + [1000.0] * 5, evaluated=range(6))
     run = replace(run, rows=Rows([replace(row, mfu=0.01) for row in run.rows]))
     assert mfu_of(run)[0].steady_printed is None
+
+
+@pytest.mark.parametrize(("peak", "share"), [(600.0, 0.262144), (0.0, None), (-1.0, None), (math.inf, None)])
+def test_the_share_of_what_the_card_was_measured_to_reach(peak: float, share: float | None) -> None:
+    run = rows_run([1000.0] * 20, facts={**WORK, "gpu": "NVIDIA H200", "measured_tflops": peak})
+    found = mfu_of(run)[1].get("utilisation_measured")
+    assert (None if found is None else found.numbers["measured_share"]) == (share and pytest.approx(share, rel=1e-3))

@@ -143,6 +143,7 @@ def test_a_folded_row_weighs_what_it_stands_for() -> None:
     assert pace.step.normal_rows == 1005
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_hundred_thousand_rows_are_quick() -> None:
     run = rows_run([100.0 + index % 7 for index in range(100_000)], log_interval=1)
     start = time.perf_counter()

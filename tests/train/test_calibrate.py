@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from nanopace.hardware.calibration import question, read_calibration
+from nanopace import diagnose, open_run
+from nanopace.hardware.calibration import measured_tflops, question, read_calibration
+from nanopace.literals import Value
 from nanopace.train.calibrate import main, products
+from nanopace.train.listener import Outcome
+from nanopace.train.run import train
+
+from .conftest import TINY, Recorder
 
 
 def test_the_products_are_those_of_a_step() -> None:
@@ -29,3 +36,31 @@ def test_a_machine_is_measured_and_remembered(tmp_path: Path, monkeypatch: pytes
     assert 0 < found.peak_tflops < 1000
     assert (found.sm_mhz, found.throttle) == (None, None)
     assert len(json.loads((tmp_path / "nanopace" / "calibration.json").read_text())) == 1
+
+
+def test_a_run_tells_its_share_of_what_was_measured(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its end, and in its ledger, from which it is explained wherever that is read."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "here"))
+    given: dict[str, Value] = {**TINY, "dataset": str(corpus), "max_iters": 4, "dtype": "float32"}
+
+    def ended(name: str) -> Outcome:
+        asked = {**given, "out_dir": str(tmp_path / name)}
+        return train(asked, from_file=True, listener=Recorder(), started=time.monotonic())
+
+    before = ended("before")
+    assert (before.utilisation, before.measured_tflops) == (None, None)
+    main(["cpu", "float32", "2", "16", "256", "64", "0.05"])
+    peak = measured_tflops("cpu", "float32")
+    after = ended("after")
+    assert after.measured_tflops == peak
+    assert after.utilisation is not None
+    assert after.utilisation > 0
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    assert open_run(tmp_path / "before" / "ledger.jsonl").number("measured_tflops") is None
+    run = open_run(tmp_path / "after" / "ledger.jsonl")
+    assert run.number("measured_tflops") == peak
+    (found,) = [each.numbers for each in diagnose(run).findings if each.code == "utilisation_measured"]
+    assert found["card_name"] == "CPU"
+    assert found["measured_share"] == pytest.approx(after.utilisation, rel=0.5)  # of all steps, and of the usual ones

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +15,8 @@ from nanopace.errors import InputError, UsageError
 from nanopace.wording.catalog import LANGUAGES, pick_language, words
 from nanopace.wording.template import placeholders
 
+MANY_WORDS = 3
+_WORD = re.compile(r"(?<![{\w.-])[^\W\d_]{2,}(?![}\w])")  # not the name of a value, nor a flag
 OTHERS = [language for language in LANGUAGES if language != "en"]
 
 
@@ -76,6 +79,17 @@ def test_a_translation_names_the_values_of_its_text(catalogs: ModuleType, langua
             assert placeholders(message.string) == placeholders(message.id), message.id
         else:
             assert placeholders(message.string[1]) == placeholders(message.id[1]), message.id
+
+
+def test_no_sentence_is_the_same_in_two_languages(catalogs: ModuleType) -> None:
+    """Words and units may be; whole sentences were filed under the wrong language."""
+    said: dict[str, tuple[str, str]] = {}
+    for language in OTHERS:
+        for message in catalogs.read(language):
+            texts = [message.string] if isinstance(message.string, str) else list(message.string)
+            for text in (each for each in texts if message.id and len(_WORD.findall(each)) > MANY_WORDS):
+                assert said.setdefault(text, (language, text))[0] == language, (message.id, text)
+                assert text not in message.id
 
 
 @pytest.mark.parametrize("language", OTHERS)

@@ -62,7 +62,8 @@ class PlainLines:
         self._print(display_lines.one_line(text))
 
     def finished(self, outcome: Outcome) -> None:
-        self._print(display_lines.outcome(outcome, self._out_dir))
+        for line in (*display_lines.utilisation(outcome), display_lines.outcome(outcome, self._out_dir)):
+            self._print(line)
 
     def __enter__(self) -> Self:
         return self

@@ -101,6 +101,13 @@ def outcome(end: Outcome, out_dir: str) -> str:
     return f"{end.reason} after {end.iteration} steps; go on with: {one_line(command)}"
 
 
+def utilisation(end: Outcome) -> Iterator[str]:
+    """Beside the mfu of the rows, which is of the data sheet's peak. Where nobody has measured, nothing."""
+    if end.utilisation is not None and end.measured_tflops is not None:
+        peak = f"{end.measured_tflops:.0f}" if end.measured_tflops >= 100 else f"{end.measured_tflops:.3g}"
+        yield f"the usual step does {end.utilisation:.1%} of the {peak} TFLOP/s that nanopace tune measured here"
+
+
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 

@@ -75,7 +75,8 @@ class LiveDisplay:
         self._log(display_lines.one_line(text))
 
     def finished(self, outcome: Outcome) -> None:
-        self._log(display_lines.outcome(outcome, self._out_dir))
+        for line in (*display_lines.utilisation(outcome), display_lines.outcome(outcome, self._out_dir)):
+            self._log(line)
         self.close()
 
     def close(self) -> None:

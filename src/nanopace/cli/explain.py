@@ -54,9 +54,12 @@ def _diagnosed(sources: list[str], settings: Settings, words: Words) -> tuple[li
 
 
 def _with_measured_peak(run: Run, diagnosis: Diagnosis) -> Diagnosis:
-    """Where a card of exactly that name was measured on this machine."""
+    """Where a card of exactly that name was measured on this machine. What the run says of its own card comes first,
+    and what was measured in 16 bits says nothing of a run in 8."""
     gpu, dtype = run.value("gpu"), run.value("dtype")
-    if not isinstance(gpu, str) or not isinstance(dtype, str):
+    if not isinstance(gpu, str) or not isinstance(dtype, str) or run.value("fp8"):
+        return diagnosis
+    if run.number("measured_tflops") is not None:
         return diagnosis
     from nanopace.diagnosis.mfu import against_measured
     from nanopace.hardware.calibration import measured_tflops

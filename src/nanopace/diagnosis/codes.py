@@ -55,7 +55,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "mfu_zero": ("achieved_tflops", "printed_peak_tflops"),  # achieved_tflops may be None
     "card_without_peak": ("card_name",),
     "card_above_peak": ("card", "card_name", "card_tflops"),
-    "utilisation_measured": ("measured_share", "measured_tflops", "card_name"),  # of what nanopace tune measured here
+    "utilisation_measured": ("measured_share", "measured_tflops", "card_name"),  # of what nanopace tune measured
     "utilisation_near_limit": ("card", "card_name"),
     "utilisation_good": ("card", "card_name"),
     "utilisation_half_idle": ("card", "card_name"),

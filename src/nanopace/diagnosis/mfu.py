@@ -62,19 +62,30 @@ def find_mfu(run: Run, pace: Pace, throughput: Throughput) -> Mfu:
 def mfu_findings(run: Run, mfu: Mfu) -> list[Finding]:
     """The verdict first, then what is odd about the printed figure, then what is missing."""
     smoothed = run.mfu_smoothing is not None
-    return [*_of_the_card(mfu), *_of_the_print(mfu, smoothed), *_of_what_is_missing(run, mfu)]
+    findings = [*_of_the_card(mfu), *_of_the_print(mfu, smoothed), *_of_what_is_missing(run, mfu)]
+    peak = run.number("measured_tflops")
+    if peak is not None:
+        findings += _of_the_measured(mfu, str(run.value("gpu") or "CPU"), peak)
+    return findings
 
 
 def against_measured(diagnosis: Diagnosis, card_name: str, peak_tflops: float) -> Diagnosis:
-    """The diagnosis with one more figure: the share of what this very card was measured to reach."""
-    achieved = diagnosis.mfu.achieved_tflops
-    if achieved is None:
-        return diagnosis
-    found = Finding(
-        "utilisation_measured",
-        {"measured_share": achieved / peak_tflops, "measured_tflops": peak_tflops, "card_name": card_name},
-    )
-    return replace(diagnosis, findings=(*diagnosis.findings, found))
+    """The diagnosis of a run that does not say its card's measured peak, with what such a card was measured to reach
+    here."""
+    found = _of_the_measured(diagnosis.mfu, card_name, peak_tflops)
+    return replace(diagnosis, findings=(*diagnosis.findings, *found)) if found else diagnosis
+
+
+def _of_the_measured(mfu: Mfu, card_name: str, peak_tflops: float) -> list[Finding]:
+    if mfu.achieved_tflops is None or not 0 < peak_tflops < math.inf:
+        return []
+    share = mfu.achieved_tflops / peak_tflops
+    return [
+        Finding(
+            "utilisation_measured",
+            {"measured_share": share, "measured_tflops": peak_tflops, "card_name": card_name},
+        )
+    ]
 
 
 def _of_the_card(mfu: Mfu) -> list[Finding]:

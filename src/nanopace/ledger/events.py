@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-MAJOR, MINOR = 1, 2
+MAJOR, MINOR = 1, 3
 VERSION = f"{MAJOR}.{MINOR}"
 
 # The annotations of the events, each with its own check in codec.py.
@@ -49,6 +49,7 @@ class RunEvent(Event):
     gpu_memory_gb: Number | None = None
     gpu_sms: Count | None = None
     gpu_count: Count | None = None
+    measured_tflops: Number | None = None  # that large matrix products reach on this card, in the config's precision
     world_size: Count | None = None
     parameters: Count | None = None
     flops_per_token: Number | None = None

@@ -40,7 +40,7 @@ _PLACES: frozenset[str] = frozenset(get_args(MemoryPlace))
 _WATCHED = (1, 2)  # since this version a trainer says which losses stand out
 _RUN_FACTS = (
     *("parameters", "flops_per_token", "tokens_per_iteration", "gpu", "gpu_memory_gb", "gpu_count"),
-    *("corpus", "tokenizer"),
+    *("measured_tflops", "corpus", "tokenizer"),
 )
 
 
@@ -57,6 +57,7 @@ class LedgerReader:
         self._clock_ms = 0.0  # of the process that writes now
         self._process_counts = False  # it did a step of the run, or went on from a checkpoint of it
         self._tokens_known = False
+        self._measured = False  # the process before this one knew its card's real peak
         self._gpu = GpuSamples()
         self._ranks = RankLags()
         self._world_size: int | None = None
@@ -123,6 +124,9 @@ class LedgerReader:
             value = getattr(event, name)
             if value is not None:
                 self._builder.fact(name, value)
+        if event.measured_tflops is None and self._measured:
+            self._builder.fact("measured_tflops", "unknown")  # that of another machine, on which the run began
+        self._measured = event.measured_tflops is not None
         self._world_size = event.world_size
         if (event.world_size or 0) > 1:  # one process is nothing to speak of
             self._builder.fact("world_size", event.world_size or 0)

@@ -74,6 +74,8 @@ class Outcome:
     checkpoint: str | None  # the newest one; None: nothing is saved
     failure: str | None = None  # why the newest save failed, if it did
     energy_kwh: float | None = None
+    utilisation: float | None = None  # by the usual step, of what `nanopace tune` measured here
+    measured_tflops: float | None = None
 
 
 class Listener(Protocol):

@@ -56,6 +56,10 @@ class Loop:
         return self._stepper.micro_batch
 
     @property
+    def utilisation(self) -> float | None:
+        return self._reports.utilisation
+
+    @property
     def failure(self) -> str | None:
         """Why the newest checkpoint could not be written, if it could not."""
         return self._failed

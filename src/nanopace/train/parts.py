@@ -41,6 +41,7 @@ class Parts:
     describe: Callable[[int], dict[str, object]]  # a step to what its checkpoint says of the run
     peak_flops: float | None
     flops_per_step: float
+    measured_flops: float | None = None  # that `nanopace tune` found matrix products to reach here, of all cards
     ranks: Ranks = field(default_factory=Ranks)
     quietly: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, gradients stay on their rank
     rehearsing: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, they are thrown away

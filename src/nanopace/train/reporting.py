@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from nanopace.train.listener import StepReport
 from nanopace.train.parts import Parts
 from nanopace.train.watch import Watch
 
+_USUAL = 1000  # steps whose median is the usual one
 IN_FLIGHT = 2  # steps that the host may be ahead: with one, the card waits for the host between steps
 
 
@@ -52,6 +54,7 @@ class Reporter:
         self._asked_somewhere = False
         self._under_way: deque[_UnderWay] = deque()
         self._host = torch.zeros(IN_FLIGHT + 2, 2, pin_memory=parts.device.type == "cuda")
+        self._ms: deque[float] = deque(maxlen=_USUAL)
         self.recent = list(parts.recent)
         self.watch = Watch(scaled=parts.scaler.is_enabled())
 
@@ -59,6 +62,12 @@ class Reporter:
     def stopping(self) -> bool:
         """Whether to stop: all ranks after the same step."""
         return self._asked() if self._parts.ranks.size == 1 else self._asked_somewhere
+
+    @property
+    def utilisation(self) -> float | None:
+        """What the usual step does of the peak that was measured here; None where nobody measured it."""
+        peak, ms = self._parts.measured_flops, median(self._ms) if self._ms else 0.0
+        return self._parts.flops_per_step / (ms / 1000) / peak if peak and ms > 0 else None
 
     def add(self, step: int, loss: Tensor, norm: Tensor, lr: float) -> None:
         """A step has been given to the device; its end is marked behind the copy of its values."""
@@ -80,6 +89,7 @@ class Reporter:
         parts, tokens = self._parts, self._parts.config.tokens_per_iteration
         pace = self._pace(step.iteration)
         ms = pace.ms
+        self._ms.append(ms)
         loss, norm = step.values.tolist()
         verdict = self.watch.judge(step.iteration, loss, norm)
         if not verdict.skipped:

@@ -162,6 +162,8 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
         checkpoint=None if newest is None else str(newest),
         failure=loop.failure,
         energy_kwh=energy_kwh,
+        utilisation=loop.utilisation,
+        measured_tflops=start.measured_tflops,
     )
 
 

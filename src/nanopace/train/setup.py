@@ -16,6 +16,7 @@ from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import Corpus, Split
 from nanopace.errors import InputError
+from nanopace.hardware.calibration import measured_tflops
 from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
 from nanopace.train.batches import Batches
@@ -64,6 +65,12 @@ class Start:
     @property
     def resumed(self) -> Saved | None:
         return self.source if isinstance(self.source, Saved) else None
+
+    @property
+    def measured_tflops(self) -> float | None:
+        """What `nanopace tune` found that matrix products reach here; in 8 bits it measures none."""
+        device = self.machine.name or self.machine.device.type
+        return None if self.config.fp8 else measured_tflops(device, self.config.dtype)
 
     @property
     def order_offset(self) -> int:
@@ -130,6 +137,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         },
         peak_flops=_peak_flops(start),
         flops_per_step=_flops_per_token(model, config) * config.tokens_per_iteration,
+        measured_flops=_measured_flops(start),
         ranks=ranks,
         quietly=called.quietly,
         rehearsing=called.rehearsing,
@@ -161,6 +169,7 @@ def introduce(start: Start, ledger: LedgerWriter, choices: Mapping[str, str]) ->
             gpu_memory_gb=None if machine.card_memory_gb is None else round(machine.card_memory_gb, 2),
             gpu_sms=machine.sms,
             gpu_count=start.ranks.size if machine.device.type == "cuda" else None,
+            measured_tflops=start.measured_tflops,
             world_size=start.ranks.size,
             parameters=_parameters(model),
             flops_per_token=_flops_per_token(model, config),
@@ -273,6 +282,12 @@ def _peak_flops(start: Start) -> float | None:
     """Of all cards together."""
     peak = start.machine.peak_flops(start.config.dtype)
     return None if peak is None else peak * start.ranks.size
+
+
+def _measured_flops(start: Start) -> float | None:
+    """Of all cards together; the processes of a CPU share it."""
+    tflops, cards = start.measured_tflops, start.ranks.size if start.machine.device.type == "cuda" else 1
+    return None if tflops is None else tflops * 1e12 * cards
 
 
 def _flops_per_token(model: GPT, config: TrainConfig) -> float:

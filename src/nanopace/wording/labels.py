@@ -128,6 +128,7 @@ FACTS: Mapping[str, str] = {
     "gpu": label("GPU"),
     "gpu_memory_gb": label("GPU memory (GB)"),
     "gpu_count": label("number of GPUs"),
+    "measured_tflops": label("measured peak (TFLOP/s)"),
     "world_size": label("processes"),
     "printed_peak_tflops": label("peak assumed by the printed mfu (TFLOP/s)"),
 }

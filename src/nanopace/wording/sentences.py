@@ -216,8 +216,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "the card, the number of GPUs and the model's settings."
     ),
     "utilisation_measured": say(
-        "{measured_share} of the {measured_tflops} that large matrix products reach on this machine's {card_name}, as "
-        "nanopace tune measured."
+        "{measured_share} of the {measured_tflops} that large matrix products reach on the {card_name}, as nanopace "
+        "tune measured."
     ),
     "utilisation_near_limit": say(
         "{card} of what the {card_name} can do: close to the card's limit; no batch setting can give much more."
