@@ -1,4 +1,5 @@
-"""What `nanopace tune` finds, against an exhaustive sweep: every micro-batch that fits, with and without the knob.
+"""What `nanopace tune` finds, against an exhaustive sweep: every micro-batch that fits, with and without the knob (fp8
+on a card; on a CPU compile, where there is a C++ compiler).
 
 Afterwards the best of the sweep and what tune chose are run in turns, since the best of many trials was lucky, too.
 
@@ -17,11 +18,13 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 from nanogpt import ROOT, write_tokens, zipf_tokens
 from nanopace.config import TrainConfig
 from nanopace.ledger import RunEvent
 from nanopace.literals import Value
+from nanopace.tune.knob_trials import has_compiler
 from nanopace.tune.search import candidates
 from nanopace.tune.trial import introduction, run_trial, settings_of_trial
 from nanopace.tune.wall import fits_in
@@ -52,10 +55,11 @@ def main() -> None:
         knobs = {"dataset": str(data), "vocab_size": vocab, **(CARD if on_a_card else SMALL)}
         steps = 8 if on_a_card else 20
         begin = time.monotonic()
-        chosen = _tuned(room, knobs, args.budget)
+        found = _tuned(room, knobs, args.budget)
+        chosen: dict[str, Value] = found["settings"]
         tuning_s = time.monotonic() - begin
         begin = time.monotonic()
-        best = _sweep(room, knobs, steps, "fp8" if on_a_card else None)
+        best, swept = _sweep(room, knobs, steps, "fp8" if on_a_card else "compile" if has_compiler() else None)
         sweep_s = time.monotonic() - begin
         rates: tuple[list[float], list[float]] = [], []
         for turn in range(TURNS):
@@ -65,24 +69,29 @@ def main() -> None:
     shown = [{name: each[name] for name in each if each[name] != knobs.get(name)} for each in (chosen, best)]
     print(f"tune:  {shown[0] or 'as given'}: {ours:,.0f} tokens/s, found in {tuning_s:.0f} s")
     print(f"sweep: {shown[1] or 'as given'}: {theirs:,.0f} tokens/s, found in {sweep_s:.0f} s")
-    print(f"{ours / theirs:.3f} of the speed in {tuning_s / sweep_s:.2f} of the time")
+    print(
+        f"{ours / theirs:.3f} of the speed in {tuning_s / sweep_s:.2f} of the time, "
+        f"with {len(found['trials'])} trials of {swept}"
+    )
 
 
-def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> dict[str, Value]:
+def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> dict[str, Any]:
     (room / "given.py").write_text("".join(f"{key} = {value!r}\n" for key, value in knobs.items()))
     command = [sys.executable, "-m", "nanopace", "tune", "given.py", f"--budget={budget}", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=room, env=environment, check=True, stdout=subprocess.PIPE)
-    settings: dict[str, Value] = json.loads(done.stdout)["settings"]
-    return settings
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
-def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) -> dict[str, Value]:
+def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) -> tuple[dict[str, Value], int]:
+    """The best, and how many trials it took."""
     config = TrainConfig(**knobs)  # type: ignore[arg-type]
     sequences = config.batch_size * config.gradient_accumulation_steps
     _rate(knobs, steps, room / "first")
     event = introduction(room / "first") or RunEvent("", "")
     found: dict[float, dict[str, Value]] = {}
+    tried = 1
     for count in candidates(sequences, fits_in(event, config)):
         for value in (False,) if knob is None else (False, True):
             settings = {**knobs, "batch_size": count, "gradient_accumulation_steps": sequences // count}
@@ -90,7 +99,8 @@ def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) ->
             rate = _rate(settings, steps, room / f"sweep-{count}-{value}")
             print(f"{count} x {sequences // count} {knob or ''}={value}: {rate or 0:,.0f}", file=sys.stderr, flush=True)
             found[rate or 0.0] = settings
-    return found[max(found)]
+            tried += 1
+    return found[max(found)], tried
 
 
 def _rate(settings: dict[str, Value], steps: int, folder: Path) -> float | None:

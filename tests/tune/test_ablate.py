@@ -10,9 +10,12 @@ import pytest
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
 from nanopace.tune import ablate
-from nanopace.tune.ablate import Plan, Tried, conclude, make_plan, measure, read_results
+from nanopace.tune.ablate import Ablation, Plan, Player, Tried, conclude, make_plan, measure, read_results
+from nanopace.tune.ablate_view import page
 from nanopace.tune.results import RESULTS
+from nanopace.tune.shapley import Share
 from nanopace.tune.trial import Outcome
+from nanopace.wording.catalog import words
 
 A: dict[str, Value] = {"batch_size": 16, "gradient_accumulation_steps": 32, "n_embd": 384, "learning_rate": 1e-3}
 B: dict[str, Value] = {"batch_size": 8, "gradient_accumulation_steps": 64, "learning_rate": 3e-4}
@@ -119,3 +122,14 @@ def test_what_is_there_is_not_run_again_and_a_failure_ends_it(tmp_path: Path, mo
     assert [each.outcome.tokens_per_second for each in again] == [1.0, 2.0, 4.0, 5.0]
     assert len(set(ran)) == 5  # no directory is used twice
     assert [each.outcome for each in read_results(tmp_path)] == [each.outcome for each in again]
+
+
+def test_of_arithmetic_that_stays_the_same_nothing_is_said_and_long_names_break_at_an_underscore() -> None:
+    pytest.importorskip("jinja2")
+    players = (Player(("gradient_accumulation_steps",), (1,), (2,)), Player(("n_embd",), (64,), (128,)))
+    speed, flops = ((Share("a", x, 0.01), Share("b", y, 0.01)) for x, y in ((0.4, -0.5), (0.0, 1.0)))
+    found = Ablation(players, speed, flops, speed, None, (1000.0, 900.0), None, 8, False)
+    text = page(found, "A → B", words("en"))
+    assert "gradient_accumulation_steps made it 1.492 times as fast.<" in text
+    assert "n_embd made it 0.607 times as fast: a token costs 2.718 times" in text
+    assert "gradient_<wbr>accumulation_<wbr>steps: 1 → 2" in text

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nanopace.tune.search import WITHIN, Probe, candidates, cost, divisors, next_probe, pick
+from nanopace.tune.search import WITHIN, Probe, candidates, cost, divisors, foretold, next_probe, pick
 
 Machine = Callable[[int], float]  # a micro-batch's sequences to the ms of a sequence
 
@@ -110,6 +110,42 @@ def test_steps_that_waver_cost_no_more_than_they_waver(sequences: int, fixed: fl
     assert found is not None
     assert machine(found) <= best_of(machine, allowed) * 1.06
     assert len(tried) <= 3 + 2 * math.ceil(math.log2(len(allowed)))
+
+
+def probes(machine: Machine, *counts: int) -> dict[int, Probe]:
+    return {each: Probe(each, (machine(each),)) for each in counts}
+
+
+def test_the_line_through_three_foretells_the_foot_and_one_trial_confirms_it() -> None:
+    def machine(count: int) -> float:
+        return 0.9 + 0.4 / count
+
+    tried = probes(machine, 12, 480, 48)
+    foot = next(each for each in divisors(480) if machine(480) >= machine(each) * (1 - WITHIN))
+    assert next_probe(divisors(480), 12, tried) == foretold(divisors(480), tried) == foot == 24
+    assert next_probe(divisors(480), 12, {**tried, **probes(machine, 24)}) is None
+    assert pick({**tried, **probes(machine, 24)}) == 24
+
+
+def test_a_lucky_trial_is_not_on_the_line() -> None:
+    tried = probes(lambda count: (0.9 + 4 / count) * (0.9 if count == 48 else 1.0), 12, 24, 48, 120, 480)
+    assert foretold(divisors(480), tried) is None
+    assert next_probe(divisors(480), 12, tried) is not None
+
+
+def test_the_largest_may_be_slower_than_the_line_and_are_left_out() -> None:
+    """As where layers are computed twice from some size on."""
+
+    def machine(count: int) -> float:
+        return (0.9 + 2 / count) * (1.15 if count > 120 else 1.0)
+
+    tried = probes(machine, 12, 24, 48, 480)
+    foot = foretold(divisors(480), tried)
+    assert foot is not None
+    assert machine(foot) <= best_of(machine, divisors(480)) / (1 - WITHIN)
+    assert (
+        pick(probes(lambda count: 0.5 + 8 / count + 0.25 * count, 2, 3, 4, 6, 12)) == 6
+    )  # slower, and yet the fastest
 
 
 def test_the_answer_follows_from_what_was_tried() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nanopace.literals import Value
-from nanopace.tune.trial import Outcome, data_share, introduction, run_trial, settings_of_trial
+from nanopace.tune.trial import LOG, Outcome, data_share, introduction, last_line, run_trial, settings_of_trial
 
 from ..train.conftest import TINY, write_corpus  # noqa: TID252 (tests have no name of their own)
 
@@ -49,3 +49,12 @@ def test_nothing_but_steps_is_asked_for(evaluates: bool, iterations: int | None)
     assert settings["batch_size"] == 3
     assert (settings["max_iters"], settings["save_interval"], settings["init_from"]) == (7, -1, "scratch")
     assert settings.get("eval_iters") == iterations
+
+
+def test_why_it_failed_is_the_line_that_names_the_error(tmp_path: Path) -> None:
+    log = tmp_path / LOG
+    assert last_line(log) == ""
+    log.write_text("iter 0\nnanopace: no such corpus\n")
+    assert last_line(log) == "no such corpus"
+    log.write_text("Traceback\n  File x\ntorch._inductor.exc.InductorError: no compiler\n\nSet VERBOSE=1 for more\n")
+    assert last_line(log) == "torch._inductor.exc.InductorError: no compiler"

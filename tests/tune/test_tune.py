@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 from random import Random
+from statistics import fmean, median
 
 import pytest
 
@@ -17,6 +19,7 @@ from nanopace.tune import journal, knob_trials
 from nanopace.tune import tune as tuning
 from nanopace.tune.knob_trials import knobs_to_try
 from nanopace.tune.results import RESULTS
+from nanopace.tune.search import divisors
 from nanopace.tune.trial import LEDGER, Outcome
 from nanopace.tune.tune import Tuned, tune
 from nanopace.tune.tune_view import config_text, document
@@ -30,10 +33,18 @@ class Simulated:
     """A machine: `step_ms` is its speed, and its clock runs only while it trains."""
 
     def __init__(
-        self, step_ms: StepMs, *, gpu: str | None = None, wall: float = math.inf, noise: float = 0.002
+        self,
+        step_ms: StepMs,
+        *,
+        gpu: str | None = None,
+        wall: float = math.inf,
+        noise: float = 0.002,
+        luck: float = 0.0,
+        seed: int = 1,
     ) -> None:
-        self._step_ms, self._gpu, self._wall, self._noise = step_ms, gpu, wall, noise
-        self._draw, self.now, self.start_s = Random(1), 0.0, 1.0
+        """Each step differs by `noise`, and all steps of a trial together by `luck`."""
+        self._step_ms, self._gpu, self._wall, self._noise, self._luck = step_ms, gpu, wall, noise, luck
+        self._draw, self.now, self.start_s = Random(seed), 0.0, 1.0
         self.ran: list[Mapping[str, Value]] = []
         self.decided: list[bool] = []
         self.refused: dict[str, str] = {}
@@ -61,12 +72,16 @@ class Simulated:
                 return Outcome(failure="error", seconds=self._took(1.0), said=said)
         if config.batch_size > self._wall:
             return Outcome(failure="memory", seconds=self._took(1.0))
-        steps = tuple(self._step_ms(config) * (1 + self._noise * self._draw.gauss()) for _ in range(config.max_iters))
+        steps = self.steps(config)
         seconds = self.start_s + sum(steps) / 1000
         if seconds > timeout_s:
             return Outcome(failure="time", seconds=self._took(timeout_s))
         rate = config.tokens_per_iteration / sorted(steps)[len(steps) // 2] * 1000
         return Outcome(failure=None, seconds=self._took(seconds), step_ms=steps, tokens_per_second=rate)
+
+    def steps(self, config: TrainConfig) -> tuple[float, ...]:
+        usual = self._step_ms(config) * math.exp(self._luck * self._draw.gauss())
+        return tuple(usual * (1 + self._noise * self._draw.gauss()) for _ in range(config.max_iters))
 
     def _took(self, seconds: float) -> float:
         self.now += seconds
@@ -84,7 +99,7 @@ def tuned(
 ) -> Tuned:
     monkeypatch.setattr(journal, "run_trial", machine.run_trial)
     monkeypatch.setattr(journal, "time", machine)
-    monkeypatch.setattr(knob_trials, "_has_compiler", lambda: compiler)
+    monkeypatch.setattr(knob_trials, "has_compiler", lambda: compiler)
     monkeypatch.setattr(tuning, "calibrated", lambda *_: None)
     folder.mkdir(exist_ok=True)
     return tune(given, folder, budget_s)
@@ -114,14 +129,63 @@ def test_the_smallest_fast_micro_batch_and_the_same_tokens(tmp_path: Path, monke
     assert found.cost.marginal_ms == pytest.approx(5.0, rel=0.02)
     (knob,) = found.knobs
     assert (knob.knob, knob.value, knob.verdict) == ("compile", True, "no_gain")
-    turns = [each.changed.get("compile", False) for each in found.trials][-10:-6]
-    assert turns == [False, True, False, True]
+    assert [each.changed.get("compile", False) for each in found.trials][-6:-4] == [False, True]  # once is enough
     assert found.complete
     assert document(found)["settings"] == {**given, "batch_size": 32, "gradient_accumulation_steps": 2}
     text = config_text(found, "train.py")
     assert "batch_size = 32  # the smallest micro-batch within 2% of the fastest, was 2\n" in text
     assert "block_size = 64\n" in text
     assert text.isascii()
+
+
+def test_what_seems_to_gain_is_tried_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = micro_batches(4.0, 5.0)
+    machine = Simulated(lambda config: plain(config) * (0.99 if config.compile else 1.0), noise=0.0)
+    found = tuned(machine, tmp_path, monkeypatch, {**GIVEN, "compile": False})
+    (knob,) = found.knobs
+    assert knob.verdict == "kept"
+    turns = [each.changed.get("compile", False) for each in found.trials]
+    assert turns[-8:] == [False, True, False, True, False, True, False, True]
+
+
+def gpt2(fixed: float, *, spill: float = 0.0, fp8: float = 1.0) -> StepMs:
+    """On a card: what a micro-batch costs whatever its size, what large ones cost more, and what 8 bits do."""
+
+    def step_ms(config: TrainConfig) -> float:
+        count = config.batch_size
+        slower = (fp8 if config.fp8 else 1.0) * (1.0 if config.fused else 1.3)
+        return slower * config.gradient_accumulation_steps * (fixed + 0.9 * count + 0.9 * spill * count**2)
+
+    return step_ms
+
+
+@pytest.mark.parametrize("step_ms", [gpt2(0.4, fp8=1.05), gpt2(2.0, fp8=0.9), gpt2(2.0, spill=0.0005, fp8=1.05)])
+@pytest.mark.parametrize(("luck", "noise"), [(0.002, 0.004), (0.01, 0.02)])
+def test_as_fast_as_the_best_of_a_sweep_in_a_third_of_its_time(
+    step_ms: StepMs, luck: float, noise: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On average over such machines, with the time that trials take on a card. The sweep is of every micro-batch, with
+    and without 8 bits; its best is that of its own measurements."""
+    given = {**GIVEN, "batch_size": 12, "gradient_accumulation_steps": 40, "block_size": 1024, "device": "cuda"}
+    ratios, times, counts = [], [], []
+    for seed in range(6):
+        machine = Simulated(step_ms, gpu="NVIDIA H200", noise=noise, luck=luck, seed=seed)
+        machine.start_s = 15.0
+        found = tuned(machine, tmp_path / f"{seed}", monkeypatch, given)
+        sweep_s, swept = 0.0, {}
+        fitting = [each for each in divisors(480) if each < (found.predicted_wall or math.inf)]
+        for count, fp8 in product(fitting, (False, True)):
+            knobs = {**given, "batch_size": count, "gradient_accumulation_steps": 480 // count, "fp8": fp8}
+            config = TrainConfig(**knobs, max_iters=8)  # type: ignore[arg-type]
+            steps = machine.steps(config)
+            sweep_s += machine.start_s + sum(steps) / 1000
+            swept[median(steps)] = step_ms(config)
+        ratios.append(swept[min(swept)] / step_ms(TrainConfig(**found.settings)))  # type: ignore[arg-type]
+        times.append(machine.now / sweep_s)
+        counts.append(len(found.trials))
+    assert fmean(ratios) >= 0.98
+    assert fmean(times) <= 1 / 3
+    assert fmean(counts) <= len(swept) / 3
 
 
 def test_a_knob_is_kept_where_it_gains_more_than_trials_waver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,3 +330,13 @@ def test_a_config_that_does_not_train_is_said(tmp_path: Path, monkeypatch: pytes
     machine.refused["batch_size"] = "no such corpus"
     with pytest.raises(UsageError, match="does not train: no such corpus"):
         tuned(machine, tmp_path, monkeypatch)
+
+
+def test_a_compiler_is_the_one_that_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    assert not knob_trials.has_compiler()
+    (tmp_path / "g++").touch(mode=0o755)
+    assert knob_trials.has_compiler()
+    monkeypatch.setenv("CXX", "clang++-99")
+    assert not knob_trials.has_compiler()

@@ -71,7 +71,7 @@ def test_everything_that_was_found_is_said() -> None:
         "batch_size 4 → 16 the smallest micro-batch within 2% of the fastest",
         "so that a step keeps its 65,536 tokens",
         "1.200 times as fast with it (1.188 to 1.212)",
-        "fused=False does not gain: 0.800 times",
+        "fused=False does not gain: 0.800 times in the one trial that it had.",
         "compile=True does not train: no such thing",
         "takes 2.50 ms whatever its size, and 4.00 ms for each sequence of 1,024 tokens",
         "Micro-batches of 128 and more were not tried",
@@ -123,3 +123,10 @@ def test_the_config_is_ascii_with_its_reasons() -> None:
     assert "fp8 = True  # 1.200 times as fast with it (1.188 to 1.212), was False\n" in text
     assert "dataset = 'gr\\xf6\\xdfe'\n" in text
     assert config_text(FOUND, None).startswith("# what nanopace train chooses, tuned")
+
+
+def test_a_machine_that_does_other_things_is_named() -> None:
+    again = Tried({}, 1, Outcome(failure=None, seconds=3.0, step_ms=(20.0,), tokens_per_second=1100.0))
+    assert "something else runs here" not in flat(replace(FOUND, trials=(*FOUND.trials, again)))
+    slow = replace(again, outcome=replace(again.outcome, tokens_per_second=500.0))
+    assert "Trials of the same setting differ by up to 2.00 times" in flat(replace(FOUND, trials=(*FOUND.trials, slow)))

@@ -110,28 +110,15 @@ def _measured(plan: Plan, args: argparse.Namespace, words: Words) -> list[Tried]
     import tempfile
     from pathlib import Path
 
+    from nanopace.cli.trials import claim
+    from nanopace.tune.ablate import plan_text
+
     if args.keep is not None:
         folder = Path(args.keep)
-        _claim(folder, plan)
+        claim(folder, plan_text(plan))
         return _run_all(plan, folder, args.timeout, words)
     with tempfile.TemporaryDirectory(prefix="nanopace-ablate-") as name:
         return _run_all(plan, Path(name), args.timeout, words)
-
-
-def _claim(folder: Path, plan: Plan) -> None:
-    """Results of another plan would be mixed into these."""
-    from nanopace.tune.ablate import PLAN, plan_text
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / PLAN
-        if file.exists() and file.read_text(encoding="utf-8") != plan_text(plan):
-            raise UsageError("{path}: holds other runs; name another directory, or remove it", path=folder)
-        if not file.exists() and any(folder.iterdir()):
-            raise UsageError("{path}: is not empty; name another directory, or remove it", path=folder)
-        file.write_text(plan_text(plan), encoding="utf-8")
-    except OSError as error:
-        raise UsageError("{path}: cannot be written: {reason}", path=folder, reason=error.strerror or error) from None
 
 
 def _run_all(plan: Plan, folder: Path, timeout_s: float, words: Words) -> list[Tried]:

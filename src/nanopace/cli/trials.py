@@ -1,43 +1,67 @@
-"""What is shown while trials run: a bar with the time that is left on a terminal, else a line for each."""
+"""Where trials are kept, and what is shown while they run: a bar with the time that is left on a terminal, else a line
+for each."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from nanopace.errors import UsageError
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress, TaskID
 
     from nanopace.tune.trial import Outcome
     from nanopace.wording.catalog import Words
 
 
-class Trials:
-    """Writes on stderr."""
+_PLAN = "plan.json"
 
-    def __init__(self, count: int | None, words: Words) -> None:
-        """None: how many there will be depends on what they say."""
+
+def claim(folder: Path, plan: str) -> None:
+    """For the trials of this plan alone: those of another would be mixed into them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / _PLAN
+        if file.exists() and file.read_text(encoding="utf-8") != plan:
+            raise UsageError("{path}: holds other runs; name another directory, or remove it", path=folder)
+        if not file.exists() and any(folder.iterdir()):
+            raise UsageError("{path}: is not empty; name another directory, or remove it", path=folder)
+        file.write_text(plan, encoding="utf-8")
+    except OSError as error:
+        raise UsageError("{path}: cannot be written: {reason}", path=folder, reason=error.strerror or error) from None
+
+
+class Trials:
+    """Writes on stderr. The bar is full with the last trial, or with the budget where it decides how many there are."""
+
+    def __init__(self, count: int | None, words: Words, budget_s: float = 0.0) -> None:
         self._count, self._words, self._done = count, words, 0
+        self._budget_s, self._begin = budget_s, time.monotonic()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[done]}"),
+                TimeElapsedColumn() if self._count is None else TimeRemainingColumn(),
                 TextColumn("{task.fields[last]}"),
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task(self._words.text("trials"), total=self._count, last="")
+            total = self._budget_s if self._count is None else self._count
+            self._task = self._bar.add_task(self._words.text("trials"), total=total, done=self._of(), last="")
             self._bar.start()
         return self
 
@@ -48,14 +72,19 @@ class Trials:
             self._bar.stop()
 
     def tell(self, outcome: Outcome, changed: Sequence[str]) -> None:
+        from nanopace.tune.tune_view import failure
+
         self._done += 1
-        rate = outcome.tokens_per_second
-        said = outcome.failure or f"{self._words.si(rate)} {self._words.text('tokens/s')}"
-        name = "+".join(changed) or "A"
-        if self._bar is not None and self._task is not None:
-            if self._count is None:  # a table that grows above the bar
-                self._bar.console.print(f"{name}: {said}", markup=False, highlight=False)
-            self._bar.update(self._task, advance=1, last=f"{name}: {said}")
+        rate, words = outcome.tokens_per_second, self._words
+        said = failure(outcome.failure, words) if outcome.failure else f"{words.si(rate)} {words.text('tokens/s')}"
+        line = f"{'+'.join(changed) or 'A'}: {said}"
+        if self._bar is None or self._task is None:
+            print(f"{self._of()} {line}", file=sys.stderr, flush=True)
+        elif self._count is None:  # a table that grows above the bar
+            self._bar.console.print(line, markup=False, highlight=False)
+            self._bar.update(self._task, completed=time.monotonic() - self._begin, done=self._of())
         else:
-            of = "" if self._count is None else f"/{self._count}"
-            print(f"{self._done}{of} {name}: {said}", file=sys.stderr, flush=True)
+            self._bar.update(self._task, completed=self._done, done=self._of(), last=line)
+
+    def _of(self) -> str:
+        return f"{self._done}" if self._count is None else f"{self._done}/{self._count}"

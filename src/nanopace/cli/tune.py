@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from nanopace.tune.tune import Tuned
     from nanopace.wording.catalog import Words
 
-_PLAN = "plan.json"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", metavar="CONFIG", help="a config file; else what nanopace train chooses")
@@ -78,31 +76,17 @@ def _check_target(args: argparse.Namespace) -> None:
 
 def _measured(given: dict[str, Value] | None, budget_s: float, args: argparse.Namespace, words: Words) -> Tuned:
     """In a directory of its own that is gone afterwards, unless one is named."""
+    import json
     import tempfile
     from pathlib import Path
 
+    from nanopace.cli.trials import claim
+
     if args.keep is not None:
-        _claim(Path(args.keep), given)
+        claim(Path(args.keep), json.dumps({"tune": given}))
         return _run_all(given, Path(args.keep), budget_s, words)
     with tempfile.TemporaryDirectory(prefix="nanopace-tune-") as name:
         return _run_all(given, Path(name), budget_s, words)
-
-
-def _claim(folder: Path, given: dict[str, Value] | None) -> None:
-    """Trials of another config would be mixed into these."""
-    import json
-
-    text = json.dumps({"tune": given})
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / _PLAN
-        if file.exists() and file.read_text(encoding="utf-8") != text:
-            raise UsageError("{path}: holds other runs; name another directory, or remove it", path=folder)
-        if not file.exists() and any(folder.iterdir()):
-            raise UsageError("{path}: is not empty; name another directory, or remove it", path=folder)
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError("{path}: cannot be written: {reason}", path=folder, reason=error.strerror or error) from None
 
 
 def _run_all(given: dict[str, Value] | None, folder: Path, budget_s: float, words: Words) -> Tuned:
@@ -116,7 +100,7 @@ def _run_all(given: dict[str, Value] | None, folder: Path, budget_s: float, word
         raise UsageError(
             "nanopace {command} needs {package}: pip install 'nanopace[train]'", command="tune", package="torch"
         )
-    with Trials(None, words) as trials:
+    with Trials(None, words, budget_s) as trials:
         return tune(
             given,
             folder,

@@ -25,7 +25,6 @@ from nanopace.tune.results import keep_result, kept_results
 from nanopace.tune.shapley import Players, Share, coalitions, drawn_orders, schedule, shares
 from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
 
-PLAN = "plan.json"
 # What is no property of a run, or is the same in every trial.
 _APART = frozenset(
     {

@@ -14,6 +14,8 @@ from nanopace.tune.shapley import Share
 from nanopace.views.paper import Cell, Paper, styled
 from nanopace.wording.catalog import UNKNOWN, Words
 
+_NO_MORE = 0.0005  # arithmetic, that three decimals would show
+
 
 def write(found: Ablation, words: Words, paper: Paper) -> None:
     paper.line(styled(_answer(found, words), "bold"), indent=0)
@@ -152,7 +154,7 @@ def _verdict(found: Ablation, words: Words) -> list[str]:
 
 def _sentence(found: Ablation, number: int, words: Words) -> str:
     knobs, times = _named(found.players[number]), _times(found.speed[number].value, words)
-    if found.flops is None or found.utilisation is None:
+    if found.flops is None or found.utilisation is None or abs(found.flops[number].value) < _NO_MORE:
         return words.text("{knobs} made it {times} times as fast.", knobs=knobs, times=times)
     return words.text(
         "{knobs} made it {times} times as fast: a token costs {cost} times as much arithmetic, and the machine does "

@@ -11,11 +11,14 @@ from nanopace.ledger import RunEvent
 from nanopace.literals import Value
 from nanopace.record import Record
 from nanopace.tune.results import keep_result, kept_results
+from nanopace.tune.search import Probe
 from nanopace.tune.trial import Outcome, data_share, introduction, run_trial, settings_of_trial
 
 PILOT_STEPS = 6
 _FEWEST_STEPS, _MOST_STEPS = 6, 40
-_SHARE = 1 / 30  # of the budget, that the steps of one trial take
+_SHARE = 1 / 30  # of the budget, that the steps of one trial take at most
+_GOOD = 0.01  # the error of a trial that is long enough
+_CHEAP = 1 / 4  # of what comes before the steps: so long they may take in any case
 _CAUTION = 1.2  # trials take as long as those before, give or take
 
 Changed = Mapping[str, Value]  # knobs, against the given config
@@ -107,7 +110,10 @@ class Journal:
         seconds = outcome.seconds - outcome.compile_ms / 1000
         if not self.tried:
             step_s = sum(outcome.step_ms) / len(outcome.step_ms) / 1000
-            self._steps = min(_MOST_STEPS, max(_FEWEST_STEPS, round(self._budget_s * _SHARE / step_s)))
+            wanted = PILOT_STEPS * (Probe(0, outcome.step_ms).error / _GOOD) ** 2
+            cheap = _CHEAP * (seconds / step_s - PILOT_STEPS)
+            affordable = self._budget_s * _SHARE / step_s
+            self._steps = min(_MOST_STEPS, max(_FEWEST_STEPS, round(min(max(wanted, cheap), affordable))))
             self._recent = [seconds + (self._steps - PILOT_STEPS) * step_s]
             self._guessed = True
             return

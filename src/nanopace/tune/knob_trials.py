@@ -13,8 +13,9 @@ from nanopace.record import Record
 from nanopace.tune.journal import Changed, Journal
 from nanopace.tune.shapley import Share, shares
 
-MOST_PAIRS = 3  # where a knob seems to gain, and at the end
-_PAIRS = 2  # of a knob with and without
+PAIRS = 2  # of what seems to gain, with it and without: a spread to judge by
+_MOST_PAIRS = 3  # where that is too wide
+_HOPELESS = -0.02  # what loses so much in its first pair has no second one
 _TO_COMPILE_S = 45.0  # before anything is known of it
 
 
@@ -57,14 +58,16 @@ def try_knobs(
 def _try_knob(journal: Journal, best: Changed, changed: Changed, knob: str) -> KnobTrial:
     value = changed[knob]
     compiles = knob in ("compile", "fused") and bool(value) == (knob == "compile")
-    if compiles and not _has_compiler():
+    if compiles and not has_compiler():
         return KnobTrial(knob, value, "no_compiler")
-    if not journal.affords(changed, others=2 * _PAIRS - 1 + 2 * bool(best), extra_s=_TO_COMPILE_S * compiles):
+    if not journal.affords(changed, others=2 * PAIRS - 1 + 2 * bool(best), extra_s=_TO_COMPILE_S * compiles):
         return KnobTrial(knob, value, "no_time")
-    begin = len(journal.tried)
-    speed = in_turns(journal, best, changed, begin, _PAIRS, reserve=2)
-    if speed is not None and speed.value > 0 and not speed.shows:
-        speed = in_turns(journal, best, changed, begin, MOST_PAIRS - _PAIRS, reserve=2)
+    begin = _last_two(journal, best)
+    speed = in_turns(journal, best, changed, begin, 1, reserve=2)
+    for done in range(1, _MOST_PAIRS):
+        if speed is None or (speed.value < _HOPELESS if done < PAIRS else speed.value < 0 or speed.shows):
+            break
+        speed = in_turns(journal, best, changed, begin, 1, reserve=2)
     if speed is None:
         failed = journal.tried[-1].outcome
         verdict = "failed" if failed.failure in ("error", "memory") else "no_time"
@@ -72,10 +75,18 @@ def _try_knob(journal: Journal, best: Changed, changed: Changed, knob: str) -> K
     return KnobTrial(knob, value, "kept" if speed.shows and speed.value > 0 else "no_gain", speed)
 
 
+def _last_two(journal: Journal, best: Changed) -> int:
+    """Where to count from: what was tried just now, or with one trial in between, need not be tried again."""
+    recent = [each.changed for each in journal.tried[-2:]]
+    return len(journal.tried) - (len(recent) - recent.index(best) if best in recent else 0)
+
+
 def in_turns(journal: Journal, best: Changed, changed: Changed, begin: int, pairs: int, reserve: int) -> Share | None:
     """So many more of both, in turns; what the change does to the speed, by all since `begin`. None where it fails."""
     for _ in range(pairs):
         for each in (best, changed):
+            if each == best and journal.rates(best, begin) and not journal.rates(changed, begin):
+                continue  # it was tried just before
             if journal.affords(each, others=reserve) and not journal.run(each).worked and each == changed:
                 return None
     return _compared(journal, best, changed, begin)
@@ -95,5 +106,7 @@ def rates_of(journal: Journal, before: Changed, after: Changed, begin: int) -> t
     return rates if min(map(len, rates)) > 1 else (journal.rates(before), journal.rates(after))
 
 
-def _has_compiler() -> bool:
-    return any(shutil.which(name) for name in (os.environ.get("CXX", "c++"), "g++", "clang++", "cl"))
+def has_compiler() -> bool:
+    """That torch.compile would find on a CPU."""
+    chosen = os.environ.get("CXX")
+    return any(shutil.which(name) for name in ([chosen] if chosen else ["c++", "g++", "clang++", "cl"]))

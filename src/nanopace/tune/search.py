@@ -3,7 +3,9 @@
 A step is the same sequences whatever the micro-batch, so candidates are the divisors of their number. A micro-batch of
 B takes t = a + b B: a is what it costs whatever its size, b what each sequence costs. So the speed rises with B, ever
 less, until something else is in the way: caches, recomputation, the wall of the memory. It has one summit, and what is
-looked for is its foot: the smallest micro-batch within 2% of the best. Both are found by halving, not by a sweep.
+looked for is its foot: the smallest micro-batch within 2% of the best. Where what was measured lies on such a line, the
+line foretells the foot, and one trial there confirms it: four trials or so in all, none of which is believed alone.
+Where it does not, summit and foot are found by halving.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from nanopace.record import Record
 
 WITHIN = 0.02  # of the best speed: a larger micro-batch is not worth its memory
 _MOST_WITHIN = 0.05  # however much the steps waver
+_STRAIGHT = 0.015  # off the line, and still on it; more where the steps waver
 _TO_SIGMA = 1.4826  # of a median absolute deviation
 
 
@@ -50,6 +53,10 @@ class Cost(Record):
     fixed_ms: float
     marginal_ms: float
 
+    def each_ms(self, count: int) -> float:
+        """Of each sequence, of so many. Nothing costs less than nothing, whatever a fit says."""
+        return max(0.0, self.marginal_ms) + max(0.0, self.fixed_ms) / count
+
 
 def divisors(sequences: int) -> list[int]:
     """In their order."""
@@ -68,7 +75,8 @@ def candidates(sequences: int, fits: Callable[[int], bool]) -> list[int]:
 
 
 def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -> int | None:
-    """What to try next: the given one, the largest, the middle; then halve towards the summit and towards its foot.
+    """What to try next: the given one, the largest, the middle; then the foot that their line foretells. Where they are
+    on none, halve towards the summit and towards its foot.
 
     None: it is settled. Nothing is tried that is as large as what did not fit.
     """
@@ -86,15 +94,49 @@ def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -
         return above[len(above) // 2]
     if len(good) < 3 and (third := _middle_of_widest(line, good)) is not None:
         return third
+    foot = foretold(line, good)
+    if foot is not None:
+        return None if foot in good else foot
     return _halving(line, good)
 
 
 def pick(tried: Mapping[int, Probe]) -> int | None:
-    """The smallest that is as fast as the best, within 2% or what the steps waver; None where nothing fits."""
+    """The smallest that is as fast as the best: by the line through all, or else within 2% or what the steps waver.
+    None where nothing fits."""
     good = {each.sequences: each for each in tried.values() if each.fits}
     if not good:
         return None
-    return min(_fast(good))
+    foot = foretold(sorted(good), good)
+    return min(_fast(good)) if foot is None else foot
+
+
+def alike(a: Probe, b: Probe) -> bool:
+    return a.fits and b.fits and abs(a.ms / b.ms - 1) <= _STRAIGHT
+
+
+def foretold(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
+    """The foot among `line`, by the line through what was measured; None where that is not on one. The largest may be
+    slower than the line says, for something is in their way: then what is as large is out of the question."""
+    count = len(good)
+    while count > 2:
+        within = sorted(good)[:count]
+        beyond = min((each for each in good if each > within[-1]), default=math.inf)
+        through = cost({each: good[each] for each in within}, 1)
+        if through is not None and _explains(through, within, good):
+            allowed = [each for each in line if each < beyond]
+            best = min(map(through.each_ms, allowed))
+            return next(each for each in allowed if best >= through.each_ms(each) * (1 - WITHIN))
+        count -= 1
+    return None
+
+
+def _explains(through: Cost, within: Sequence[int], good: Mapping[int, Probe]) -> bool:
+    """All of `within` are on the line; the others are slower than it says, and than the fastest on it."""
+    off = {each: 1 - through.each_ms(each) / probe.ms for each, probe in good.items()}
+    fastest = min(good[each].ms for each in within)
+    return all(abs(off[each]) <= max(_STRAIGHT, good[each].error) for each in within) and all(
+        off[each] > 0 and good[each].ms > fastest for each in good if each not in within
+    )
 
 
 def cost(tried: Mapping[int, Probe], sequences: int) -> Cost | None:

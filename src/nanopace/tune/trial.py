@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import runpy
 import sys
 import time
@@ -34,6 +35,7 @@ from nanopace.record import Record
 
 LEDGER, LOG, CONFIG = "ledger.jsonl", "log.txt", "config.py"
 _SETTLING = 0.3  # of the steps, at least one: caches are cold and clocks rise
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
 _GRACE_S = 10  # that a process has to end when it is asked to
 
 
@@ -140,7 +142,7 @@ def _outcome(folder: Path, code: int, seconds: float) -> Outcome:
     ends = [each.reason for each in events if isinstance(each, EndEvent)]
     if code != 0 or ends != ["finished"]:
         failure = "memory" if "out_of_memory" in ends else "error"
-        return Outcome(failure=failure, seconds=seconds, said=_last_line(folder / LOG))
+        return Outcome(failure=failure, seconds=seconds, said=last_line(folder / LOG))
     steps = [each for each in events if isinstance(each, StepEvent)]
     settled = steps[max(1, round(_SETTLING * len(steps))) :] or steps
     tokens = median(each.tokens or 0 for each in settled)
@@ -167,9 +169,11 @@ def _events(path: Path) -> Sequence[Event]:
         return ()
 
 
-def _last_line(path: Path) -> str:
+def last_line(path: Path) -> str:
+    """Why it ended: the last line, or that of a traceback which names the error, behind which torch may go on."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except FileNotFoundError:
         return ""
-    return lines[-1].removeprefix("nanopace: ") if lines else ""
+    named = [line for line in lines if _ERROR.match(line)]
+    return (named or lines or [""])[-1].removeprefix("nanopace: ")

@@ -20,8 +20,8 @@ from nanopace.literals import Value
 from nanopace.record import Record
 from nanopace.tune.calibrating import calibrated
 from nanopace.tune.journal import Changed, Journal, Tried
-from nanopace.tune.knob_trials import MOST_PAIRS, KnobTrial, in_turns, knobs_to_try, rates_of, try_knobs
-from nanopace.tune.search import WITHIN, Cost, Probe, candidates, cost, divisors, next_probe, pick
+from nanopace.tune.knob_trials import PAIRS, KnobTrial, in_turns, knobs_to_try, rates_of, try_knobs
+from nanopace.tune.search import WITHIN, Cost, Probe, alike, candidates, cost, divisors, foretold, next_probe, pick
 from nanopace.tune.shapley import Share
 from nanopace.tune.wall import fits_in
 
@@ -78,8 +78,10 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
     best = _micro_batch(count, sequences, config.batch_size)
     best, knobs = try_knobs(journal, best, knobs_to_try(config, event.gpu is not None))
     begin = len(journal.tried)
-    gain = in_turns(journal, {}, best, begin, MOST_PAIRS, reserve=0) if best else None
-    if gain is not None and gain.shows and gain.value < math.log(1 - WITHIN):
+    gain = in_turns(journal, {}, best, begin, PAIRS, reserve=0) if best else None
+    if gain is not None and not gain.shows:
+        gain = in_turns(journal, {}, best, begin, 1, reserve=0)
+    if gain is not None and gain.value < math.log(1 - WITHIN):
         best, gain = {}, None  # the search was misled by a machine that does other things as well
     before, after = rates_of(journal, {}, best, begin)
     calibration = calibrated(event, config, journal.left_s, journal.folder)
@@ -90,7 +92,7 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
         tokens_per_second=(_typical(before) if before else None, _typical(after)),
         sequences=sequences,
         block_size=config.block_size,
-        cost=cost(search.probes, sequences),
+        cost=cost(_all_probes(journal, config.batch_size), sequences),
         knobs=knobs,
         trials=tuple(journal.tried),
         complete=search.complete,
@@ -147,8 +149,10 @@ def _search(journal: Journal, allowed: Sequence[int], given: int, sequences: int
         if not journal.affords(changed, others=2 if len(probes) > 1 else 0):
             return _Search(allowed, probes, False)
         journal.run(changed)
+        before, probes[count] = probes.get(count), _probe(journal.tried[-1], count)  # the second one of two counts
         once ^= {count}
-        probes[count] = _probe(journal.tried[-1], count)  # a second trial counts alone: the first was chosen
+        if before is not None and alike(before, probes[count]):
+            once.clear()  # a machine that says the same again need not be asked a third time
     return _Search(allowed, probes, True)
 
 
@@ -158,10 +162,10 @@ def _next(allowed: Sequence[int], given: int, probes: Mapping[int, Probe], once:
     count = next_probe(allowed, given, probes)
     if count is not None:
         return count
-    fitting = [each for each in probes.values() if each.fits]
-    if len(fitting) < 2:
-        return None
-    fastest = min(fitting, key=lambda probe: probe.ms).sequences
+    good = {each.sequences: each for each in probes.values() if each.fits}
+    if len(good) < 2 or foretold(sorted(good), good) is not None:
+        return None  # on a line with all the others none is lucky
+    fastest = min(good.values(), key=lambda probe: probe.ms).sequences
     return next((each for each in (fastest, pick(probes)) if each in once), None)
 
 
@@ -169,6 +173,17 @@ def _probe(tried: Tried, count: int) -> Probe:
     """One that the trainer had to make smaller did not fit, nor did one that failed in any other way."""
     outcome = tried.outcome
     return Probe(count, outcome.step_ms if outcome.worked and outcome.micro_batch is None else ())
+
+
+def _all_probes(journal: Journal, given: int) -> dict[int, Probe]:
+    """The steps of all trials of a micro-batch together, those at the end, too."""
+    found: dict[int, Probe] = {}
+    for tried in journal.tried:
+        if set(tried.changed) <= {"batch_size", "gradient_accumulation_steps"}:
+            count = int(tried.changed.get("batch_size", given))
+            before = found[count].step_ms if count in found else ()
+            found[count] = Probe(count, (*before, *_probe(tried, count).step_ms))
+    return found
 
 
 # --- what came of it -------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from nanopace.tune.tune import Change, Tuned
 from nanopace.views.paper import Cell, Paper, styled
 from nanopace.wording.catalog import UNKNOWN, Words, words
 
+_UNSTEADY = 1.2  # times as fast, of the same setting
 _WAITING = 0.01  # of the steps' time, for data: from there on it is worth a word
 
 
@@ -31,6 +32,8 @@ def write(found: Tuned, words: Words, paper: Paper) -> None:
         for said in _of_the_machine(found.calibration, found.utilisation, words):
             paper.line(said, hanging=2)
     paper.heading(words.text("Trials"))
+    for said in _of_the_noise(found, words):
+        paper.line(said, hanging=2)
     head = ("", words.text("tokens/s"), words.text("step"), "", words.text("took"))
     paper.table([_trial_row(each, words) for each in found.trials], "lrrrr", head)
 
@@ -85,6 +88,12 @@ def _of_knobs(found: Tuned, words: Words) -> list[str]:
 
 def _of_knob(trial: KnobTrial, words: Words) -> str:
     setting = f"{trial.knob}={trial.value}"
+    if trial.verdict == "no_gain" and trial.speed is not None and trial.speed.error is None:
+        return words.text(
+            "{setting} does not gain: {ratio} times in the one trial that it had.",
+            setting=setting,
+            ratio=_times(trial.speed.value, words),
+        )
     if trial.verdict == "no_gain" and trial.speed is not None:
         return words.text(
             "{setting} does not gain: {ratio} times ({interval}).",
@@ -138,6 +147,24 @@ def _of_the_trainer(found: Tuned, words: Words) -> list[str]:
             )
         )
     return said
+
+
+def _of_the_noise(found: Tuned, words: Words) -> list[str]:
+    """Where the same setting is fast at one time and slow at another, most of what is said above is chance."""
+    rates: dict[str, list[float]] = {}
+    for each in found.trials:
+        if each.outcome.worked and each.outcome.tokens_per_second:
+            rates.setdefault(setting_name(each.changed), []).append(each.outcome.tokens_per_second)
+    spread = max((max(each) / min(each) for each in rates.values()), default=1.0)
+    if spread < _UNSTEADY:
+        return []
+    return [
+        words.text(
+            "Trials of the same setting differ by up to {ratio} times: something else runs here, and small gains "
+            "do not show.",
+            ratio=words.number(spread, 2),
+        )
+    ]
 
 
 def _of_the_machine(measured: Calibration, utilisation: float | None, words: Words) -> list[str]:
