@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from kernels import milliseconds
 from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.prepare import ensure
@@ -84,16 +85,8 @@ def _random(*size: int) -> Tensor:
     return torch.randn(size, device=DEVICE).bfloat16()
 
 
-def _time(do: Callable[[], object], count: int = 20) -> float:
-    for _ in range(3):
-        do()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(count):
-        do()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / count
+def _time(do: Callable[[], object]) -> float:
+    return milliseconds(do, 20)
 
 
 # --- the loss --------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def measure(recipe: str, batch: int | None) -> Measured:
         _update(fused, optimizer, config.grad_clip)
 
     shape = _shape(config, seen=inputs.unique().numel())
-    step_ms = _milliseconds(step)
+    step_ms = milliseconds(step)
     card = f"{properties.name}, torch {torch.__version__}, recipe {recipe}"
     return Measured(card, shape, ceilings, _profiled(step), _profiled(update, prepare=step), step_ms)
 
@@ -125,12 +125,13 @@ def _ceilings(device: Any) -> Ceilings:
 
     a, b = (torch.randn((SIDE, SIDE), device=device).bfloat16() for _ in range(2))
     source, target = (torch.empty(COPY_BYTES, dtype=torch.uint8, device=device) for _ in range(2))
-    product = min(_milliseconds(lambda: torch.mm(a, b)) for _ in range(TIMES))
-    copy = min(_milliseconds(lambda: target.copy_(source)) for _ in range(TIMES))
+    product = min(milliseconds(lambda: torch.mm(a, b)) for _ in range(TIMES))
+    copy = min(milliseconds(lambda: target.copy_(source)) for _ in range(TIMES))
     return Ceilings(2 * SIDE**3 / product * 1000, 2 * COPY_BYTES / copy * 1000)
 
 
-def _milliseconds(do: Callable[[], object], count: int = 2 * TIMES) -> float:
+def milliseconds(do: Callable[[], object], count: int = 2 * TIMES) -> float:
+    """That the card takes for one of them, by its own clock, once it has got used to it."""
     import torch
 
     for _ in range(2):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Iterator
+import pkgutil
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import coverage
 import pytest
-from hypothesis import settings
+import xdist
+from hypothesis import is_hypothesis_test, settings
+
+import nanopace
 
 settings.register_profile("side by side", deadline=None)  # a busy core is slow, and no property is about that
 settings.load_profile("side by side")
@@ -28,12 +34,46 @@ def shared_logs() -> Path:
     return folder
 
 
-@pytest.fixture
-def untraced() -> Iterator[None]:
-    """Coverage makes Python four to six times slower, and it is not coverage that is timed."""
+@contextmanager
+def _untraced() -> Iterator[coverage.Coverage | None]:
+    """Coverage makes Python two to six times slower."""
     measuring = coverage.Coverage.current()
     if measuring is not None:
         measuring.stop()
-    yield
-    if measuring is not None:
-        measuring.start()
+        measuring._warn_preimported_source = False  # else it stumbles over torch's modules when it starts again
+    try:
+        yield measuring
+    finally:
+        if measuring is not None:
+            measuring.start()
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """For what is timed, since it is not coverage that is, and for long work whose lines shorter tests run, too."""
+    with _untraced():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Most of it is pytest, which rewrites every assert. Our own modules run their first lines before that."""
+    with _untraced() as measuring:
+        if measuring is not None and not xdist.is_xdist_controller(session):
+            import torch  # noqa: F401 (thousands of files, and none of them ours)
+
+            measuring.start()
+            for module in pkgutil.walk_packages(nanopace.__path__, "nanopace."):
+                if not module.name.endswith("__main__"):
+                    importlib.import_module(module.name)
+            measuring.stop()
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A property runs a hundred times, and with luck, what plain tests run once and surely: those are measured."""
+    if not is_hypothesis_test(getattr(item, "obj", None)):
+        return (yield)
+    with _untraced():
+        return (yield)

@@ -15,6 +15,8 @@ from nanopace import NanopaceError, diagnose, open_runs, render
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 LOGS = ("slow-rows.log", "narrow.log", "wide-header.log")
 
+pytestmark = pytest.mark.usefixtures("untraced")  # the same three logs, hundreds of times
+
 
 @cache
 def log(name: str) -> bytes:

@@ -37,6 +37,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"nanopace {__version__}\n"
 
 
+OF_LOGS = [
+    *("--config", "--gpu", "--help", "--html", "--json"),
+    *("--lang", "--no-color", "--set", "--verbose", "--width"),
+]
 OPTIONS = {
     "train": sorted(["--gpus", "--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]),
     "prepare": [
@@ -67,30 +71,8 @@ OPTIONS = {
         "--top_p",
     ],
     "convert": ["--force", "--help", "--lang", "--to"],
-    "explain": [
-        "--config",
-        "--gpu",
-        "--help",
-        "--html",
-        "--json",
-        "--lang",
-        "--no-color",
-        "--set",
-        "--verbose",
-        "--width",
-    ],
-    "compare": [
-        "--config",
-        "--gpu",
-        "--help",
-        "--html",
-        "--json",
-        "--lang",
-        "--no-color",
-        "--set",
-        "--verbose",
-        "--width",
-    ],
+    "explain": OF_LOGS,
+    "compare": OF_LOGS,
     "recommend": [
         "--batch",
         "--dataset",

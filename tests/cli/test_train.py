@@ -82,9 +82,8 @@ def test_stopped_politely_it_saves_and_says_how_to_go_on(room: Path, number: sig
 
 
 def test_stopped_twice_it_leaves_at_once_and_the_last_checkpoint_is_whole(room: Path) -> None:
-    process = start(
-        room, "--dataset=tiny", *TINY, "--max_iters=100000", "--batch_size=16", "--n_layer=8", "--n_embd=256"
-    )
+    large = ("--batch_size=16", "--n_layer=8", "--n_embd=256")  # a step that both of them hit
+    process = start(room, "--dataset=tiny", *TINY, *large, "--max_iters=100000", "--eval_interval=2")
     _until(process, "saved ")
     for _ in range(2):
         process.send_signal(signal.SIGINT)

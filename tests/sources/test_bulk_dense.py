@@ -18,6 +18,8 @@ from .dense import dense_log
 
 RESUMING = "Resuming training from out\n"
 
+pytestmark = pytest.mark.usefixtures("untraced")  # hundreds of thousands of rows; test_bulk.py measures
+
 
 def plain(text: str) -> Run:
     builder = RunBuilder("log")

@@ -58,6 +58,7 @@ def test_a_long_preamble(rows: Print, read: Read) -> None:
     assert read(preamble + rows())[0].rows == read(rows())[0].rows
 
 
+@pytest.mark.usefixtures("untraced")
 def test_endless_input_that_is_no_log() -> None:
     class Zeros(io.RawIOBase):
         def readable(self) -> bool:

@@ -60,10 +60,18 @@ def files(checkpoint: Path) -> dict[str, torch.Tensor]:
     return {**load_file(checkpoint / "model.safetensors"), **load_file(checkpoint / "optimizer.safetensors")}
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, Recorder]:
+    room = tmp_path_factory.mktemp("once")
+    return (room / "out", *run(write_corpus(room / "corpus"), room / "out"))
+
+
 @pytest.fixture
-def finished(corpus: Path, tmp_path: Path) -> tuple[Path, Outcome, Recorder]:
-    out = tmp_path / "out"
-    return (out, *run(corpus, out))
+def finished(once: tuple[Path, Outcome, Recorder], tmp_path: Path) -> tuple[Path, Outcome, Recorder]:
+    """A run with its files, which may be changed: they are the test's own."""
+    out, outcome, told = once
+    shutil.copytree(out, tmp_path / "out")
+    return tmp_path / "out", outcome, told
 
 
 def test_a_run_learns_and_tells(finished: tuple[Path, Outcome, Recorder]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
+from hypothesis import strategies as st
 
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.pretrained import Pretrained
@@ -29,6 +31,17 @@ def tiny_tokens(shape: ModelShape = SHAPE, batch: int = 3) -> torch.Tensor:
 def tiny_weights(shape: ModelShape = SHAPE, *, step: int = 7) -> Pretrained:
     weights = {name: each.detach() for name, each in tiny_model(shape).state_dict().items()}
     return Pretrained(path=Path("nowhere"), shape=shape, weights=weights, step=step)
+
+
+@st.composite
+def any_weights(draw: st.DrawFn) -> Pretrained:
+    """Of every kind that a file has to keep apart."""
+    bias, activation = draw(st.booleans()), draw(st.sampled_from(["gelu", "gelu_tanh"]))
+    dtype = draw(st.sampled_from([torch.float32, torch.bfloat16, torch.float16]))
+    made = tiny_weights(
+        replace(SHAPE, bias=bias, activation=activation, dropout=0.125), step=draw(st.integers(0, 10**9))
+    )
+    return replace(made, weights={name: each.to(dtype) for name, each in made.weights.items()})
 
 
 def same_weights(a: Pretrained, b: Pretrained) -> bool:

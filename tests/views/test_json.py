@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -59,9 +60,10 @@ def load(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-def documented(part: str) -> set[str]:
+@cache
+def documented(part: str) -> frozenset[str]:
     explain, compare = DOCUMENT.split("## compare\n")
-    return set(re.findall(r"^\| `([^`]+)` \|", explain if part == "explain" else compare, re.MULTILINE))
+    return frozenset(re.findall(r"^\| `([^`]+)` \|", explain if part == "explain" else compare, re.MULTILINE))
 
 
 def paths(value: Any, before: str = "") -> Iterator[str]:
@@ -110,8 +112,9 @@ def fields_of(kind: type, before: str = "") -> Iterator[str]:
     for field in dataclasses.fields(kind):
         path = f"{before}.{field.name}".lstrip(".")
         yield path
+        words = set(re.findall(r"\w+", str(field.type)))
         for name, inner in vars(result).items():
-            if dataclasses.is_dataclass(inner) and re.search(rf"\b{name}\b", str(field.type)):
+            if name in words and dataclasses.is_dataclass(inner):
                 inside = {"tuple": "[]", "Mapping": ".*"}.get(str(field.type).partition("[")[0], "")
                 yield from fields_of(inner, path + inside)
 
