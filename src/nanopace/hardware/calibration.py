@@ -52,9 +52,10 @@ def read_calibration(asked: str) -> Calibration | None:
 
 
 def measured_tflops(device: str, dtype: str) -> float | None:
-    """What large products were last measured to reach on a card of this name; None where nobody did."""
+    """What large products were last measured to reach on a card of this name, to four digits, for it is no more exact;
+    None where nobody did."""
     known = [each for each in _read_all().values() if each.device == device and each.dtype == dtype]
-    return max(known, key=lambda each: each.date).peak_tflops if known else None
+    return float(f"{max(known, key=lambda each: each.date).peak_tflops:.4g}") if known else None
 
 
 def _read_all() -> dict[str, Calibration]:

@@ -70,8 +70,7 @@ class Start:
     def measured_tflops(self) -> float | None:
         """What `nanopace tune` found that matrix products reach here; in 8 bits it measures none."""
         device = self.machine.name or self.machine.device.type
-        tflops = None if self.config.fp8 else measured_tflops(device, self.config.dtype)
-        return None if tflops is None else float(f"{tflops:.4g}")  # it is no more exact than that
+        return None if self.config.fp8 else measured_tflops(device, self.config.dtype)
 
     @property
     def order_offset(self) -> int:
