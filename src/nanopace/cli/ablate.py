@@ -10,12 +10,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.html import check_target, write_page
-from nanopace.cli.options import add_language, add_paper, words_of
+from nanopace.cli.options import add_language, add_paper, paper_of, words_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from nanopace.literals import Value
     from nanopace.tune.ablate import Plan, Tried
@@ -62,9 +61,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(object_json(document(found)))
     if args.json or args.html is not None:
         return 0
-    from nanopace.views.paper import Paper
-
-    paper = Paper(sys.stdout, args.width, False if args.no_color else None)
+    paper = paper_of(args)
     write(found, words, paper)
     paper.finish()
     return 0
@@ -106,27 +103,11 @@ def _knobs(path: str) -> Mapping[str, Value]:
 
 
 def _measured(plan: Plan, args: argparse.Namespace, words: Words) -> list[Tried]:
-    """In a directory of its own that is gone afterwards, unless one is named."""
-    import tempfile
-    from pathlib import Path
+    from nanopace.cli.trials import Trials, room_for_trials
+    from nanopace.tune.ablate import measure, plan_text
 
-    from nanopace.cli.trials import claim
-    from nanopace.tune.ablate import plan_text
-
-    if args.keep is not None:
-        folder = Path(args.keep)
-        claim(folder, plan_text(plan))
-        return _run_all(plan, folder, args.timeout, words)
-    with tempfile.TemporaryDirectory(prefix="nanopace-ablate-") as name:
-        return _run_all(plan, Path(name), args.timeout, words)
-
-
-def _run_all(plan: Plan, folder: Path, timeout_s: float, words: Words) -> list[Tried]:
-    from nanopace.cli.trials import Trials
-    from nanopace.tune.ablate import measure
-
-    with Trials(len(plan.trials), words) as trials:
-        tried = measure(plan, folder, timeout_s, lambda each: trials.tell(each.outcome, sorted(each.changed)))
+    with room_for_trials(args.keep, plan_text(plan)) as folder, Trials(len(plan.trials), words) as trials:
+        tried = measure(plan, folder, args.timeout, lambda each: trials.tell(each.outcome, sorted(each.changed)))
     failed = tried[-1].outcome
     if not failed.worked:
         changed = ", ".join(sorted(tried[-1].changed)) or "A.py"
@@ -136,7 +117,7 @@ def _run_all(plan: Plan, folder: Path, timeout_s: float, words: Words) -> list[T
             )
         if failed.failure == "time":
             raise UsageError(
-                "the run with B's {knobs} took longer than --timeout {seconds} s", knobs=changed, seconds=timeout_s
+                "the run with B's {knobs} took longer than --timeout {seconds} s", knobs=changed, seconds=args.timeout
             )
         raise UsageError("the run with B's {knobs} failed: {said}", knobs=changed, said=failed.said)
     return tried

@@ -13,6 +13,7 @@ from nanopace.cli.html import check_target, write_page
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
     from nanopace.diagnosis.result import Diagnosis
+    from nanopace.views.paper import Paper
     from nanopace.wording.catalog import Words
 
 
@@ -34,6 +35,13 @@ def add_paper(parser: argparse._ActionsContainer) -> None:
     """What a report is written on."""
     parser.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
     parser.add_argument("--width", type=_width, metavar="N", help="columns of the report (else the terminal's, or 80)")
+
+
+def paper_of(args: argparse.Namespace) -> Paper:
+    """Standard output, as --width and --no-color want it."""
+    from nanopace.views.paper import Paper
+
+    return Paper(sys.stdout, args.width, False if args.no_color else None)
 
 
 def words_of(args: argparse.Namespace) -> Words:

@@ -9,7 +9,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from nanopace.cli.options import add_language, add_paper, words_of
+from nanopace.cli.options import paper_of, words_of
+from nanopace.cli.writing import add_answer, check_answer, write_answer
 from nanopace.errors import UnknownCard, UsageError
 
 if TYPE_CHECKING:
@@ -30,18 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dataset", metavar="NAME", default="fineweb-edu", help="the folder under data/ (fineweb-edu)")
     group.add_argument("--peak-tflops", metavar="X", type=_figure, help="dense bf16 peak of a card that is not listed")
     group.add_argument("--memory", metavar="GB", type=_figure, help="memory of a card that is not listed")
-    group = parser.add_argument_group("the answer")
-    group.add_argument("--write", metavar="FILE", help="a config file, for nanopace train and for nanoGPT")
-    group.add_argument("--overwrite", action="store_true", help="let --write replace a file")
-    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
-    add_language(group)
-    add_paper(group)
+    add_answer(parser, "a config file, for nanopace train and for nanoGPT")
 
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     cards = _cards(args)
-    _check_target(args, len(cards))
+    if args.write is not None and len(cards) > 1:
+        raise UsageError("--write writes the config of one card, and {cards} are given", cards=len(cards))
+    check_answer(args)
     answers = [_answer(card, args) for card in cards]
     if args.json:
         from nanopace.tune.recommend_view import document
@@ -50,30 +48,15 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(recommend_json([document(answer) for answer in answers]))
     else:
         from nanopace.tune.recommend_view import write
-        from nanopace.views.paper import Paper
 
-        paper = Paper(sys.stdout, args.width, False if args.no_color else None)
+        paper = paper_of(args)
         write(answers, words, paper)
         paper.finish()
     if args.write is not None:
-        from nanopace.tune.config_file import config_text, write_config
+        from nanopace.tune.config_file import config_text
 
-        write_config(args.write, config_text(answers[0].found), overwrite=args.overwrite)
-        if not args.json:
-            print("\n" + words.text("{path} is written.", path=args.write))
+        write_answer(args, config_text(answers[0].found), words)
     return 0
-
-
-def _check_target(args: argparse.Namespace, cards: int) -> None:
-    if args.write is None:
-        if args.overwrite:
-            raise UsageError("--overwrite is for --write FILE; give that, too")
-        return
-    if cards > 1:
-        raise UsageError("--write writes the config of one card, and {cards} are given", cards=cards)
-    from nanopace.tune.config_file import check_target
-
-    check_target(args.write, overwrite=args.overwrite)
 
 
 def _answer(card: Card, args: argparse.Namespace) -> Answer:

@@ -4,16 +4,17 @@ for each."""
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.progress import Progress, TaskID
 
     from nanopace.tune.trial import Outcome
@@ -23,7 +24,19 @@ if TYPE_CHECKING:
 _PLAN = "plan.json"
 
 
-def claim(folder: Path, plan: str) -> None:
+@contextmanager
+def room_for_trials(keep: str | None, plan: str) -> Iterator[Path]:
+    """The directory that is named, or one of its own that is gone afterwards."""
+    if keep is not None:
+        folder = Path(keep)
+        _claim(folder, plan)
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="nanopace-trials-") as name:
+        yield Path(name)
+
+
+def _claim(folder: Path, plan: str) -> None:
     """For the trials of this plan alone: those of another would be mixed into them."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

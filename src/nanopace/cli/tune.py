@@ -9,12 +9,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from nanopace.cli.options import add_language, add_paper, words_of
+from nanopace.cli.options import paper_of, words_of
+from nanopace.cli.writing import add_answer, check_answer, write_answer
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nanopace.literals import Value
     from nanopace.tune.tune import Tuned
     from nanopace.wording.catalog import Words
@@ -25,12 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the trials")
     group.add_argument("--budget", default="3m", metavar="TIME", help="for all of them, such as 90s or 5m (3m)")
     group.add_argument("--keep", metavar="DIR", help="keep the trials here, and go on from what is there")
-    group = parser.add_argument_group("the answer")
-    group.add_argument("--write", metavar="FILE", help="the chosen config")
-    group.add_argument("--overwrite", action="store_true", help="let --write replace a file")
-    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
-    add_language(group)
-    add_paper(group)
+    add_answer(parser, "the chosen config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,16 +33,13 @@ def run(args: argparse.Namespace) -> int:
 
     budget_s = read_seconds(args.budget, "--budget")
     given = _given(args.config)
-    _check_target(args)
+    check_answer(args)
     found = _measured(given, budget_s, args, words)
     _show(found, args, words)
     if args.write is not None:
-        from nanopace.tune.config_file import write_config
         from nanopace.tune.tune_view import config_text
 
-        write_config(args.write, config_text(found, args.config), overwrite=args.overwrite)
-        if not args.json:
-            print("\n" + words.text("{path} is written.", path=args.write))
+        write_answer(args, config_text(found, args.config), words)
     return 0
 
 
@@ -65,34 +56,11 @@ def _given(path: str | None) -> dict[str, Value] | None:
     return given
 
 
-def _check_target(args: argparse.Namespace) -> None:
-    if args.write is not None:
-        from nanopace.tune.config_file import check_target
-
-        check_target(args.write, overwrite=args.overwrite)
-    elif args.overwrite:
-        raise UsageError("--overwrite is for --write FILE; give that, too")
-
-
 def _measured(given: dict[str, Value] | None, budget_s: float, args: argparse.Namespace, words: Words) -> Tuned:
-    """In a directory of its own that is gone afterwards, unless one is named."""
     import json
-    import tempfile
-    from pathlib import Path
-
-    from nanopace.cli.trials import claim
-
-    if args.keep is not None:
-        claim(Path(args.keep), json.dumps({"tune": given}))
-        return _run_all(given, Path(args.keep), budget_s, words)
-    with tempfile.TemporaryDirectory(prefix="nanopace-tune-") as name:
-        return _run_all(given, Path(name), budget_s, words)
-
-
-def _run_all(given: dict[str, Value] | None, folder: Path, budget_s: float, words: Words) -> Tuned:
     from importlib.util import find_spec
 
-    from nanopace.cli.trials import Trials
+    from nanopace.cli.trials import Trials, room_for_trials
     from nanopace.tune.tune import tune
     from nanopace.tune.tune_view import setting_name
 
@@ -100,7 +68,7 @@ def _run_all(given: dict[str, Value] | None, folder: Path, budget_s: float, word
         raise UsageError(
             "nanopace {command} needs {package}: pip install 'nanopace[train]'", command="tune", package="torch"
         )
-    with Trials(None, words, budget_s) as trials:
+    with room_for_trials(args.keep, json.dumps({"tune": given})) as folder, Trials(None, words, budget_s) as trials:
         return tune(
             given,
             folder,
@@ -117,8 +85,6 @@ def _show(found: Tuned, args: argparse.Namespace, words: Words) -> None:
 
         sys.stdout.write(object_json(document(found)))
         return
-    from nanopace.views.paper import Paper
-
-    paper = Paper(sys.stdout, args.width, False if args.no_color else None)
+    paper = paper_of(args)
     write(found, words, paper)
     paper.finish()

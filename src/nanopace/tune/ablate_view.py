@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from nanopace.record import field_names
 from nanopace.tune.ablate import Ablation, Player
+from nanopace.tune.ratios import interval, plain, times
 from nanopace.tune.shapley import Share
 from nanopace.views.paper import Cell, Paper, styled
 from nanopace.wording.catalog import UNKNOWN, Words
@@ -43,7 +44,7 @@ def page(found: Ablation, title: str, words: Words) -> str:
             f"{_named(player)}: {_change(player)}",
             share.value,
             share.error,
-            f"{_times(share.value, words)} ({_interval(share, words)})",
+            f"{times(share.value, words)} ({interval(share, words)})",
         )
         for player, share in zip(found.players, found.speed, strict=True)
     ]
@@ -94,11 +95,11 @@ def _rows(found: Ablation, words: Words) -> list[Sequence[Cell]]:
     rows: list[Sequence[Cell]] = []
     for number, (player, speed) in enumerate(zip(found.players, found.speed, strict=True)):
         flops, used = (
-            UNKNOWN if shares is None else _times(shares[number].value, words)
+            UNKNOWN if shares is None else times(shares[number].value, words)
             for shares in (found.flops, found.utilisation)
         )
         name = styled(_named(player), "bold" if speed.shows else "")
-        rows.append((name, _change(player), _times(speed.value, words), _interval(speed, words), flops, used))
+        rows.append((name, _change(player), times(speed.value, words), interval(speed, words), flops, used))
     return rows
 
 
@@ -107,22 +108,8 @@ def _named(player: Player) -> str:
 
 
 def _change(player: Player) -> str:
-    before, after = (
-        ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
-        for values in (player.before, player.after)
-    )
+    before, after = (", ".join(map(plain, values)) for values in (player.before, player.after))
     return f"{before} → {after}"
-
-
-def _times(logarithm: float, words: Words) -> str:
-    return words.number(math.exp(logarithm), 3)
-
-
-def _interval(share: Share, words: Words) -> str:
-    if share.error is None:
-        return UNKNOWN
-    low, high = (_times(share.value + sign * share.error, words) for sign in (-1, 1))
-    return words.text("{low} to {high}", low=low, high=high).replace(" ", "\u00a0")
 
 
 def _difference(share: Share, words: Words) -> str:
@@ -153,14 +140,14 @@ def _verdict(found: Ablation, words: Words) -> list[str]:
 
 
 def _sentence(found: Ablation, number: int, words: Words) -> str:
-    knobs, times = _named(found.players[number]), _times(found.speed[number].value, words)
+    knobs, faster = _named(found.players[number]), times(found.speed[number].value, words)
     if found.flops is None or found.utilisation is None or abs(found.flops[number].value) < _NO_MORE:
-        return words.text("{knobs} made it {times} times as fast.", knobs=knobs, times=times)
+        return words.text("{knobs} made it {times} times as fast.", knobs=knobs, times=faster)
     return words.text(
         "{knobs} made it {times} times as fast: a token costs {cost} times as much arithmetic, and the machine does "
         "{used} times as much of it in a second.",
         knobs=knobs,
-        times=times,
-        cost=_times(found.flops[number].value, words),
-        used=_times(found.utilisation[number].value, words),
+        times=faster,
+        cost=times(found.flops[number].value, words),
+        used=times(found.utilisation[number].value, words),
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from nanopace.hardware.calibration import Calibration
-from nanopace.literals import Value
 from nanopace.record import field_names
 from nanopace.tune.journal import Changed, Tried
 from nanopace.tune.knob_trials import KnobTrial
+from nanopace.tune.ratios import interval, plain, times
 from nanopace.tune.search import Probe
 from nanopace.tune.shapley import Share
 from nanopace.tune.tune import Change, Tuned
@@ -70,13 +69,13 @@ def _answer(found: Tuned, words: Words) -> str:
     if not found.gain.shows:
         return words.text(
             "As fast as the given config, as far as trials can tell: {ratio} times ({interval}).",
-            ratio=_times(found.gain.value, words),
-            interval=_interval(found.gain, words),
+            ratio=times(found.gain.value, words),
+            interval=interval(found.gain, words),
         )
     return words.text(
         "{ratio} times as fast as the given config ({interval}): {after} tokens/s and {before}.",
-        ratio=_times(found.gain.value, words),
-        interval=_interval(found.gain, words),
+        ratio=times(found.gain.value, words),
+        interval=interval(found.gain, words),
         after=words.si(after),
         before=words.si(before),
     )
@@ -92,14 +91,14 @@ def _of_knob(trial: KnobTrial, words: Words) -> str:
         return words.text(
             "{setting} does not gain: {ratio} times in the one trial that it had.",
             setting=setting,
-            ratio=_times(trial.speed.value, words),
+            ratio=times(trial.speed.value, words),
         )
     if trial.verdict == "no_gain" and trial.speed is not None:
         return words.text(
             "{setting} does not gain: {ratio} times ({interval}).",
             setting=setting,
-            ratio=_times(trial.speed.value, words),
-            interval=_interval(trial.speed, words),
+            ratio=times(trial.speed.value, words),
+            interval=interval(trial.speed, words),
         )
     if trial.verdict == "failed":
         return words.text("{setting} does not train: {said}", setting=setting, said=trial.said)
@@ -191,7 +190,7 @@ def _of_the_machine(measured: Calibration, utilisation: float | None, words: Wor
 def _changed_row(change: Change, found: Tuned, words: Words) -> Sequence[Cell]:
     return (
         styled(change.knob, "bold"),
-        f"{_plain(change.before)} → {_plain(change.after)}",
+        f"{plain(change.before)} → {plain(change.after)}",
         _reason(change, found, words),
     )
 
@@ -208,7 +207,7 @@ def _reason(change: Change, found: Tuned, words: Words) -> str:
 def _figures(speed: Share | None, words: Words) -> dict[str, str]:
     if speed is None:
         return {"ratio": UNKNOWN, "interval": UNKNOWN}
-    return {"ratio": _times(speed.value, words), "interval": _interval(speed, words)}
+    return {"ratio": times(speed.value, words), "interval": interval(speed, words)}
 
 
 def _trial_row(tried: Tried, words: Words) -> Sequence[Cell]:
@@ -224,25 +223,10 @@ def _trial_row(tried: Tried, words: Words) -> Sequence[Cell]:
 def setting_name(changed: Changed) -> str:
     """What was changed, short: the accumulation follows from the micro-batch."""
     return " ".join(
-        f"{knob}={_plain(value)}" for knob, value in changed.items() if knob != "gradient_accumulation_steps"
+        f"{knob}={plain(value)}" for knob, value in changed.items() if knob != "gradient_accumulation_steps"
     )
 
 
 def failure(code: str, words: Words) -> str:
     said = {"memory": words.text("memory full"), "time": words.text("no time"), "error": words.text("failed")}
     return said.get(code, UNKNOWN)
-
-
-def _plain(value: Value) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _times(logarithm: float, words: Words) -> str:
-    return words.number(math.exp(logarithm), 3)
-
-
-def _interval(share: Share, words: Words) -> str:
-    if share.error is None:
-        return UNKNOWN
-    low, high = (_times(share.value + sign * share.error, words) for sign in (-1, 1))
-    return words.text("{low} to {high}", low=low, high=high).replace(" ", "\u00a0")
