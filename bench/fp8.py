@@ -24,6 +24,7 @@ from nanopace.corpus.order import Order
 from nanopace.corpus.prepare import ensure
 from nanopace.corpus.shards import open_corpus
 from nanopace.train.attention import pick_attention
+from nanopace.train.device import has_fp8
 from nanopace.train.fp8 import FP8, PRODUCTS, Eighth, pick_products
 from nanopace.train.fused import FusedGPT
 from nanopace.train.kernels.norm import layer_norm
@@ -44,7 +45,7 @@ def main() -> None:
     ways = [tuple(each.split(",")) for each in args.loss or WAYS]
     if not all(set(each) <= set(PRODUCTS) for each in ways):
         parser.error(f"--loss takes some of {','.join(PRODUCTS)}")
-    if torch.cuda.get_device_capability(DEVICE) < (8, 9):
+    if not has_fp8(DEVICE):
         print(f"{torch.cuda.get_device_name(DEVICE)} has no fp8: Ada, Hopper and Blackwell do")
         return
     print(

@@ -14,6 +14,7 @@ from torch import Tensor
 from nanopace.literals import Value
 from nanopace.train import fp8 as fp8_module
 from nanopace.train import passes as passes_module
+from nanopace.train.device import has_fp8
 from nanopace.train.fp8 import PRODUCTS, pick_products
 from nanopace.train.memory import make_room
 from nanopace.train.model import GPT, ModelShape
@@ -188,9 +189,7 @@ def test_a_batch_that_does_not_fit_into_the_limit(corpus: Path, tmp_path: Path) 
 
 # --- in 8 bits -------------------------------------------------------------------------------------------------------
 
-eight_bits = pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 9), reason="the card has no 8 bits"
-)
+eight_bits = pytest.mark.skipif(not torch.cuda.is_available() or not has_fp8(CARD), reason="the card has no 8 bits")
 
 
 @eight_bits

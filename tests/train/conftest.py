@@ -15,6 +15,7 @@ import torch
 from nanopace.corpus.manifest import Manifest, ShardEntry, write_manifest
 from nanopace.corpus.tokenizer import bytes_tokenizer
 from nanopace.literals import Value
+from nanopace.train.device import has_fp8
 
 torch.set_num_threads(1)  # the tests run side by side
 
@@ -97,7 +98,7 @@ def corpus(tmp_path: Path) -> Path:
 def eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card rounds to 8 bits as torch does, if it can. Triton's interpreter loses a carry: of 7.98 it makes 4."""
     if torch.cuda.is_available():
-        if torch.cuda.get_device_capability() < (8, 9):
+        if not has_fp8(torch.device("cuda")):
             pytest.skip("the card has no 8 bits")
         return
     if os.environ.get("TRITON_INTERPRET") != "1":

@@ -181,11 +181,15 @@ def _against_ours(config: TrainConfig, shape: ModelShape, device: torch.device, 
     return {reason: setting for reason, (holds, setting) in against.items() if holds}
 
 
+def has_fp8(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= _FP8_SINCE
+
+
 def check_fp8(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> None:
     """Products in 8 bits are part of our kernels. Where they cannot be, who asked for them hears of it."""
     if not config.fp8:
         return
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < _FP8_SINCE:
+    if not has_fp8(device):
         raise ConfigError(
             "fp8=True needs a card that multiplies in 8 bits, Ada, Hopper or later, and {device} does not; "
             "leave fp8=False",

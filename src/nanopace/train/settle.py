@@ -11,6 +11,7 @@ from nanopace.corpus.corpora import EMBEDDED
 from nanopace.corpus.prepare import Told, ensure
 from nanopace.corpus.shards import Corpus, open_corpus
 from nanopace.errors import InputError, UsageError
+from nanopace.hardware.calibration import measured_tflops
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved
 from nanopace.train.device import Machine, check_fp8, limited
@@ -68,7 +69,21 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     check_fp8(plan.config, shape, machine.device, ranks.size)
     corpus.check(shape.vocab_size, shape.block_size)
     _check_source(source, corpus, plan.config)
-    return Start(plan=plan, machine=machine, corpus=corpus, shape=shape, source=source, out_dir=out_dir, ranks=ranks)
+    return Start(
+        plan=plan,
+        machine=machine,
+        corpus=corpus,
+        shape=shape,
+        source=source,
+        out_dir=out_dir,
+        ranks=ranks,
+        measured_tflops=_measured(plan.config, machine),
+    )
+
+
+def _measured(config: TrainConfig, machine: Machine) -> float | None:
+    """In 8 bits `nanopace tune` measures none."""
+    return None if config.fp8 else measured_tflops(machine.name or machine.device.type, config.dtype)
 
 
 def out_dir_of(given: Mapping[str, Value]) -> Path:

@@ -16,7 +16,6 @@ from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import Corpus, Split
 from nanopace.errors import InputError
-from nanopace.hardware.calibration import measured_tflops
 from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
 from nanopace.train.batches import Batches
@@ -56,6 +55,7 @@ class Start:
     out_dir: Path
     ranks: Ranks
     data_offset: int | None = None  # which order of the data; None: the one that the checkpoint says, or the first
+    measured_tflops: float | None = None  # that `nanopace tune` found matrix products to reach here
     micro_batch: int | None = None  # sequences, where memory was full; None: as the checkpoint says, or batch_size
 
     @property
@@ -65,12 +65,6 @@ class Start:
     @property
     def resumed(self) -> Saved | None:
         return self.source if isinstance(self.source, Saved) else None
-
-    @property
-    def measured_tflops(self) -> float | None:
-        """What `nanopace tune` found that matrix products reach here; in 8 bits it measures none."""
-        device = self.machine.name or self.machine.device.type
-        return None if self.config.fp8 else measured_tflops(device, self.config.dtype)
 
     @property
     def order_offset(self) -> int:
