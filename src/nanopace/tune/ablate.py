@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import ConfigError, UsageError
@@ -246,8 +247,8 @@ def conclude(plan: Plan, tried: Sequence[Tried]) -> Ablation:
         if flops is None
         else tuple(Share(a.player, a.value + b.value, a.error) for a, b in zip(speed, flops, strict=True)),
         loss=None if losses is None else tuple(shares(names, losses, plan.orders)),
-        tokens_per_second=(_typical(speeds[nothing]), _typical(speeds[everything])),
-        losses=None if losses is None else (_mean(losses[nothing]), _mean(losses[everything])),
+        tokens_per_second=(math.exp(fmean(speeds[nothing])), math.exp(fmean(speeds[everything]))),
+        losses=None if losses is None else (fmean(losses[nothing]), fmean(losses[everything])),
         trials=len(tried),
         sampled=bool(plan.orders),
     )
@@ -265,11 +266,3 @@ def _flops(names: Sequence[str], tried: Sequence[Tried], orders: Sequence[Sequen
     if any(not cost for cost in costs.values()):
         return None
     return tuple(shares(names, {some: [math.log(cost or 1.0)] for some, cost in costs.items()}, orders))
-
-
-def _typical(logarithms: Sequence[float]) -> float:
-    return math.exp(_mean(logarithms))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -98,7 +98,7 @@ def run_module(module: str, arguments: Sequence[str], log: Path, timeout_s: floa
 
 def introduction(folder: Path) -> RunEvent | None:
     """What a trial said of itself: its whole config, its card. None where it died before."""
-    return next((each for each in _events(folder / "out" / LEDGER) if isinstance(each, RunEvent)), None)
+    return _first_run(_events(folder / "out" / LEDGER))
 
 
 def data_share(folder: Path) -> float | None:
@@ -148,17 +148,21 @@ def _outcome(folder: Path, code: int, seconds: float) -> Outcome:
     tokens = median(each.tokens or 0 for each in settled)
     evaluated = [each.val for each in events if isinstance(each, EvalEvent) and each.val is not None]
     smaller = [each.batch_size for each in events if isinstance(each, MicroBatchEvent) if each.where != "evaluation"]
-    facts = [each for each in events if each.name == "run"]
+    run = _first_run(events)
     return Outcome(
         failure=None,
         seconds=seconds,
         step_ms=tuple(each.ms for each in settled),
         tokens_per_second=tokens / median(each.ms for each in settled) * 1000,
         loss=evaluated[-1] if evaluated else None,
-        flops_per_token=getattr(facts[0], "flops_per_token", None) if facts else None,
+        flops_per_token=None if run is None else run.flops_per_token,
         micro_batch=smaller[-1] if smaller else None,
         compile_ms=sum(each.ms for each in events if isinstance(each, CompileEvent)),
     )
+
+
+def _first_run(events: Sequence[Event]) -> RunEvent | None:
+    return next((each for each in events if isinstance(each, RunEvent)), None)
 
 
 def _events(path: Path) -> Sequence[Event]:

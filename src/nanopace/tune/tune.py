@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import UsageError
@@ -89,7 +90,7 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
         settings={**given, **best},
         changes=tuple(_change(knob, config, value) for knob, value in best.items()),
         gain=gain,
-        tokens_per_second=(_typical(before) if before else None, _typical(after)),
+        tokens_per_second=(geometric_mean(before) if before else None, geometric_mean(after)),
         sequences=sequences,
         block_size=config.block_size,
         cost=cost(_all_probes(journal, config.batch_size), sequences),
@@ -100,7 +101,7 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
         data_share=journal.data_share(best),
         gpu=event.gpu,
         calibration=calibration,
-        utilisation=_utilisation(event, calibration, _typical(after)),
+        utilisation=_utilisation(event, calibration, geometric_mean(after)),
     )
 
 
@@ -193,10 +194,6 @@ def _change(knob: str, config: TrainConfig, value: Value) -> Change:
     reasons = {"batch_size": "micro_batch", "gradient_accumulation_steps": "tokens_per_step"}
     before = getattr(config, knob, KNOBS[knob].default)
     return Change(knob, before, value, reasons.get(knob, "faster"))
-
-
-def _typical(rates: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, rates)) / len(rates))
 
 
 def _utilisation(event: RunEvent, calibration: Calibration | None, rate: float) -> float | None:
