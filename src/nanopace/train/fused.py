@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nanopace.train.attention import slopes_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.linear import accumulate
@@ -204,7 +205,7 @@ class FusedGPT(Fused):
         q_k_v, found = kept.attended or self._attend(layer.attention.product(kept.y_1), batch)
         d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
         accumulate(layer.projection.gradient, d_x, rows_of(found))
-        slopes = [rows_of(each) for each in torch.autograd.grad(found, q_k_v, d_found)]
+        slopes = [rows_of(each) for each in slopes_of(found, q_k_v, d_found)]
         layer_norm_backward(_backward_packed(slopes, layer.attention, kept.y_1), kept.y_1, kept.factor_1, d_x)
 
     def _attend(self, packed: Tensor, batch: int) -> Attended:

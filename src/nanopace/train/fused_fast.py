@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nanopace.config import ingredients
+from nanopace.train.attention import slopes_of
 from nanopace.train.fast_model import CAP, SHARPNESS, FastBlock, FastGPT, rope_angles, value_tables
 from nanopace.train.fused import Again, Attended, Fused, rows_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
@@ -158,7 +159,7 @@ class FusedFastGPT(Fused):
         packed, factors, (q_k_v, found) = kept.heads or self._attend(layer, layer.attention.product(kept.y_1), tokens)
         d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
         accumulate(layer.projection.gradient, d_x, rows_of(found))
-        slopes = torch.autograd.grad(found, q_k_v, d_found)
+        slopes = slopes_of(found, q_k_v, d_found)
         turn_backward(slopes, packed, factors, self._turned(tokens))  # from now on packed is its own gradient
         del slopes, d_found
         if layer.table is not None and layer.gate is not None:
