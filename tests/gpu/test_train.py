@@ -77,8 +77,13 @@ def test_it_learns_and_accounts_for_every_moment(corpus: Path, tmp_path: Path, d
 
 
 def test_the_card_and_the_host_learn_alike(corpus: Path, tmp_path: Path) -> None:
-    _, card = run(corpus, tmp_path / "card", dtype="float32", compile=False, dropout=0.0)
-    _, host = run(corpus, tmp_path / "host", device="cpu", dtype="float32", compile=False, dropout=0.0)
+    """From the same weights on: each would draw its own."""
+    plain: dict[str, Value] = {"dtype": "float32", "compile": False, "dropout": 0.0}
+    still: dict[str, Value] = {"learning_rate": 1e-12, "decay_lr": False, "max_iters": 1}
+    run(corpus, tmp_path / "begun", device="cpu", **plain, **still)
+    plain["init_from"] = str(tmp_path / "begun")
+    _, card = run(corpus, tmp_path / "card", **plain)
+    _, host = run(corpus, tmp_path / "host", device="cpu", **plain)
     first = range(10)  # later, rounding has grown into another path
     assert [card.losses[step] for step in first] == pytest.approx([host.losses[step] for step in first], abs=5e-3)
     assert card.all("evaluated")[0].val == pytest.approx(host.all("evaluated")[0].val, abs=1e-3)

@@ -35,7 +35,7 @@ WHOLE: dict[str, Value] = {
 CASES: dict[str, tuple[dict[str, Value], int]] = {
     "124M": (SMALL, 40),
     "350M": ({"n_layer": 24, "n_head": 16, "n_embd": 1024}, 8),
-    "774M": ({"n_layer": 36, "n_head": 20, "n_embd": 1280}, 4),
+    "774M": ({"n_layer": 36, "n_head": 20, "n_embd": 1280}, 2),
     "124M fast": ({**SMALL, "recipe": "fast"}, 8),
     "124M fast, many": ({**SMALL, "recipe": "fast"}, 32),
     "124M fp8": ({**SMALL, "fp8": True}, 40),

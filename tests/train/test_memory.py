@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from nanopace.config import TrainConfig, memory_bytes
 from nanopace.errors import ConfigError, UsageError
 from nanopace.train.device import Machine, limited
-from nanopace.train.memory import attempt, is_full, smaller
+from nanopace.train.memory import attempt, is_full, smaller, waste_less
 
 
 @pytest.mark.parametrize(
@@ -114,3 +115,26 @@ def test_a_limited_machine_still_knows_its_card(monkeypatch: pytest.MonkeyPatch)
         limited(machine, "25GiB")
     with pytest.raises(UsageError, match=r"--memory_limit=400MiB: CUDA alone takes 0\.50 GiB"):
         limited(machine, "400MiB")
+
+
+@pytest.mark.parametrize(
+    ("device", "variable", "asked"),
+    [
+        ("cuda", None, ["expandable_segments:True"]),
+        ("cuda", "PYTORCH_ALLOC_CONF", []),
+        ("cuda", "PYTORCH_CUDA_ALLOC_CONF", []),
+        ("cpu", None, []),
+    ],
+)
+def test_the_allocator_is_set_up_where_nobody_has(
+    monkeypatch: pytest.MonkeyPatch, device: str, variable: str | None, asked: list[str]
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", said.append)
+    for each in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(each, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, "")
+    waste_less(torch.device(device))
+    assert said == asked

@@ -9,6 +9,7 @@ from torch.nn.functional import gelu
 
 from nanopace.hardware.flops import parameters
 from nanopace.train.model import GPT, Cache, ModelShape
+from nanopace.train.origin import build_model
 
 from .tiny import SHAPE, tiny_model, tiny_tokens
 
@@ -122,3 +123,14 @@ def test_dropout_is_for_training_alone() -> None:
     assert torch.equal(model.logits(tokens), model.logits(tokens))
     model.train()
     assert not torch.equal(model.logits(tokens), model.logits(tokens))
+
+
+def test_a_model_drawn_piece_by_piece_is_the_same_model() -> None:
+    """As ranks that share one draw it, none of which has room for all of it."""
+    shape = ModelShape(n_layer=2, n_head=2, n_embd=16, vocab_size=32, block_size=8, bias=True)
+    drawn = []
+    for piecewise in (False, True):
+        torch.manual_seed(7)
+        drawn.append(build_model(shape, None, torch.device("cpu"), piecewise=piecewise).state_dict())
+    assert drawn[0].keys() == drawn[1].keys()
+    assert all(torch.equal(drawn[0][name], drawn[1][name]) for name in drawn[0])

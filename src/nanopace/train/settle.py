@@ -17,6 +17,7 @@ from nanopace.train.checkpoint_files import Saved
 from nanopace.train.device import Machine, check_fp8, limited
 from nanopace.train.listener import Listener
 from nanopace.train.lock import Claim
+from nanopace.train.memory import waste_less
 from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, settings_of
 from nanopace.train.plan import Plan, make_plan, shape_of
 from nanopace.train.pretrained import Pretrained
@@ -62,6 +63,7 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     decides = not wishes.from_file and init_from != "resume"
     if decides:
         asked.setdefault("dataset", EMBEDDED)
+    waste_less(machine.device)
     machine = limited(machine, str(asked.get("memory_limit", "")))
     corpus = open_corpus(ensure(str(asked.get("dataset", KNOBS["dataset"].default)), wishes.preparing))
     plan = plan or make_plan(asked, corpus, machine, machine_decides=decides, ranks=ranks.size)

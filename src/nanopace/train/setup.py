@@ -89,7 +89,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
     first_step = start.resumed.step if start.resumed else 0
     seed_everything(config.seed)
     sharding = config.parallel == "fsdp" and ranks.launched  # then no card ever holds all of it
-    model = build_model(start.shape, start.source, torch.device("cpu") if sharding else device)
+    model = build_model(start.shape, start.source, device, piecewise=sharding)
     clock.mark("startup", first_step, "the model")
     saving, _ = pick_steps(config, start.shape, start.machine, ranks.size)
     called = spread(model, config, ranks, device, saving)
