@@ -5,6 +5,7 @@ Afterwards the best of the sweep and what tune chose are run in turns, since the
 
     python bench/tune.py                # GPT-2 124M on a card, a small model on a CPU
     python bench/tune.py --budget 5m
+    python bench/tune.py --keep runs    # and go on from there when it was cut off
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -46,49 +49,62 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget", default="3m")
+    parser.add_argument("--keep", type=Path, help="a folder for all that is measured, to go on from when cut off")
     args = parser.parse_args()
     on_a_card = torch.cuda.is_available()
     vocab = 50304 if on_a_card else 2048
     with tempfile.TemporaryDirectory() as folder:
-        room = Path(folder)
-        data = write_tokens(room / "data", zipf_tokens(6_000_000, vocab, 1), zipf_tokens(100_000, vocab, 2), vocab)
+        room = args.keep.resolve() if args.keep else Path(folder)
+        room.mkdir(parents=True, exist_ok=True)
+        data = room / "data"
+        if not data.exists():
+            write_tokens(data, zipf_tokens(6_000_000, vocab, 1), zipf_tokens(100_000, vocab, 2), vocab)
         knobs = {"dataset": str(data), "vocab_size": vocab, **(CARD if on_a_card else SMALL)}
         steps = 8 if on_a_card else 20
-        begin = time.monotonic()
-        found = _tuned(room, knobs, args.budget)
-        chosen: dict[str, Value] = found["settings"]
-        tuning_s = time.monotonic() - begin
-        begin = time.monotonic()
-        best, swept = _sweep(room, knobs, steps, "fp8" if on_a_card else "compile" if has_compiler() else None)
-        sweep_s = time.monotonic() - begin
+        found = _once(room / "tune.json", lambda: _tuned(room, knobs, args.budget))
+        best, swept, sweep_s = _sweep(room, knobs, steps, "fp8" if on_a_card else "compile" if has_compiler() else None)
         rates: tuple[list[float], list[float]] = [], []
         for turn in range(TURNS):
-            for number, settings in enumerate((chosen, best)):
-                rates[number].append(_rate(settings, steps, room / f"turn-{turn}-{number}") or 0.0)
+            for number, settings in enumerate((found["settings"], best)):
+                rates[number].append(_trial(settings, steps, room / f"turn-{turn}-{number}")["rate"])
     ours, theirs = map(geometric_mean, rates)
-    shown = [{name: each[name] for name in each if each[name] != knobs.get(name)} for each in (chosen, best)]
-    print(f"tune:  {shown[0] or 'as given'}: {ours:,.0f} tokens/s, found in {tuning_s:.0f} s")
+    shown = [{name: each[name] for name in each if each[name] != knobs.get(name)} for each in (found["settings"], best)]
+    print(f"tune:  {shown[0] or 'as given'}: {ours:,.0f} tokens/s, found in {found['seconds']:.0f} s")
     print(f"sweep: {shown[1] or 'as given'}: {theirs:,.0f} tokens/s, found in {sweep_s:.0f} s")
     print(
-        f"{ours / theirs:.3f} of the speed in {tuning_s / sweep_s:.2f} of the time, "
-        f"with {len(found['trials'])} trials of {swept}"
+        f"{ours / theirs:.3f} of the speed in {found['seconds'] / sweep_s:.2f} of the time, "
+        f"with {found['trials']} trials of {swept}"
     )
+
+
+def _once(file: Path, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `do` gives, or gave when the same folder was used before."""
+    if not file.exists():
+        file.write_text(json.dumps(do()), encoding="utf-8")
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
 
 
 def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> dict[str, Any]:
     (room / "given.py").write_text("".join(f"{key} = {value!r}\n" for key, value in knobs.items()))
     command = [sys.executable, "-m", "nanopace", "tune", "given.py", f"--budget={budget}", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    begin = time.monotonic()
     done = subprocess.run(command, cwd=room, env=environment, check=True, stdout=subprocess.PIPE)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    found = json.loads(done.stdout)
+    return {
+        "settings": found["settings"],
+        "trials": len(found["trials"]),
+        "seconds": time.monotonic() - begin,
+        "found": found,
+    }
 
 
-def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) -> tuple[dict[str, Value], int]:
-    """The best, and how many trials it took."""
+def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) -> tuple[dict[str, Value], int, float]:
+    """The best, how many trials it took, and how long all of them together."""
     config = TrainConfig(**knobs)  # type: ignore[arg-type]
     sequences = config.batch_size * config.gradient_accumulation_steps
-    _rate(knobs, steps, room / "first")
+    seconds = _trial(knobs, steps, room / "first")["seconds"]
     event = introduction(room / "first") or RunEvent("", "")
     found: dict[float, dict[str, Value]] = {}
     tried = 1
@@ -96,15 +112,26 @@ def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) ->
         for value in (False,) if knob is None else (False, True):
             settings = {**knobs, "batch_size": count, "gradient_accumulation_steps": sequences // count}
             settings |= {} if knob is None else {knob: value}
-            rate = _rate(settings, steps, room / f"sweep-{count}-{value}")
-            print(f"{count} x {sequences // count} {knob or ''}={value}: {rate or 0:,.0f}", file=sys.stderr, flush=True)
-            found[rate or 0.0] = settings
+            trial = _trial(settings, steps, room / f"sweep-{count}-{value}")
+            print(
+                f"{count} x {sequences // count} {knob or ''}={value}: {trial['rate']:,.0f}",
+                file=sys.stderr,
+                flush=True,
+            )
+            found[trial["rate"]] = settings
+            seconds += trial["seconds"]
             tried += 1
-    return found[max(found)], tried
+    return found[max(found)], tried, seconds
 
 
-def _rate(settings: dict[str, Value], steps: int, folder: Path) -> float | None:
-    return run_trial(settings_of_trial(settings, steps), folder, 600).tokens_per_second
+def _trial(settings: dict[str, Value], steps: int, folder: Path) -> dict[str, Any]:
+    def run() -> dict[str, Any]:
+        shutil.rmtree(folder, ignore_errors=True)  # of a trial that was cut off
+        begin = time.monotonic()
+        outcome = run_trial(settings_of_trial(settings, steps), folder, 600)
+        return {"rate": outcome.tokens_per_second or 0.0, "seconds": time.monotonic() - begin}
+
+    return _once(folder.with_suffix(".json"), run)
 
 
 if __name__ == "__main__":

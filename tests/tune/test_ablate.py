@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
 from nanopace.tune import ablate
 from nanopace.tune.ablate import Ablation, Plan, Player, Tried, conclude, make_plan, measure, read_results
-from nanopace.tune.ablate_view import page
+from nanopace.tune.ablate_view import page, write
 from nanopace.tune.results import RESULTS
 from nanopace.tune.shapley import Share
 from nanopace.tune.trial import Outcome
+from nanopace.views.paper import Paper
 from nanopace.wording.catalog import words
 
 A: dict[str, Value] = {"batch_size": 16, "gradient_accumulation_steps": 32, "n_embd": 384, "learning_rate": 1e-3}
@@ -133,3 +135,15 @@ def test_of_arithmetic_that_stays_the_same_nothing_is_said_and_long_names_break_
     assert "gradient_accumulation_steps made it 1.492 times as fast.<" in text
     assert "n_embd made it 0.607 times as fast: a token costs 2.718 times" in text
     assert "gradient_<wbr>accumulation_<wbr>steps: 1 → 2" in text
+
+
+def test_micro_batches_of_the_same_step_are_written_as_people_do() -> None:
+    players = (Player(("gradient_accumulation_steps", "batch_size"), (32, 16), (64, 8)),)
+    shares = (Share("a", -0.032, 0.002),)
+    found = Ablation(players, shares, None, None, None, (1000.0, 968.5), None, 8, False)
+    out = io.StringIO()
+    paper = Paper(out, 80, False)
+    write(found, words("en"), paper)
+    paper.finish()
+    assert "batch_size made it 0.969 times as fast." in out.getvalue()
+    assert "batch_size  16 x 32 → 8 x 64" in out.getvalue()

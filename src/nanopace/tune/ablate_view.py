@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from nanopace.literals import Value
 from nanopace.record import field_names
 from nanopace.tune.ablate import Ablation, Player
 from nanopace.tune.ratios import interval, plain, times
@@ -15,6 +16,8 @@ from nanopace.tune.shapley import Share
 from nanopace.views.paper import Cell, Paper, styled
 from nanopace.wording.catalog import UNKNOWN, Words
 
+# Where a step keeps its tokens they are one choice, written as people do: 8 x 64.
+_MICRO_BATCHES = {"batch_size", "gradient_accumulation_steps"}
 _NO_MORE = 0.0005  # arithmetic, that three decimals would show
 
 
@@ -104,12 +107,19 @@ def _rows(found: Ablation, words: Words) -> list[Sequence[Cell]]:
 
 
 def _named(player: Player) -> str:
-    return ", ".join(player.knobs)
+    return "batch_size" if set(player.knobs) == _MICRO_BATCHES else ", ".join(player.knobs)
 
 
 def _change(player: Player) -> str:
-    before, after = (", ".join(map(plain, values)) for values in (player.before, player.after))
+    before, after = (_settings(player.knobs, values) for values in (player.before, player.after))
     return f"{before} → {after}"
+
+
+def _settings(knobs: Sequence[str], values: Sequence[Value]) -> str:
+    if set(knobs) == _MICRO_BATCHES:
+        micro_batch, accumulation = (plain(value) for _, value in sorted(zip(knobs, values, strict=True)))
+        return f"{micro_batch} x {accumulation}"
+    return ", ".join(map(plain, values))
 
 
 def _difference(share: Share, words: Words) -> str:
