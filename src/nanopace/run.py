@@ -247,7 +247,7 @@ class Span(Record):
 class GpuUse(Record):
     """What the card's own sensors said while it trained (our own trainer); None is unknown."""
 
-    samples: int = 0
+    samples: int = 0  # since the first step; medians and shares are of these
     sm_mhz: float | None = None  # median
     memory_mhz: float | None = None  # median
     watts: float | None = None  # median

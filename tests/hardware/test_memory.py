@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nanopace.config import MEMORY_STEPS
-from nanopace.hardware.memory import GIB, climb, fused_peak_bytes, largest_micro_batch, peak_bytes
+from nanopace.hardware.memory import GIB, climb, fused_peak_bytes, largest_micro_batch, peak_bytes, usable_bytes
 
 GPT2 = (12, 768, 50304, 1024)
 
@@ -68,14 +68,29 @@ def test_the_peaks_of_our_own_passes_within_seven_percent(model: str, sequences:
 
 
 @pytest.mark.parametrize(
-    ("model", "sequences", "steps"), [("124M", 21, 0), ("124M", 40, 1), ("350M", 8, 1), ("350M", 16, 2), ("774M", 4, 4)]
+    ("sequences", "recipe", "fp8", "gib"),
+    [(40, "gpt2", False, 9.92), (40, "gpt2", True, 10.06), (8, "fast", False, 4.81), (32, "fast", False, 9.24)],
+)
+def test_the_peaks_of_whole_runs_in_12_gib(sequences: int, recipe: str, fp8: bool, gib: float) -> None:
+    steps = climb(*GPT2, sequences, 12, recipe=recipe, fp8=fp8)
+    predicted = fused_peak_bytes(*GPT2, sequences, steps, recipe=recipe, fp8=fp8)
+    assert predicted / GIB == pytest.approx(gib, rel=0.07)
+
+
+@pytest.mark.parametrize(
+    ("model", "sequences", "steps"), [("124M", 21, 0), ("124M", 40, 1), ("350M", 8, 1), ("350M", 14, 2), ("774M", 2, 4)]
 )
 def test_the_ladder_is_climbed_only_as_far_as_needed(model: str, sequences: int, steps: int) -> None:
     size = (*SIZES[model], 50304, 1024, sequences)
     found = climb(*size, 12)
     assert found == MEMORY_STEPS[:steps]
-    assert fused_peak_bytes(*size, found) < 12 * GIB
-    assert not steps or fused_peak_bytes(*size, found[:-1]) > 0.98 * 12 * GIB
+    assert fused_peak_bytes(*size, found) < usable_bytes(12)
+    assert not steps or fused_peak_bytes(*size, found[:-1]) > usable_bytes(12)
+
+
+def test_cuda_itself_takes_some() -> None:
+    """Half a GiB of an H200. With four sequences GPT-2 large takes 11.6 GiB, and did not fit into 12."""
+    assert usable_bytes(12) < 11.5 * GIB < fused_peak_bytes(*SIZES["774M"], 50304, 1024, 4, MEMORY_STEPS)
 
 
 def test_where_nothing_is_enough_all_of_it_is_climbed() -> None:
@@ -83,7 +98,7 @@ def test_where_nothing_is_enough_all_of_it_is_climbed() -> None:
 
 
 def test_the_recipe_fast_has_other_steps_and_more_tables() -> None:
-    """Not measured yet; it must fit at micro-batch 8 in 12 GiB, and keep less of each layer."""
+    """It must fit at micro-batch 8 in 12 GiB, and keep less of each layer."""
     assert climb(*GPT2, 8, 12, recipe="fast") == ()
     assert climb(*GPT2, 96, 12, recipe="fast") == ("hidden", "attention")
     first, second = (fused_peak_bytes(*GPT2, 8, (), recipe=each) for each in ("gpt2", "fast"))
@@ -97,11 +112,12 @@ def test_the_recipe_fast_has_other_steps_and_more_tables() -> None:
 def test_eight_bits_are_a_byte_of_each_matrix_after_a_norm(
     recipe: str, sequences: int, steps: tuple[str, ...], at_the_head: int
 ) -> None:
-    """Not measured yet. What the last norm gave is there in 8 bits, too, at the head; going back it is gone."""
+    """What the last norm gave is there in 8 bits, too, at the head; going back it is gone."""
     plain, fp8 = (fused_peak_bytes(*GPT2, sequences, steps, recipe=recipe, fp8=each) for each in (False, True))
     assert fp8 - plain == 7 * 12 * 768**2 + 50304 * 768 + at_the_head * 1024 * 768
 
 
 def test_eight_bits_may_take_the_ladder_s_next_step() -> None:
-    between = (fused_peak_bytes(*GPT2, 8) + fused_peak_bytes(*GPT2, 8, fp8=True)) / 2 / GIB / 0.98
+    between = (fused_peak_bytes(*GPT2, 8) + fused_peak_bytes(*GPT2, 8, fp8=True)) / 2 / 0.98
+    between = between / GIB + 0.5
     assert (climb(*GPT2, 8, between), climb(*GPT2, 8, between, fp8=True)) == ((), ("activation",))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nanopace.config import TrainConfig
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import all_cards, find_card
-from nanopace.hardware.memory import GIB, fused_peak_bytes
+from nanopace.hardware.memory import fused_peak_bytes, usable_bytes
 from nanopace.hardware.speed import launch_seconds, token_seconds
 from nanopace.tune.knobs import OWN_KNOBS, learning_rate
 from nanopace.tune.models import NAMED, Model, find_model
@@ -64,7 +64,7 @@ def test_what_is_recommended_fits_and_is_a_config(card: object) -> None:
             continue
         found = recommend(card, model)
         assert found.batch_size * found.accumulation * model.block_size == found.tokens_per_step == 524_288
-        assert found.memory_bytes <= 0.98 * card.memory_gb * GIB
+        assert found.memory_bytes <= usable_bytes(card.memory_gb)
         assert found.evaluation_share <= found.nanogpt_evaluation_share <= 0.01
         config = TrainConfig(**{choice.knob: choice.value for choice in found.knobs})  # type: ignore[arg-type]
         assert config.tokens_per_iteration == 524_288
@@ -85,7 +85,7 @@ def test_the_ladder_is_climbed_only_as_far_as_needed() -> None:
 def test_the_largest_of_each_rung_is_the_largest() -> None:
     card, model = find_card("4070"), NAMED["gpt2"]
     for rung in recommend(card, model).rungs[:-1]:
-        most = 0.98 * 12 * GIB
+        most = usable_bytes(12)
         assert fused_peak_bytes(*model.size, rung.micro_batch, rung.steps) <= most
         assert fused_peak_bytes(*model.size, rung.micro_batch + 1, rung.steps) > most
 

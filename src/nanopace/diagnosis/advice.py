@@ -207,6 +207,8 @@ def _turn_on_compile(run: Run) -> Finding | None:
 def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
     """A doubled micro-batch, or one doubled twice, where the card is idle and has the memory for it."""
     card = diagnosis.mfu.card
+    if diagnosis.mfu.verdict == "power_limited":
+        return None  # it has no power left for more at once
     batch, accumulation = run.number("batch_size"), run.number("gradient_accumulation_steps")
     if card is None or card >= _IDLE_CARD or not batch or not accumulation:
         return None

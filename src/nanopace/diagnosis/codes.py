@@ -58,6 +58,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "utilisation_measured": ("measured_share", "measured_tflops", "card_name"),  # of what nanopace tune measured
     "utilisation_near_limit": ("card", "card_name"),
     "utilisation_good": ("card", "card_name"),
+    # at_limit: in so many of the samples; the last two may be None
+    "utilisation_power_limited": ("card", "card_name", "at_limit", "samples", "median_watts", "median_mhz"),
     "utilisation_half_idle": ("card", "card_name"),
     "utilisation_mostly_idle": ("card", "card_name"),
     "throttled_heat": ("throttled_share", "highest_celsius"),  # highest_celsius may be None

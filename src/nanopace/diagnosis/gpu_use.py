@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nanopace.diagnosis.result import Finding
+from nanopace.diagnosis.result import Finding, Number, Verdict
 from nanopace.run import GpuUse, Run
 
 HEAT = ("thermal",)
@@ -18,19 +18,32 @@ _MOSTLY = 0.5
 _JOULES_PER_KWH = 3.6e6
 
 
-def gpu_findings(run: Run) -> list[Finding]:
-    """Nothing where no sensor was asked."""
+def at_power_limit(run: Run) -> bool:
+    """Whether it was there most of the time: then the card works as fast as its power allows."""
+    return run.gpu_use is not None and _share(run.gpu_use, POWER) >= _MOSTLY
+
+
+def power_limited(run: Run) -> dict[str, Number]:
+    """How often the card was at its power limit, and what it held there."""
+    use = run.gpu_use or GpuUse()
+    at_limit = round(_share(use, POWER) * use.samples)
+    return {"at_limit": at_limit, "samples": use.samples, "median_watts": use.watts, "median_mhz": use.sm_mhz}
+
+
+def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:
+    """Nothing where no sensor was asked, and nothing twice: the verdict on the card may have told of its power."""
     use = run.gpu_use
     if use is None:
         return []
     findings = []
     heat, hardware, power = (_share(use, reasons) for reasons in (HEAT, HARDWARE, POWER))
+    numbers: dict[str, Number]
     if heat >= _WORTH_A_WORD:
         numbers = {"throttled_share": heat, "highest_celsius": use.celsius}
         findings.append(Finding("throttled_heat", numbers))
     elif hardware >= _WORTH_A_WORD:  # a card that is too hot says this too
         findings.append(Finding("throttled_hardware", {"throttled_share": hardware}))
-    if power >= _MOSTLY:
+    if power >= _MOSTLY and verdict != "power_limited":
         numbers = {"throttled_share": power, "median_watts": use.watts, "median_mhz": use.sm_mhz}
         findings.append(Finding("throttled_power", numbers))
     if use.energy_kwh is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from nanopace.diagnosis.gpu_use import at_power_limit, power_limited
 from nanopace.diagnosis.medians import median
 from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Throughput, Verdict
 from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace
@@ -27,6 +28,8 @@ _VERDICTS: tuple[tuple[float, Verdict], ...] = (
     (0.20, "half_idle"),
     (0.0, "mostly_idle"),
 )
+# What a card's power keeps it from is not idle, and no batch setting gives it back.
+_BELOW_THE_LIMIT: frozenset[Verdict] = frozenset({"good", "half_idle", "mostly_idle"})
 FORGOTTEN = 0.01  # of a slow row is left in the average: it no longer counts
 ENOUGH_ROWS = 3  # untouched by slow rows, before the printed figure is believed as it is
 LEAST_DEVIATION = 0.03  # of the last figure from the steady one, to be worth a word
@@ -55,14 +58,19 @@ def find_mfu(run: Run, pace: Pace, throughput: Throughput) -> Mfu:
         card_name=None if card is None else card.name,
         card_tflops=peak,
         card_verified=None if card is None else card.verified,
-        verdict=None if share is None else next(verdict for bound, verdict in _VERDICTS if share >= bound),
+        verdict=None if share is None else _verdict(run, share),
     )
+
+
+def _verdict(run: Run, share: float) -> Verdict:
+    found = next(verdict for bound, verdict in _VERDICTS if share >= bound)
+    return "power_limited" if found in _BELOW_THE_LIMIT and at_power_limit(run) else found
 
 
 def mfu_findings(run: Run, mfu: Mfu) -> list[Finding]:
     """The verdict first, then what is odd about the printed figure, then what is missing."""
     smoothed = run.mfu_smoothing is not None
-    findings = [*_of_the_card(mfu), *_of_the_print(mfu, smoothed), *_of_what_is_missing(run, mfu)]
+    findings = [*_of_the_card(run, mfu), *_of_the_print(mfu, smoothed), *_of_what_is_missing(run, mfu)]
     peak = run.number("measured_tflops")
     if peak is not None:
         findings += _of_the_measured(mfu, str(run.value("gpu") or "CPU"), peak)
@@ -88,13 +96,16 @@ def _of_the_measured(mfu: Mfu, card_name: str, peak_tflops: float) -> list[Findi
     ]
 
 
-def _of_the_card(mfu: Mfu) -> list[Finding]:
+def _of_the_card(run: Run, mfu: Mfu) -> list[Finding]:
     findings = []
     if mfu.verdict == "above_peak":
         numbers = {"card": mfu.card, "card_name": mfu.card_name, "card_tflops": mfu.card_tflops}
         findings.append(Finding("card_above_peak", numbers))
     elif mfu.verdict is not None:
-        findings.append(Finding(f"utilisation_{mfu.verdict}", {"card": mfu.card, "card_name": mfu.card_name}))
+        numbers = {"card": mfu.card, "card_name": mfu.card_name}
+        if mfu.verdict == "power_limited":
+            numbers |= power_limited(run)
+        findings.append(Finding(f"utilisation_{mfu.verdict}", numbers))
     if mfu.card_name is not None and mfu.card_tflops is None:
         findings.append(Finding("card_without_peak", {"card_name": mfu.card_name}))
     return findings

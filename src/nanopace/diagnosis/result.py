@@ -18,7 +18,7 @@ JSON_VERSION = 1
 
 Cause = Literal["compile", "evaluation", "checkpoint", "restart", "periodic", "stall"]
 Basis = Literal["measured", "upper_bound", "unknown"]
-Verdict = Literal["near_limit", "good", "half_idle", "mostly_idle", "above_peak"]
+Verdict = Literal["near_limit", "good", "power_limited", "half_idle", "mostly_idle", "above_peak"]
 
 Number = float | int | str | None
 

@@ -50,6 +50,11 @@ _OF_PHASE: Mapping[Phase, Bucket] = {
 }
 
 
+# In which order things come to pass between two steps. A span is told when it is over: what is not the start comes last,
+# such as the wait for the last checkpoint.
+_START, _SAVE, _EVALUATION, _LATER = range(4)
+
+
 class Event(NamedTuple):
     """Time between rows, just before the step of its iteration."""
 

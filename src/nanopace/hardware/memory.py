@@ -26,6 +26,7 @@ _BYTES_PER_LOGIT_COMPILED = 2
 _BYTES_PER_LOGIT_EAGER = 14
 _HEADROOM = 0.05  # the allocator's fragments, and whatever else is on the card
 _LITTLE_HEADROOM = 0.02  # where the next step is tried if this one fails
+_OF_CUDA = GIB // 2  # on an H200, once our kernels and the libraries are loaded; cards with fewer processors take less
 
 
 def peak_bytes(
@@ -114,6 +115,11 @@ def ladder(recipe: str) -> tuple[str, ...]:
     return tuple(each for each in MEMORY_STEPS if each not in _USELESS[recipe])
 
 
+def usable_bytes(memory_gb: float) -> float:
+    """Of a card of this size, what a run of ours can have: CUDA itself takes some, and a little is lost in pieces."""
+    return (memory_gb * GIB - _OF_CUDA) * (1 - _LITTLE_HEADROOM)
+
+
 def climb(
     n_layer: int,
     n_embd: int,
@@ -126,7 +132,7 @@ def climb(
     fp8: bool = False,
 ) -> tuple[str, ...]:
     """As many steps of the ladder as it takes to fit; all of them where that is not enough."""
-    most, steps = memory_gb * GIB * (1 - _LITTLE_HEADROOM), ladder(recipe)
+    most, steps = usable_bytes(memory_gb), ladder(recipe)
     size = (n_layer, n_embd, vocab_size, block_size, batch_size)
     for count in range(len(steps)):
         if fused_peak_bytes(*size, steps[:count], recipe=recipe, fp8=fp8) <= most:

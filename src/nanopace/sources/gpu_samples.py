@@ -16,25 +16,45 @@ _MEDIANS = ("sm_mhz", "memory_mhz", "watts", "utilization")
 _HIGHEST = ("celsius", "memory_used_gb")
 
 
-class GpuSamples:
-    """Takes the samples one by one. A process that does not tell its energy has that of its samples."""
+class _Usual:
+    """What is said of most samples, not of the highest: medians and shares."""
 
     def __init__(self) -> None:
-        self._samples = 0
-        self._columns = {name: array("d") for name in (*_MEDIANS, *_HIGHEST)}
-        self._throttled: Counter[str] = Counter()
+        self.samples = 0
+        self.columns = {name: array("d") for name in _MEDIANS}
+        self.throttled: Counter[str] = Counter()
+
+    def add(self, event: GpuEvent) -> None:
+        self.samples += 1
+        for name, column in self.columns.items():
+            value = getattr(event, name)
+            if value is not None and math.isfinite(value):
+                column.append(value)
+        self.throttled.update({reason.strip() for reason in (event.throttle or "").split(",")} - {""})
+
+
+class GpuSamples:
+    """Takes the samples one by one. A process that does not tell its energy has that of its samples.
+
+    A card that waits for the compiler is at no limit: medians and shares are of the samples since the first step of
+    each process, unless there is none of those.
+    """
+
+    def __init__(self) -> None:
+        self._training, self._starting = _Usual(), _Usual()
+        self._highest: dict[str, float | None] = dict.fromkeys(_HIGHEST)
         self._energy_kwh: float | None = None  # of the processes that ended
         self._untold = False  # a process took energy that nothing tells
         self._sampled_kwh = 0.0  # of the process that runs now, from its first sample to its last
         self._last: GpuEvent | None = None
 
-    def add(self, event: GpuEvent) -> None:
-        self._samples += 1
-        for name, column in self._columns.items():
+    def add(self, event: GpuEvent, *, training: bool) -> None:
+        """`training`: the process did a step before."""
+        (self._training if training else self._starting).add(event)
+        for name, highest in self._highest.items():
             value = getattr(event, name)
             if value is not None and math.isfinite(value):
-                column.append(value)
-        self._throttled.update({reason.strip() for reason in (event.throttle or "").split(",")} - {""})
+                self._highest[name] = value if highest is None else max(highest, value)
         self._sampled_kwh += _between(self._last, event)
         self._last = event
 
@@ -49,14 +69,14 @@ class GpuSamples:
     def use(self) -> GpuUse | None:
         """All of it; None where there was not a single sample and no energy."""
         energy_kwh = None if self._untold else self._energy_kwh
-        if not self._samples and energy_kwh is None:
+        usual = self._training if self._training.samples else self._starting
+        if not usual.samples and energy_kwh is None:
             return None
-        columns = self._columns
         return GpuUse(
-            samples=self._samples,
-            **{name: _median(columns[name]) for name in _MEDIANS},
-            **{name: max(columns[name], default=None) for name in _HIGHEST},
-            throttled=MappingProxyType({why: n / self._samples for why, n in self._throttled.most_common()}),
+            samples=usual.samples,
+            **{name: _median(column) for name, column in usual.columns.items()},
+            **self._highest,
+            throttled=MappingProxyType({why: n / usual.samples for why, n in usual.throttled.most_common()}),
             energy_kwh=energy_kwh,
         )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nanopace.hardware.cards import Card
-from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, largest_micro_batch
+from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, largest_micro_batch, usable_bytes
 from nanopace.hardware.speed import ladder_speed, launch_seconds, own_kernels, token_seconds
 from nanopace.record import Record
 from nanopace.tune.models import Model
 
 WITHIN = 0.98  # of the best speed: a larger micro-batch is not worth its memory
-_FULL, _FREE = 0.98, 0.9  # of the memory: what fits at all, and what is recommended
+_FREE = 0.9  # of the memory: what is recommended
 _MOST = 4096
 _UNTIMED = 16  # sequences where nothing is known of the speed
 
@@ -45,7 +45,7 @@ def rungs(card: Card, model: Model) -> tuple[Rung, ...]:
         return (Rung("nanopace", (), theirs.micro_batch), theirs)
     steps = ladder("gpt2")
     ours = (steps[:count] for count in range(len(steps) + 1))
-    return (*(Rung("nanopace", each, _largest(card, model, each, _FULL)) for each in ours), theirs)
+    return (*(Rung("nanopace", each, _largest(model, each, usable_bytes(card.memory_gb))) for each in ours), theirs)
 
 
 def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
@@ -54,9 +54,8 @@ def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
     return largest_micro_batch(*model.size, memory_gb) // (2 if without_half else 1)
 
 
-def _largest(card: Card, model: Model, steps: Sequence[str], share: float) -> int:
+def _largest(model: Model, steps: Sequence[str], most: float) -> int:
     """Of our own kernels, by halving: the peak is not quite linear in the micro-batch."""
-    most = card.memory_gb * GIB * share
 
     def fits(count: int) -> bool:
         return fused_peak_bytes(*model.size, count, steps) <= most

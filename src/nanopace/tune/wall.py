@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from nanopace.config import TrainConfig, memory_bytes, memory_steps
-from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, peak_bytes
+from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, peak_bytes, usable_bytes
 from nanopace.ledger import RunEvent
 
 _OF_THE_CARD = 0.98
@@ -27,7 +27,7 @@ def fits_in(event: RunEvent, config: TrainConfig) -> Callable[[int], bool]:
         asked = memory_steps(config.memory)
         steps = ladder(config.recipe) if asked is None else asked  # auto takes as many of them as it needs
         return lambda count: (
-            fused_peak_bytes(*size, count, steps, recipe=config.recipe, fp8=config.fp8) <= _OF_THE_CARD * memory
+            fused_peak_bytes(*size, count, steps, recipe=config.recipe, fp8=config.fp8) <= usable_bytes(memory / GIB)
         )
     compiled = config.compile
     return lambda count: peak_bytes(*size, count, compiled=compiled) <= _OF_THE_CARD * memory

@@ -32,8 +32,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "throughput": ("tokens_unknown",),
     "gpu": (
-        *("utilisation_near_limit", "utilisation_good", "utilisation_half_idle", "utilisation_mostly_idle"),
-        "utilisation_measured",
+        *("utilisation_near_limit", "utilisation_good", "utilisation_power_limited"),
+        *("utilisation_half_idle", "utilisation_mostly_idle", "utilisation_measured"),
         *("card_above_peak", "card_without_peak", "mfu_other_card", "mfu_card_unknown", "mfu_over_100"),
         *("mfu_zero", "mfu_smoothed", "mfu_unknown", "ran_on_cpu"),
         *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),

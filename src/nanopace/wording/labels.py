@@ -97,6 +97,7 @@ ENDINGS: Mapping[str, str] = {
 VERDICTS: Mapping[str, str] = {
     "near_limit": label("close to the card's limit"),
     "good": label("well used"),
+    "power_limited": label("as fast as its power limit allows"),
     "half_idle": label("more than half of the card is idle"),
     "mostly_idle": label("most of the card is idle"),
     "above_peak": label("above the card's rated peak"),

@@ -225,6 +225,21 @@ SENTENCES: Mapping[str, Sentence] = {
     "utilisation_good": say(
         "{card} of what the {card_name} can do: well used. A better micro-batch may still give a little."
     ),
+    "utilisation_power_limited": say(
+        "{card} of what the {card_name} can do, but it is not idle: it was at its power limit in {at_limit} of "
+        "{samples} samples ({median_watts} at {median_mhz}). More speed takes fewer joules per token, or a higher "
+        "limit where the card allows one (nvidia-smi -pl)."
+    )
+    | say(
+        "{card} of what the {card_name} can do, but it is not idle: it was at its power limit in {at_limit} of "
+        "{samples} samples (at {median_mhz}). More speed takes fewer joules per token, or a higher limit where the "
+        "card allows one (nvidia-smi -pl)."
+    )
+    | say(
+        "{card} of what the {card_name} can do, but it is not idle: it was at its power limit in {at_limit} of "
+        "{samples} samples. More speed takes fewer joules per token, or a higher limit where the card allows one "
+        "(nvidia-smi -pl)."
+    ),
     "utilisation_half_idle": say(
         "{card} of what the {card_name} can do: more than half of the card is idle. Look at compile, a larger "
         "batch_size and data loading."
