@@ -8,6 +8,10 @@ is time_to_loss.py.
     python bench/recipes.py --corpus data/code --try matrix_lr=0.02 --try matrix_lr=0.04,learning_rate=2e-3
     python bench/recipes.py --corpus data/code --try recipe=gpt2,learning_rate=1e-3,batch=64,iters=400 --seeds 3
 
+    python bench/recipes.py --corpus data/code --seeds 3 --try recipe=gpt2,memory=averages --try recipe=gpt2,fp8=True
+
+The last shows what averages in bfloat16, or products in 8 bits, cost of the loss.
+
 Beside the trainer's knobs there are two schedules, which the trainer does not have: `early_context=256,early=0.5` cuts
 the windows of the first half of all steps into pieces of 256 tokens, `early_batch=16,early=0.5` takes only 16 of them.
 """
@@ -26,7 +30,7 @@ import torch
 from torch import Tensor
 
 from loss_clock import Value, parse_setting
-from nanopace.config import INGREDIENTS, TrainConfig
+from nanopace.config import INGREDIENTS, TrainConfig, memory_steps
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import Corpus, open_corpus
 from nanopace.train.attention import pick_attention
@@ -101,8 +105,10 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     seed_everything(config.seed)
     with machine.device:
         model = new_model(shape)
-    called = spread(model, config, Ranks(), machine.device)
-    optimizer = make_optimizer(model, config, machine.device)
+    saving = memory_steps(config.memory) or ()
+    called = spread(model, config, Ranks(), machine.device, saving)
+    optimizer = make_optimizer(model, config, machine.device, lean="averages" in saving)
+    optimizer.found_inf = torch.zeros((), device=machine.device)  # type: ignore[attr-defined]
     scaler = torch.amp.GradScaler(machine.device.type, enabled=False)
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, machine.device))
     if called.fused is not None:
