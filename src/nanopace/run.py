@@ -247,7 +247,7 @@ class Span(Record):
 class GpuUse(Record):
     """What the card's own sensors said while it trained (our own trainer); None is unknown."""
 
-    samples: int = 0  # since the first step; medians and shares are of these
+    samples: int = 0
     sm_mhz: float | None = None  # median
     memory_mhz: float | None = None  # median
     watts: float | None = None  # median
@@ -256,6 +256,10 @@ class GpuUse(Record):
     memory_used_gb: float | None = None  # most
     throttled: Mapping[str, float] = MappingProxyType({})  # by reason, the share of the samples
     energy_kwh: float | None = None
+    training_samples: int = 0  # from the first step of their process to its last
+    at_power_limit: int = 0  # of those
+    limited_mhz: float | None = None  # median clock of the multiprocessors at the power limit
+    limited_watts: float | None = None  # median there
 
 
 class Run(Record):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nanopace.diagnosis.advice import advise
 from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.record import replace
 from nanopace.run import Fact, Rows, Run
 
 
@@ -173,6 +174,14 @@ def test_a_larger_micro_batch_keeps_the_tokens(
     diagnosis = make_diagnosis(mfu=mfu, card=None if mfu is None else "Some card", peak=100.0)
     found = [f.numbers for f in advise(run, diagnosis) if f.code == "larger_micro_batch"]
     assert [(f["to_batch"], f["to_accumulation"]) for f in found] == ([expected] if expected else [])
+
+
+def test_a_larger_micro_batch_gives_a_card_no_power(make_diagnosis: Any) -> None:
+    run = run_of(**GPT2, batch_size=1, gradient_accumulation_steps=512)
+    idle = make_diagnosis(mfu=0.4, card="NVIDIA GeForce RTX 4090", peak=165.2)
+    assert codes(advise(run, idle)) == ["larger_micro_batch"]
+    limited = replace(idle, mfu=replace(idle.mfu, verdict="power_limited"))
+    assert codes(advise(run, limited)) == []
 
 
 def test_the_cards_own_memory_decides(make_diagnosis: Any) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Curves
-from nanopace.run import Evaluation, Row, Rows, Run
+from nanopace.run import Checkpoint, Evaluation, Row, Rows, Run, Span
 
 from .synthetic import nanogpt_run, rows_run
 
@@ -48,6 +48,27 @@ def test_an_evaluation_after_the_last_row_has_its_time_too() -> None:
     run = rows_run([100.0] * 11, log_interval=1)
     run = replace(run, evaluations=(Evaluation(5, 4.0, 4.0), Evaluation(20, 3.0, 3.0)), row_contains_evaluation=False)
     assert curves_of(run).eval_seconds == pytest.approx((0.5, 2.0))
+
+
+def test_waits_for_checkpoints_stand_where_they_ended_the_last_one_at_the_end() -> None:
+    """Saved, evaluated, and then waited for: an evaluation does not end with what came after it."""
+    run = Run(
+        "ledger",
+        "ledger",
+        Rows([Row(iteration, 100.0) for iteration in range(10)]),
+        evaluations=(Evaluation(0, None, 5.0, ms=300.0), Evaluation(10, None, 4.0, ms=300.0)),
+        checkpoints=(Checkpoint(5, ms=20.0, background_ms=900.0), Checkpoint(10, ms=30.0)),
+        spans=(Span("startup", 0, 2000.0), Span("other", 0, 7.0), Span("checkpoint", 10, 5000.0)),
+        row_contains_evaluation=False,
+        wall_ms=8_657.0,
+    )
+    diagnosis = diagnose(run)
+    curves = diagnosis.curves
+    assert curves.eval_seconds == pytest.approx((2.3, 3.657))
+    assert curves.save_ms == (20.0, 30.0, 5000.0)
+    assert curves.save_seconds == pytest.approx((2.827, 3.357, 8.657))
+    assert diagnosis.wall.checkpoint_s == pytest.approx(sum(curves.save_ms) / 1000)
+    assert curves_of(nanogpt_run()).save_ms == ()  # in its rows
 
 
 @pytest.mark.usefixtures("untraced")

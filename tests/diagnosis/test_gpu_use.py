@@ -45,6 +45,12 @@ def test_a_power_limit_is_worth_a_word_only_if_it_is_reached_most_of_the_time() 
     assert codes(run_with(throttled={"power_cap": 0.3})) == []
 
 
+def test_the_verdict_on_the_card_has_told_of_its_power() -> None:
+    run = run_with(throttled={"power_cap": 0.97, "thermal": 0.1}, celsius=90.0)
+    assert [each.code for each in gpu_findings(run, "half_idle")] == ["throttled_heat", "throttled_power"]
+    assert [each.code for each in gpu_findings(run, "power_limited")] == ["throttled_heat"]
+
+
 @pytest.mark.parametrize("reason", ["sync_boost", "clock_setting", "of a later version"])
 def test_other_reasons_are_in_the_figures_alone(reason: str) -> None:
     run = run_with(throttled={reason: 1.0})

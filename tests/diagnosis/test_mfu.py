@@ -11,7 +11,7 @@ from nanopace.diagnosis.rows import find_pace
 from nanopace.diagnosis.spikes import find_spikes
 from nanopace.diagnosis.throughput import find_throughput
 from nanopace.diagnosis.wall import account
-from nanopace.run import Row, Rows, Run
+from nanopace.run import GpuUse, Row, Rows, Run
 
 from .synthetic import known, nanogpt_run, rows_run
 
@@ -71,6 +71,39 @@ def test_of_the_card_that_ran() -> None:
     assert mfu.card_causal == pytest.approx(0.69 * 271.7 / 300, abs=0.002)
     assert mfu.verdict == "near_limit"
     assert set(findings) == {"utilisation_near_limit", "mfu_other_card", "mfu_smoothed"}
+
+
+def at_limit(run: Run, at_power_limit: int, samples: int = 100) -> Run:
+    watched = GpuUse(200, watts=90.0, sm_mhz=1980.0, training_samples=samples, at_power_limit=at_power_limit)
+    return replace(run, gpu_use=replace(watched, limited_mhz=1545.0, limited_watts=695.0))
+
+
+def test_a_card_at_its_power_limit_is_not_idle() -> None:
+    """An H200 at 695 of 700 W held 1545 of 1980 MHz."""
+    run = nanogpt_run(step_ms=3909.8, noise=0.0, mfu=None, facts=WORK | {"flops_per_token": 150e6, "gpu": "RTX 4070"})
+    mfu, findings = mfu_of(at_limit(run, 97))
+    assert mfu.verdict == "power_limited"
+    numbers = {"card": mfu.card, "card_name": "NVIDIA GeForce RTX 4070", "at_limit": 97, "samples": 100}
+    assert findings["utilisation_power_limited"].numbers == numbers | {"limited_watts": 695.0, "limited_mhz": 1545.0}
+    assert not {"utilisation_good", "utilisation_half_idle"} & set(findings)
+
+
+@pytest.mark.parametrize(
+    ("flops", "often", "verdict"),
+    [
+        (520e6, 100, "above_peak"),
+        (355e6, 100, "near_limit"),  # what it says is true at any power
+        (220e6, 50, "power_limited"),
+        (150e6, 50, "power_limited"),
+        (150e6, 49, "half_idle"),
+        (40e6, 100, "power_limited"),
+        (40e6, 0, "mostly_idle"),
+    ],
+)
+def test_the_power_limit_counts_where_it_is_reached_most_of_the_time(flops: float, often: int, verdict: str) -> None:
+    run = nanogpt_run(step_ms=3909.8, noise=0.0, mfu=None, facts=WORK | {"flops_per_token": flops, "gpu": "RTX 4070"})
+    assert mfu_of(at_limit(run, often))[0].verdict == verdict
+    assert mfu_of(at_limit(run, 0, samples=0))[0].verdict == mfu_of(run)[0].verdict  # asked in its start alone
 
 
 @pytest.mark.parametrize(

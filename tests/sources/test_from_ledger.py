@@ -89,6 +89,10 @@ def test_the_example_of_the_documentation_is_the_run_that_it_tells_of(example: l
         memory_used_gb=10.4,
         throttled={"power_cap": 0.5},
         energy_kwh=None,  # the first process was killed after a single sample
+        training_samples=2,
+        at_power_limit=1,
+        limited_mhz=2475,
+        limited_watts=198.4,
     )
 
 

@@ -37,6 +37,19 @@ def test_medians_extremes_and_shares_of_the_samples() -> None:
     )
 
 
+def test_a_card_that_waits_for_a_compiler_or_a_disk_says_nothing_about_training() -> None:
+    waiting = [gpu(at, 90.0, sm_mhz=1980) for at in range(8)]
+    at_work = [gpu(at, 695.0, sm_mhz=1545, throttle="thermal, power_cap") for at in range(10, 13)]
+    evaluating = gpu(14, 400.0, sm_mhz=1980)
+    first = [run_event(), *waiting, *steps(0, 2), *at_work, *steps(2, 3), *waiting]
+    resumed = [run_event(), ResumeEvent(3), *waiting, *steps(3, 5), *at_work, evaluating, *steps(5, 6), *waiting]
+    (run,) = runs_of([*first, *resumed])
+    use = run.gpu_use
+    assert use is not None
+    assert (use.samples, use.training_samples, use.at_power_limit) == (39, 7, 6)
+    assert (use.limited_mhz, use.limited_watts) == (1545, 695.0)
+
+
 def test_a_run_that_asked_no_sensor_knows_nothing_of_them() -> None:
     (run,) = runs_of([run_event(), NoteEvent("no card"), *steps(0, 3), EndEvent("finished", 5000.0)])
     assert run.gpu_use is None

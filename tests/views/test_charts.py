@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from nanopace import render
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis, SlowRow
-from nanopace.ledger import EndEvent, EvalEvent, LedgerWriter, RunEvent, SpanEvent, StepEvent
+from nanopace.ledger import CheckpointEvent, EndEvent, EvalEvent, LedgerWriter, RunEvent, SpanEvent, StepEvent
 from nanopace.sources import open_runs
 from nanopace.views import charts, strip
 from nanopace.wording.catalog import words
@@ -141,6 +142,32 @@ def test_the_timeline_of_a_ledger_begins_with_the_start_and_has_every_evaluation
     assert moments[0].start == 0
     assert moments[0].seconds == 2.0
     assert moments[1].start == pytest.approx(2.0 / 14.8, abs=0.01)
+
+
+def test_the_timeline_of_a_ledger_ends_with_the_wait_for_the_last_checkpoint(tmp_path: Path) -> None:
+    """Written in the background, and waited for at the end: copying its weights just before is a moment of its own."""
+    path = tmp_path / "ledger.jsonl"
+    with LedgerWriter(path) as ledger:
+        ledger.append(RunEvent("2026-01-01T00:00:00+00:00", "1"))
+        ledger.append(SpanEvent("startup", 0, 2000.0, what="the model"))
+        for iteration in range(100):
+            ledger.append(StepEvent(iteration, 100.0 + iteration % 3 + 1000.0 * (iteration == 0), loss=3.0))
+            if iteration == 50:
+                ledger.append(CheckpointEvent(50, "out", 40.0, 3000.0))
+        ledger.append(SpanEvent("checkpoint", 100, 2500.0, what="waiting for the last one"))
+        ledger.append(CheckpointEvent(100, "out", 4.0, 3000.0))
+        ledger.append(SpanEvent("step", 100, 11_099.0))
+        ledger.append(EndEvent("finished", wall_ms=15_643.0))
+    run = diagnose(open_runs(path)[0])
+    start, first_step, copied, waited = strip.timeline(run)
+    assert (start.cause, first_step.cause) == ("compile", "compile")
+    assert start.seconds + first_step.seconds == pytest.approx(run.wall.startup_s)
+    assert (copied.cause, waited.cause) == ("checkpoint", "checkpoint")
+    assert (copied.seconds, waited.seconds) == (0.04, 2.5)
+    assert copied.start == pytest.approx(8.05 / 15.643, abs=0.002)
+    assert waited.start == pytest.approx(13.143 / 15.643)
+    assert waited.start + waited.width == pytest.approx(1.0)
+    assert "<title>checkpoint: 2.50 s</title>" in render(run, format="html").replace("\u00a0", " ")
 
 
 def test_the_timeline_stays_in_its_frame_and_shows_hidden_evaluations(run: Diagnosis, known: Diagnosis) -> None:

@@ -155,6 +155,23 @@ def test_what_the_cards_sensors_say_stands_with_the_card() -> None:
     assert "The card took 1.23 kWh for this run, 312 W on average." in section
 
 
+@pytest.mark.parametrize(
+    ("watts", "mhz", "held"),
+    [(695.0, 1545.0, " (695 W at 1,545 MHz)"), (None, 1545.0, " (at 1,545 MHz)"), (None, None, "")],
+)
+def test_a_card_at_its_power_limit_is_not_called_idle(watts: float | None, mhz: float | None, held: str) -> None:
+    mfu = Mfu(None, None, None, 396.0, None, 0.4, None, "NVIDIA H200", 989.0, "seen", "power_limited")
+    limit = {"at_limit": 57, "samples": 60, "limited_watts": watts, "limited_mhz": mhz}
+    found = Finding("utilisation_power_limited", {"card": 0.4, "card_name": "NVIDIA H200", **limit})
+    text = " ".join(explain(mfu=mfu, findings=(found,)).split())
+    assert "GPU: 40% of the H200: as fast as its power limit allows." in text
+    assert (
+        "40% of what the H200 can do, but it is not idle: it was at its power limit in 57 of 60 samples"
+        f"{held}. More speed takes fewer joules per token" in text
+    )
+    assert "is idle" not in text
+
+
 def test_the_validation_loss_has_its_error() -> None:
     loss = dataclasses.replace(case_1().loss, best_val_error=0.0031, last_val_error=0.0042)
     text = explain(loss=loss)

@@ -32,7 +32,13 @@ from nanopace.wording.catalog import LANGUAGES, words
         ),
         (
             labels.PARTS,
-            [part for parts in parts_of_phases(result.Phases(1, 1, 1, 1, 1, 0, 0, 0)).values() for part in parts],
+            [
+                part
+                for parts in parts_of_phases(
+                    result.Phases(1, 1, 1, 1, 1, 0, 0, 0), result.Wall(6, 3, 0, 0, 3, 0, 0, 0, 0, 0, 0.5, True)
+                ).values()
+                for part in parts
+            ],
         ),
     ],
 )

@@ -16,6 +16,7 @@ MAY_BE_NONE = {"evaluation_rows": "interval", "mfu_zero": "achieved_tflops", "lo
     "find_the_stall": "interval",
     "throttled_heat": "highest_celsius",
     "throttled_power": "median_watts",
+    "utilisation_power_limited": "limited_mhz",
     "energy": "mean_watts",
     "micro_batch_reduced": "from_batch",
     "micro_batch_reduced_at_start": "from_batch",

@@ -59,7 +59,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "utilisation_near_limit": ("card", "card_name"),
     "utilisation_good": ("card", "card_name"),
     # at_limit: in so many of the samples; the last two may be None
-    "utilisation_power_limited": ("card", "card_name", "at_limit", "samples", "median_watts", "median_mhz"),
+    "utilisation_power_limited": ("card", "card_name", "at_limit", "samples", "limited_watts", "limited_mhz"),
     "utilisation_half_idle": ("card", "card_name"),
     "utilisation_mostly_idle": ("card", "card_name"),
     "throttled_heat": ("throttled_share", "highest_celsius"),  # highest_celsius may be None

@@ -18,6 +18,7 @@ Item = TypeVar("Item")
 
 MOST_ROWS = 2000  # normal ones, and as many slow ones beside them
 MOST_EVALUATIONS = 2000
+MOST_SAVES = 2000
 
 
 def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves:
@@ -26,6 +27,7 @@ def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves
     chosen = _chosen(pace, spikes)
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
     saved = spikes.prices.saved
+    saves = _saves(run, clock)
     return Curves(
         row_iteration=tuple(rows.last_iteration[index] for index in chosen),
         row_ms=tuple(rows.ms[index] for index in chosen),
@@ -40,6 +42,8 @@ def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves
         eval_val=tuple(each.val for each in evaluations),
         eval_saved=tuple(each.iteration in saved for each in evaluations),
         eval_bits=tuple(each.bits_per_byte for each in evaluations),
+        save_ms=tuple(ms for ms, _ in saves),
+        save_seconds=tuple(end_s for _, end_s in saves),
     )
 
 
@@ -57,6 +61,15 @@ def _spread(items: Sequence[Item], most: int) -> Sequence[Item]:
     if len(items) <= most:
         return items
     return [items[position * (len(items) - 1) // (most - 1)] for position in range(most)]
+
+
+def _saves(run: Run, clock: Clock) -> list[tuple[float, float]]:
+    """The waits for checkpoints that the trainer measured, the longest of them: ms, and the end on the clock."""
+    if run.row_contains_evaluation:
+        return []  # in the rows, or of the length that the others have
+    timed = zip(clock.events, clock.event_end_s, strict=True)
+    waits = [(event.ms, end_s) for event, end_s in timed if event.bucket == "checkpoint" and event.ms > 0]
+    return sorted(sorted(waits, reverse=True)[:MOST_SAVES], key=lambda wait: wait[1])
 
 
 def _main_cause(parts: Mapping[Cause, float]) -> Cause:
@@ -78,15 +91,18 @@ def _eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Eval
     """The wall clock at the end of each evaluation, before the step of its iteration."""
     rows, ends = run.rows, clock.row_end_s
     at = [event.iteration for event in clock.events]
+    evaluated = () if run.row_contains_evaluation else enumerate(clock.events)  # their order is known
+    own = {event.iteration: index for index, event in evaluated if event.bucket == "evaluation"}
     spent_s = [0.0, *accumulate(event.ms / 1000 for event in clock.events)]
     for each in evaluations:
         if each.row is not None:
             yield ends[each.row] - pace.baseline_ms[each.row] / 1000
             continue
+        end = own.get(each.iteration, bisect_right(at, each.iteration) - 1)
         before = bisect_left(rows.last_iteration, each.iteration) - 1  # the last row that ended earlier
         if before < 0:
-            yield spent_s[bisect_right(at, each.iteration)]  # only the start was earlier
+            yield spent_s[end + 1]  # only the start was earlier
             continue
         last, step_s = rows.last_iteration[before], pace.baseline_ms[before] / 1000
-        events_s = spent_s[bisect_right(at, each.iteration)] - spent_s[bisect_right(at, last)]
+        events_s = spent_s[end + 1] - spent_s[bisect_right(at, last)]
         yield ends[before] + (each.iteration - 1 - last) * step_s + events_s

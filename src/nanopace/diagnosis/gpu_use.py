@@ -19,15 +19,16 @@ _JOULES_PER_KWH = 3.6e6
 
 
 def at_power_limit(run: Run) -> bool:
-    """Whether it was there most of the time: then the card works as fast as its power allows."""
-    return run.gpu_use is not None and _share(run.gpu_use, POWER) >= _MOSTLY
+    """Whether it was there most of the time while steps ran: the card works as fast as its power allows."""
+    use = run.gpu_use
+    return use is not None and use.training_samples > 0 and use.at_power_limit >= _MOSTLY * use.training_samples
 
 
 def power_limited(run: Run) -> dict[str, Number]:
     """How often the card was at its power limit, and what it held there."""
     use = run.gpu_use or GpuUse()
-    at_limit = round(_share(use, POWER) * use.samples)
-    return {"at_limit": at_limit, "samples": use.samples, "median_watts": use.watts, "median_mhz": use.sm_mhz}
+    numbers: dict[str, Number] = {"at_limit": use.at_power_limit, "samples": use.training_samples}
+    return numbers | {"limited_watts": use.limited_watts, "limited_mhz": use.limited_mhz}
 
 
 def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:

@@ -35,14 +35,13 @@ def find_phases(run: Run, spikes: Spikes, wall: Wall) -> Phases | None:
         return sum(span.ms for span in run.spans if span.phase == phase and not span.background) / 1000
 
     training = _training_ms(run, spikes, wall)
-    compile_s = seconds("compile")
     background = sum(save.background_ms or 0.0 for save in run.checkpoints)
     return Phases(
         data_s=training["data"] / 1000,
         forward_backward_s=training["step"] / 1000,
         optimizer_s=training["optimizer"] / 1000,
-        startup_s=max(0.0, wall.startup_s - compile_s),
-        compile_s=compile_s,
+        startup_s=seconds("startup"),
+        compile_s=seconds("compile"),
         logging_s=seconds("logging"),
         other_s=seconds("other"),
         checkpoint_background_s=background / 1000,
@@ -53,11 +52,12 @@ def _training_ms(run: Run, spikes: Spikes, wall: Wall) -> dict[Phase, float]:
     """The parts of all steps, without what is counted elsewhere."""
     told = _told(run)
     parts = {phase: sum(each.ms.get(phase, 0.0) for each in told) for phase in _OF_A_STEP}
-    again_ms = sum(sum(setback.lost.sum_ms) for setback in (*run.restarts, *run.rollbacks))
+    lost = [*(each.lost for each in run.restarts), *(each.lost for each in run.rollbacks)]
+    again_ms = sum(sum(rows.sum_ms) for rows in lost)
     parts = _less(parts, again_ms, parts)
     slow_ms = sum(sum(causes.values()) for causes in spikes.parts.values())
     parts = _less(parts, slow_ms, _beyond_usual(told))
-    return _less(parts, sum(parts.values()) - wall.training_s * 1000, parts)  # whatever two clocks disagree on
+    return _less(parts, sum(parts.values()) - wall.training_s * 1000, parts)  # of a step that was cut off, say
 
 
 def _told(run: Run) -> list[_Told]:

@@ -140,7 +140,8 @@ class Wall(Record):
 
 
 class Phases(Record):
-    """What a ledger says of the inside of a run. The first three are training_s, the next two startup_s of the wall."""
+    """What a ledger says of the inside of a run. The first three are training_s of the wall, the next two its startup_s
+    but for what the first steps took beyond a step."""
 
     data_s: float  # waiting for tokens
     forward_backward_s: float
@@ -273,6 +274,8 @@ class Curves(Record):
     eval_val: tuple[float | None, ...] = ()
     eval_saved: tuple[bool, ...] = ()
     eval_bits: tuple[float | None, ...] = ()  # bits per byte, beside a loss
+    save_ms: tuple[float, ...] = ()  # waits for a checkpoint that a ledger tells of, also at the very end
+    save_seconds: tuple[float, ...] = ()  # wall clock at the end of each
 
 
 class Diagnosis(Record):

@@ -50,11 +50,6 @@ _OF_PHASE: Mapping[Phase, Bucket] = {
 }
 
 
-# In which order things come to pass between two steps. A span is told when it is over: what is not the start comes last,
-# such as the wait for the last checkpoint.
-_START, _SAVE, _EVALUATION, _LATER = range(4)
-
-
 class Event(NamedTuple):
     """Time between rows, just before the step of its iteration."""
 
@@ -113,9 +108,9 @@ def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
 
 
 def _between_rows(run: Run, spikes: Spikes) -> list[Event]:
-    """What happened outside of the rows' time, as far as it is known, by iteration."""
+    """What happened outside of the rows' time, as far as it is known, by iteration and in its order."""
     prices = spikes.prices
-    events = []
+    events: list[Event] = []
     if run.row_contains_evaluation:
         hidden = [evaluation for evaluation in prices.counted if evaluation.row is None]
         if prices.evaluation_ms is not None:
@@ -125,13 +120,15 @@ def _between_rows(run: Run, spikes: Spikes) -> list[Event]:
             saves = [save for save in run.checkpoints if save.row is None and first < save.iteration < last]
             events += [Event(save.iteration, "checkpoint", save.count * prices.checkpoint_ms) for save in saves]
     else:
-        events += [Event(each.iteration, "evaluation", each.ms) for each in run.evaluations if each.ms is not None]
-        events += [Event(each.iteration, "checkpoint", each.ms) for each in run.checkpoints if each.ms is not None]
-        events += [
+        told = [
             Event(span.iteration, _bucket(span), span.ms, span.reason)
             for span in run.spans
             if span.phase in _OF_PHASE and not span.background
         ]
+        events += [event for event in told if event.bucket == "startup"]
+        events += [Event(each.iteration, "checkpoint", each.ms) for each in run.checkpoints if each.ms is not None]
+        events += [Event(each.iteration, "evaluation", each.ms) for each in run.evaluations if each.ms is not None]
+        events += [event for event in told if event.bucket != "startup"]  # the wait for the last checkpoint, too
     return sorted(events, key=lambda event: event.iteration)
 
 

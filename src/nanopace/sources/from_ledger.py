@@ -56,7 +56,6 @@ class LedgerReader:
         self._introduced = False  # the event before this one was a run event
         self._clock_ms = 0.0  # of the process that writes now
         self._process_counts = False  # it did a step of the run, or went on from a checkpoint of it
-        self._stepped = False  # it did a step
         self._tokens_known = False
         self._measured = False  # the process before this one knew its card's real peak
         self._gpu = GpuSamples()
@@ -103,7 +102,7 @@ class LedgerReader:
         elif isinstance(event, CheckpointEvent):
             self._builder.checkpoint(event.iteration, event.path, ms=event.stall_ms, background_ms=event.background_ms)
         elif isinstance(event, GpuEvent):
-            self._gpu.add(event, training=self._stepped)
+            self._gpu.add(event)
         elif isinstance(event, ResumeEvent):
             self._resume(event)
         elif isinstance(event, RollbackEvent):
@@ -152,7 +151,8 @@ class LedgerReader:
             self._builder.spike(LossSpike(event.iteration, event.spike, loss))
         if event.slowest_rank is not None:
             self._ranks.add(event.slowest_rank, event.lag)
-        self._process_counts = self._stepped = True
+        self._gpu.step()
+        self._process_counts = True
 
     def _resume(self, event: ResumeEvent) -> None:
         """A checkpoint remembers the size of the micro-batch, whatever the config says."""
@@ -206,8 +206,7 @@ class LedgerReader:
             self._builder.rank_lags(self._ranks.all())
             if self._clock_ms > 0:
                 self._builder.wall_ms(self._clock_ms)
-        self._clock_ms, self._energy_kwh = 0.0, None
-        self._process_counts = self._stepped = False
+        self._clock_ms, self._process_counts, self._energy_kwh = 0.0, False, None
 
 
 def _span(event: SpanEvent | CompileEvent | StallEvent) -> Span:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from nanopace.ledger.events import GpuEvent
@@ -13,50 +13,44 @@ from nanopace.run import GpuUse
 
 _MS_PER_HOUR = 3_600_000.0
 _MEDIANS = ("sm_mhz", "memory_mhz", "watts", "utilization")
+_POWER, _AT_THE_LIMIT = "power_cap", ("sm_mhz", "watts")
 _HIGHEST = ("celsius", "memory_used_gb")
 
 
-class _Usual:
-    """What is said of most samples, not of the highest: medians and shares."""
-
-    def __init__(self) -> None:
-        self.samples = 0
-        self.columns = {name: array("d") for name in _MEDIANS}
-        self.throttled: Counter[str] = Counter()
-
-    def add(self, event: GpuEvent) -> None:
-        self.samples += 1
-        for name, column in self.columns.items():
-            value = getattr(event, name)
-            if value is not None and math.isfinite(value):
-                column.append(value)
-        self.throttled.update({reason.strip() for reason in (event.throttle or "").split(",")} - {""})
-
-
 class GpuSamples:
-    """Takes the samples one by one. A process that does not tell its energy has that of its samples.
-
-    A card that waits for the compiler is at no limit: medians and shares are of the samples since the first step of
-    each process, unless there is none of those.
-    """
+    """Takes the samples one by one. A process that does not tell its energy has that of its samples."""
 
     def __init__(self) -> None:
-        self._training, self._starting = _Usual(), _Usual()
-        self._highest: dict[str, float | None] = dict.fromkeys(_HIGHEST)
+        self._samples = 0
+        self._between: list[GpuEvent] = []  # since the last step of this process, or since its start
+        self._stepping = False
+        self._training, self._at_power_limit = 0, 0  # samples between two steps, and those of them at the limit
+        self._limited = {name: array("d") for name in _AT_THE_LIMIT}
+        self._columns = {name: array("d") for name in (*_MEDIANS, *_HIGHEST)}
+        self._throttled: Counter[str] = Counter()
         self._energy_kwh: float | None = None  # of the processes that ended
         self._untold = False  # a process took energy that nothing tells
         self._sampled_kwh = 0.0  # of the process that runs now, from its first sample to its last
         self._last: GpuEvent | None = None
 
-    def add(self, event: GpuEvent, *, training: bool) -> None:
-        """`training`: the process did a step before."""
-        (self._training if training else self._starting).add(event)
-        for name, highest in self._highest.items():
-            value = getattr(event, name)
-            if value is not None and math.isfinite(value):
-                self._highest[name] = value if highest is None else max(highest, value)
+    def add(self, event: GpuEvent) -> None:
+        self._samples += 1
+        self._between.append(event)
+        _append(event, self._columns)
+        self._throttled.update(_reasons(event))
         self._sampled_kwh += _between(self._last, event)
         self._last = event
+
+    def step(self) -> None:
+        """The samples since the step before are of training. A card that waits for a compiler or a disk, before the
+        first step and after the last, is at no limit."""
+        for event in self._between if self._stepping else ():
+            self._training += 1
+            if _POWER in _reasons(event):
+                self._at_power_limit += 1
+                _append(event, self._limited)
+        self._between.clear()
+        self._stepping = True
 
     def end_process(self, energy_kwh: float | None) -> None:
         """With the energy that it told, if it did."""
@@ -65,20 +59,39 @@ class GpuSamples:
         self._untold |= energy_kwh is None
         self._energy_kwh = (self._energy_kwh or 0.0) + (energy_kwh or 0.0)
         self._sampled_kwh, self._last = 0.0, None
+        self._between.clear()
+        self._stepping = False
 
     def use(self) -> GpuUse | None:
         """All of it; None where there was not a single sample and no energy."""
         energy_kwh = None if self._untold else self._energy_kwh
-        usual = self._training if self._training.samples else self._starting
-        if not usual.samples and energy_kwh is None:
+        if not self._samples and energy_kwh is None:
             return None
+        columns = self._columns
         return GpuUse(
-            samples=usual.samples,
-            **{name: _median(column) for name, column in usual.columns.items()},
-            **self._highest,
-            throttled=MappingProxyType({why: n / usual.samples for why, n in usual.throttled.most_common()}),
+            samples=self._samples,
+            **{name: _median(columns[name]) for name in _MEDIANS},
+            **{name: max(columns[name], default=None) for name in _HIGHEST},
+            throttled=MappingProxyType({why: n / self._samples for why, n in self._throttled.most_common()}),
             energy_kwh=energy_kwh,
+            training_samples=self._training,
+            at_power_limit=self._at_power_limit,
+            limited_mhz=_median(self._limited["sm_mhz"]),
+            limited_watts=_median(self._limited["watts"]),
         )
+
+
+def _reasons(event: GpuEvent) -> set[str]:
+    """What held the clocks back."""
+    return {reason.strip() for reason in (event.throttle or "").split(",")} - {""}
+
+
+def _append(event: GpuEvent, columns: Mapping[str, array[float]]) -> None:
+    """What the event says of each column."""
+    for name, column in columns.items():
+        value = getattr(event, name)
+        if value is not None and math.isfinite(value):
+            column.append(value)
 
 
 def _between(before: GpuEvent | None, after: GpuEvent) -> float:

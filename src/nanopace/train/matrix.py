@@ -1,11 +1,8 @@
 """A matrix of a model as our kernels multiply it.
 
 The weight of a norm scales the columns of the matrix after it: x_hat (W diag(w))^T. That is folded in when the copy is
-renewed, and taken apart again before the gradients are used:
-
-    d_W = d_(W diag(w)) diag(w)        d_w = sum over the rows of W * d_(W diag(w))
-
-So a norm needs no weight, and its backward pass nothing but what the norm gave.
+renewed, and taken out again before the gradients are used (kernels/fold.py). So a norm needs no weight, and its
+backward pass nothing but what the norm gave.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.train.fp8 import FP8, Eighth
+from nanopace.train.kernels.fold import unfold
 
 
 class Matrix:
@@ -57,10 +55,7 @@ class Matrix:
             return
         assert self._norm.grad is not None
         assert self._weight.grad is not None
-        torch.sum(self._weight * self.gradient, 0, out=self._norm.grad)
-        self.gradient *= self._norm
-        if self.shared:
-            self._weight.grad += self.gradient
+        unfold(self._weight, self._norm, self.gradient, self._weight.grad, self._norm.grad, add=self.shared)
 
 
 def weight_of(module: nn.Module) -> nn.Parameter:

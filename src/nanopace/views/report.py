@@ -63,6 +63,7 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
 MOST_NOTES = 8
 LONGEST_NOTE = 300  # characters
 
+_WORTH_A_LINE = 0.005  # of start-up: what the first steps took beyond a step
 _DUST = 1e-5  # of the wall clock: what is left unknown by rounding
 
 
@@ -180,16 +181,21 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]} …"
 
 
-def parts_of_phases(phases: Phases | None) -> dict[str, dict[str, float]]:
+def parts_of_phases(phases: Phases | None, wall: Wall) -> dict[str, dict[str, float]]:
     """What training and start-up were made of, where that was measured, in the order in which every view shows it."""
     if phases is None:
         return {}
-    startup = {"startup": phases.startup_s, "compile": phases.compile_s} if phases.compile_s else {}
+    startup = {"startup": phases.startup_s}
+    if phases.compile_s:
+        startup["compile"] = phases.compile_s
+    first_steps_s = wall.startup_s - sum(startup.values())
+    if first_steps_s >= _WORTH_A_LINE * wall.startup_s > 0:
+        startup["first_steps"] = first_steps_s
     return {
         "training": {
             "data": phases.data_s,
             "forward_backward": phases.forward_backward_s,
             "optimizer": phases.optimizer_s,
         },
-        "startup": startup,
+        "startup": startup if len(startup) > 1 else {},
     }

@@ -40,7 +40,7 @@ def where_the_time_went(report: TerminalReport) -> None:
     report.paper.heading(words.text("Where the time went"))
     room = max(8, report.paper.width - 50)
     rows: list[Sequence[Cell]] = []
-    parts = parts_of_phases(report.diagnosis.phases)
+    parts = parts_of_phases(report.diagnosis.phases, wall)
 
     def row(label: str, seconds: float, drawn: Cell) -> None:
         rows.append((label, words.percent(seconds / wall.total_s), words.duration(seconds), drawn))

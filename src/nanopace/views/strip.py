@@ -39,7 +39,7 @@ class Moment:
 
 
 def timeline(run: Diagnosis) -> tuple[Moment, ...]:
-    """What was not training, and when: the start, slow rows, and the evaluations that fell between rows."""
+    """What was not training, and when: the start, slow rows, and evaluations and checkpoints between the rows."""
     total, curves = run.wall.total_s, run.curves
     if not total:
         return ()
@@ -53,9 +53,12 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
         _moment("suspended" if stall.reason == "suspend" else "stall", stall.end_s, stall.length_s, total)
         for stall in run.faults.stalls
     ]
+    saves = zip(curves.save_seconds, curves.save_ms, strict=True)
+    moments += [_moment("checkpoint", end, ms / 1000, total) for end, ms in saves]
     measured = run.phases is not None  # else the start, and the evaluation in it, are a part of the first row
-    if measured and not run.restarts.count:
-        moments.append(_moment("compile", run.wall.startup_s, run.wall.startup_s, total))
+    if run.phases is not None and not run.restarts.count:
+        start_s = run.phases.startup_s + run.phases.compile_s  # the first row has its own part of the wall's start-up
+        moments.append(_moment("compile", start_s, start_s, total))
     each_ms = run.evaluations.each_ms
     if each_ms is not None:
         seen = {slow.iteration for slow in run.slow_rows if {"evaluation", "checkpoint"} & {*slow.causes}}
@@ -69,13 +72,16 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
 
 
 def _apart(moments: Iterable[Moment]) -> tuple[Moment, ...]:
-    """Without those that would be drawn upon one of the same cause: a strip has only so many columns."""
-    latest: dict[str, float] = {}
-    kept = []
+    """The longest of those of one cause that would be drawn upon each other: a strip has only so many columns."""
+    latest: dict[str, int] = {}  # where in `kept` the last one of each cause is
+    kept: list[Moment] = []
     for moment in moments:
-        if moment.start - latest.get(moment.cause, -1.0) >= NARROWEST:
-            latest[moment.cause] = moment.start
+        last = latest.get(moment.cause)
+        if last is None or moment.start - kept[last].start >= NARROWEST:
+            latest[moment.cause] = len(kept)
             kept.append(moment)
+        elif moment.seconds > kept[last].seconds:
+            kept[last] = moment
     return tuple(kept)
 
 

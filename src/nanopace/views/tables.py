@@ -65,7 +65,7 @@ def wall_table(report: Report) -> Table:
         rows.append(
             (Cell(words.phase(part.phase), part.phase), words.percent(part.share), words.duration(part.seconds))
         )
-        for name, seconds in parts_of_phases(run.phases).get(part.phase, {}).items():
+        for name, seconds in parts_of_phases(run.phases, run.wall).get(part.phase, {}).items():
             share = words.percent(seconds / run.wall.total_s)
             rows.append((f"– {words.part(name)}", share, words.duration(seconds)))
     if run.wall.unknown_s is None:

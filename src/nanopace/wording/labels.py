@@ -77,6 +77,7 @@ PARTS: Mapping[str, str] = {
     "optimizer": label("optimizer"),
     "startup": label("start-up"),
     "compile": label("compiling"),
+    "first_steps": label("first steps"),
 }
 
 FORMATS: Mapping[str, str] = {

@@ -227,12 +227,12 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "utilisation_power_limited": say(
         "{card} of what the {card_name} can do, but it is not idle: it was at its power limit in {at_limit} of "
-        "{samples} samples ({median_watts} at {median_mhz}). More speed takes fewer joules per token, or a higher "
+        "{samples} samples ({limited_watts} at {limited_mhz}). More speed takes fewer joules per token, or a higher "
         "limit where the card allows one (nvidia-smi -pl)."
     )
     | say(
         "{card} of what the {card_name} can do, but it is not idle: it was at its power limit in {at_limit} of "
-        "{samples} samples (at {median_mhz}). More speed takes fewer joules per token, or a higher limit where the "
+        "{samples} samples (at {limited_mhz}). More speed takes fewer joules per token, or a higher limit where the "
         "card allows one (nvidia-smi -pl)."
     )
     | say(

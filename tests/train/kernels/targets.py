@@ -94,6 +94,7 @@ def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str,
         inputs, targets = windows[:, :-1], windows[:, 1:]
         with written_down() as launches:
             fused.gradients(inputs.contiguous(), targets.contiguous())  # as batches.py has them
+            fused.finish()
             fused.sequence_losses(inputs, targets)  # as evaluate.py has them
             _step(optimizer)
     return each_once(launches)

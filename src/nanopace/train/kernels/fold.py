@@ -1,0 +1,53 @@
+"""A norm's weight that was folded into the matrix after it, taken out of their common gradient in one pass (matrix.py).
+
+d_W = d_(W diag(w)) diag(w)        d_w = sum over the rows of W * d_(W diag(w))
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_ROWS, _COLUMNS = 8, 256  # of a tile
+_TILES = 8  # one below the other, that a program adds up
+
+
+def plain_unfold(weight: Tensor, norm: Tensor, folded: Tensor) -> tuple[Tensor, Tensor]:
+    """d_weight and d_norm: the twin of `unfold`."""
+    return folded * norm, (weight * folded).sum(0)
+
+
+def unfold(weight: Tensor, norm: Tensor, folded: Tensor, d_weight: Tensor, d_norm: Tensor, *, add: bool) -> None:
+    """Both are written, d_weight also over `folded`; or it is added to what is there. Then that lies elsewhere."""
+    rows, width = weight.shape
+    size = (triton.cdiv(rows, _ROWS * _TILES), triton.cdiv(width, _COLUMNS))
+    sums = torch.empty((size[0], width), device=weight.device, dtype=torch.float32)
+    _unfold[size](
+        weight, norm, folded, d_weight, sums, rows, width,
+        ADD=add, ROWS=_ROWS, COLUMNS=_COLUMNS, TILES=_TILES, num_warps=4,
+    )  # fmt: skip
+    torch.sum(sums, 0, out=d_norm)
+
+
+@triton.jit
+def _unfold(
+    weight, norm, folded, d_weight, sums, rows, width,
+    ADD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < width
+    factor = tl.load(norm + column, inside, 0.0)
+    total = tl.zeros([COLUMNS], tl.float32)
+    for tile in range(TILES):
+        row = (tl.program_id(0).to(tl.int64) * TILES + tile) * ROWS + tl.arange(0, ROWS)
+        at = row[:, None] * width + column[None, :]
+        here = (row < rows)[:, None] & inside[None, :]
+        slope = tl.load(folded + at, here, 0.0)
+        total += tl.sum(tl.load(weight + at, here, 0.0) * slope, 0)
+        slope *= factor[None, :]
+        if ADD:
+            slope += tl.load(d_weight + at, here, 0.0)
+        tl.store(d_weight + at, slope, here)
+    tl.store(sums + tl.program_id(0).to(tl.int64) * width + column, total, inside)
