@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from nanopace.ledger.codec import to_json
 from nanopace.run import Evaluation, Fact, Row, Rows, Run
+from nanopace.sources import open_runs
 from nanopace.sources.groups import shape_of_groups, vocabulary_of_groups
 from nanopace.sources.infer import complete
 from nanopace.sources.vocabulary import vocabulary_of_loss
+
+from .ledgers import run_event, steps
 
 Read = Callable[..., list[Run]]
 Print = Callable[..., str]
@@ -161,6 +165,17 @@ def test_parameters_and_flops(rows: Print, read: Read) -> None:
     (wide,) = read(rows(), overrides=NARROW | {"vocab_size": 50304, "n_embd": 768})
     assert wide.number("flops_per_token") == pytest.approx(854.8e6, rel=1e-4)
     assert wide.number("flops_per_token_causal") == pytest.approx(798.2e6, rel=1e-4)
+
+
+def test_what_causal_attention_saves_is_taken_from_what_the_trainer_counts(tmp_path: Path) -> None:
+    """Tables that are looked up are weights, and cost nothing: six operations for each would be too many."""
+    config = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024}
+    events = [run_event(config=config, parameters=201_000_000, flops_per_token=855e6), *steps(0, 3)]
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text("".join(f"{to_json(event)}\n" for event in events))
+    (run,) = open_runs(ledger)
+    assert run.number("flops_per_token") == 855e6
+    assert run.number("flops_per_token_causal") == 855e6 - 6 * 12 * 768 * 1024
 
 
 def test_the_first_weeks_counted_the_positions_too(rows: Print, read: Read) -> None:

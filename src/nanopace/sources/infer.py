@@ -227,7 +227,10 @@ def _infer_flops(known: Known) -> None:
     if count is None or layers is None or width is None or block is None:
         return
     known.add("flops_per_token", flops_per_token(count, layers, width, block), "model_shape")
-    known.add("flops_per_token_causal", flops_per_token(count, layers, width, block, causal=True), "model_shape")
+    whole = known.number("flops_per_token")  # as the trainer counts: not every weight is one that it multiplies with
+    if whole is not None:
+        skipped = flops_per_token(0, layers, width, block, causal=True)
+        known.add("flops_per_token_causal", max(0.0, whole - skipped), "model_shape")
 
 
 # --- tokens per iteration --------------------------------------------------------------------------------------------
