@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -28,8 +27,9 @@ from nanopace.config import TrainConfig
 from nanopace.ledger import RunEvent
 from nanopace.literals import Value
 from nanopace.tune.knob_trials import has_compiler
+from nanopace.tune.results import keep_result, kept_results
 from nanopace.tune.search import candidates
-from nanopace.tune.trial import introduction, run_trial, settings_of_trial
+from nanopace.tune.trial import Outcome, introduction, run_trial, settings_of_trial
 from nanopace.tune.wall import fits_in
 
 CARD: dict[str, Value] = {"batch_size": 12, "gradient_accumulation_steps": 40, "bias": False, "device": "cuda"}
@@ -61,77 +61,62 @@ def main() -> None:
             write_tokens(data, zipf_tokens(6_000_000, vocab, 1), zipf_tokens(100_000, vocab, 2), vocab)
         knobs = {"dataset": str(data), "vocab_size": vocab, **(CARD if on_a_card else SMALL)}
         steps = 8 if on_a_card else 20
-        found = _once(room / "tune.json", lambda: _tuned(room, knobs, args.budget))
+        kept = room / "tune.json"
+        if not kept.exists():
+            kept.write_text(json.dumps(_tuned(room, knobs, args.budget)), encoding="utf-8")
+        found, tuning_s = json.loads(kept.read_text(encoding="utf-8"))
+        chosen: dict[str, Value] = found["settings"]
         best, swept, sweep_s = _sweep(room, knobs, steps, "fp8" if on_a_card else "compile" if has_compiler() else None)
         rates: tuple[list[float], list[float]] = [], []
         for turn in range(TURNS):
-            for number, settings in enumerate((found["settings"], best)):
-                rates[number].append(_trial(settings, steps, room / f"turn-{turn}-{number}")["rate"])
+            for number, settings in enumerate((chosen, best)):
+                rates[number].append(_trial(room, f"turn-{turn}-{number}", settings, steps).tokens_per_second or 0.0)
     ours, theirs = map(geometric_mean, rates)
-    shown = [{name: each[name] for name in each if each[name] != knobs.get(name)} for each in (found["settings"], best)]
-    print(f"tune:  {shown[0] or 'as given'}: {ours:,.0f} tokens/s, found in {found['seconds']:.0f} s")
+    shown = [{name: each[name] for name in each if each[name] != knobs.get(name)} for each in (chosen, best)]
+    print(f"tune:  {shown[0] or 'as given'}: {ours:,.0f} tokens/s, found in {tuning_s:.0f} s")
     print(f"sweep: {shown[1] or 'as given'}: {theirs:,.0f} tokens/s, found in {sweep_s:.0f} s")
     print(
-        f"{ours / theirs:.3f} of the speed in {found['seconds'] / sweep_s:.2f} of the time, "
-        f"with {found['trials']} trials of {swept}"
+        f"{ours / theirs:.3f} of the speed in {tuning_s / sweep_s:.2f} of the time, "
+        f"with {len(found['trials'])} trials of {swept}"
     )
 
 
-def _once(file: Path, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `do` gives, or gave when the same folder was used before."""
-    if not file.exists():
-        file.write_text(json.dumps(do()), encoding="utf-8")
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
-
-
-def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> dict[str, Any]:
+def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> tuple[dict[str, Any], float]:
+    """What it says, and the seconds that it took."""
     (room / "given.py").write_text("".join(f"{key} = {value!r}\n" for key, value in knobs.items()))
     command = [sys.executable, "-m", "nanopace", "tune", "given.py", f"--budget={budget}", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     begin = time.monotonic()
     done = subprocess.run(command, cwd=room, env=environment, check=True, stdout=subprocess.PIPE)
-    found = json.loads(done.stdout)
-    return {
-        "settings": found["settings"],
-        "trials": len(found["trials"]),
-        "seconds": time.monotonic() - begin,
-        "found": found,
-    }
+    return json.loads(done.stdout), time.monotonic() - begin
 
 
 def _sweep(room: Path, knobs: dict[str, Value], steps: int, knob: str | None) -> tuple[dict[str, Value], int, float]:
     """The best, how many trials it took, and how long all of them together."""
     config = TrainConfig(**knobs)  # type: ignore[arg-type]
     sequences = config.batch_size * config.gradient_accumulation_steps
-    seconds = _trial(knobs, steps, room / "first")["seconds"]
+    trials = [_trial(room, "first", knobs, steps)]
     event = introduction(room / "first") or RunEvent("", "")
     found: dict[float, dict[str, Value]] = {}
-    tried = 1
     for count in candidates(sequences, fits_in(event, config)):
         for value in (False,) if knob is None else (False, True):
             settings = {**knobs, "batch_size": count, "gradient_accumulation_steps": sequences // count}
             settings |= {} if knob is None else {knob: value}
-            trial = _trial(settings, steps, room / f"sweep-{count}-{value}")
-            print(
-                f"{count} x {sequences // count} {knob or ''}={value}: {trial['rate']:,.0f}",
-                file=sys.stderr,
-                flush=True,
-            )
-            found[trial["rate"]] = settings
-            seconds += trial["seconds"]
-            tried += 1
-    return found[max(found)], tried, seconds
+            trials.append(_trial(room, f"sweep-{count}-{value}", settings, steps))
+            rate = trials[-1].tokens_per_second or 0.0
+            print(f"{count} x {sequences // count} {knob or ''}={value}: {rate:,.0f}", file=sys.stderr, flush=True)
+            found[rate] = settings
+    return found[max(found)], len(trials), sum(each.seconds for each in trials)
 
 
-def _trial(settings: dict[str, Value], steps: int, folder: Path) -> dict[str, Any]:
-    def run() -> dict[str, Any]:
-        shutil.rmtree(folder, ignore_errors=True)  # of a trial that was cut off
-        begin = time.monotonic()
-        outcome = run_trial(settings_of_trial(settings, steps), folder, 600)
-        return {"rate": outcome.tokens_per_second or 0.0, "seconds": time.monotonic() - begin}
-
-    return _once(folder.with_suffix(".json"), run)
+def _trial(room: Path, name: str, settings: dict[str, Value], steps: int) -> Outcome:
+    """Run once, and kept."""
+    kept = {known: outcome for known, _, outcome in kept_results(room)}
+    if name not in kept:
+        shutil.rmtree(room / name, ignore_errors=True)  # of one that was cut off
+        kept[name] = run_trial(settings_of_trial(settings, steps), room / name, 600)
+        keep_result(room, name, 0, kept[name])
+    return kept[name]
 
 
 if __name__ == "__main__":

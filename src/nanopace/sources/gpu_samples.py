@@ -22,7 +22,7 @@ class GpuSamples:
 
     def __init__(self) -> None:
         self._samples = 0
-        self._between: list[GpuEvent] = []  # since the last step of this process, or since its start
+        self._since_step: list[GpuEvent] = []  # since the last step of this process, or since its start
         self._stepping = False
         self._training, self._at_power_limit = 0, 0  # samples between two steps, and those of them at the limit
         self._limited = {name: array("d") for name in _AT_THE_LIMIT}
@@ -35,7 +35,7 @@ class GpuSamples:
 
     def add(self, event: GpuEvent) -> None:
         self._samples += 1
-        self._between.append(event)
+        self._since_step.append(event)
         _append(event, self._columns)
         self._throttled.update(_reasons(event))
         self._sampled_kwh += _between(self._last, event)
@@ -44,12 +44,12 @@ class GpuSamples:
     def step(self) -> None:
         """The samples since the step before are of training. A card that waits for a compiler or a disk, before the
         first step and after the last, is at no limit."""
-        for event in self._between if self._stepping else ():
+        for event in self._since_step if self._stepping else ():
             self._training += 1
             if _POWER in _reasons(event):
                 self._at_power_limit += 1
                 _append(event, self._limited)
-        self._between.clear()
+        self._since_step.clear()
         self._stepping = True
 
     def end_process(self, energy_kwh: float | None) -> None:
@@ -59,7 +59,7 @@ class GpuSamples:
         self._untold |= energy_kwh is None
         self._energy_kwh = (self._energy_kwh or 0.0) + (energy_kwh or 0.0)
         self._sampled_kwh, self._last = 0.0, None
-        self._between.clear()
+        self._since_step.clear()
         self._stepping = False
 
     def use(self) -> GpuUse | None:

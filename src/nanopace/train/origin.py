@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from nanopace.config import left_out
 from nanopace.errors import ConfigError, InputError, UsageError
@@ -16,6 +13,7 @@ from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved, newest_whole
 from nanopace.train.convert import open_pretrained
 from nanopace.train.device import Machine
+from nanopace.train.drawing import Drawing
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.pretrained import Pretrained
@@ -102,7 +100,7 @@ def build_model(
     It is drawn with the numbers of `device`: on a CPU one seed gives nanoGPT's weights, but that takes it 5 to 9 s for
     GPT-2. `piecewise`: no more than one weight at a time lies on the device, and the model on the host.
     """
-    with _Drawing(device) if piecewise else device:
+    with Drawing(device) if piecewise else device:
         model = new_model(shape)
     if source is not None:
         weights = source.weights() if isinstance(source, Saved) else dict(source.weights)
@@ -111,24 +109,3 @@ def build_model(
             weights[positions] = weights[positions][: shape.block_size]
         model.load_state_dict(weights)
     return model
-
-
-class _Drawing(TorchFunctionMode):
-    """Weights that lie on the host are given a device's random numbers: those that they would have on it."""
-
-    _RANDOM = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)  # all that torch's layers and ours call
-
-    def __init__(self, device: torch.device) -> None:
-        super().__init__()
-        self._device = device
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        named = dict(kwargs or {})
-        if func not in self._RANDOM:
-            return func(*args, **named)
-        weight = named.pop("tensor") if "tensor" in named else args[0]
-        drawn = func(torch.empty_like(weight, device=self._device, requires_grad=False), *args[1:], **named)
-        with torch.no_grad():
-            return weight.copy_(drawn)

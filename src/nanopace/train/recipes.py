@@ -14,14 +14,10 @@ The values lie between those of modded-nanogpt (its records of early 2025) and o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
 import torch
-from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from nanopace.literals import Value
+from nanopace.train.drawing import Drawing
 from nanopace.train.fast_model import FastGPT
 from nanopace.train.model import GPT, ModelShape
 
@@ -37,21 +33,9 @@ def new_model(shape: ModelShape) -> GPT:
     return GPT(shape) if shape.recipe == "gpt2" else FastGPT(shape)
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """To draw on the device meta means to import torch's compiler, which takes two seconds."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        named = kwargs or {}
-        if func is nn.init.normal_:
-            return named["tensor"] if "tensor" in named else args[0]
-        return func(*args, **named)
-
-
 def outline(shape: ModelShape) -> GPT:
     """The model with all its names and sizes, and no numbers: on the device meta, where it takes no memory."""
-    with torch.device("meta"), _NothingDrawn():
+    with torch.device("meta"), Drawing(None):
         return new_model(shape)
 
 

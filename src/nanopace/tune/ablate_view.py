@@ -117,8 +117,8 @@ def _change(player: Player) -> str:
 
 def _settings(knobs: Sequence[str], values: Sequence[Value]) -> str:
     if set(knobs) == _MICRO_BATCHES:
-        micro_batch, accumulation = (plain(value) for _, value in sorted(zip(knobs, values, strict=True)))
-        return f"{micro_batch} x {accumulation}"
+        named = dict(zip(knobs, map(plain, values), strict=True))
+        return f"{named['batch_size']} x {named['gradient_accumulation_steps']}"
     return ", ".join(map(plain, values))
 
 
