@@ -176,12 +176,13 @@ def test_a_larger_micro_batch_keeps_the_tokens(
     assert [(f["to_batch"], f["to_accumulation"]) for f in found] == ([expected] if expected else [])
 
 
-def test_a_larger_micro_batch_gives_a_card_no_power(make_diagnosis: Any) -> None:
+def test_neither_a_larger_micro_batch_nor_compiling_gives_a_card_power(make_diagnosis: Any) -> None:
     run = run_of(**GPT2, batch_size=1, gradient_accumulation_steps=512)
     idle = make_diagnosis(mfu=0.4, card="NVIDIA GeForce RTX 4090", peak=165.2)
     assert codes(advise(run, idle)) == ["larger_micro_batch"]
     limited = replace(idle, mfu=replace(idle.mfu, verdict="power_limited"))
     assert codes(advise(run, limited)) == []
+    assert "turn_on_compile" not in codes(advise(run_of(compile=False), limited))
 
 
 def test_the_cards_own_memory_decides(make_diagnosis: Any) -> None:

@@ -34,6 +34,17 @@ def test_between_two_evaluations() -> None:
     assert [halves.at(x) for x in (1, 2, 4, 8, 16)] == pytest.approx([8, 7, 6, 5, 4])
 
 
+@pytest.mark.parametrize("before", [5e-324, 1e-300, 1.0, 1e6])
+@pytest.mark.parametrize("after", [math.nextafter(1e6, math.inf), 1e6 + 2e-9, 2e6, 1e300])
+def test_between_points_as_close_and_as_far_apart_as_floats_are(before: float, after: float) -> None:
+    found = Curve.through([(before, 4.0), (after, 3.0)])
+    if len(found.xs) == 2:
+        for x in (math.nextafter(before, math.inf), (before + after) / 2):
+            assert 3 <= found.at(x) <= 4
+    else:
+        assert found == Curve((before,), (4.0,))
+
+
 def test_shared_points_are_not_interpolated() -> None:
     a, b = curve(slow_start, 500, 10_000, 500), curve(quick_start, 1000, 4500, 250)
     points = align(a, b).points

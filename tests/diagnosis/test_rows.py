@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from nanopace.diagnosis.rows import MARKED, NORMAL, SLOW, UNEVEN, Pace, find_pace, step_findings
-from nanopace.run import Restart, Row, Rows, Run
+from nanopace.run import GpuUse, Restart, Row, Rows, Run
 
 from .synthetic import nanogpt_run, rows_run
 
@@ -77,6 +78,24 @@ def test_a_level_shift_makes_no_row_slow(change: float, code: str) -> None:
     (finding,) = step_findings(run, pace)
     assert finding.code == code
     assert finding.numbers["iteration"] == 13_100
+
+
+@pytest.mark.parametrize(
+    ("change", "at_limit", "code"),
+    [
+        (1.06, 90, "level_shift_at_power_limit"),
+        (0.95, 90, "level_shift_at_power_limit"),
+        (1.06, 40, "level_shift"),
+        (1.2, 90, "level_shift"),  # more than warmth explains
+        (2.3, 90, "memory_spill"),
+    ],
+)
+def test_at_the_power_limit_the_clock_moves_with_the_temperature(change: float, at_limit: int, code: str) -> None:
+    run = nanogpt_run(pace=lambda iteration: change if iteration > 13_000 else 1.0)
+    run = replace(run, gpu_use=GpuUse(100, training_samples=100, at_power_limit=at_limit))
+    (finding,) = step_findings(run, find_pace(run))
+    assert finding.code == code
+    assert finding.numbers.get("at_limit") == (at_limit if code == "level_shift_at_power_limit" else None)
 
 
 def test_every_row_evaluates_but_a_few() -> None:

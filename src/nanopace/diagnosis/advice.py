@@ -40,7 +40,7 @@ def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
         _calm_the_loss(run, diagnosis),
         _find_the_straggler(diagnosis),
         _smaller_micro_batch(diagnosis),
-        _turn_on_compile(run),
+        _turn_on_compile(run, diagnosis),
         _larger_micro_batch(run, diagnosis),
     ]
     advice = [each for each in found if each is not None]
@@ -199,9 +199,10 @@ def _smaller_micro_batch(diagnosis: Diagnosis) -> Finding | None:
     return Finding("smaller_micro_batch", numbers, advice=True)
 
 
-def _turn_on_compile(run: Run) -> Finding | None:
-    off = run.value("compile") is False and not run.on_cpu  # there it takes minutes and gains little
-    return Finding("turn_on_compile", advice=True) if off else None
+def _turn_on_compile(run: Run, diagnosis: Diagnosis) -> Finding | None:
+    if run.on_cpu or diagnosis.mfu.verdict == "power_limited":
+        return None  # on a CPU it takes minutes and gains little; a card without power to spare gains nothing
+    return Finding("turn_on_compile", advice=True) if run.value("compile") is False else None
 
 
 def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:

@@ -20,6 +20,7 @@ _MOST_POINTS = 12  # in a table
 _ENOUGH_SHARED = 3  # evaluations at the very same point, to do without interpolation
 _SMALLEST = 0.002  # a difference below this is a tie, whatever the noise
 _UNKNOWN_NOISE = 0.005  # of one evaluation, where a curve is too short to tell
+_APART = 1 + 1e-12  # times: closer points have the same logarithm
 _CLEAR = 2.0  # standard deviations of the difference
 
 
@@ -37,7 +38,7 @@ class Curve:
         for x, y in points:
             if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
                 continue
-            if x > (kept[-1][0] if kept else 0.0):
+            if x > (kept[-1][0] * _APART if kept else 0.0):
                 kept.append((x, y))
         return cls(tuple(x for x, _ in kept), tuple(y for _, y in kept))
 
@@ -47,7 +48,7 @@ class Curve:
         if self.xs[right] == x:
             return self.ys[right]
         before, after = self.xs[right - 1], self.xs[right]
-        weight = math.log(x / before) / math.log(after / before)
+        weight = (math.log(x) - math.log(before)) / (math.log(after) - math.log(before))  # a quotient may overflow
         return self.ys[right - 1] + weight * (self.ys[right] - self.ys[right - 1])
 
     @property

@@ -28,6 +28,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "stalls": ("rows", "largest_s", "iteration", "total_s", "total_share"),
     "uneven_rows": ("rows", "normal_rows", "excess_share"),
     "level_shift": ("iteration", "before_ms", "after_ms", "change_share"),
+    "level_shift_at_power_limit": ("iteration", "before_ms", "after_ms", "change_share", "at_limit", "samples"),
     "cpu_pace": ("changes", "fastest_ms", "slowest_ms"),  # level shifts of a run without a card
     "memory_spill": ("iteration", "before_ms", "after_ms", "ratio"),  # a level shift of 2 x and more
     "drift": ("drift_share",),

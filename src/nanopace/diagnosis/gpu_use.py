@@ -24,11 +24,16 @@ def at_power_limit(run: Run) -> bool:
     return use is not None and use.training_samples > 0 and use.at_power_limit >= _MOSTLY * use.training_samples
 
 
+def samples_at_limit(run: Run) -> dict[str, Number]:
+    """How often the card was at its power limit."""
+    use = run.gpu_use or GpuUse()
+    return {"at_limit": use.at_power_limit, "samples": use.training_samples}
+
+
 def power_limited(run: Run) -> dict[str, Number]:
     """How often the card was at its power limit, and what it held there."""
     use = run.gpu_use or GpuUse()
-    numbers: dict[str, Number] = {"at_limit": use.at_power_limit, "samples": use.training_samples}
-    return numbers | {"limited_watts": use.limited_watts, "limited_mhz": use.limited_mhz}
+    return samples_at_limit(run) | {"limited_watts": use.limited_watts, "limited_mhz": use.limited_mhz}
 
 
 def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:

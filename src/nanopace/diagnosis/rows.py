@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from nanopace.diagnosis.gpu_use import at_power_limit, samples_at_limit
 from nanopace.diagnosis.levels import baseline, drift, level_starts
 from nanopace.diagnosis.medians import median, typical, weighted_median
 from nanopace.diagnosis.result import Finding, Level, Step
@@ -25,6 +26,7 @@ LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very f
 SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
 DUST = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
 SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
+WARMTH = 0.1  # of the speed: more than that a warmer card does not lose at its power limit
 
 SAME_PLACE = 10  # iterations: how exactly the beginning of a level can be told
 ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
@@ -112,6 +114,9 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
         numbers = {"iteration": after.first_iteration, "before_ms": before.median_ms, "after_ms": after.median_ms}
         if ratio >= SPILL_RATIO:
             findings.append(Finding("memory_spill", {**numbers, "ratio": ratio}))
+        elif at_power_limit(run) and abs(ratio - 1) <= WARMTH:
+            shift = {**numbers, "change_share": ratio - 1, **samples_at_limit(run)}
+            findings.append(Finding("level_shift_at_power_limit", shift))
         else:
             findings.append(Finding("level_shift", {**numbers, "change_share": ratio - 1}))
     if step.drift_share is not None:

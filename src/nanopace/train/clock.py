@@ -217,11 +217,11 @@ def make_clock(device: torch.device, started: float) -> Clock:
 
 def process_start() -> float:
     """When this process began, on the monotonic clock: Python's own start and the imports are part of a run."""
-    now = time.monotonic()
     try:
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])  # the name before it may hold spaces and brackets
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+        began = ticks / os.sysconf("SC_CLK_TCK")
+        now, since_boot = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
     except (OSError, ValueError, IndexError, AttributeError):
-        return now  # no Linux: what came before the first import of ours stays unknown
-    return now - max(0.0, age)
+        return time.monotonic()  # no Linux: what came before the first import of ours stays unknown
+    return now - max(0.0, since_boot - began)

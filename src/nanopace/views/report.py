@@ -12,6 +12,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "times": (
         "no_plain_row",
         "level_shift",
+        "level_shift_at_power_limit",
         "memory_spill",
         "cpu_pace",
         "drift",

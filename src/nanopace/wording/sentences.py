@@ -93,6 +93,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). A card that "
         "changes its clock with its temperature or another program on it is the usual reason: watch nvidia-smi."
     ),
+    "level_shift_at_power_limit": say(
+        "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). The card was "
+        "at its power limit in {at_limit} of {samples} samples: there its clock, and the speed with it, moves with its "
+        "temperature."
+    ),
     "cpu_pace": say_n(
         "The time of a step changed {changes} time, between {fastest_ms} and {slowest_ms}: other programs are on this "
         "CPU, too.",
