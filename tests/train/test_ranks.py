@@ -239,6 +239,13 @@ def test_a_loss_of_one_rank_that_is_not_finite_takes_all_of_them_back(shared_cor
     assert all(loss is not None and math.isfinite(loss) for loss in losses.values())
 
 
+def test_a_rank_leaves_while_another_is_still_busy(tmp_path: Path) -> None:
+    """A thread of gloo's has a tensor to drop, which takes Python's lock, while the group waits for that thread."""
+    done = run(forked(2, script=_patched(tmp_path, LEAVING)), measured=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0 has left", "1 has left"]
+
+
 def test_what_is_wrong_is_said_once(shared_corpus: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "nanopace", *command(tmp_path / "out", shared_corpus), "--gpus=3"]
     done = run(words)
@@ -302,6 +309,35 @@ POISONED = """
 
     GPT.forward = poisoned
     sys.exit(main())
+"""
+
+LEAVING = """
+    import faulthandler, gc, os, time
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as Copies
+    from nanopace.train.ranks import Ranks, joined
+
+    faulthandler.dump_traceback_later(60, exit=True)  # whoever waits for ever
+    gc.disable()  # until it leaves
+    ranks = Ranks.of(os.environ)
+
+    def model_in_a_cycle():
+        model = Copies(torch.nn.Linear(4, 4))
+        model(torch.ones(2, 4)).sum().backward()
+        model.cycle = [model]
+
+    def gather():
+        return dist.all_gather([torch.empty(3) for _ in range(2)], torch.ones(3), async_op=True)
+
+    with joined(ranks, torch.device("cpu"), None):
+        model_in_a_cycle()
+        if ranks.first:
+            gather()
+        else:
+            time.sleep(0.5)
+            gather().wait()
+    print(ranks.rank, "has left", flush=True)
 """
 
 COUNTING = """

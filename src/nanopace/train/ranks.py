@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
@@ -171,9 +172,15 @@ def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[
 
 def _leave() -> None:
     """torch lets go of the group, and so do we: with its last holder its threads end. One that is still about to drop
-    a tensor while the interpreter shuts down would abort the process."""
+    a tensor while the interpreter shuts down would abort the process.
+
+    To drop one it needs Python's lock. Only the group's own wrapper gives that away while it waits for the threads, so
+    it has to be the last holder, after the models that hold the group, too.
+    """
+    groups = [*distributed_c10d._world.pg_map]
     dist.destroy_process_group()
     gc.collect()
+    groups.clear()
 
 
 def _store(ranks: Ranks) -> Store:
