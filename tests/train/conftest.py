@@ -94,6 +94,24 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus")
 
 
+@pytest.fixture(scope="session")
+def shared_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("ranks") / "corpus")
+
+
+@pytest.fixture(scope="session")
+def alone(shared_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that several processes have to repeat: one process, and no torchrun."""
+    from nanopace.train.run import train
+
+    from .processes import SHARED
+
+    out_dir = tmp_path_factory.mktemp("alone") / "out"
+    knobs = {**SHARED, "out_dir": str(out_dir), "dataset": str(shared_corpus)}
+    train(knobs, from_file=True, listener=Recorder())
+    return out_dir
+
+
 @pytest.fixture
 def eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card rounds to 8 bits as torch does, if it can. Triton's interpreter loses a carry: of 7.98 it makes 4."""

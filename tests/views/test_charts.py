@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -125,11 +127,17 @@ def test_the_strip_has_every_second(run: Diagnosis) -> None:
     assert parts[0].phase == "training"
 
 
-def test_the_timeline_of_a_ledger_begins_with_the_start_and_has_every_evaluation(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
+@contextmanager
+def begun_ledger(path: Path) -> Iterator[LedgerWriter]:
+    """Two seconds of start-up are in it."""
     with LedgerWriter(path) as ledger:
         ledger.append(RunEvent("2026-01-01T00:00:00+00:00", "1"))
         ledger.append(SpanEvent("startup", 0, 2000.0, what="the model"))
+        yield ledger
+
+
+def test_the_timeline_of_a_ledger_begins_with_the_start_and_has_every_evaluation(tmp_path: Path) -> None:
+    with begun_ledger(tmp_path / "ledger.jsonl") as ledger:
         for iteration in range(100):
             if iteration % 20 == 0:
                 ledger.append(EvalEvent(iteration, val=3.0, ms=500.0))
@@ -137,7 +145,7 @@ def test_the_timeline_of_a_ledger_begins_with_the_start_and_has_every_evaluation
             ledger.append(StepEvent(iteration, 300.0 if held_up else 100.0 + iteration % 3, loss=3.0))
         ledger.append(SpanEvent("step", 99, 10_199.0))
         ledger.append(EndEvent("finished", wall_ms=14_800.0))
-    moments = strip.timeline(diagnose(open_runs(path)[0]))
+    moments = strip.timeline(diagnose(open_runs(tmp_path / "ledger.jsonl")[0]))
     assert [moment.cause for moment in moments] == ["compile", *["evaluation"] * 3, "stall", *["evaluation"] * 2]
     assert moments[0].start == 0
     assert moments[0].seconds == 2.0
@@ -146,10 +154,7 @@ def test_the_timeline_of_a_ledger_begins_with_the_start_and_has_every_evaluation
 
 def test_the_timeline_of_a_ledger_ends_with_the_wait_for_the_last_checkpoint(tmp_path: Path) -> None:
     """Written in the background, and waited for at the end: copying its weights just before is a moment of its own."""
-    path = tmp_path / "ledger.jsonl"
-    with LedgerWriter(path) as ledger:
-        ledger.append(RunEvent("2026-01-01T00:00:00+00:00", "1"))
-        ledger.append(SpanEvent("startup", 0, 2000.0, what="the model"))
+    with begun_ledger(tmp_path / "ledger.jsonl") as ledger:
         for iteration in range(100):
             ledger.append(StepEvent(iteration, 100.0 + iteration % 3 + 1000.0 * (iteration == 0), loss=3.0))
             if iteration == 50:
@@ -158,7 +163,7 @@ def test_the_timeline_of_a_ledger_ends_with_the_wait_for_the_last_checkpoint(tmp
         ledger.append(CheckpointEvent(100, "out", 4.0, 3000.0))
         ledger.append(SpanEvent("step", 100, 11_099.0))
         ledger.append(EndEvent("finished", wall_ms=15_643.0))
-    run = diagnose(open_runs(path)[0])
+    run = diagnose(open_runs(tmp_path / "ledger.jsonl")[0])
     start, first_step, copied, waited = strip.timeline(run)
     assert (start.cause, first_step.cause) == ("compile", "compile")
     assert start.seconds + first_step.seconds == pytest.approx(run.wall.startup_s)

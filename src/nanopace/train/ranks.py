@@ -21,8 +21,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import distributed_c10d
-from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.distributed_c10d import PrefixStore, Store, _world
 from torch.distributed.rendezvous import rendezvous
 
 from nanopace.errors import InputError, NanopaceError, UsageError
@@ -177,7 +176,7 @@ def _leave() -> None:
     To drop one it needs Python's lock. Only the group's own wrapper gives that away while it waits for the threads, so
     it has to be the last holder, after the models that hold the group, too.
     """
-    groups = [*distributed_c10d._world.pg_map]
+    groups = [*_world.pg_map]
     dist.destroy_process_group()
     gc.collect()
     groups.clear()

@@ -1,0 +1,106 @@
+"""Runs of several processes, real ones: how they are started, waited for and ended, and what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nanopace.ledger import StepEvent, read_ledger
+from nanopace.literals import Value
+from nanopace.train.checkpoint_files import newest_whole
+
+from .conftest import TINY
+
+# No dropout: each rank draws its own. Four micro-batches a step can be shared by one, two and four ranks.
+SHARED: Mapping[str, Value] = {**TINY, "dropout": 0.0, "gradient_accumulation_steps": 4, "max_iters": 24}
+LONGEST = 180  # seconds that a run may take on a busy machine
+
+
+def command(out_dir: Path, corpus: Path, **knobs: Value) -> list[str]:
+    """The arguments of a run."""
+    wanted = {**SHARED, "out_dir": str(out_dir), "dataset": str(corpus), **knobs}
+    return ["train", "--no-report", *(f"--{name}={value}" for name, value in wanted.items())]
+
+
+def environment(*, measured: bool = True, **more: str) -> dict[str, str]:
+    """`measured`: not where processes are killed or interrupted, which coverage does not bear."""
+    kept = {name: value for name, value in os.environ.items() if measured or not name.startswith("COVERAGE_")}
+    return {**kept, "OMP_NUM_THREADS": "1", **more}
+
+
+def torchrun(ranks: int, *arguments: str, restarts: int = 0, script: tuple[str, ...] = ("-m", "nanopace")) -> list[str]:
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"),
+        *(f"--max-restarts={restarts}", *script, *arguments),
+    ]
+
+
+def forked(ranks: int, *arguments: str, script: Path | None = None) -> list[str]:
+    """As torchrun would, where it is not torchrun that is tested: torch is imported once."""
+    return [
+        sys.executable,
+        str(Path(__file__).with_name("several.py")),
+        str(ranks),
+        str(script or "nanopace"),
+        *arguments,
+    ]
+
+
+def run(words: list[str], *, measured: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
+    surroundings = environment(measured=measured, **more)
+    return subprocess.run(words, env=surroundings, capture_output=True, text=True, timeout=LONGEST, check=False)
+
+
+def steps_of(out_dir: Path) -> dict[int, StepEvent]:
+    """By iteration; of one that was done twice, the last."""
+    with open(out_dir / "ledger.jsonl", "rb") as file:
+        return {each.iteration: each for each in read_ledger(file).events if isinstance(each, StepEvent)}
+
+
+def losses_of(out_dir: Path) -> dict[int, float | None]:
+    return {iteration: each.loss for iteration, each in steps_of(out_dir).items()}
+
+
+def weights_of(out_dir: Path) -> dict[str, torch.Tensor]:
+    saved, _ = newest_whole(out_dir)
+    assert saved is not None
+    return saved.weights()
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """With all that it started, should it still be there."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> None:
+    end = time.monotonic() + LONGEST
+    while not condition():
+        assert time.monotonic() < end, f"waited too long for {what}"
+        time.sleep(0.02)
+
+
+def patched(directory: Path, source: str) -> Path:
+    """A program that changes something of ours before it begins."""
+    path = directory / "patched.py"
+    path.write_text(textwrap.dedent(source))
+    return path
+
+
+def assert_same_run(out_dir: Path, other: Path) -> None:
+    ours, theirs = losses_of(out_dir), losses_of(other)
+    assert list(ours) == list(theirs) == list(range(25))
+    assert list(ours.values()) == pytest.approx(list(theirs.values()), rel=1e-4)
+    for name, weight in weights_of(other).items():
+        torch.testing.assert_close(weights_of(out_dir)[name], weight, rtol=1e-3, atol=1e-4)
