@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nanopace.train.model import ModelShape
+from nanopace.train.products import choose_algorithms, product
 from nanopace.train.warm_start import recall, remember
 
 FP8 = torch.float8_e4m3fn
@@ -125,7 +126,9 @@ def _speed(rows: int, width: int, out: int, device: torch.device) -> float:
         x8, eighth = torch.empty_like(x, dtype=FP8), Eighth(weight)
         eighth.renew(weight)
         norm, norm_too = _time(lambda: layer_norm(x)), _time(lambda: layer_norm(x, x8))
-        exact, rounded = _time(lambda: torch.mm(x, weight.t())), _time(lambda: eighth.product(x8))
+        product(x, weight.t())
+        choose_algorithms()
+        exact, rounded = _time(lambda: product(x, weight.t())), _time(lambda: eighth.product(x8))
     except RuntimeError:
         return 0.0
     return exact / (rounded + max(0.0, norm_too - norm))

@@ -22,11 +22,11 @@ from torch.nn import functional
 from nanopace.train.attention import slopes_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.head import head_gradients, head_losses
-from nanopace.train.kernels.linear import accumulate
 from nanopace.train.kernels.norm import layer_norm, layer_norm_backward
 from nanopace.train.kernels.tokens import embed, embed_backward
 from nanopace.train.matrix import Matrix, weight_of
 from nanopace.train.model import GPT, Block
+from nanopace.train.products import add_product, product
 
 # Above, three products for queries, keys and values take less than putting their gradients together; below, more.
 _MANY_ROWS = 1 << 15
@@ -172,13 +172,13 @@ class FusedGPT(Fused):
         y8 = layer.attention.room_for_8_bits(x) if rounding else None
         y_1, factor_1 = layer_norm(x, y8)
         attended = self._attend(layer.attention.product(y_1, y8), batch)
-        x.addmm_(rows_of(attended.found), layer.projection.copy.t())
+        add_product(x, rows_of(attended.found), layer.projection.copy.t())
         y8 = layer.into.room_for_8_bits(x) if rounding else None
         y_2, factor_2 = layer_norm(x, y8)
         h = layer.into.product(y_2, y8)
         del y8
         g = gelu(h)
-        x.addmm_(g, layer.out_of.copy.t())
+        add_product(x, g, layer.out_of.copy.t())
         return Kept(
             y_1,
             factor_1,
@@ -196,15 +196,15 @@ class FusedGPT(Fused):
 
     def _backward_mlp(self, layer: Layer, kept: Kept, d_x: Tensor) -> None:
         h = layer.into.product(kept.y_2) if kept.h is None else kept.h
-        d_h, g = gelu_backward(torch.mm(d_x, layer.out_of.copy), h, kept.g)
-        accumulate(layer.out_of.gradient, d_x, g)
-        accumulate(layer.into.gradient, d_h, kept.y_2)
-        layer_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
+        d_h, g = gelu_backward(product(d_x, layer.out_of.copy), h, kept.g)
+        add_product(layer.out_of.gradient, d_x.t(), g)
+        add_product(layer.into.gradient, d_h.t(), kept.y_2)
+        layer_norm_backward(product(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
 
     def _backward_attention(self, layer: Layer, kept: Kept, d_x: Tensor, batch: int) -> None:
         q_k_v, found = kept.attended or self._attend(layer.attention.product(kept.y_1), batch)
-        d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
-        accumulate(layer.projection.gradient, d_x, rows_of(found))
+        d_found = product(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
+        add_product(layer.projection.gradient, d_x.t(), rows_of(found))
         slopes = [rows_of(each) for each in slopes_of(found, q_k_v, d_found)]
         layer_norm_backward(_backward_packed(slopes, layer.attention, kept.y_1), kept.y_1, kept.factor_1, d_x)
 
@@ -222,11 +222,11 @@ def _backward_packed(slopes: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
     if len(y) < _MANY_ROWS:
         slopes = [torch.cat(slopes, dim=1)]
     copies, gradients = matrix.copy.chunk(len(slopes)), matrix.gradient.chunk(len(slopes))
-    d_y = torch.mm(slopes[0], copies[0])
+    d_y = product(slopes[0], copies[0])
     for slope, copy in zip(slopes[1:], copies[1:], strict=True):
-        d_y.addmm_(slope, copy)
+        add_product(d_y, slope, copy)
     for slope, gradient in zip(slopes, gradients, strict=True):
-        accumulate(gradient, slope, y)
+        add_product(gradient, slope.t(), y)
     return d_y
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.train.fp8 import FP8, Eighth
-from nanopace.train.kernels.fold import unfold
+from nanopace.train.kernels.fold import fold, unfold
+from nanopace.train.products import product
 
 
 class Matrix:
@@ -33,7 +34,7 @@ class Matrix:
         if self._norm is None:
             self.copy.copy_(self._weight)
         else:
-            torch.mul(self._weight, self._norm, out=self.copy)
+            fold(self._weight, self._norm, self.copy)
         if self.eighth is not None:
             self.eighth.renew(self.copy)
 
@@ -44,7 +45,7 @@ class Matrix:
     def product(self, y: Tensor, y8: Tensor | None = None) -> Tensor:
         """y W^T, by the 8 bits where there are some."""
         if y8 is None:
-            return torch.mm(y, self.copy.t())
+            return product(y, self.copy.t())
         assert self.eighth is not None
         return self.eighth.product(y8)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nanopace.config import TrainConfig
 from nanopace.train.memory import attempt, make_room
+from nanopace.train.products import choose_algorithms
 
 if TYPE_CHECKING:
     from nanopace.train.fused import Fused
@@ -50,8 +51,8 @@ class Passes(Protocol):
     def climb(self) -> str | None:
         """Memory is full: keep less of the forward pass, and say what is done without; None: nothing is left."""
 
-    def record(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
-        """After a first pass: make later ones of the same shape quicker, if that can be, and say how."""
+    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:
+        """After a first pass: make later ones of the same shape quicker, where that can be, and say how."""
 
 
 class PlainPasses:
@@ -84,8 +85,8 @@ class PlainPasses:
     def climb(self) -> None:
         return None
 
-    def record(self, tokens: Tensor, targets: Tensor, count: int) -> None:  # noqa: ARG002
-        return None
+    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:  # noqa: ARG002
+        return []
 
 
 class FusedPasses:
@@ -117,7 +118,10 @@ class FusedPasses:
         self._graph = self._recorded = None  # it holds memory of its own
         return self._model.climb()
 
-    def record(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
+    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:
+        return [said for said in (choose_algorithms(), self._record(tokens, targets, count)) if said is not None]
+
+    def _record(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
         self._graph = self._recorded = None
         launching, running = self._time(tokens, targets, count)
         if launching < _LAUNCH_BOUND * running:
@@ -128,7 +132,7 @@ class FusedPasses:
         if attempt(lambda: self._capture(graph, count)) is None:
             return None  # no room for it
         self._graph, self._recorded = graph, (tokens.shape, count)
-        return f"a CUDA graph: launching its kernels took {launching:.1f} of {running:.1f} ms"
+        return f"a micro-step is a CUDA graph: launching its kernels took {launching:.1f} of {running:.1f} ms"
 
     def _run(self, tokens: Tensor, targets: Tensor, count: int) -> Tensor:
         return self._model.gradients(tokens, targets, 1 / count)

@@ -128,9 +128,8 @@ class Stepper:
         targets = tokens.clone()  # one tensor for both would be compiled for, and the real ones are two
         with _same_random_numbers(parts.device), parts.rehearsing():
             parts.passes(tokens, targets, self._micro_steps)
-        recorded = parts.passes.record(tokens, targets, self._micro_steps)
-        if recorded is not None:
-            self._note(parts.first_step, f"a micro-step is {recorded}")
+        for said in parts.passes.quicken(tokens, targets, self._micro_steps):
+            self._note(parts.first_step, said)
         return True
 
     # --- when memory is full -----------------------------------------------------------------------------------------

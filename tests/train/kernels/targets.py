@@ -85,18 +85,17 @@ def shape_of(recipe: str, width: int, without: str = "") -> ModelShape:
 def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str, ...] = ()) -> list[Launch]:
     """Of a whole pass there and back, an evaluation and a step."""
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
-    with torch.device("meta"):
+    with torch.device("meta"), written_down() as launches:
         model = new_model(shape)
         again = Again.after(saving)
         fused: Fused = FusedFastGPT(model, again, fp8) if isinstance(model, FastGPT) else FusedGPT(model, again, fp8)
         optimizer = make_optimizer(model, config, torch.device("meta"), lean="averages" in saving)
         windows = torch.empty((BATCH, shape.block_size + 1), dtype=torch.int64)
         inputs, targets = windows[:, :-1], windows[:, 1:]
-        with written_down() as launches:
-            fused.gradients(inputs.contiguous(), targets.contiguous())  # as batches.py has them
-            fused.finish()
-            fused.sequence_losses(inputs, targets)  # as evaluate.py has them
-            _step(optimizer)
+        fused.gradients(inputs.contiguous(), targets.contiguous())  # as batches.py has them
+        fused.finish()
+        fused.sequence_losses(inputs, targets)  # as evaluate.py has them
+        _step(optimizer)
     return each_once(launches)
 
 

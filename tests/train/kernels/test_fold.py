@@ -3,15 +3,29 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nanopace.train.kernels import fold
-from nanopace.train.kernels.fold import plain_unfold, unfold
+from nanopace.train.kernels import fold as module
+from nanopace.train.kernels.fold import fold, plain_unfold, unfold
 
-from .conftest import Draw, error
+from .conftest import LIMITS, Draw, error
+
+SIZES = pytest.mark.parametrize("size", [(3, 24), (70, 33), (130, 260)])  # also more than a program takes
 
 
-@pytest.mark.parametrize("size", [(3, 24), (70, 33), (130, 260)])  # also more rows than a program takes, and columns
+@SIZES
+def test_folding_is_its_twin(draw: Draw, size: tuple[int, int]) -> None:
+    weight, norm = draw(*size), draw(size[1])
+    out = torch.full_like(weight, torch.nan, dtype=torch.bfloat16)
+    fold(weight, norm, out)
+    assert error(out, weight * norm) < LIMITS[torch.bfloat16]
+
+
+@SIZES
 @pytest.mark.parametrize("add", [False, True])
-def test_it_is_its_twin(draw: Draw, size: tuple[int, int], add: bool) -> None:
+@pytest.mark.parametrize("enough", [4096, 16])  # rows: a program takes one tile, or several
+def test_it_is_its_twin(
+    draw: Draw, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], add: bool, enough: int
+) -> None:
+    monkeypatch.setattr(module, "_ENOUGH_ROWS", enough)
     weight, folded, past, norm = draw(*size), draw(*size), draw(*size), draw(size[1])
     d_weight, d_norm = plain_unfold(weight, norm, folded)
     found = past.clone() if add else folded
@@ -23,7 +37,7 @@ def test_it_is_its_twin(draw: Draw, size: tuple[int, int], add: bool) -> None:
 
 def test_what_is_not_finite_shows(draw: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step is left out because of it."""
-    monkeypatch.setattr(fold, "_TILES", 2)
+    monkeypatch.setattr(module, "_ENOUGH_ROWS", 10)
     weight, folded, norm = draw(20, 9), draw(20, 9), draw(9)
     folded[17, 4] = torch.nan
     d_norm = torch.empty_like(norm)

@@ -1,4 +1,4 @@
-"""A norm's weight that was folded into the matrix after it, taken out of their common gradient in one pass (matrix.py).
+"""A norm's weight, folded into the matrix after it and taken out of their common gradient (matrix.py), a pass each.
 
 d_W = d_(W diag(w)) diag(w)        d_w = sum over the rows of W * d_(W diag(w))
 """
@@ -11,7 +11,26 @@ import triton.language as tl
 from torch import Tensor
 
 _ROWS, _COLUMNS = 8, 256  # of a tile
-_TILES = 8  # one below the other, that a program adds up
+_MOST_TILES = 8  # one below the other, that a program adds up
+_ENOUGH_ROWS = 4096  # for programs of one tile to fill a card
+
+
+def fold(weight: Tensor, norm: Tensor, out: Tensor) -> None:
+    """out = weight * norm, rounded to its type."""
+    rows, width = weight.shape
+    size = (triton.cdiv(rows, _ROWS), triton.cdiv(width, _COLUMNS))
+    _fold[size](weight, norm, out, rows, width, ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4)
+
+
+@triton.jit
+def _fold(weight, norm, out, rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < width
+    at = row[:, None] * width + column[None, :]
+    here = (row < rows)[:, None] & inside[None, :]
+    value = tl.load(weight + at, here, 0.0) * tl.load(norm + column, inside, 0.0)[None, :]
+    tl.store(out + at, value.to(out.dtype.element_ty), here)
 
 
 def plain_unfold(weight: Tensor, norm: Tensor, folded: Tensor) -> tuple[Tensor, Tensor]:
@@ -22,11 +41,12 @@ def plain_unfold(weight: Tensor, norm: Tensor, folded: Tensor) -> tuple[Tensor, 
 def unfold(weight: Tensor, norm: Tensor, folded: Tensor, d_weight: Tensor, d_norm: Tensor, *, add: bool) -> None:
     """Both are written, d_weight also over `folded`; or it is added to what is there. Then that lies elsewhere."""
     rows, width = weight.shape
-    size = (triton.cdiv(rows, _ROWS * _TILES), triton.cdiv(width, _COLUMNS))
+    tiles = max(1, min(_MOST_TILES, rows // _ENOUGH_ROWS))
+    size = (triton.cdiv(rows, _ROWS * tiles), triton.cdiv(width, _COLUMNS))
     sums = torch.empty((size[0], width), device=weight.device, dtype=torch.float32)
     _unfold[size](
         weight, norm, folded, d_weight, sums, rows, width,
-        ADD=add, ROWS=_ROWS, COLUMNS=_COLUMNS, TILES=_TILES, num_warps=4,
+        ADD=add, ROWS=_ROWS, COLUMNS=_COLUMNS, TILES=tiles, num_warps=4,
     )  # fmt: skip
     torch.sum(sums, 0, out=d_norm)
 

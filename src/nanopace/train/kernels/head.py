@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nanopace.train.fp8 import Eighth
-from nanopace.train.kernels.linear import accumulate
+from nanopace.train.products import add_product, product
 
 CHUNK_BYTES = 1 << 29  # of logits: enough rows to fill the largest card, little beside the activations
 _TOGETHER = 8  # values of a thread: one wide load of bfloat16
@@ -32,7 +32,7 @@ def head_losses(x: Tensor, weight: Tensor, targets: Tensor, cap: float | None = 
     """The loss of each token, without gradients."""
     losses = torch.empty(len(x), device=x.device, dtype=torch.float32)
     for some in _chunks(x, weight):
-        cross_entropy(torch.mm(x[some], weight.t()), targets[some], losses[some], None, 0.0, cap)
+        cross_entropy(product(x[some], weight.t()), targets[some], losses[some], None, 0.0, cap)
     return losses
 
 
@@ -52,10 +52,10 @@ def head_gradients(
     counted = (targets >= 0).sum()
     d_x = torch.empty_like(x)
     for some in _chunks(x, weight):
-        logits = torch.mm(x[some], weight.t()) if x8 is None or weight8 is None else weight8.product(x8[some])
+        logits = product(x[some], weight.t()) if x8 is None or weight8 is None else weight8.product(x8[some])
         cross_entropy(logits, targets[some], losses[some], counted, share, cap)
-        torch.mm(logits, weight, out=d_x[some])
-        accumulate(gradient, logits, x[some])
+        product(logits, weight, d_x[some])
+        add_product(gradient, logits.t(), x[some])
         del logits  # before the next are made
     return losses.sum() / counted, d_x
 
