@@ -60,7 +60,7 @@ def main() -> None:
         if not data.exists():
             write_tokens(data, zipf_tokens(6_000_000, vocab, 1), zipf_tokens(100_000, vocab, 2), vocab)
         knobs = {"dataset": str(data), "vocab_size": vocab, **(CARD if on_a_card else SMALL)}
-        steps = 8 if on_a_card else 20
+        steps = 6 if on_a_card else 20
         kept = room / "tune.json"
         if not kept.exists():
             kept.write_text(json.dumps(_tuned(room, knobs, args.budget)), encoding="utf-8")

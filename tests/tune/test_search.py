@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from nanopace.tune.search import WITHIN, Probe, candidates, cost, divisors, foretold, next_probe, pick
 
+from .h200 import PLAIN
+
 Machine = Callable[[int], float]  # a micro-batch's sequences to the ms of a sequence
 
 
@@ -122,9 +124,17 @@ def test_the_line_through_three_foretells_the_foot_and_one_trial_confirms_it() -
 
     tried = probes(machine, 12, 480, 48)
     foot = next(each for each in divisors(480) if machine(480) >= machine(each) * (1 - WITHIN))
-    assert next_probe(divisors(480), 12, tried) == foretold(divisors(480), tried) == foot == 24
-    assert next_probe(divisors(480), 12, {**tried, **probes(machine, 24)}) is None
-    assert pick({**tried, **probes(machine, 24)}) == 24
+    assert next_probe(divisors(480), 12, tried) == foretold(divisors(480), tried) == foot == 30
+    assert next_probe(divisors(480), 12, {**tried, **probes(machine, 30)}) is None
+    assert pick({**tried, **probes(machine, 30)}) == 30
+
+
+def test_a_foot_that_is_slower_than_foretold_is_not_taken() -> None:
+    rates = {**PLAIN, 48: 600.9, 480: 625.9}  # as tune had measured them
+    found, tried, _ = searched(480, 12, lambda count: 1 / rates[count])
+    assert foretold(divisors(480), {each: tried[each] for each in (12, 48, 480)}) == 60
+    assert found == 120
+    assert len(tried) <= 6
 
 
 def test_a_lucky_trial_is_not_on_the_line() -> None:

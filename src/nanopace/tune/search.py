@@ -5,7 +5,8 @@ B takes t = a + b B: a is what it costs whatever its size, b what each sequence 
 less, until something else is in the way: caches, recomputation, the wall of the memory. It has one summit, and what is
 looked for is its foot: the smallest micro-batch within 2% of the best. Where what was measured lies on such a line, the
 line foretells the foot, and one trial there confirms it: four trials or so in all, none of which is believed alone.
-Where it does not, summit and foot are found by halving.
+Where the foot turns out slower than foretold, the line from there to the best foretells another. Where what was
+measured lies on no line, summit and foot are found by halving.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from statistics import median
 
 from nanopace.record import Record
 
-WITHIN = 0.02  # of the best speed: a larger micro-batch is not worth its memory
+WITHIN = 0.015  # of the best speed, as measured: 2% is what we promise, and trials are some tenths of a percent off
 _MOST_WITHIN = 0.05  # however much the steps waver
 _STRAIGHT = 0.015  # off the line, and still on it; more where the steps waver
 _TO_SIGMA = 1.4826  # of a median absolute deviation
@@ -95,19 +96,21 @@ def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -
     if len(good) < 3 and (third := _middle_of_widest(line, good)) is not None:
         return third
     foot = foretold(line, good)
-    if foot is not None:
-        return None if foot in good else foot
-    return _halving(line, good)
+    if foot is not None and foot not in good:
+        return foot
+    if foot is None:
+        return _halving(line, good)
+    return None if _as_fast(good[foot], _best(good)) else _farther_up(line, good)
 
 
 def pick(tried: Mapping[int, Probe]) -> int | None:
-    """The smallest that is as fast as the best: by the line through all, or else within 2% or what the steps waver.
-    None where nothing fits."""
+    """The smallest that is as fast as the best: within 2%, or what the steps waver; by the line through all, where that
+    is borne out. None where nothing fits."""
     good = {each.sequences: each for each in tried.values() if each.fits}
     if not good:
         return None
     foot = foretold(sorted(good), good)
-    return min(_fast(good)) if foot is None else foot
+    return foot if foot is not None and _as_fast(good[foot], _best(good)) else min(_fast(good))
 
 
 def alike(a: Probe, b: Probe) -> bool:
@@ -128,6 +131,17 @@ def foretold(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
             return next(each for each in allowed if best >= through.each_ms(each) * (1 - WITHIN))
         count -= 1
     return None
+
+
+def _farther_up(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
+    """The foot by the line from the largest slow one to the best; None where that is not before the first fast one."""
+    best, fast = _best(good), min(_fast(good))
+    slow = max((each for each in good if each < fast), default=0)
+    through = cost({each: good[each] for each in (slow, best.sequences) if each in good}, 1)
+    if through is None:
+        return None
+    enough = through.each_ms(best.sequences) / (1 - WITHIN)
+    return next((each for each in line if slow < each < fast and through.each_ms(each) <= enough), None)
 
 
 def _explains(through: Cost, within: Sequence[int], good: Mapping[int, Probe]) -> bool:

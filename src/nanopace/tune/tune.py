@@ -22,10 +22,11 @@ from nanopace.record import Record
 from nanopace.tune.calibrating import calibrated
 from nanopace.tune.journal import Changed, Journal, Tried
 from nanopace.tune.knob_trials import PAIRS, KnobTrial, in_turns, knobs_to_try, rates_of, try_knobs
-from nanopace.tune.search import WITHIN, Cost, Probe, alike, candidates, cost, divisors, foretold, next_probe, pick
+from nanopace.tune.search import Cost, Probe, alike, candidates, cost, divisors, foretold, next_probe, pick
 from nanopace.tune.shapley import Share
 from nanopace.tune.wall import fits_in
 
+_SLOWER = 0.02  # than the given one: by more than that the chosen one is not taken
 # What the machine decides where no config is given; the rest of it is a schedule for two minutes.
 _OF_THE_MACHINE = (
     *("dataset", "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "dropout", "learning_rate", "min_lr"),
@@ -82,7 +83,7 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
     gain = in_turns(journal, {}, best, begin, PAIRS, reserve=0) if best else None
     if gain is not None and not gain.shows:
         gain = in_turns(journal, {}, best, begin, 1, reserve=0)
-    if gain is not None and gain.value < math.log(1 - WITHIN):
+    if gain is not None and gain.value < math.log(1 - _SLOWER):
         best, gain = {}, None  # the search was misled by a machine that does other things as well
     before, after = rates_of(journal, {}, best, begin)
     calibration = calibrated(event, config, journal.left_s, journal.folder)
