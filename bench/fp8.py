@@ -30,6 +30,7 @@ from nanopace.train.fused import FusedGPT
 from nanopace.train.kernels.norm import layer_norm
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.optimizer import make_optimizer, set_learning_rate
+from nanopace.train.products import choose_algorithms, product
 from nanopace.train.schedule import learning_rate
 
 DEVICE = torch.device("cuda", 0)
@@ -74,7 +75,9 @@ def _products(width: int) -> None:
         x8, x_eighth, eighth = torch.empty_like(x, dtype=FP8), Eighth(x), Eighth(weight)
         eighth.renew(weight)
         layer_norm(x, x8)
-        bf16 = _time(lambda x=x, weight=weight: torch.mm(x, weight.t()))
+        product(x, weight.t())
+        choose_algorithms()
+        bf16 = _time(lambda x=x, weight=weight: product(x, weight.t()))
         fp8 = _time(lambda x8=x8, eighth=eighth: eighth.product(x8))
         # A norm that writes fp8 too, less one that does not.
         fused = fp8 + _time(lambda x=x, x8=x8: layer_norm(x, x8)) - _time(lambda x=x: layer_norm(x))
@@ -119,6 +122,7 @@ def _trained(shape: ModelShape, fp8: tuple[str, ...], windows: Tensor) -> tuple[
     fused = FusedGPT(model, fp8=fp8)
     optimizer = make_optimizer(model, config, DEVICE)
     _gradients(fused, windows[0])  # compiles the kernels
+    choose_algorithms()
     fused.forget()
     losses: list[Tensor] = []
     torch.cuda.synchronize()

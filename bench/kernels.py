@@ -41,6 +41,7 @@ def measure(recipe: str, batch: int | None) -> Measured:
     import torch
 
     from nanogpt import zipf_tokens
+    from nanopace.train.products import choose_algorithms
     from nanopace.train.recipes import recipe_defaults
 
     device = torch.device("cuda", 0)
@@ -48,7 +49,7 @@ def measure(recipe: str, batch: int | None) -> Measured:
     batch = batch or (64 if properties.total_memory / 1e9 > ROOM_FOR_64 else 8)
     ceilings = _ceilings(device)
     config = TrainConfig(recipe=recipe, batch_size=batch, **recipe_defaults(recipe, 100))  # type: ignore[arg-type]
-    fused, optimizer = _trainer(config, device)
+    fused, optimizer = trainer_of(config, device)
     windows = torch.from_numpy(zipf_tokens(batch * (LENGTH + 1), VOCAB, 1).astype("int64")).view(batch, -1).to(device)
     inputs, targets = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
 
@@ -58,13 +59,15 @@ def measure(recipe: str, batch: int | None) -> Measured:
     def update() -> None:
         _update(fused, optimizer, config.grad_clip)
 
+    step()
+    choose_algorithms()
     shape = _shape(config, seen=inputs.unique().numel())
     step_ms = milliseconds(step)
     card = f"{properties.name}, torch {torch.__version__}, recipe {recipe}"
     return Measured(card, shape, ceilings, _profiled(step), _profiled(update, prepare=step), step_ms)
 
 
-def _trainer(config: TrainConfig, device: Any) -> tuple[Any, Any]:
+def trainer_of(config: TrainConfig, device: Any) -> tuple[Any, Any]:
     """A model as our kernels call it, and its optimizer."""
     import torch
 
