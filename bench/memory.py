@@ -3,8 +3,9 @@
 Models of GPT-2's sizes, T = 1024, bf16, AdamW, two micro-batches and an update, on one CUDA card. A point that does not
 fit is left out. The peak is what torch allocated; CUDA itself takes some hundred MB more.
 
-    python bench/memory.py              # two minutes on an H200
-    python bench/memory.py --most 12    # only what is predicted to need less than 12 GiB
+    python bench/memory.py                             # two minutes on an H200
+    python bench/memory.py --most 12                   # only what is predicted to need less than 12 GiB
+    python bench/memory.py --nanogpt path/to/nanoGPT   # what nanoGPT's 124M takes, and so how much fits into 12 GiB
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from __future__ import annotations
 import argparse
 import gc
 import time
+from pathlib import Path
+from typing import Any
 
 import torch
 
+from nanogpt import nanogpt_module
 from nanopace.config import MEMORY_STEPS, TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
 from nanopace.train.attention import pick_attention
@@ -32,12 +36,18 @@ POINTS = [
 ]  # fmt: skip
 DEVICE = torch.device("cuda", 0)
 VOCAB, LENGTH, TIMED = 50304, 1024, 8
+FEW, MANY = 4, 12  # sequences of nanoGPT's
+LIMIT, OF_CUDA = 12, 0.5  # GiB: of a card, and what CUDA itself takes
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=float, help="GiB; else all that the card has")
+    parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT")
     args = parser.parse_args()
+    if args.nanogpt is not None:
+        _measure_nanogpt(args.nanogpt)
+        return
     most = args.most or torch.cuda.get_device_properties(DEVICE).total_memory / GIB
     print(f"{'model':>6}{'sequences':>11}  {'ladder':42}{'predicted':>10}{'measured':>10}{'error':>8}{'tokens/s':>10}")
     for name, batch, count in POINTS:
@@ -84,6 +94,47 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...]) -> tuple[int
     del model, fused, optimizer, passes
     gc.collect()
     return peak, TIMED * batch * LENGTH / seconds
+
+
+# --- nanoGPT ---------------------------------------------------------------------------------------------------------
+
+
+def _measure_nanogpt(checkout: Path) -> None:
+    """By a line through two micro-batches: all that its memory consists of is the same whatever their size, or grows
+    with it."""
+    module = nanogpt_module(checkout)
+    few, many = (_nanogpt_peak(module, batch) / GIB for batch in (FEW, MANY))
+    each = (many - few) / (MANY - FEW)
+    fixed = few - FEW * each
+    print(
+        f"nanoGPT 124M: {few:.2f} GiB with {FEW} sequences, {many:.2f} with {MANY}; {fixed:.2f} and {each:.3f} for each"
+    )
+    print(f"{int((LIMIT - OF_CUDA - fixed) / each)} sequences in {LIMIT} GiB, of which CUDA takes {OF_CUDA} for itself")
+
+
+def _nanogpt_peak(module: Any, batch: int) -> int:
+    """Of two micro-batches and an update, as its train.py does them."""
+    torch._dynamo.reset()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(DEVICE)
+    layers, heads, width = MODELS["124M"]
+    sizes = {"n_layer": layers, "n_head": heads, "n_embd": width, "vocab_size": VOCAB, "block_size": LENGTH}
+    model = module.GPT(module.GPTConfig(**sizes, bias=False, dropout=0.0)).to(DEVICE)
+    optimizer = model.configure_optimizers(0.1, 6e-4, (0.9, 0.95), "cuda")
+    compiled = torch.compile(model)
+    tokens = torch.randint(0, VOCAB, (batch, LENGTH + 1), device=DEVICE)
+    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    for _ in range(2):
+        for _ in range(2):
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                _, loss = compiled(inputs, targets)
+            (loss / 2).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    del model, optimizer, compiled, loss
+    gc.collect()
+    return torch.cuda.max_memory_allocated(DEVICE)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ nanoGPT itself is not part of this project: check it out anywhere and give its p
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pickle
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +50,16 @@ def zipf_tokens(count: int, vocab_size: int, seed: int) -> np.ndarray:
     ranks = np.arange(1, vocab_size + 1)
     weights = 1 / ranks
     return np.random.default_rng(seed).choice(vocab_size, size=count, p=weights / weights.sum()).astype(np.uint16)
+
+
+def nanogpt_module(checkout: Path) -> Any:
+    """Its model.py."""
+    spec = importlib.util.spec_from_file_location("nanogpt_model", checkout / "model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def run_nanogpt(checkout: Path, knobs: Knobs, log: Path) -> Result:

@@ -9,21 +9,21 @@ Also, nanoGPT's own sample.py and train.py (init_from=resume) run on a ckpt.pt t
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import pickle
 import subprocess
 import sys
 import tempfile
 from contextlib import redirect_stdout
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nanogpt import nanogpt_module
 from nanopace.train.convert import convert, open_pretrained
 from nanopace.train.huggingface import save_huggingface
 from nanopace.train.model import GPT, ModelShape
@@ -46,7 +46,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for bias in (False, True):
             shape = replace(SMALL if args.small else LARGE, bias=bias)
-            for name, difference in differences(shape, imported(nanogpt / "model.py"), Path(folder, str(bias))).items():
+            for name, difference in differences(shape, nanogpt_module(nanogpt), Path(folder, str(bias))).items():
                 verdict = "" if name == YARDSTICK else "holds" if difference <= BAR else "MISSED"
                 failed |= verdict == "MISSED"
                 print(f"bias={bias!s:5}  {name:50}{difference:10.2e}   {verdict}")
@@ -54,15 +54,6 @@ def main() -> int:
             failed |= code != 0
             print(f"nanoGPT's {script:50}exit code {code}   {'holds' if code == 0 else 'MISSED'}")
     return int(failed)
-
-
-def imported(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("nanogpt_model", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module: ModuleType = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def arguments(shape: ModelShape) -> dict[str, Any]:
@@ -94,7 +85,7 @@ def differences(shape: ModelShape, nanogpt: Any, folder: Path) -> dict[str, floa
         again = nanogpt.GPT(nanogpt.GPTConfig(**checkpoint["model_args"])).eval()
     again.load_state_dict(checkpoint["model"])
     found["logits, nanoGPT from our ckpt.pt"] = apart(own.logits(tokens), again(tokens, tokens)[0])
-    if importlib.util.find_spec("transformers") is not None:
+    if find_spec("transformers") is not None:
         found |= against_transformers(own, shape, tokens, folder)
     return found
 

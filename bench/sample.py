@@ -10,16 +10,15 @@ The ways take turns in one run; the medians are compared.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 
+from nanogpt import nanogpt_module
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.sample import generate
 
@@ -63,11 +62,7 @@ def main() -> int:
 
 
 def nanogpt_way(checkout: Path, own: GPT) -> Callable[[int], list[int]]:
-    spec = importlib.util.spec_from_file_location("nanogpt_model", checkout / "model.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = nanogpt_module(checkout)
     names = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "dropout")
     with redirect_stdout(None):  # it prints its size
         model = module.GPT(module.GPTConfig(**{name: getattr(own.shape, name) for name in names})).eval()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +9,11 @@ import torch
 
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import find_card
+from nanopace.literals import Value
 from nanopace.train.device import Machine, find_machine, pick_compile, pick_dtype, set_tf32
+from nanopace.train.run import train
+
+from .conftest import Recorder
 
 CPU = Machine(torch.device("cpu"), "")
 CARD = Machine(torch.device("cuda", 0), "", card=find_card("4070"))
@@ -39,6 +45,23 @@ def test_a_card_is_taken_where_there_is_one() -> None:
     assert find_machine("cuda").device == torch.device("cuda", 0)
     with pytest.raises(UsageError, match="--device=cuda:2: there are 2 cards, counted from 0"):
         find_machine("cuda:2")
+
+
+class LaunchingThereError(Exception):
+    pass
+
+
+@pytest.mark.usefixtures("two_cards")
+def test_everything_is_launched_on_the_card_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's kernels and cuBLASLt's go where torch is, not where the tensors are."""
+
+    def set_device(device: torch.device) -> None:
+        raise LaunchingThereError(device)
+
+    monkeypatch.setattr(torch.cuda, "set_device", set_device)
+    given: dict[str, Value] = {"device": "cuda:1", "out_dir": str(tmp_path / "out")}
+    with pytest.raises(LaunchingThereError, match="cuda:1"):
+        train(given, from_file=False, listener=Recorder(), started=time.monotonic())
 
 
 @pytest.mark.usefixtures("two_cards")

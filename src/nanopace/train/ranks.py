@@ -142,8 +142,6 @@ def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[
     if backend == "nccl" and device.type != "cuda":
         raise UsageError("--backend=nccl: needs a card for each process; on {device} it is gloo", device=device)
     card = device if device.type == "cuda" else None
-    if card is not None:
-        torch.cuda.set_device(card)
     import_module("torch.distributed.nn.functional")  # imported later, its functions would hold the group by default
     dist.init_process_group(
         backend or "gloo" if card is None else f"cpu:gloo,cuda:{backend or 'nccl'}",

@@ -63,6 +63,8 @@ def train(
     listener.phase("startup")
     wanted = given.get("device")
     machine = find_machine(ranks.device(None if wanted is None else str(wanted)))
+    if machine.device.type == "cuda":
+        torch.cuda.set_device(machine.device)  # Triton and cuBLASLt launch where torch is
     backend = given.get("backend")
     with joined(ranks, machine.device, None if backend is None else str(backend)), Claim(out_dir_of(given)) as claim:
         ranks.agree(lambda: enter(out_dir_of(given), claim) if ranks.first else None)
