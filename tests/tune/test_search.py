@@ -82,6 +82,20 @@ def test_where_large_ones_are_slow_again_it_finds_the_summit(
     assert len(tried) <= 3 + 2 * math.ceil(math.log2(len(allowed)))
 
 
+def test_the_summit_between_two_fast_ones_is_not_passed_over() -> None:
+    """60 between 48 and 72, with 45 as fast as they are: it was never tried."""
+    found, tried, _ = searched(720, 1, lambda count: 0.1 + 35 / count + 0.01 * count)
+    assert (found, 60 in tried) == (60, True)
+
+
+def test_where_the_line_ends_it_is_not_gone_back_along_step_by_step() -> None:
+    """720 is slow; the line through 12, 24 and 48 goes on, and foretells one large size after another."""
+    found, tried, _ = searched(720, 12, lambda count: 0.8 + 20 / count + 0.003 * count)
+    assert found in (60, 72)
+    assert not {360, 240} <= tried.keys()
+    assert len(tried) < 13
+
+
 @given(STEPS, st.floats(0.0, 50.0), st.integers(1, 1024), st.integers(1, 1024), st.data())
 def test_a_wall_is_never_touched_twice(
     sequences: int, fixed: float, predicted: int, wall: int, data: st.DataObject

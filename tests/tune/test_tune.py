@@ -185,7 +185,8 @@ QUIET, NOISY = (0.002, 0.004), (0.01, 0.02)  # by how much trials differ, and st
 
 @pytest.mark.parametrize(
     ("step_ms", "luck", "noise"),
-    [*((each, *luck) for each in FORMULAS for luck in (QUIET, NOISY)), (h200, *QUIET)],  # which it was
+    # The H200's own curve holds the bar where trials are quiet. NOISY, with these six seeds, it has 0.976 (LOG.md).
+    [*((each, *luck) for each in FORMULAS for luck in (QUIET, NOISY)), (h200, *QUIET)],
 )
 def test_as_fast_as_the_best_of_a_sweep_in_a_third_of_its_time(
     step_ms: StepMs, luck: float, noise: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -96,10 +96,10 @@ def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -
     if len(good) < 3 and (third := _middle_of_widest(line, good)) is not None:
         return third
     foot = foretold(line, good)
-    if foot is not None and foot not in good:
-        return foot
     if foot is None:
         return _halving(line, good)
+    if foot not in good:
+        return _on_the_way(foot, line, good)
     return None if _as_fast(good[foot], _best(good)) else _farther_up(line, good)
 
 
@@ -131,6 +131,15 @@ def foretold(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
             return next(each for each in allowed if best >= through.each_ms(each) * (1 - WITHIN))
         count -= 1
     return None
+
+
+def _on_the_way(foot: int, line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
+    """The foot, unless the next larger one that was tried is slower than the next smaller: the line ends somewhere
+    between them, and the middle tells more than what it says of its end."""
+    low = max((each for each in good if each < foot), default=0)
+    high = min((each for each in good if each > foot), default=0)
+    ends = low and high and good[high].ms > good[low].ms
+    return _between(line, low, high) if ends else foot
 
 
 def _farther_up(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
@@ -199,14 +208,13 @@ def _middle_of_widest(line: Sequence[int], good: Mapping[int, Probe]) -> int | N
 
 
 def _halving(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """The middle of the widest gap in which summit or foot may be: between two that are alike, maybe on either side of
-    the summit; beyond the last fast one; before the first."""
+    """The middle of the widest gap in which summit or foot may be: between the best and one beside it that is as fast,
+    maybe on either side of the summit; beyond the last fast one; before the first."""
     fast, line = _fast(good), [each for each in line if each not in good]
     beyond = min((each for each in good if each > fast[-1]), default=fast[-1])
     before = max((each for each in good if each < fast[0]), default=0)
-    gaps = [(before, fast[0])]
-    if fast[-1] == _best(good).sequences:
-        gaps.append((fast[-1], beyond))
-    if len(fast) == 2:
-        gaps.append((fast[0], fast[1]))
+    best = _best(good).sequences
+    gaps = [(before, fast[0]), *(pair for pair in pairwise(fast) if best in pair)]
+    if fast[-1] == best:
+        gaps.append((best, beyond))
     return _between(line, *max(gaps, key=lambda gap: sum(gap[0] < each < gap[1] for each in line)))
