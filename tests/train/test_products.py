@@ -20,13 +20,14 @@ CARD = torch.device("cuda", 0)
 
 @pytest.fixture
 def draw() -> Any:
-    generator = torch.Generator().manual_seed(0)
-    return lambda *size, scale=1.0: torch.randn(size, generator=generator) * scale
+    """On the card where there is one."""
+    generator, device = torch.Generator().manual_seed(0), CARD if torch.cuda.is_available() else "cpu"
+    return lambda *size, scale=1.0: (torch.randn(size, generator=generator) * scale).to(device)
 
 
 def test_a_product_goes_where_it_is_told(draw: Any) -> None:
     a, b = draw(5, 7).bfloat16(), draw(3, 7).bfloat16().t()
-    out = torch.full((6, 3), torch.nan).bfloat16()
+    out = a.new_full((6, 3), torch.nan)
     assert product(a, b, out[1:]).data_ptr() == out[1].data_ptr()
     torch.testing.assert_close(out[1:], a @ b)
     torch.testing.assert_close(product(a, b), a @ b)
@@ -46,7 +47,8 @@ def test_a_weight_s_gradient_is_added_up_in_float32(draw: Any) -> None:
 
 def test_a_part_of_a_gradient_can_be_added_to(draw: Any) -> None:
     """Queries, keys and values come one after the other."""
-    gradient, slope, x = torch.zeros(72, 24), draw(9, 24).bfloat16(), draw(9, 24).bfloat16()
+    slope, x = draw(9, 24).bfloat16(), draw(9, 24).bfloat16()
+    gradient = torch.zeros((72, 24), device=x.device)
     add_product(gradient[24:48], slope.t(), x)
     torch.testing.assert_close(gradient[24:48], slope.float().t() @ x.float())
     assert gradient[:24].count_nonzero() == gradient[48:].count_nonzero() == 0

@@ -82,7 +82,7 @@ def _speeds(width: int, vocabulary: int, rows: int, device: torch.device) -> tup
     """Of each product, times bfloat16's; without those that cannot be, and 0 for one whose trial failed, which is not
     remembered: memory may have been full. And whether that was known before."""
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    question = f"{card}, torch {torch.__version__}, {rows} x {width}, vocabulary of {vocabulary}"
+    question = f"{card}, torch {torch.__version__}, {rows} x {width}, vocabulary of {vocabulary}, by the best in bf16"
     known = _read(recall(_TOPIC, question))
     if known is not None:
         return known, True

@@ -1,7 +1,7 @@
 """Matrix products, each by the algorithm that is fastest on this card, found by trying.
 
-torch takes what cuBLAS expects to be fastest. Others that it proposes are up to 1.2 times as fast on an H200 (LOG.md),
-where a card that trains is at its power limit, and time is energy.
+torch takes what cuBLAS expects to be fastest. Others that it proposes were up to 1.2 times as fast on an H200 that was
+at its power limit, as a card that trains is (LOG.md).
 
 What is multiplied is known once a first pass has asked for it. Then each product is tried, and the answer remembered
 for the next start. What nobody has tried torch multiplies, and so it does where there is no cuBLASLt.
@@ -27,7 +27,7 @@ _BURST_MS = 4.0  # of one algorithm, before it is another's turn
 _ROUNDS = 3
 _FINALISTS = 4  # beside torch's
 _RECORDED_MS, _MOST_RECORDED = 1.0, 10  # so that what is timed is the card and not the host
-_WORTH_IT = 1.03  # times torch's speed alone: with less it is often slower among its neighbours
+_WORTH_IT = 1.03  # times torch's speed alone: taking less gained less in the whole, on the one card where both ran
 
 
 def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
