@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import gc
+import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from nanogpt import nanogpt_module
+from nanogpt import Knobs, nanogpt_peak, write_tokens, zipf_tokens
 from nanopace.config import MEMORY_STEPS, TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
 from nanopace.train.attention import pick_attention
@@ -37,6 +37,14 @@ POINTS = [
 DEVICE = torch.device("cuda", 0)
 VOCAB, LENGTH, TIMED = 50304, 1024, 8
 FEW, MANY = 4, 12  # sequences of nanoGPT's
+OF_NANOGPT: Knobs = {
+    "block_size": LENGTH,
+    "gradient_accumulation_steps": 2,
+    "max_iters": 2,
+    "eval_interval": 100,
+    "eval_iters": 1,
+    "dtype": "bfloat16",
+}
 LIMIT, OF_CUDA = 12, 0.5  # GiB: of a card, and what CUDA itself takes
 
 
@@ -102,39 +110,19 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...]) -> tuple[int
 def _measure_nanogpt(checkout: Path) -> None:
     """By a line through two micro-batches: all that its memory consists of is the same whatever their size, or grows
     with it."""
-    module = nanogpt_module(checkout)
-    few, many = (_nanogpt_peak(module, batch) / GIB for batch in (FEW, MANY))
+    with tempfile.TemporaryDirectory() as folder:
+        room = Path(folder)
+        data = write_tokens(room / "data", zipf_tokens(1_000_000, VOCAB, 1), zipf_tokens(100_000, VOCAB, 2), VOCAB)
+        knobs: Knobs = {**OF_NANOGPT, "dataset": str(data), "out_dir": str(room / "out")}
+        few, many = (
+            nanogpt_peak(checkout, {**knobs, "batch_size": batch}, room / "log") / GIB for batch in (FEW, MANY)
+        )
     each = (many - few) / (MANY - FEW)
     fixed = few - FEW * each
     print(
         f"nanoGPT 124M: {few:.2f} GiB with {FEW} sequences, {many:.2f} with {MANY}; {fixed:.2f} and {each:.3f} for each"
     )
     print(f"{int((LIMIT - OF_CUDA - fixed) / each)} sequences in {LIMIT} GiB, of which CUDA takes {OF_CUDA} for itself")
-
-
-def _nanogpt_peak(module: Any, batch: int) -> int:
-    """Of two micro-batches and an update, as its train.py does them."""
-    torch._dynamo.reset()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats(DEVICE)
-    layers, heads, width = MODELS["124M"]
-    sizes = {"n_layer": layers, "n_head": heads, "n_embd": width, "vocab_size": VOCAB, "block_size": LENGTH}
-    model = module.GPT(module.GPTConfig(**sizes, bias=False, dropout=0.0)).to(DEVICE)
-    optimizer = model.configure_optimizers(0.1, 6e-4, (0.9, 0.95), "cuda")
-    compiled = torch.compile(model)
-    tokens = torch.randint(0, VOCAB, (batch, LENGTH + 1), device=DEVICE)
-    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-    for _ in range(2):
-        for _ in range(2):
-            with torch.autocast("cuda", dtype=torch.bfloat16):
-                _, loss = compiled(inputs, targets)
-            (loss / 2).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-    del model, optimizer, compiled, loss
-    gc.collect()
-    return torch.cuda.max_memory_allocated(DEVICE)
 
 
 if __name__ == "__main__":

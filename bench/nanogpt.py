@@ -23,6 +23,12 @@ from nanopace.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 Knobs = Mapping[str, bool | int | float | str]
+# What nanoGPT is started with where its memory is asked for.
+_AND_TELL_THE_PEAK = """
+import runpy, torch
+runpy.run_path("train.py", run_name="__main__")
+print("peak:", torch.cuda.max_memory_allocated())
+"""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,12 @@ def nanogpt_module(checkout: Path) -> Any:
 
 def run_nanogpt(checkout: Path, knobs: Knobs, log: Path) -> Result:
     return _run([sys.executable, "-u", "train.py"], knobs, checkout, log)
+
+
+def nanogpt_peak(checkout: Path, knobs: Knobs, log: Path) -> int:
+    """Bytes that its train.py allocates at most."""
+    text = _run([sys.executable, "-u", "-c", _AND_TELL_THE_PEAK], knobs, checkout, log).text
+    return int(text.rpartition("peak: ")[2])
 
 
 def run_nanopace(knobs: Knobs, log: Path, **environment: str) -> Result:

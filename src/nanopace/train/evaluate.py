@@ -151,12 +151,15 @@ class Evaluator:
         return float(losses.sum()) * targets / math.log(2) / text_bytes if text_bytes else None
 
 
-def largest_batch(shape: ModelShape, batch_size: int, device: torch.device) -> int:
-    """Sequences in an evaluation's batch: what training's activations take is free meanwhile, and a card is fastest
-    when it is full. A CPU gains nothing from batches that leave its caches."""
+def pick_batch(shape: ModelShape, batch_size: int, device: torch.device) -> tuple[int, str]:
+    """Sequences in an evaluation's batch, and why."""
     if device.type == "cpu":
-        return batch_size
+        return batch_size, "as in training, a CPU gains nothing from more"  # that leave its caches
     training = 36 * shape.n_embd * shape.n_layer + 8 * shape.vocab_size  # bytes per token: see hardware/memory.py
     evaluating = 40 * shape.n_embd + 6 * shape.vocab_size  # one layer's, and logits in two precisions
-    fitting = int(batch_size * training / evaluating)
-    return max(batch_size, min(fitting, _SATURATING // shape.block_size))
+    fitting, enough = int(batch_size * training / evaluating), _SATURATING // shape.block_size
+    if batch_size >= min(fitting, enough):
+        return batch_size, "as in training"
+    if enough <= fitting:
+        return enough, "more do not make a card any faster"
+    return fitting, "as many as fit where training's activations were"

@@ -22,6 +22,7 @@ from nanopace.train.attention import pick_attention
 from nanopace.train.checkpoint_files import checkpoint_directories
 from nanopace.train.clock import Clock, make_clock, process_start
 from nanopace.train.device import find_machine, pick_kernels, set_tf32
+from nanopace.train.evaluate import pick_batch
 from nanopace.train.fp8 import pick_products
 from nanopace.train.interrupt import Interrupt
 from nanopace.train.ladder import pick_steps
@@ -89,6 +90,8 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     kernels, why = pick_kernels(config, start.shape, machine.device, ranks.size)
     choices["kernels"] = f"{kernels}: {why}"
     choices["memory"] = pick_steps(config, start.shape, machine, ranks.size)[1]
+    batch, why = pick_batch(start.shape, config.batch_size, machine.device)
+    choices["evaluation"] = f"{batch} sequences at a time: {why}"
     if config.compile:
         keep_compiled()
     if config.fp8:

@@ -24,7 +24,7 @@ from nanopace.train.checkpoint_files import STATE, Saved
 from nanopace.train.checkpoint_writing import describe
 from nanopace.train.clock import Clock
 from nanopace.train.device import Machine
-from nanopace.train.evaluate import Evaluator, Losses, largest_batch
+from nanopace.train.evaluate import Evaluator, Losses, pick_batch
 from nanopace.train.ladder import pick_steps
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT, ModelShape
@@ -203,7 +203,7 @@ def _evaluator(losses: Losses, start: Start, split: Split) -> Evaluator:
         losses,
         split,
         block_size=config.block_size,
-        batch_size=largest_batch(start.shape, config.batch_size, start.machine.device),
+        batch_size=pick_batch(start.shape, config.batch_size, start.machine.device)[0],
         windows=config.eval_iters * config.batch_size,
         seed=config.seed,
         device=start.machine.device,

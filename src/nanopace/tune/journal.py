@@ -88,6 +88,11 @@ class Journal:
         """What the first trial says of config and card."""
         return introduction(self._folder_of({}, 0))
 
+    def choices(self, changed: Changed) -> Mapping[str, str]:
+        """What the trainer chose by itself with this setting, and why."""
+        event = introduction(self._folder_of(changed, 0))
+        return {} if event is None else event.choices
+
     def data_share(self, changed: Changed) -> float | None:
         return data_share(self._folder_of(changed, 0))
 

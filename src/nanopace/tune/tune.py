@@ -2,8 +2,9 @@
 
 First the micro-batch (search.py), then one knob after the other at that micro-batch, each in turns with the best so far
 and kept only where it is better by more than the trials waver; at the end the given config and the chosen one in turns.
-What the trainer itself finds out at every start is not searched again: the attention kernel, the batch of evaluations,
-and how much of the layers is computed twice (memory=auto: a larger micro-batch that needs it has to be faster with it).
+What the trainer itself finds out at every start is not searched again, but told: the attention kernel, the batch of
+evaluations, and how much of the layers is computed twice (memory=auto: a larger micro-batch that needs it has to be
+faster with it).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _OF_THE_MACHINE = (
     *("dataset", "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "dropout", "learning_rate", "min_lr"),
     *("gradient_accumulation_steps", "batch_size"),
 )
+_OF_THE_TRAINER = ("kernels", "attention", "memory", "fp8", "evaluation")
 
 
 class Change(Record):
@@ -57,6 +59,7 @@ class Tuned(Record):
     trials: tuple[Tried, ...]
     complete: bool  # else the budget ended the search for the micro-batch
     predicted_wall: int | None  # the smallest micro-batch that was not tried: it is predicted not to fit
+    found_out: Mapping[str, str]  # by the trainer itself, with the chosen one: attention, memory, ..., and why
     data_share: float | None  # of the steps' time, of the chosen one
     gpu: str | None
     calibration: Calibration | None  # what matrix products reach here
@@ -99,6 +102,7 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
         trials=tuple(journal.tried),
         complete=search.complete,
         predicted_wall=next((each for each in divisors(sequences) if each not in search.allowed), None),
+        found_out={name: why for name, why in journal.choices(best).items() if name in _OF_THE_TRAINER},
         data_share=journal.data_share(best),
         gpu=event.gpu,
         calibration=calibration,

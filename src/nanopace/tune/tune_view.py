@@ -16,7 +16,7 @@ from nanopace.views.paper import Cell, Paper, styled
 from nanopace.wording.catalog import UNKNOWN, Words, words
 
 _UNSTEADY = 1.2  # times as fast, of the same setting
-_WAITING = 0.01  # of the steps' time, for data: from there on it is worth a word
+_WAITING = 0.01  # of the steps' time, for data: from there on more than one thread would gain something
 
 
 def write(found: Tuned, words: Words, paper: Paper) -> None:
@@ -24,8 +24,13 @@ def write(found: Tuned, words: Words, paper: Paper) -> None:
     paper.heading(words.text("The config"))
     if found.changes:
         paper.table([_changed_row(each, found, words) for each in found.changes], "lrl")
-    for said in [*_of_knobs(found, words), *_of_the_micro_batch(found, words), *_of_the_trainer(found, words)]:
+    for said in [*_of_knobs(found, words), *_of_the_micro_batch(found, words)]:
         paper.line(said, hanging=2)
+    if found.found_out:
+        paper.heading(words.text("What the trainer finds out by itself"))
+        paper.table([(styled(name, "bold"), why) for name, why in found.found_out.items()], "ll")
+        for said in _of_the_data(found, words):
+            paper.line(said, hanging=2)
     if found.calibration is not None:
         paper.heading(words.text("This machine"))
         for said in _of_the_machine(found.calibration, found.utilisation, words):
@@ -134,18 +139,13 @@ def _of_the_micro_batch(found: Tuned, words: Words) -> list[str]:
     return said
 
 
-def _of_the_trainer(found: Tuned, words: Words) -> list[str]:
-    said = []
-    if found.gpu is not None:
-        said.append(words.text("The trainer measures attention kernels at every start and takes the fastest."))
-    if found.data_share is not None and found.data_share > _WAITING:
-        said.append(
-            words.text(
-                "Steps wait for data {share} of their time.",
-                share=words.percent(found.data_share),
-            )
-        )
-    return said
+def _of_the_data(found: Tuned, words: Words) -> list[str]:
+    if found.data_share is None:
+        return []
+    share = words.percent(found.data_share)
+    if found.data_share > _WAITING:
+        return [words.text("Steps wait for data {share} of their time.", share=share)]
+    return [words.text("Steps wait for data {share} of their time: one thread to gather it is enough.", share=share)]
 
 
 def _of_the_noise(found: Tuned, words: Words) -> list[str]:
