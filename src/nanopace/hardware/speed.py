@@ -183,8 +183,8 @@ class Point(NamedTuple):
 def measured_points() -> list[Point]:
     """Every point that the ranges have to contain.
 
-    Two of LOG.md's are left out, 350M with 4 sequences and 774M with one: bench/memory.py launched kernel by kernel
-    then, and the host was the limit; `nanopace train` records a CUDA graph.
+    Two of LOG.md's are left out, 350M with 4 sequences and 774M with one, as bench/memory.py launched them at first,
+    kernel by kernel: the host was the limit. `nanopace train` records a CUDA graph, and so they are here.
     """
     with open(_MEASURED, encoding="utf-8", newline="") as file:
         return [
