@@ -15,6 +15,7 @@ import pytest
 from nanopace.corpus import intake, work
 from nanopace.corpus.journal import JOURNAL
 from nanopace.corpus.prepare import Recipe, Status, prepare
+from nanopace.corpus.seen import SEEN_FILE, SeenFile
 from nanopace.corpus.shards import open_corpus
 from nanopace.errors import InputError
 
@@ -91,6 +92,20 @@ def test_killed_at_any_time(rows: list[Path], whole: dict[str, bytes], tmp_path:
         process.communicate()
     subprocess.run(child(out, rows), check=True, stdout=subprocess.DEVNULL)
     assert contents(out) == whole
+
+
+def test_killed_when_all_but_tidying_up_is_done(
+    rows: list[Path], whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: SeenFile) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(SeenFile, "remove", killed)
+        prepare(rows, tmp_path / "out", BYTES)
+    assert (tmp_path / "out" / SEEN_FILE).exists()
+    assert prepare(rows, tmp_path / "out", BYTES).resumed
+    assert contents(tmp_path / "out") == whole
 
 
 def test_killed_while_the_tokenizer_is_made(rows: list[Path], tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def _prepare(inputs: Inputs, directory: Path, recipe: Recipe, told: Told, began:
         tokenizer = _tokenizer_of(directory, journal)
         if (directory / MANIFEST).is_file() and read_manifest(directory).complete:
             check_files(directory, read_manifest(directory))
+            (directory / SEEN_FILE).unlink(missing_ok=True)  # of a run that was killed when all but this was done
             return _summary(directory, journal, began, Encoded(), resumed)
     with contextlib.closing(Work(directory, inputs, recipe, tokenizer, journal)) as work:
         encoded = work.run(told)
