@@ -100,9 +100,10 @@ def test_killed_when_all_but_tidying_up_is_done(
     def killed(_: SeenFile) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(SeenFile, "remove", killed)
-        prepare(rows, tmp_path / "out", BYTES)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(rows, tmp_path / "out", BYTES)
     assert (tmp_path / "out" / SEEN_FILE).exists()
     assert prepare(rows, tmp_path / "out", BYTES).resumed
     assert contents(tmp_path / "out") == whole
