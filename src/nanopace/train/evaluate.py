@@ -152,9 +152,10 @@ class Evaluator:
 
 
 def pick_batch(shape: ModelShape, batch_size: int, device: torch.device) -> tuple[int, str]:
-    """Sequences in an evaluation's batch, and why."""
+    """Sequences in an evaluation's batch, and why. A card is fastest when it is full, and what training's activations
+    take is free meanwhile; larger batches only leave a CPU's caches."""
     if device.type == "cpu":
-        return batch_size, "as in training, a CPU gains nothing from more"  # that leave its caches
+        return batch_size, "as in training, a CPU gains nothing from more"
     training = 36 * shape.n_embd * shape.n_layer + 8 * shape.vocab_size  # bytes per token: see hardware/memory.py
     evaluating = 40 * shape.n_embd + 6 * shape.vocab_size  # one layer's, and logits in two precisions
     fitting, enough = int(batch_size * training / evaluating), _SATURATING // shape.block_size
