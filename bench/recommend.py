@@ -5,13 +5,11 @@ python bench/recommend.py
 
 from __future__ import annotations
 
-from nanopace.hardware.cards import find_card
-from nanopace.hardware.speed import Point, measured_points, pace
+from nanopace.hardware.speed import Point, measured_points, pace_of
 
 HEADINGS = (
     "card", "trainer", "model", "sequences", "ladder", "expected tokens/s", "range", "measured", "difference", "source",
 )  # fmt: skip
-VOCAB, LENGTH = 50304, 1024
 
 
 def main() -> None:
@@ -21,8 +19,7 @@ def main() -> None:
 
 
 def _row(point: Point) -> tuple[str, ...]:
-    sizes = (point.n_layer, point.n_embd, VOCAB, LENGTH, point.batch_size, point.accumulation)
-    expected = pace(find_card(point.card), *sizes, trainer=point.trainer, steps=point.steps)
+    expected = pace_of(point)
     assert expected is not None
     return (
         point.card,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -73,12 +74,21 @@ def main() -> None:
                 rates[number].append(_trial(room, f"turn-{turn}-{number}", settings, steps).tokens_per_second or 0.0)
     ours, theirs = map(geometric_mean, rates)
     shown = [{name: each[name] for name in each if each[name] != knobs.get(name)} for each in (chosen, best)]
-    print(f"tune:  {shown[0] or 'as given'}: {ours:,.0f} tokens/s, found in {tuning_s:.0f} s")
+    print(f"tune:  {shown[0] or 'as given'}: {ours:,.0f} tokens/s, found in {tuning_s:.0f} s; {_gain(found)}")
     print(f"sweep: {shown[1] or 'as given'}: {theirs:,.0f} tokens/s, found in {sweep_s:.0f} s")
     print(
         f"{ours / theirs:.3f} of the speed in {tuning_s / sweep_s:.2f} of the time, "
         f"with {len(found['trials'])} trials of {swept}"
     )
+
+
+def _gain(found: dict[str, Any]) -> str:
+    """As tune itself measured it."""
+    gain = found["gain"]
+    if gain is None:
+        return "nothing is faster than what was given"
+    times, low, high = (math.exp(gain["value"] + sign * (gain["error"] or math.nan)) for sign in (0, -1, 1))
+    return f"{times:.3f} times as fast as given ({low:.3f} to {high:.3f})"
 
 
 def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> tuple[dict[str, Any], float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nanopace.hardware.cards import all_cards, find_card, given_card
-from nanopace.hardware.speed import Point, Range, card_class, measured_points, own_kernels, pace
+from nanopace.hardware.speed import Point, Range, card_class, measured_points, own_kernels, pace, pace_of
 
 POINTS = measured_points()
 GPT2 = (12, 768, 50304, 1024)
@@ -17,12 +17,7 @@ def name_of(point: Point) -> str:
 
 @pytest.mark.parametrize("point", POINTS, ids=name_of)
 def test_every_measured_point_is_in_its_range(point: Point) -> None:
-    found = pace(
-        find_card(point.card),
-        *(point.n_layer, point.n_embd, 50304, 1024, point.batch_size, point.accumulation),
-        trainer=point.trainer,
-        steps=point.steps,
-    )
+    found = pace_of(point)
     assert found is not None
     assert found.low <= point.tokens_per_s <= found.high
 

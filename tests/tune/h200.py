@@ -1,5 +1,5 @@
-"""What two real cards do: 1,000 tokens/s of GPT-2 124M on an H200 by micro-batch, with and without 8 bits, of 480
-sequences a step (`bench/tune.py`, 2026-11-16; the search was mended in between, after the first)."""
+"""What a real card did in two runs: 1,000 tokens/s of GPT-2 124M on an H200 by micro-batch, with and without 8 bits, of
+480 sequences a step (`bench/tune.py`, 2026-11-16; the search was mended in between, after the first)."""
 
 PLAIN = {
     1: 371.0, 2: 475.3, 3: 516.8, 4: 538.5, 5: 551.5, 6: 554.4, 8: 562.8, 10: 568.0, 12: 574.2,

@@ -190,7 +190,7 @@ QUIET, NOISY = (0.002, 0.004), (0.01, 0.02)  # by how much trials differ, and st
 
 @pytest.mark.parametrize(
     ("step_ms", "luck", "noise"),
-    # The first H200's own curve holds the bar where trials are quiet; NOISY, with these six seeds, it has 0.976.
+    # The first run's own curve holds the bar where trials are quiet; NOISY, with these six seeds, it has 0.976.
     [*((each, *luck) for each in (*FORMULAS, H200S[1]) for luck in (QUIET, NOISY)), (H200S[0], *QUIET)],
 )
 def test_as_fast_as_the_best_of_a_sweep_in_a_third_of_its_time(

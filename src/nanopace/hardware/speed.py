@@ -19,7 +19,7 @@ import os
 from collections.abc import Collection
 from typing import NamedTuple
 
-from nanopace.hardware.cards import Card
+from nanopace.hardware.cards import Card, find_card
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import Record
 
@@ -178,6 +178,12 @@ class Point(NamedTuple):
     steps: tuple[str, ...]
     tokens_per_s: float
     source: str
+
+
+def pace_of(point: Point) -> Range | None:
+    """What is expected there. All points are of GPT-2's vocabulary and length."""
+    sizes = (point.n_layer, point.n_embd, 50304, 1024, point.batch_size, point.accumulation)
+    return pace(find_card(point.card), *sizes, trainer=point.trainer, steps=point.steps)
 
 
 def measured_points() -> list[Point]:

@@ -83,15 +83,9 @@ class Journal:
         """What the machine decided; from now on it is as if it had been given."""
         self._given = given
 
-    @property
-    def introduced(self) -> RunEvent | None:
-        """What the first trial says of config and card."""
-        return introduction(self._folder_of({}, 0))
-
-    def choices(self, changed: Changed) -> Mapping[str, str]:
-        """What the trainer chose by itself with this setting, and why."""
-        event = introduction(self._folder_of(changed, 0))
-        return {} if event is None else event.choices
+    def introduced(self, changed: Changed) -> RunEvent | None:
+        """What the first trial of a setting says of config and card, and of what the trainer chose."""
+        return introduction(self._folder_of(changed, 0))
 
     def data_share(self, changed: Changed) -> float | None:
         return data_share(self._folder_of(changed, 0))

@@ -102,7 +102,7 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
         trials=tuple(journal.tried),
         complete=search.complete,
         predicted_wall=next((each for each in divisors(sequences) if each not in search.allowed), None),
-        found_out={name: why for name, why in journal.choices(best).items() if name in _OF_THE_TRAINER},
+        found_out=_found_out(journal.introduced(best)),
         data_share=journal.data_share(best),
         gpu=event.gpu,
         calibration=calibration,
@@ -117,7 +117,7 @@ def _first(journal: Journal, budget_s: float) -> RunEvent:
         raise UsageError("--budget {budget:g}s: one trial alone takes longer here; give more", budget=budget_s)
     if pilot.failure == "error":
         raise UsageError("the given config does not train: {said}", said=pilot.said)
-    event = journal.introduced
+    event = journal.introduced({})
     if event is None:
         raise UsageError("the given config does not train: {said}", said=pilot.said)
     if pilot.worked and not journal.affords({}):
@@ -199,6 +199,10 @@ def _change(knob: str, config: TrainConfig, value: Value) -> Change:
     reasons = {"batch_size": "micro_batch", "gradient_accumulation_steps": "tokens_per_step"}
     before = getattr(config, knob, KNOBS[knob].default)
     return Change(knob, before, value, reasons.get(knob, "faster"))
+
+
+def _found_out(event: RunEvent | None) -> dict[str, str]:
+    return {} if event is None else {name: why for name, why in event.choices.items() if name in _OF_THE_TRAINER}
 
 
 def _utilisation(event: RunEvent, calibration: Calibration | None, rate: float) -> float | None:
