@@ -14,6 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from nanopace.hardware.memory import rows_at_a_time
 from nanopace.train.model import ModelShape
 from nanopace.train.products import choose_algorithms, product
 from nanopace.train.warm_start import recall, remember
@@ -106,8 +107,6 @@ def _read(written: str | None) -> dict[str, float] | None:
 
 
 def _measured(width: int, vocabulary: int, rows: int, device: torch.device) -> dict[str, float]:
-    from nanopace.train.kernels.head import rows_at_a_time  # it needs triton
-
     sizes = {
         "qkv": (rows, 3 * width),
         "into": (rows, 4 * width),

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from nanopace.hardware import memory
 from nanopace.train.kernels import head
 from nanopace.train.kernels.head import head_gradients, head_losses, plain_head_loss
 
@@ -112,7 +113,7 @@ def test_pieces_give_what_the_whole_gives(draw: Draw, device: torch.device, monk
 @pytest.mark.parametrize("rows", [1, 127, 128, 129, 1000, 8192])
 @pytest.mark.parametrize("kilobytes", [100, 513, 1 << 20])
 def test_pieces_are_even_and_leave_out_nothing(rows: int, kilobytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head, "CHUNK_BYTES", kilobytes << 10)
+    monkeypatch.setattr(memory, "_MOST_LOGITS", kilobytes << 10)
     x, weight = torch.empty(rows, 1, dtype=torch.bfloat16), torch.empty(300, 1, dtype=torch.bfloat16)
     pieces = head._chunks(x, weight)
     assert torch.equal(torch.cat([torch.arange(rows)[piece] for piece in pieces]), torch.arange(rows))

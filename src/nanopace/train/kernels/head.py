@@ -12,10 +12,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+from nanopace.hardware.memory import rows_at_a_time
 from nanopace.train.fp8 import Eighth
 from nanopace.train.products import add_product, product
 
-CHUNK_BYTES = 1 << 29  # of logits: enough rows to fill the largest card, little beside the activations
 _TOGETHER = 8  # values of a thread: one wide load of bfloat16
 _LOWEST = -1e30  # as good as minus infinity, and its difference to itself is a number
 
@@ -61,15 +61,9 @@ def head_gradients(
 
 
 def _chunks(x: Tensor, weight: Tensor) -> list[slice]:
-    """Equal stretches of rows, each with about as many logits as are allowed at a time."""
+    """Equal stretches of rows."""
     rows = rows_at_a_time(len(x), len(weight), x.element_size())
     return [slice(first, min(first + rows, len(x))) for first in range(0, len(x), rows)]
-
-
-def rows_at_a_time(rows: int, vocabulary: int, element_size: int = 2) -> int:
-    """A multiple of 128."""
-    count = triton.cdiv(rows * vocabulary * element_size, CHUNK_BYTES)
-    return int(triton.cdiv(triton.cdiv(rows, count), 128) * 128)
 
 
 def cross_entropy(
