@@ -40,7 +40,7 @@ FEW, MANY = 4, 12  # sequences of nanoGPT's
 OF_NANOGPT: Knobs = {
     "block_size": LENGTH,
     "gradient_accumulation_steps": 2,
-    "max_iters": 2,
+    "max_iters": 5,
     "eval_interval": 100,
     "eval_iters": 1,
     "dtype": "bfloat16",
