@@ -1,7 +1,7 @@
 """The head and the cross entropy, some thousand tokens at a time: their logits are overwritten with their gradient.
 
-So the logits of a whole micro-batch never exist: for GPT-2 they are the largest thing in memory. By the time the loss
-is known, its gradient is, too.
+So the logits of a large micro-batch never exist as a whole: for GPT-2 they are the largest thing in memory. By the time
+the loss is known, its gradient is, too.
 """
 
 from __future__ import annotations
