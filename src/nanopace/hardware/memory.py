@@ -103,8 +103,7 @@ def fused_peak_bytes(
         beside = 0
     kept = min(_KEPT[each] for each in ("", *steps, *_USELESS[recipe]) if each in _KEPT)
     again = 14 - kept  # what the last layer makes once more is there while it goes back
-    rows = batch_size * block_size
-    at_the_head = 3 * stream + 2 * min(rows, rows_at_a_time(rows, vocab_size)) * vocab_size
+    at_the_head = 3 * stream + 2 * rows_at_a_time(batch_size * block_size, vocab_size) * vocab_size
     if fp8:  # as if all products after norms were faster with it
         state += 7 * n_layer * n_embd**2 + table
         at_the_head += stream // 2
@@ -113,9 +112,9 @@ def fused_peak_bytes(
 
 
 def rows_at_a_time(rows: int, vocab_size: int, bytes_per_logit: int = 2) -> int:
-    """Of how many tokens the head has logits at once: all, or equal pieces of them. A multiple of 128."""
+    """Of how many tokens the head has logits at once: all, or equal pieces of them, each a multiple of 128."""
     pieces = max(1, ceil(rows * vocab_size * bytes_per_logit / _MOST_LOGITS))
-    return ceil(rows / pieces / 128) * 128
+    return min(rows, ceil(rows / pieces / 128) * 128)
 
 
 def ladder(recipe: str) -> tuple[str, ...]:

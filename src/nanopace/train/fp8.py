@@ -110,7 +110,7 @@ def _measured(width: int, vocabulary: int, rows: int, device: torch.device) -> d
     sizes = {
         "qkv": (rows, 3 * width),
         "into": (rows, 4 * width),
-        "head": (min(rows, rows_at_a_time(rows, vocabulary)), vocabulary),
+        "head": (rows_at_a_time(rows, vocabulary), vocabulary),
     }
     fitting = {name: size for name, size in sizes.items() if size[1] % 16 == 0}  # others are not multiplied
     return {name: round(_speed(some, width, out, device), 2) for name, (some, out) in fitting.items()}
