@@ -1,9 +1,11 @@
 """What fits: the peak memory of a step, predicted and measured, and what each step of the ladder costs in speed.
 
 Models of GPT-2's sizes, T = 1024, bf16, AdamW, two micro-batches and an update, on one CUDA card. A point that does not
-fit is left out. The peak is what torch allocated; CUDA itself takes some hundred MB more.
+fit is left out. The peak is what torch allocated; CUDA itself takes some hundred MB more. Tokens a second are those of
+micro-batches alone; in the second table, where a step is one micro-batch, its update is in them.
 
-    python bench/memory.py                             # two minutes on an H200
+    python bench/memory.py                             # three minutes on an H200
+    python bench/memory.py --single                    # the second table alone: gradients kept, and released
     python bench/memory.py --most 12                   # only what is predicted to need less than 12 GiB
     python bench/memory.py --nanogpt path/to/nanoGPT   # what nanoGPT's 124M takes, and so how much fits into 12 GiB
 """
@@ -26,16 +28,21 @@ from nanopace.train.fused import Again, FusedGPT
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.optimizer import make_optimizer
 from nanopace.train.passes import FusedPasses
+from nanopace.train.release import Release
 
-MODELS = {"124M": (12, 12, 768), "350M": (24, 16, 1024), "774M": (36, 20, 1280)}
+MODELS = {"124M": (12, 12, 768), "350M": (24, 16, 1024), "774M": (36, 20, 1280), "1.0B": (30, 25, 1600)}
 # model, micro-batch, how many steps of the ladder
 POINTS = [
     ("124M", 8, 0), ("124M", 20, 0), ("124M", 40, 0), ("124M", 40, 1), ("124M", 48, 1), ("124M", 40, 2),
     ("124M", 40, 3), ("124M", 96, 3), ("124M", 40, 4), ("350M", 4, 0), ("350M", 8, 1), ("350M", 16, 2),
     ("350M", 32, 3), ("350M", 32, 4), ("774M", 1, 4), ("774M", 4, 4), ("774M", 8, 4),
 ]  # fmt: skip
+SINGLE = [
+    ("124M", 8, 0), ("124M", 8, 5), ("350M", 16, 4), ("350M", 16, 5), ("774M", 2, 4), ("774M", 8, 4), ("774M", 2, 5),
+    ("774M", 8, 5), ("774M", 12, 5), ("1.0B", 4, 4), ("1.0B", 4, 5),
+]  # fmt: skip
 DEVICE = torch.device("cuda", 0)
-VOCAB, LENGTH, TIMED = 50304, 1024, 8
+VOCAB, LENGTH, TIMED, CLIP = 50304, 1024, 8, 1.0
 FEW, MANY = 4, 12  # sequences of nanoGPT's
 OF_NANOGPT: Knobs = {
     "block_size": LENGTH,
@@ -51,57 +58,78 @@ LIMIT, OF_CUDA = 12, 0.5  # GiB: of a card, and what CUDA itself takes
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=float, help="GiB; else all that the card has")
+    parser.add_argument("--single", action="store_true", help="only where a step is one micro-batch")
     parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT")
     args = parser.parse_args()
     if args.nanogpt is not None:
         _measure_nanogpt(args.nanogpt)
         return
     most = args.most or torch.cuda.get_device_properties(DEVICE).total_memory / GIB
-    print(f"{'model':>6}{'sequences':>11}  {'ladder':42}{'predicted':>10}{'measured':>10}{'error':>8}{'tokens/s':>10}")
-    for name, batch, count in POINTS:
+    if not args.single:
+        _table(POINTS, most, single=False)
+        print("\na step of one micro-batch, with its update")
+    _table(SINGLE, most, single=True)
+
+
+def _table(points: list[tuple[str, int, int]], most: float, *, single: bool) -> None:
+    print(f"{'model':>6}{'sequences':>11}  {'ladder':53}{'predicted':>10}{'measured':>10}{'error':>8}{'tokens/s':>10}")
+    for name, batch, count in points:
         layers, heads, width = MODELS[name]
         shape = ModelShape(n_layer=layers, n_head=heads, n_embd=width, vocab_size=VOCAB, block_size=LENGTH)
         steps = MEMORY_STEPS[:count]
         predicted = fused_peak_bytes(layers, width, VOCAB, LENGTH, batch, steps)
         if predicted > most * GIB:
             continue
-        measured, speed = _measure(shape, batch, steps)
+        measured, speed = _measure(shape, batch, steps, single=single)
         error = predicted / measured - 1
         print(
-            f"{name:>6}{batch:>11}  {', '.join(steps) or 'all is kept':42}{predicted / GIB:10.2f}{measured / GIB:10.2f}"
+            f"{name:>6}{batch:>11}  {', '.join(steps) or 'all is kept':53}{predicted / GIB:10.2f}{measured / GIB:10.2f}"
             f"{error:+8.1%}{speed:10,.0f}",
             flush=True,
         )
 
 
-def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...]) -> tuple[int, float]:
-    """The peak in bytes, and tokens a second without updates."""
+def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], *, single: bool) -> tuple[int, float]:
+    """The peak in bytes, and tokens a second."""
     pick_attention(shape, batch, DEVICE, torch.bfloat16)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(DEVICE)
     with DEVICE:
         model = GPT(shape)
         tokens = torch.randint(0, VOCAB, (batch, LENGTH + 1))
-    fused = FusedGPT(model, Again.after(steps))
+    released = "gradients" in steps
+    fused = FusedGPT(model, Again.after(steps), released=released)
     optimizer = make_optimizer(model, TrainConfig(), DEVICE, lean="averages" in steps)
+    optimizer.found_inf = torch.zeros((), device=DEVICE)  # type: ignore[attr-defined]
+    if released:
+        fused.release = Release(optimizer, CLIP, DEVICE)
+    passes = FusedPasses(fused)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     for _ in range(2):
-        fused.gradients(inputs, targets, 0.5)
-    fused.finish()
-    optimizer.found_inf = torch.zeros((), device=DEVICE)  # type: ignore[attr-defined]
-    optimizer.step()
+        passes(inputs, targets, 1)
+    if not released:  # else it is done
+        _update(model, passes, optimizer)
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated(DEVICE)
-    passes = FusedPasses(fused)
     passes.quicken(inputs, targets, 1)  # as the trainer does
     begin = time.perf_counter()
     for _ in range(TIMED):
         passes(inputs, targets, 1)
+        if single and not released:
+            _update(model, passes, optimizer)
     torch.cuda.synchronize()
     seconds = time.perf_counter() - begin
     del model, fused, optimizer, passes
     gc.collect()
     return peak, TIMED * batch * LENGTH / seconds
+
+
+def _update(model: GPT, passes: FusedPasses, optimizer: torch.optim.Optimizer) -> None:
+    passes.finish()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+    optimizer.step()
+    passes.forget()
+    passes.renew()
 
 
 # --- nanoGPT ---------------------------------------------------------------------------------------------------------

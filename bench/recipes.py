@@ -10,7 +10,8 @@ is time_to_loss.py.
 
     python bench/recipes.py --corpus data/code --seeds 3 --try recipe=gpt2,memory=averages --try recipe=gpt2,fp8=True
 
-The last shows what averages in bfloat16, or products in 8 bits, cost of the loss.
+The last shows what averages in bfloat16, or products in 8 bits, cost of the loss; memory=gradients, with accum=1, what
+it costs to update each layer in the backward pass.
 
 Beside the trainer's knobs there are two schedules, which the trainer does not have: `early_context=256,early=0.5` cuts
 the windows of the first half of all steps into pieces of 256 tokens, `early_batch=16,early=0.5` takes only 16 of them.
@@ -22,6 +23,7 @@ import argparse
 import gc
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean, stdev
@@ -43,6 +45,7 @@ from nanopace.train.plan import shape_of
 from nanopace.train.randomness import seed_everything
 from nanopace.train.ranks import Ranks
 from nanopace.train.recipes import new_model, recipe_defaults
+from nanopace.train.release import Release
 from nanopace.train.schedule import learning_rate
 
 BASE = "recipe=fast,n_layer=12,n_head=12,n_embd=768,block_size=1024,vocab_size=50304,batch=64,accum=1,iters=200"
@@ -111,19 +114,27 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     optimizer.found_inf = torch.zeros((), device=machine.device)  # type: ignore[attr-defined]
     scaler = torch.amp.GradScaler(machine.device.type, enabled=False)
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, machine.device))
+    release: Release | None = None
     if called.fused is not None:
         passes = FusedPasses(called.fused)
+        if "gradients" in saving:
+            release = called.fused.release = Release(optimizer, config.grad_clip, machine.device)
     windows = _windows(corpus, config)
-    _rehearse(passes, windows, config, machine.device)
+    with nullcontext() if release is None else release.held():
+        _rehearse(passes, windows, config, machine.device)
     tokens = 0
     begin = time.perf_counter()
     for step in range(config.max_iters):
         set_learning_rate(optimizer, learning_rate(config, step))
+        if release is not None:
+            release.take_rates()
         some = windows[step].to(machine.device, non_blocking=True).long()
         for micro in some:
             inputs, targets = early.cut(micro, step / config.max_iters)
             passes(inputs, targets, len(some))
             tokens += inputs.numel()
+        if release is not None:  # the weights have changed on the way
+            continue
         passes.finish()
         if config.grad_clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
@@ -147,7 +158,7 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     if args.keep is not None:
         with args.keep.open("a") as file:
             file.write(json.dumps({**knobs, **asdict(early), **result}) + "\n")
-    del model, called, optimizer, passes, evaluator
+    del model, called, optimizer, passes, release, evaluator
     gc.collect()
     return result
 

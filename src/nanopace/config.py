@@ -80,7 +80,7 @@ class TrainConfig:
     keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
     fused: bool = _knob(True, "kernels of our own, where they take the model; False: what torch.compile makes of it")
     fp8: bool = _knob(False, "matrix products after norms in 8 bits, forward only, where the card is faster that way")
-    memory: str = _knob("auto", "what is computed again or rounded to save memory: 'auto', as little as fits; or names")
+    memory: str = _knob("auto", "what is done without to save memory: 'auto', as little as fits; or steps by name")
     memory_limit: str = _knob("", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all")
     parallel: str = _knob("ddp", "several cards: 'ddp', each holds the whole model, or 'fsdp', each a part of it")
     recipe: str = _knob("gpt2", "'gpt2' as nanoGPT trains it, or 'fast': the same loss in less time")
@@ -122,10 +122,25 @@ class TrainConfig:
                 "does; or take dtype=bfloat16"
             )
         memory_bytes(self.memory_limit)
-        memory_steps(self.memory)
+        if "gradients" in (memory_steps(self.memory) or ()):
+            self._check_release()
         object.__setattr__(self, "without", ",".join(left_out(self.recipe, self.without)))
         if self.recipe != "gpt2":
             self._check_recipe()
+
+    def _check_release(self) -> None:
+        if self.gradient_accumulation_steps > 1:
+            raise ConfigError(
+                "memory=gradients keeps none for a second micro-batch: it takes gradient_accumulation_steps=1, not "
+                "{steps}",
+                steps=self.gradient_accumulation_steps,
+            )
+        if self.recipe != "gpt2":
+            raise ConfigError(
+                "memory=gradients and recipe={recipe} exclude each other: Muon steps with all layers at once; "
+                "take recipe=gpt2",
+                recipe=self.recipe,
+            )
 
     def _check_recipe(self) -> None:
         if self.parallel == "fsdp":
@@ -191,7 +206,7 @@ def ingredients(recipe: str, without: str) -> frozenset[str]:
     return frozenset(INGREDIENTS[recipe]) - set(left_out(recipe, without))
 
 
-MEMORY_STEPS = ("activation", "hidden", "attention", "averages")  # in the order of what they cost
+MEMORY_STEPS = ("activation", "hidden", "attention", "averages", "gradients")  # in the order of what they cost
 
 
 def memory_steps(written: str) -> tuple[str, ...] | None:
@@ -203,6 +218,8 @@ def memory_steps(written: str) -> tuple[str, ...] | None:
         raise ConfigError(
             "memory must be auto, or some of {known}, not {value}", known=", ".join(MEMORY_STEPS), value=shown(written)
         )
+    if "gradients" in named:
+        named.add("averages")  # the optimizer that updates weight by weight has them
     return tuple(each for each in MEMORY_STEPS if each in named)
 
 

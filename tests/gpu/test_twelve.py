@@ -39,6 +39,8 @@ CASES: dict[str, tuple[dict[str, Value], int]] = {
     "124M": (SMALL, 40),
     "350M": ({"n_layer": 24, "n_head": 16, "n_embd": 1024}, 8),
     "774M": ({"n_layer": 36, "n_head": 20, "n_embd": 1280}, 2),
+    "774M, one micro-batch": ({"n_layer": 36, "n_head": 20, "n_embd": 1280, "gradient_accumulation_steps": 1}, 8),
+    "1.0B, one micro-batch": ({"n_layer": 30, "n_head": 25, "n_embd": 1600, "gradient_accumulation_steps": 1}, 4),
     "124M fast": ({**SMALL, "recipe": "fast"}, 8),
     "124M fast, many": ({**SMALL, "recipe": "fast"}, 32),
     "124M fp8": ({**SMALL, "fp8": True}, 40),
@@ -85,4 +87,5 @@ def test_it_fits_and_learns(corpus: Path, tmp_path: Path, name: str) -> None:  #
 def predicted_bytes(given: dict[str, Any]) -> int:
     size = tuple(given[knob] for knob in ("n_layer", "n_embd", "vocab_size", "block_size", "batch_size"))
     way_there = {"recipe": given.get("recipe", "gpt2"), "fp8": given.get("fp8", False)}
-    return fused_peak_bytes(*size, climb(*size, 12, **way_there), **way_there)
+    steps = climb(*size, 12, single=given["gradient_accumulation_steps"] == 1, **way_there)
+    return fused_peak_bytes(*size, steps, **way_there)

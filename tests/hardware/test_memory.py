@@ -90,11 +90,25 @@ def test_the_ladder_is_climbed_only_as_far_as_needed(model: str, sequences: int,
 
 def test_cuda_itself_takes_some() -> None:
     """Half a GiB of an H200. With four sequences GPT-2 large takes 11.6 GiB, and did not fit into 12."""
-    assert usable_bytes(12) < 11.5 * GIB < fused_peak_bytes(*SIZES["774M"], 50304, 1024, 4, MEMORY_STEPS)
+    assert usable_bytes(12) < 11.5 * GIB < fused_peak_bytes(*SIZES["774M"], 50304, 1024, 4, MEMORY_STEPS[:-1])
 
 
 def test_where_nothing_is_enough_all_of_it_is_climbed() -> None:
-    assert climb(48, 1600, 50304, 1024, 8, 12) == MEMORY_STEPS
+    """But for gradients, which smaller micro-batches have to keep."""
+    for single in (False, True):
+        assert climb(48, 1600, 50304, 1024, 8, 12, single=single) == MEMORY_STEPS[:-1]
+
+
+@pytest.mark.parametrize("sequences", [4, 8, 12])
+def test_gpt2_large_in_12_gib_where_a_step_is_one_micro_batch(sequences: int) -> None:
+    size = (*SIZES["774M"], 50304, 1024, sequences)
+    assert climb(*size, 12, single=True) == MEMORY_STEPS
+    assert fused_peak_bytes(*size, MEMORY_STEPS) < usable_bytes(12) < fused_peak_bytes(*size, MEMORY_STEPS[:-1])
+
+
+def test_released_gradients_take_the_place_of_one_layer_and_the_tables() -> None:
+    kept, released = (fused_peak_bytes(*GPT2, 8, MEMORY_STEPS[:count]) for count in (4, 5))
+    assert kept - released == 4 * (11 * 12 * 768**2 + 25 * 768)  # and the norms'
 
 
 def test_the_recipe_fast_has_other_steps_and_more_tables() -> None:

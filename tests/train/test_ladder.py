@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nanopace.config import TrainConfig
+from nanopace.config import MEMORY_STEPS, TrainConfig
 from nanopace.errors import ConfigError
 from nanopace.literals import Value
 from nanopace.train.device import Machine
@@ -17,9 +17,14 @@ pytest.importorskip("triton")
 CARD = Machine(torch.device("cuda", 0), "a card", "some card", 12.0)
 
 
-def picked(machine: Machine = CARD, ranks: int = 1, **knobs: Value) -> tuple[tuple[str, ...], str]:
+LARGE: dict[str, Value] = {"n_layer": 36, "n_head": 20, "n_embd": 1280, "batch_size": 8}
+
+
+def picked(
+    machine: Machine = CARD, ranks: int = 1, micro_batch: int | None = None, **knobs: Value
+) -> tuple[tuple[str, ...], str]:
     config = TrainConfig(**knobs)  # type: ignore[arg-type]
-    return pick_steps(config, shape_of(config, "gelu"), machine, ranks)
+    return pick_steps(config, shape_of(config, "gelu"), machine, ranks, micro_batch)
 
 
 def test_as_little_as_fits() -> None:
@@ -45,6 +50,35 @@ def test_what_is_not_known_or_cannot_be_is_left() -> None:
         assert kept == ((), "all is kept: only our own kernels can do without")
 
 
+def test_gradients_are_released_where_a_step_is_one_micro_batch() -> None:
+    steps, why = picked(**LARGE, gradient_accumulation_steps=1)
+    assert steps == MEMORY_STEPS
+    everything = ", ".join(MEMORY_STEPS)
+    assert why == f"{everything}: about 10.1 of 12.0 GiB, and 12.7 without gradients"
+    assert picked(**LARGE, gradient_accumulation_steps=2)[0] == MEMORY_STEPS[:-1]
+
+
+def test_gradients_are_kept_where_memory_was_full_before() -> None:
+    """Then a step is two micro-batches, whatever batch_size says."""
+    assert picked(**LARGE, gradient_accumulation_steps=1, micro_batch=8)[0] == MEMORY_STEPS
+    for knobs in ({}, {"memory": "attention, gradients"}):
+        steps, _ = picked(**LARGE, **knobs, gradient_accumulation_steps=1, micro_batch=4)
+        assert steps[-2:] == ("attention", "averages")
+
+
+def test_gradients_bring_averages_along() -> None:
+    steps, _ = picked(batch_size=8, memory="gradients", gradient_accumulation_steps=1)
+    assert steps == ("averages", "gradients")
+
+
+def test_gradients_cannot_be_released_where_others_have_to_wait_for_them() -> None:
+    with pytest.raises(ConfigError, match="takes gradient_accumulation_steps=1, not 4"):
+        TrainConfig(memory="gradients", gradient_accumulation_steps=4)
+    with pytest.raises(ConfigError, match="memory=gradients and recipe=fast exclude each other"):
+        TrainConfig(memory="gradients", gradient_accumulation_steps=1, recipe="fast")
+
+
 def test_a_name_that_is_none() -> None:
-    with pytest.raises(ConfigError, match="memory must be auto, or some of activation, hidden, attention, averages"):
+    known = "activation, hidden, attention, averages, gradients"
+    with pytest.raises(ConfigError, match=f"memory must be auto, or some of {known}"):
         TrainConfig(memory="hiden")

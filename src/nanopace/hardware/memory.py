@@ -65,7 +65,8 @@ def largest_micro_batch(
 # --- our own passes (train/fused.py, train/fused_fast.py) ------------------------------------------------------------
 
 _KEPT = {"": 14, "activation": 10, "hidden": 6, "attention": 2}  # numbers by token, layer and n_embd, with all before
-_USELESS = {"gpt2": (), "fast": ("activation", "averages")}  # the square of ReLU keeps no input; Muon has one average
+# The square of ReLU keeps no input; Muon has one average, and steps with all layers at once.
+_USELESS = {"gpt2": (), "fast": ("activation", "averages", "gradients")}
 _MOST_LOGITS = 800 << 20  # bytes: all of 8 sequences of GPT-2's; in two pieces 0.5% of a micro-step's speed was lost
 _OWN_WORKSPACE = GIB // 8
 
@@ -85,6 +86,7 @@ def fused_peak_bytes(
 
         18 N + 4 V C           weights, gradients and averages; matrices in bfloat16; the head's gradient
         - 4 N                  averages in bfloat16
+        - 4 (N - 12 C^2 - (V + T) C)   gradients of one layer at a time, and of the tables
         + 2 B T C k L          what is kept of each layer: k is 14, 10, 6 or 2
         + 2 B T C (3 to 18)    and what is on its way beside it: at the head, or in the last layer's backward pass
         + 7 C^2 L + V C        matrices after norms in 8 bits, and B T C at the head, where that is asked for
@@ -100,6 +102,8 @@ def fused_peak_bytes(
     else:
         everything = parameters(n_layer, n_embd, vocab_size, block_size)
         state = (14 if "averages" in steps else 18) * everything + 4 * table
+        if "gradients" in steps:
+            state -= 4 * (everything - 12 * n_embd**2 - (vocab_size + block_size) * n_embd)
         beside = 0
     kept = min(_KEPT[each] for each in ("", *steps, *_USELESS[recipe]) if each in _KEPT)
     again = 14 - kept  # what the last layer makes once more is there while it goes back
@@ -117,9 +121,11 @@ def rows_at_a_time(rows: int, vocab_size: int, bytes_per_logit: int = 2) -> int:
     return min(rows, ceil(rows / pieces / 128) * 128)
 
 
-def ladder(recipe: str) -> tuple[str, ...]:
-    """The steps that save something, in the order of what they cost."""
-    return tuple(each for each in MEMORY_STEPS if each not in _USELESS[recipe])
+def ladder(recipe: str, *, single: bool = False) -> tuple[str, ...]:
+    """The steps that save something, in the order of what they cost. `single`: a step is one micro-batch, so that
+    gradients need not wait for another."""
+    useless = _USELESS[recipe] if single else (*_USELESS[recipe], "gradients")
+    return tuple(each for each in MEMORY_STEPS if each not in useless)
 
 
 def usable_bytes(memory_gb: float) -> float:
@@ -137,11 +143,12 @@ def climb(
     *,
     recipe: str = "gpt2",
     fp8: bool = False,
+    single: bool = False,
 ) -> tuple[str, ...]:
-    """As many steps of the ladder as it takes to fit; all of them where that is not enough."""
-    most, steps = usable_bytes(memory_gb), ladder(recipe)
+    """As many steps as it takes to fit; where none are enough, all that smaller micro-batches can have."""
+    most, steps = usable_bytes(memory_gb), ladder(recipe, single=single)
     size = (n_layer, n_embd, vocab_size, block_size, batch_size)
-    for count in range(len(steps)):
+    for count in range(len(steps) + 1):
         if fused_peak_bytes(*size, steps[:count], recipe=recipe, fp8=fp8) <= most:
             return steps[:count]
-    return steps
+    return ladder(recipe)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,18 @@ def save_evidence(
 ) -> None:
     """Goes through the step once more, for its gradients. Every rank has to call it; the first one writes."""
     parts.passes.forget()
-    loss = stepper.accumulate(step, inputs, targets)
-    parts.passes.finish()
-    gradients = ((name, each.grad) for name, each in parts.model.named_parameters())
+    with nullcontext() if parts.release is None else parts.release.held():
+        loss = stepper.accumulate(step, inputs, targets)
+    gradients = None
+    if parts.release is None:  # else they are gone
+        parts.passes.finish()
+        gradients = _not_finite((name, each.grad) for name, each in parts.model.named_parameters())
     known = {
         "step": step,
         "last": [_told(each) for each in last],
         "once_more": {
             "loss": _number(float(loss)),
-            "gradients_not_finite": _not_finite(gradients),
+            "gradients_not_finite": gradients,
             "weights_not_finite": _not_finite(parts.model.named_parameters()),
         },
         "config": parts.config.as_dict(),

@@ -27,6 +27,7 @@ from nanopace.train.kernels.tokens import embed, embed_backward
 from nanopace.train.matrix import Matrix, weight_of
 from nanopace.train.model import GPT, Block
 from nanopace.train.products import add_product, product
+from nanopace.train.release import Release, share_gradients
 
 # Above, three products for queries, keys and values take less than putting their gradients together; below, more.
 _MANY_ROWS = 1 << 15
@@ -83,6 +84,7 @@ class Fused(ABC):
     """A model's weights, gradients that stay where they are, and the matrices as they are multiplied."""
 
     _again: Again
+    release: Release | None = None  # what becomes of gradients as soon as they are there; None: they are added up
 
     def __init__(self, model: GPT) -> None:
         self._weights = list(model.parameters())
@@ -125,23 +127,30 @@ class Fused(ABC):
 class FusedGPT(Fused):
     """Calls the weights of a GPT, which stays what is saved, sampled from and trained.
 
+    `released`: all layers share the place of one layer's gradients, and `release` will be there to take them.
+
     `fp8`: the forward products of training that are in 8 bits, of fp8.py's. Evaluations have none, so that a loss means
     the same in every run, and what is made once more in the backward pass is in bfloat16.
     """
 
-    def __init__(self, model: GPT, again: Again = Again.NOTHING, fp8: Collection[str] = ()) -> None:
+    def __init__(
+        self, model: GPT, again: Again = Again.NOTHING, fp8: Collection[str] = (), *, released: bool = False
+    ) -> None:
         super().__init__(model)
+        blocks = cast(nn.ModuleList, model.transformer["h"])
+        if released:
+            share_gradients(blocks)
         self._heads, self._again = model.shape.n_head, again
         self._tokens = weight_of(model.transformer["wte"])
         self._positions = weight_of(model.transformer["wpe"])
-        self._layers = [_layer(each, fp8) for each in cast(nn.ModuleList, model.transformer["h"])]
+        self._layers = [_layer(each, fp8) for each in blocks]
         self._head = Matrix(self._tokens, weight_of(model.transformer["ln_f"]), shared=True, fp8="head" in fp8)
         self._matrices = [each for layer in self._layers for each in layer] + [self._head]
         self.renew()
 
     @torch.no_grad()
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
-        """The mean loss; `share` times its gradient is added up."""
+        """The mean loss; `share` times its gradient is added up, or released."""
         x = embed(tokens, self._tokens, self._positions)
         kept = [self._forward(layer, x, len(tokens), rounding=True) for layer in self._layers]
         head, y8 = self._head, self._head.room_for_8_bits(x)
@@ -149,13 +158,19 @@ class FusedGPT(Fused):
         del x
         loss, d_y = head_gradients(y, head.copy, head.gradient, targets.reshape(-1), share, x8=y8, weight8=head.eighth)
         del y8
+        if self.release is not None:
+            self.release.begin(loss)
         d_x = layer_norm_backward(d_y, y, factor, None)
         del y, d_y
         for layer in reversed(self._layers):
             self._backward(layer, kept.pop(), d_x, len(tokens))
+            if self.release is not None:
+                self.release.update(layer)
         assert self._tokens.grad is not None
         assert self._positions.grad is not None
         embed_backward(d_x, tokens, self._tokens.grad, self._positions.grad)
+        if self.release is not None:
+            self.release.update([head], [self._positions])
         return loss
 
     @torch.no_grad()

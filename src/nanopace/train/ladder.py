@@ -12,17 +12,21 @@ from nanopace.train.device import Machine, pick_kernels
 from nanopace.train.model import ModelShape
 
 
-def pick_steps(config: TrainConfig, shape: ModelShape, machine: Machine, ranks: int) -> tuple[tuple[str, ...], str]:
-    """The steps of the ladder, and why."""
+def pick_steps(
+    config: TrainConfig, shape: ModelShape, machine: Machine, ranks: int, micro_batch: int | None = None
+) -> tuple[tuple[str, ...], str]:
+    """The steps of the ladder, and why. `micro_batch`: sequences, where it is known that batch_size does not fit."""
     if pick_kernels(config, shape, machine.device, ranks)[0] != "fused":
         return (), "all is kept: only our own kernels can do without"
     asked = memory_steps(config.memory)
+    single = config.gradient_accumulation_steps == 1 and micro_batch in (None, config.batch_size)
     if asked is not None:
+        asked = tuple(each for each in asked if single or each != "gradients")
         return asked, f"{', '.join(asked) or 'all is kept'}: asked for"
     if machine.memory_gb is None:
         return (), "all is kept: how much memory there is, is unknown"
     size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
-    steps = climb(*size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8)
+    steps = climb(*size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8, single=single)
     peak = fused_peak_bytes(*size, steps, recipe=shape.recipe, fp8=config.fp8)
     need = f"{peak / GIB:.1f} of {machine.memory_gb:.1f} GiB"
     if not steps:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class LeanAdamW(torch.optim.Optimizer):
@@ -16,28 +16,42 @@ class LeanAdamW(torch.optim.Optimizer):
 
     def __init__(self, groups: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], seed: int) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "weight_decay": 0.0, "fused": True})
-        self._seed = seed
+        self._group_of = {each: number for number, group in enumerate(self.param_groups) for each in group["params"]}
+        device = next(iter(self._group_of)).device
+        self._rates = [torch.zeros((), device=device) for _ in self.param_groups]
+        # Each weight draws its own numbers.
+        self._seeds = {weight: seed + (number << 20) for number, weight in enumerate(self._group_of)}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        assert closure is None
+        self.take_rates()
+        self.update(self._group_of)
+
+    def take_rates(self) -> None:
+        """Those of the groups, for all updates from now on."""
+        for group, rate in zip(self.param_groups, self._rates, strict=True):
+            rate.fill_(group["lr"])
+
+    @torch.no_grad()
+    def update(self, weights: Iterable[nn.Parameter]) -> None:
+        """Of these weights alone, by the gradients that they have."""
         from nanopace.train.kernels.adamw import adamw
 
-        assert closure is None
-        number = 0
-        for group in self.param_groups:
-            for weight in group["params"]:
-                state = self.state[weight]
-                state["step"] += 1 - self.found_inf
-                adamw(
-                    weight,
-                    weight.grad,
-                    state["exp_avg"],
-                    state["exp_avg_sq"],
-                    state["step"],
-                    self.found_inf,
-                    rate=group["lr"],
-                    decay=group["weight_decay"],
-                    betas=group["betas"],
-                    seed=self._seed + (number << 20),  # each weight draws its own numbers
-                )
-                number += 1
+        for weight in weights:
+            assert weight.grad is not None
+            number, state = self._group_of[weight], self.state[weight]
+            group = self.param_groups[number]
+            state["step"] += 1 - self.found_inf
+            adamw(
+                weight,
+                weight.grad,
+                state["exp_avg"],
+                state["exp_avg_sq"],
+                state["step"],
+                self.found_inf,
+                self._rates[number],
+                decay=group["weight_decay"],
+                betas=group["betas"],
+                seed=self._seeds[weight],
+            )

@@ -92,15 +92,22 @@ class Loop:
         inputs, targets = self._tokens()
         self._fed.append((step, inputs, targets))
         self._clock.mark("data", step)
+        if parts.release is not None:
+            self._wait_for_copies(step)
         loss = self._stepper.accumulate(step, inputs, targets)
         self._clock.mark("step", step)
-        if parts.checkpointer.before_update():
-            self._clock.mark("checkpoint", step)
+        if parts.release is None:
+            self._wait_for_copies(step)
         norm = self._stepper.update(loss)
         self._reports.add(step, loss, norm, rate)
         self._reports.tell()
         self._clock.mark("logging", step)
         self._check(step - IN_FLIGHT)
+
+    def _wait_for_copies(self, step: int) -> None:
+        """Of the last checkpoint's, which are made of the weights as they were then."""
+        if self._parts.checkpointer.before_update():
+            self._clock.mark("checkpoint", step)
 
     def _tokens(self) -> tuple[Tensor, Tensor]:
         try:

@@ -29,6 +29,11 @@ class Matrix:
         self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
         self.shared = shared
 
+    @property
+    def weights(self) -> list[nn.Parameter]:
+        """Its own, and the norm's."""
+        return [self._weight] if self._norm is None else [self._weight, self._norm]
+
     @torch.no_grad()
     def renew(self) -> None:
         if self._norm is None:

@@ -74,7 +74,9 @@ def _fused(model: GPT, config: TrainConfig, device: torch.device, saving: Collec
     again = Again.after(saving)
     rows = config.batch_size * config.block_size
     fp8 = pick_products(model.shape, rows, device)[0] if config.fp8 else ()
-    return FusedFastGPT(model, again, fp8) if isinstance(model, FastGPT) else FusedGPT(model, again, fp8)
+    if isinstance(model, FastGPT):
+        return FusedFastGPT(model, again, fp8)
+    return FusedGPT(model, again, fp8, released="gradients" in saving)
 
 
 def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) -> Spread:

@@ -19,6 +19,7 @@ from nanopace.train.listener import Listener
 from nanopace.train.model import GPT
 from nanopace.train.passes import Passes
 from nanopace.train.ranks import Ranks
+from nanopace.train.release import Release
 from nanopace.train.sharded import NoCheckpointer
 
 
@@ -45,6 +46,7 @@ class Parts:
     ranks: Ranks = field(default_factory=Ranks)
     quietly: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, gradients stay on their rank
     rehearsing: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, they are thrown away
+    release: Release | None = None  # of gradients in the backward pass: then weights change there, and not after it
     sharded: bool = False  # no rank can do a forward pass without the others
     first_step: int = 0
     micro_batch: int | None = None  # sequences, where memory was full; None: batch_size

@@ -6,6 +6,7 @@ and whether somebody wants to stop, and so all know the same of the same step.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -126,8 +127,11 @@ class Reporter:
             self._note_fault(step.iteration, loss, norm)
 
     def _note_fault(self, iteration: int, loss: float, norm: float) -> None:
+        kept = "the weights stay as they were"
+        if self._parts.release is not None and math.isfinite(loss):  # each layer learns of those behind it alone
+            kept = "but for layers behind the one whose gradient is not finite"
         text = (
-            f"step {iteration}: loss {loss:.4f}, gradient norm {norm:.2f}: left out, the weights stay as they were "
+            f"step {iteration}: loss {loss:.4f}, gradient norm {norm:.2f}: left out, {kept} "
             f"(skipped so far: {self.watch.skipped})"
         )
         self._parts.ledger.append(NoteEvent(text, iteration))

@@ -89,7 +89,7 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     clock.mark("startup", 0, "trying attention kernels")
     kernels, why = pick_kernels(config, start.shape, machine.device, ranks.size)
     choices["kernels"] = f"{kernels}: {why}"
-    choices["memory"] = pick_steps(config, start.shape, machine, ranks.size)[1]
+    choices["memory"] = pick_steps(config, start.shape, machine, ranks.size, start.fitting_micro_batch)[1]
     batch, why = pick_batch(start.shape, config.batch_size, machine.device)
     choices["evaluation"] = f"{batch} sequences at a time: {why}"
     if config.compile:

@@ -39,6 +39,7 @@ from nanopace.train.randomness import restore_random_states, seed_dropout, seed_
 from nanopace.train.ranks import Ranks
 from nanopace.train.reassemble import fill
 from nanopace.train.recipes import outline
+from nanopace.train.release import Release
 from nanopace.train.sharded import NoCheckpointer, ShardedCheckpointer
 from nanopace.version import __version__
 
@@ -91,15 +92,18 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
     sharding = config.parallel == "fsdp" and ranks.launched  # then no card ever holds all of it
     model = build_model(start.shape, start.source, device, piecewise=sharding)
     clock.mark("startup", first_step, "the model")
-    saving, _ = pick_steps(config, start.shape, start.machine, ranks.size)
+    saving, _ = pick_steps(config, start.shape, start.machine, ranks.size, start.fitting_micro_batch)
     called = spread(model, config, ranks, device, saving)
     if called.compiled:
         clock.mark("compile", first_step, "the compiler itself")
     optimizer = make_optimizer(model, config, device, lean="averages" in saving)
     scaler = torch.amp.GradScaler(device.type, enabled=config.dtype == "float16")
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, device))
+    release: Release | None = None
     if called.fused is not None:
         passes = FusedPasses(called.fused)
+        if "gradients" in saving:
+            release = called.fused.release = Release(optimizer, config.grad_clip, device)
     tokenizer = start.corpus.tokenizer
     checkpointer = _checkpointer(start, model, optimizer, sharded=called.sharded)
     clock.mark("startup", first_step, "the optimizer")
@@ -134,7 +138,8 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         measured_flops=_measured_flops(start),
         ranks=ranks,
         quietly=called.quietly,
-        rehearsing=called.rehearsing,
+        rehearsing=called.rehearsing if release is None else release.held,
+        release=release,
         sharded=called.sharded,
         first_step=first_step,
         micro_batch=start.fitting_micro_batch,

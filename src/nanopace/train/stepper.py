@@ -52,12 +52,16 @@ class Stepper:
         while (loss := attempt(lambda: self._accumulated(step, inputs, targets))) is None:
             if self._parts.ranks.size > 1:  # the others are in the middle of this step, and would wait for ever
                 raise FullError(halvable=True)
+            if self._parts.release is not None:  # some layers have taken this step, and cannot take it again
+                raise FullError(halvable=True)
             self._shrink("step", step)
         return self._parts.ranks.average(loss)
 
     def update(self, loss: Tensor) -> Tensor:
         """Clip, step, and forget the gradients. The norm before clipping. Not finite: the weights stay as they are."""
         parts = self._parts
+        if parts.release is not None:
+            return parts.release.norm
         parts.passes.finish()
         if parts.scaler.is_enabled():  # it looks at gradients only, so a loss that is not finite is made to show there
             gradient = self._parameters[0].grad
@@ -87,6 +91,8 @@ class Stepper:
 
     def _accumulated(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
         parts = self._parts
+        if parts.release is not None:
+            parts.release.take_rates()
         inputs, targets = (each.view(-1, self.micro_batch, each.size(-1)) for each in (inputs, targets))
         count = len(inputs)
         total = torch.zeros((), device=parts.device)
@@ -128,7 +134,8 @@ class Stepper:
         targets = tokens.clone()  # one tensor for both would be compiled for, and the real ones are two
         with _same_random_numbers(parts.device), parts.rehearsing():
             parts.passes(tokens, targets, self._micro_steps)
-        for said in parts.passes.quicken(tokens, targets, self._micro_steps):
+            quickened = parts.passes.quicken(tokens, targets, self._micro_steps)
+        for said in quickened:
             self._note(parts.first_step, said)
         return True
 
@@ -143,6 +150,8 @@ class Stepper:
             saving = parts.passes.climb()
             make_room(parts.device)
             if saving is None:
+                if parts.release is not None:  # a step is one micro-batch
+                    raise FullError(halvable=True)
                 less = smaller(self.micro_batch)
                 if less is None:
                     raise FullError

@@ -18,8 +18,8 @@ def stepped(
     found = [weight.clone(), *(each.clone() for each in averages)]
     adamw(
         found[0], gradient, found[1], found[2],
-        torch.tensor(float(step), device=weight.device), torch.tensor(inf, device=weight.device),
-        rate=RATE, decay=DECAY, betas=BETAS, seed=seed,
+        *(torch.tensor(each, device=weight.device) for each in (float(step), inf, RATE)),
+        decay=DECAY, betas=BETAS, seed=seed,
     )  # fmt: skip
     return found
 

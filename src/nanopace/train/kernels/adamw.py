@@ -34,13 +34,14 @@ def adamw(
     square: Tensor,
     step: Tensor,
     found_inf: Tensor,
+    rate: Tensor,
     *,
-    rate: float,
     decay: float,
     betas: tuple[float, float],
     seed: int,
 ) -> None:
-    """Everything in place. `step` counts this one already. Where `found_inf` is not 0, nothing changes."""
+    """Everything in place. `step` counts this one already. Where `found_inf` is not 0, nothing changes. What differs
+    from step to step is read on the card, so that a CUDA graph can be made of it."""
     size = weight.numel()
     _adamw[(triton.cdiv(size, _BLOCK),)](
         weight, gradient, average, square, step, found_inf, rate, decay, *betas, EPSILON, seed, size,
@@ -64,14 +65,15 @@ def _adamw(
     inside = at < size
     if tl.load(found_inf) == 0:
         count = tl.load(step)
+        pace = tl.load(rate)
         slope = tl.load(gradient + at, inside, 0.0)
         mean = tl.load(average + at, inside, 0.0).to(tl.float32)
         variance = tl.load(square + at, inside, 0.0).to(tl.float32)
-        value = tl.load(weight + at, inside, 0.0) * (1 - rate * decay)
+        value = tl.load(weight + at, inside, 0.0) * (1 - pace * decay)
         mean += (slope - mean) * (1 - beta1)
         variance += (slope * slope - variance) * (1 - beta2)
         spread = tl.sqrt(variance / (1 - tl.exp2(count * tl.log2(beta2)))) + epsilon
-        value -= rate / (1 - tl.exp2(count * tl.log2(beta1))) * mean / spread
+        value -= pace / (1 - tl.exp2(count * tl.log2(beta1))) * mean / spread
         tl.store(weight + at, value, inside)
         # Both halves of one random number: it is drawn anew for each weight and each step.
         random = tl.randint(seed + count.to(tl.int32), at.to(tl.int32)).to(tl.uint32, bitcast=True)
