@@ -52,7 +52,7 @@ def test_what_is_saved_is_of_one_step(corpus: Path, tmp_path: Path) -> None:  # 
     knobs: dict[str, Value] = {**SINGLE, "memory": "gradients", "save_interval": 5, "keep_last": 9}
     _, through = run(corpus, tmp_path / "out", **knobs)
     _, rest = run(corpus, tmp_path / "out", **{**knobs, "init_from": "resume", "max_iters": 40})
-    assert list(rest.losses)[0] == 31
+    assert next(iter(rest.losses)) == 31
     _, whole = run(corpus, tmp_path / "whole", **{**knobs, "max_iters": 40, "lr_decay_iters": 20})
     assert list(through.losses.values()) == pytest.approx([whole.losses[each] for each in range(31)], abs=0.02)
     assert list(rest.losses.values()) == pytest.approx([whole.losses[each] for each in range(31, 41)], abs=0.02)

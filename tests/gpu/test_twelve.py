@@ -40,7 +40,7 @@ CASES: dict[str, tuple[dict[str, Value], int]] = {
     "350M": ({"n_layer": 24, "n_head": 16, "n_embd": 1024}, 8),
     "774M": ({"n_layer": 36, "n_head": 20, "n_embd": 1280}, 2),
     "774M, one micro-batch": ({"n_layer": 36, "n_head": 20, "n_embd": 1280, "gradient_accumulation_steps": 1}, 8),
-    "1.0B, one micro-batch": ({"n_layer": 30, "n_head": 25, "n_embd": 1600, "gradient_accumulation_steps": 1}, 4),
+    "1.0B, one micro-batch": ({"n_layer": 30, "n_head": 25, "n_embd": 1600, "gradient_accumulation_steps": 1}, 2),
     "124M fast": ({**SMALL, "recipe": "fast"}, 8),
     "124M fast, many": ({**SMALL, "recipe": "fast"}, 32),
     "124M fp8": ({**SMALL, "fp8": True}, 40),
@@ -74,6 +74,7 @@ def test_it_fits_and_learns(corpus: Path, tmp_path: Path, name: str) -> None:  #
     )
     assert done.returncode == 0, done.stderr + done.stdout
     assert way(out) == "fused"
+    assert "of 12.0 GiB" in events(out, "run")[0]["choices"]["memory"]
     assert [each for each in events(out, "micro_batch") if each.get("where") != "evaluation"] == []
     losses = losses_of(out)
     assert list(losses) == [0, 1, 2, 3]
@@ -82,6 +83,18 @@ def test_it_fits_and_learns(corpus: Path, tmp_path: Path, name: str) -> None:  #
     peak = int(done.stdout.rpartition("peak: ")[2])
     print(f"{name}, {batch_size} sequences: {peak / GIB:.2f} GiB, {predicted / GIB:.2f} predicted")
     assert predicted == pytest.approx(peak, rel=0.07)
+
+
+def test_who_can_do_without_gradients_is_told(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
+    """A billion weights: not with gradients, and not with four sequences."""
+    knobs, _ = CASES["1.0B, one micro-batch"]
+    given = {**MIDDLE, **WHOLE, **knobs, "batch_size": 4, "gradient_accumulation_steps": 2}
+    flags = [f"--{knob}={value}" for knob, value in {**given, "dataset": corpus, "out_dir": tmp_path / "out"}.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "nanopace", "train", *flags], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 2
+    assert "with --batch_size=2 --gradient_accumulation_steps=1 no gradients are kept" in done.stderr
 
 
 def predicted_bytes(given: dict[str, Any]) -> int:

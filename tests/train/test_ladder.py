@@ -9,7 +9,7 @@ from nanopace.config import MEMORY_STEPS, TrainConfig
 from nanopace.errors import ConfigError
 from nanopace.literals import Value
 from nanopace.train.device import Machine
-from nanopace.train.ladder import pick_steps
+from nanopace.train.ladder import pick_steps, released_batch
 from nanopace.train.plan import shape_of
 
 pytest.importorskip("triton")
@@ -76,6 +76,22 @@ def test_gradients_cannot_be_released_where_others_have_to_wait_for_them() -> No
         TrainConfig(memory="gradients", gradient_accumulation_steps=4)
     with pytest.raises(ConfigError, match="memory=gradients and recipe=fast exclude each other"):
         TrainConfig(memory="gradients", gradient_accumulation_steps=1, recipe="fast")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "fitting"),
+    [
+        ({"n_layer": 30, "n_head": 25, "n_embd": 1600}, 2),  # 1.0B
+        ({"n_layer": 30, "n_head": 25, "n_embd": 1600, "gradient_accumulation_steps": 8}, 2),
+        ({"n_layer": 48, "n_head": 25, "n_embd": 1600}, None),
+        ({"n_layer": 30, "n_head": 25, "n_embd": 1600, "memory": "averages"}, None),
+        ({"n_layer": 30, "n_head": 25, "n_embd": 1600, "fused": False}, None),
+        ({"n_layer": 30, "n_head": 20, "n_embd": 1600, "recipe": "fast"}, None),
+    ],
+)
+def test_what_fits_where_gradients_need_not_be_kept(knobs: dict[str, Value], fitting: int | None) -> None:
+    config = TrainConfig(**{"batch_size": 8, **knobs})  # type: ignore[arg-type]
+    assert released_batch(config, shape_of(config, "gelu"), CARD, 1) == fitting
 
 
 def test_a_name_that_is_none() -> None:

@@ -6,9 +6,12 @@ wrong, the stepper finds memory full, climbs on, and only then takes smaller mic
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nanopace.config import TrainConfig, memory_steps
 from nanopace.hardware.memory import GIB, climb, fused_peak_bytes
 from nanopace.train.device import Machine, pick_kernels
+from nanopace.train.memory import smaller
 from nanopace.train.model import ModelShape
 
 
@@ -33,3 +36,14 @@ def pick_steps(
         return steps, f"all is kept: it takes about {need}"
     before = fused_peak_bytes(*size, steps[:-1], recipe=shape.recipe, fp8=config.fp8) / GIB
     return steps, f"{', '.join(steps)}: about {need}, and {before:.1f} without {steps[-1]}"
+
+
+def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, ranks: int) -> int | None:
+    """The largest of batch_size and its halves with which a step of one micro-batch fits; None: nobody knows of any."""
+    batch = config.batch_size if config.memory == "auto" else None
+    while batch is not None:
+        single = replace(config, batch_size=batch, gradient_accumulation_steps=1)
+        if "gradients" in pick_steps(single, shape, machine, ranks)[0]:
+            return batch
+        batch = smaller(batch)
+    return None

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import torch
 
-from nanopace.config import TrainConfig
 from nanopace.corpus.prepare import Told
 from nanopace.errors import InputError, UsageError
 from nanopace.ledger import EndEvent, LedgerWriter
@@ -25,7 +24,7 @@ from nanopace.train.device import find_machine, pick_kernels, set_tf32
 from nanopace.train.evaluate import pick_batch
 from nanopace.train.fp8 import pick_products
 from nanopace.train.interrupt import Interrupt
-from nanopace.train.ladder import pick_steps
+from nanopace.train.ladder import pick_steps, released_batch
 from nanopace.train.listener import Introduction, Listener, Outcome
 from nanopace.train.lock import Claim
 from nanopace.train.loop import Loop
@@ -89,7 +88,7 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     clock.mark("startup", 0, "trying attention kernels")
     kernels, why = pick_kernels(config, start.shape, machine.device, ranks.size)
     choices["kernels"] = f"{kernels}: {why}"
-    choices["memory"] = pick_steps(config, start.shape, machine, ranks.size, start.fitting_micro_batch)[1]
+    choices["memory"] = pick_steps(config, start.shape, start.machine, ranks.size, start.fitting_micro_batch)[1]
     batch, why = pick_batch(start.shape, config.batch_size, machine.device)
     choices["evaluation"] = f"{batch} sequences at a time: {why}"
     if config.compile:
@@ -150,7 +149,7 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
         if not isinstance(error, FullError) and not is_full(error):
             raise
         reason = "out_of_memory"
-        raise _too_large(start.config, halvable=isinstance(error, FullError) and error.halvable) from None
+        raise _too_large(start, halvable=isinstance(error, FullError) and error.halvable) from None
     except KeyboardInterrupt:
         reason = "interrupted"
         raise
@@ -194,11 +193,20 @@ def _forget(start: Start) -> None:
     make_room(start.machine.device)
 
 
-def _too_large(config: TrainConfig, *, halvable: bool) -> UsageError:
+def _too_large(start: Start, *, halvable: bool) -> UsageError:
+    config = start.config
     if halvable:
         return UsageError(
             "--batch_size={batch_size}: the card's memory is full; halve it and double --gradient_accumulation_steps",
             batch_size=config.batch_size,
+        )
+    fitting = released_batch(config, start.shape, start.machine, start.ranks.size)
+    if fitting is not None:
+        return UsageError(
+            "--batch_size={batch_size}: memory is full, also with one sequence at a time; with "
+            "--batch_size={fitting} --gradient_accumulation_steps=1 no gradients are kept, and it should fit",
+            batch_size=config.batch_size,
+            fitting=fitting,
         )
     return UsageError(
         "--batch_size={batch_size}: memory is full, also with one sequence at a time; "
