@@ -39,7 +39,7 @@ def test_a_single_micro_batch_keeps_no_gradients_beside_its_activations() -> Non
 
 
 # bench/memory.py on one H200: model, sequences, steps of the ladder, GiB.
-SIZES = {"124M": (12, 768), "350M": (24, 1024), "774M": (36, 1280)}
+SIZES = {"124M": (12, 768), "350M": (24, 1024), "774M": (36, 1280), "1.0B": (30, 1600)}
 MEASURED = [
     ("124M", 8, 0, 5.04),
     ("124M", 20, 0, 7.98),
@@ -58,6 +58,16 @@ MEASURED = [
     ("774M", 1, 4, 10.84),
     ("774M", 4, 4, 11.67),
     ("774M", 8, 4, 12.78),
+    # one micro-batch a step
+    ("124M", 8, 5, 2.68),
+    ("350M", 16, 4, 7.24),
+    ("350M", 16, 5, 6.16),
+    ("774M", 2, 4, 11.11),
+    ("774M", 2, 5, 8.55),
+    ("774M", 8, 5, 10.21),
+    ("774M", 12, 5, 10.74),
+    ("1.0B", 4, 4, 14.89),
+    ("1.0B", 4, 5, 11.50),
 ]
 
 
@@ -99,9 +109,9 @@ def test_where_nothing_is_enough_all_of_it_is_climbed() -> None:
         assert climb(48, 1600, 50304, 1024, 8, 12, single=single) == MEMORY_STEPS[:-1]
 
 
-@pytest.mark.parametrize("sequences", [4, 8, 12])
-def test_gpt2_large_in_12_gib_where_a_step_is_one_micro_batch(sequences: int) -> None:
-    size = (*SIZES["774M"], 50304, 1024, sequences)
+@pytest.mark.parametrize(("model", "sequences"), [("774M", 4), ("774M", 8), ("774M", 12), ("1.0B", 2)])
+def test_what_12_gib_hold_where_a_step_is_one_micro_batch(model: str, sequences: int) -> None:
+    size = (*SIZES[model], 50304, 1024, sequences)
     assert climb(*size, 12, single=True) == MEMORY_STEPS
     assert fused_peak_bytes(*size, MEMORY_STEPS) < usable_bytes(12) < fused_peak_bytes(*size, MEMORY_STEPS[:-1])
 
