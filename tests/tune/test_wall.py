@@ -30,6 +30,12 @@ def test_a_card_holds_what_its_memory_and_the_knobs_allow() -> None:
     assert most(memory_gb=None) == 1 << 20  # nobody knows
 
 
+def test_a_step_that_keeps_no_gradients_is_not_divided() -> None:
+    event = RunEvent("now", "0", {}, gpu="card", gpu_memory_gb=12.0, choices={"kernels": "fused: so"})
+    fits = fits_in(event, TrainConfig(memory="gradients", gradient_accumulation_steps=1, batch_size=8))
+    assert [each for each in (2, 4, 8, 16) if fits(each)] == [8]
+
+
 def test_a_computer_without_a_card_keeps_half_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = {"SC_PAGE_SIZE": 1 << 12, "SC_PHYS_PAGES": 1 << 22}  # 16 GiB
     monkeypatch.setattr(os, "sysconf", memory.__getitem__)

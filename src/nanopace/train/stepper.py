@@ -4,7 +4,8 @@ Nothing in here waits for the device. A step whose loss or gradient is not finit
 fused optimizer reads a flag, as it does for GradScaler, and leaves weights, averages and its count of steps alone.
 
 Where memory is full, a step is the same sequences in smaller micro-batches, from then on: the same tokens, and but for
-rounding the same loss and the same gradient. No step is lost.
+rounding the same loss and the same gradient. No step is lost. Steps whose gradients are released (release.py) are no
+such steps: they are over once their backward pass is, and cannot be divided or taken again.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Stepper:
     def update(self, loss: Tensor) -> Tensor:
         """Clip, step, and forget the gradients. The norm before clipping. Not finite: the weights stay as they are."""
         parts = self._parts
-        if parts.release is not None:
+        if parts.release is not None:  # the backward pass has done it
             return parts.release.norm
         parts.passes.finish()
         if parts.scaler.is_enabled():  # it looks at gradients only, so a loss that is not finite is made to show there

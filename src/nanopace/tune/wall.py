@@ -26,8 +26,10 @@ def fits_in(event: RunEvent, config: TrainConfig) -> Callable[[int], bool]:
     if str(event.choices.get("kernels", "")).startswith("fused"):
         asked = memory_steps(config.memory)
         steps = ladder(config.recipe) if asked is None else asked  # auto takes as many of them as it needs
+        whole = "gradients" in steps  # none are kept for a second micro-batch
         return lambda count: (
             fused_peak_bytes(*size, count, steps, recipe=config.recipe, fp8=config.fp8) <= usable_bytes(memory / GIB)
+            and (not whole or count == config.batch_size)
         )
     compiled = config.compile
     return lambda count: peak_bytes(*size, count, compiled=compiled) <= _OF_THE_CARD * memory
