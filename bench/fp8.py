@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kernels import milliseconds
+from kernels import milliseconds, update_of
 from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.prepare import ensure
@@ -129,12 +129,8 @@ def _trained(shape: ModelShape, fp8: tuple[str, ...], windows: Tensor) -> tuple[
     begin = time.perf_counter()
     for step, some in enumerate(windows):
         losses.append(_gradients(fused, some))
-        fused.finish()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         set_learning_rate(optimizer, learning_rate(config, step))
-        optimizer.step()
-        fused.forget()
-        fused.renew()
+        update_of(fused, optimizer, config.grad_clip)
     loss = torch.stack(losses[-20:]).mean().item()
     return (time.perf_counter() - begin) / len(losses) * 1000, loss
 

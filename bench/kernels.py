@@ -57,7 +57,7 @@ def measure(recipe: str, batch: int | None) -> Measured:
         return fused.gradients(inputs, targets)
 
     def update() -> None:
-        _update(fused, optimizer, config.grad_clip)
+        update_of(fused, optimizer, config.grad_clip)
 
     step()
     choose_algorithms()
@@ -106,20 +106,20 @@ def _shape(config: TrainConfig, seen: int) -> Shape:
     )
 
 
-def _update(fused: Any, optimizer: Any, clip: float) -> None:
+def update_of(passes: Any, optimizer: Any, clip: float) -> None:
     """As train/stepper.py does it."""
     import torch
     from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-    fused.finish()
+    passes.finish()
     weights = [each for group in optimizer.param_groups for each in group["params"]]
     norm = get_total_norm([each.grad for each in weights])
     if clip:
         clip_grads_with_norm_(weights, clip, norm)
     optimizer.found_inf = (~torch.isfinite(norm)).float()
     optimizer.step()
-    fused.forget()
-    fused.renew()
+    passes.forget()
+    passes.renew()
 
 
 def _ceilings(device: Any) -> Ceilings:

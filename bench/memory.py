@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from kernels import update_of
 from nanogpt import Knobs, nanogpt_peak, write_tokens, zipf_tokens
 from nanopace.config import MEMORY_STEPS, TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
@@ -100,7 +101,6 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], *, single: b
     released = "gradients" in steps
     fused = FusedGPT(model, Again.after(steps), released=released)
     optimizer = make_optimizer(model, TrainConfig(), DEVICE, lean="averages" in steps)
-    optimizer.found_inf = torch.zeros((), device=DEVICE)  # type: ignore[attr-defined]
     if released:
         fused.release = Release(optimizer, CLIP, DEVICE)
     passes = FusedPasses(fused)
@@ -108,7 +108,7 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], *, single: b
     for _ in range(2):
         passes(inputs, targets, 1)
     if not released:  # else it is done
-        _update(model, passes, optimizer)
+        update_of(passes, optimizer, CLIP)
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated(DEVICE)
     passes.quicken(inputs, targets, 1)  # as the trainer does
@@ -116,20 +116,12 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], *, single: b
     for _ in range(TIMED):
         passes(inputs, targets, 1)
         if single and not released:
-            _update(model, passes, optimizer)
+            update_of(passes, optimizer, CLIP)
     torch.cuda.synchronize()
     seconds = time.perf_counter() - begin
     del model, fused, optimizer, passes
     gc.collect()
     return peak, TIMED * batch * LENGTH / seconds
-
-
-def _update(model: GPT, passes: FusedPasses, optimizer: torch.optim.Optimizer) -> None:
-    passes.finish()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-    optimizer.step()
-    passes.forget()
-    passes.renew()
 
 
 # --- nanoGPT ---------------------------------------------------------------------------------------------------------

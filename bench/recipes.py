@@ -31,6 +31,7 @@ from statistics import fmean, stdev
 import torch
 from torch import Tensor
 
+from kernels import update_of
 from loss_clock import Value, parse_setting
 from nanopace.config import INGREDIENTS, TrainConfig, memory_steps
 from nanopace.corpus.order import Order
@@ -111,7 +112,6 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     saving = memory_steps(config.memory) or ()
     called = spread(model, config, Ranks(), machine.device, saving)
     optimizer = make_optimizer(model, config, machine.device, lean="averages" in saving)
-    optimizer.found_inf = torch.zeros((), device=machine.device)  # type: ignore[attr-defined]
     scaler = torch.amp.GradScaler(machine.device.type, enabled=False)
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, machine.device))
     release: Release | None = None
@@ -126,21 +126,13 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     begin = time.perf_counter()
     for step in range(config.max_iters):
         set_learning_rate(optimizer, learning_rate(config, step))
-        if release is not None:
-            release.take_rates()
         some = windows[step].to(machine.device, non_blocking=True).long()
         for micro in some:
             inputs, targets = early.cut(micro, step / config.max_iters)
             passes(inputs, targets, len(some))
             tokens += inputs.numel()
-        if release is not None:  # the weights have changed on the way
-            continue
-        passes.finish()
-        if config.grad_clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
-        optimizer.step()
-        passes.forget()
-        passes.renew()
+        if release is None:  # else the weights have changed on the way
+            update_of(passes, optimizer, config.grad_clip)
     _wait(machine.device)
     seconds = time.perf_counter() - begin
     with torch.no_grad(), autocast(config, machine.device):

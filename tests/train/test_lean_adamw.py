@@ -77,3 +77,14 @@ def test_it_goes_on_from_what_was_saved_to_the_bit() -> None:
     for step in (2, 3):
         one_step(half, again, seed=step)
     assert all(torch.equal(a, b) for a, b in zip(through.parameters(), half.parameters(), strict=True))
+
+
+def test_the_rate_that_is_set_is_the_one_that_is_taken() -> None:
+    model, optimizer = trained(True, 2)
+    before = [each.clone() for each in model.parameters()]
+    set_learning_rate(optimizer, 0.0)
+    one_step(model, optimizer, seed=2)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    set_learning_rate(optimizer, CONFIG.learning_rate)
+    one_step(model, optimizer, seed=3)
+    assert not any(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))

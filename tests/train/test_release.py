@@ -47,11 +47,9 @@ class Trained:
 
     def step(self, seed: int) -> tuple[float, float]:
         """Its loss, and the norm of its gradient."""
-        if self.release is not None:
-            self.release.take_rates()
-            loss = self.passes(*windows(seed), 1)
-            return loss.item(), self.release.norm.item()
         loss = self.passes(*windows(seed), 1)
+        if self.release is not None:
+            return loss.item(), self.release.norm.item()
         self.passes.finish()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or 1e9)
         self.optimizer.found_inf = torch.zeros((), device=DEVICE)  # type: ignore[attr-defined]

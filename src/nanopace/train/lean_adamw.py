@@ -16,22 +16,17 @@ class LeanAdamW(torch.optim.Optimizer):
 
     def __init__(self, groups: Iterable[dict[str, Any]], *, lr: float, betas: tuple[float, float], seed: int) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "weight_decay": 0.0, "fused": True})
-        self._group_of = {each: number for number, group in enumerate(self.param_groups) for each in group["params"]}
-        device = next(iter(self._group_of)).device
-        self._rates = [torch.zeros((), device=device) for _ in self.param_groups]
+        self._group_of = {weight: group for group in self.param_groups for weight in group["params"]}
         # Each weight draws its own numbers.
         self._seeds = {weight: seed + (number << 20) for number, weight in enumerate(self._group_of)}
+        device = next(iter(self._group_of)).device
+        for group in self.param_groups:
+            group["lr"] = torch.tensor(lr, device=device)  # which torch's own may have, too: a CUDA graph can read it
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         assert closure is None
-        self.take_rates()
         self.update(self._group_of)
-
-    def take_rates(self) -> None:
-        """Those of the groups, for all updates from now on."""
-        for group, rate in zip(self.param_groups, self._rates, strict=True):
-            rate.fill_(group["lr"])
 
     @torch.no_grad()
     def update(self, weights: Iterable[nn.Parameter]) -> None:
@@ -40,8 +35,7 @@ class LeanAdamW(torch.optim.Optimizer):
 
         for weight in weights:
             assert weight.grad is not None
-            number, state = self._group_of[weight], self.state[weight]
-            group = self.param_groups[number]
+            group, state = self._group_of[weight], self.state[weight]
             state["step"] += 1 - self.found_inf
             adamw(
                 weight,
@@ -50,7 +44,7 @@ class LeanAdamW(torch.optim.Optimizer):
                 state["exp_avg_sq"],
                 state["step"],
                 self.found_inf,
-                self._rates[number],
+                group["lr"],
                 decay=group["weight_decay"],
                 betas=group["betas"],
                 seed=self._seeds[weight],

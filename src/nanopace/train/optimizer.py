@@ -43,7 +43,11 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """`rate` is learning_rate's now; groups with a peak of their own keep their ratio to it."""
     base = optimizer.defaults["lr"]
     for group in optimizer.param_groups:
-        group["lr"] = group[PEAK] * (rate / base if base else 0.0) if PEAK in group else rate
+        own = group[PEAK] * (rate / base if base else 0.0) if PEAK in group else rate
+        if isinstance(group["lr"], Tensor):  # where a CUDA graph reads it
+            group["lr"].fill_(own)
+        else:
+            group["lr"] = own
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nanopace.train.lean_adamw import LeanAdamW
-from nanopace.train.model import Block
 
 if TYPE_CHECKING:
     from nanopace.train.matrix import Matrix
@@ -26,7 +25,6 @@ def share_gradients(blocks: nn.ModuleList) -> None:
     """Those of the first are the place for all, one after the other."""
     first = blocks[0]
     for block in blocks:
-        assert isinstance(block, Block)
         for own, shared in zip(block.parameters(), first.parameters(), strict=True):
             own.grad = shared.grad
 
@@ -44,10 +42,6 @@ class Release:
     def norm(self) -> Tensor:
         """Of the gradients since the step began, before they were clipped."""
         return self._square.sqrt()
-
-    def take_rates(self) -> None:
-        """Of the step that comes."""
-        self._optimizer.take_rates()
 
     @contextmanager
     def held(self) -> Iterator[None]:

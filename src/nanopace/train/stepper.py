@@ -51,9 +51,9 @@ class Stepper:
     def accumulate(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
         """Forward and backward of every micro-batch; the mean loss of all of them, over all ranks."""
         while (loss := attempt(lambda: self._accumulated(step, inputs, targets))) is None:
-            if self._parts.ranks.size > 1:  # the others are in the middle of this step, and would wait for ever
-                raise FullError(halvable=True)
-            if self._parts.release is not None:  # some layers have taken this step, and cannot take it again
+            # Other ranks are in the middle of this step, and would wait for ever; layers whose gradients are released
+            # have taken it, and cannot take it again.
+            if self._parts.ranks.size > 1 or self._parts.release is not None:
                 raise FullError(halvable=True)
             self._shrink("step", step)
         return self._parts.ranks.average(loss)
@@ -92,8 +92,6 @@ class Stepper:
 
     def _accumulated(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
         parts = self._parts
-        if parts.release is not None:
-            parts.release.take_rates()
         inputs, targets = (each.view(-1, self.micro_batch, each.size(-1)) for each in (inputs, targets))
         count = len(inputs)
         total = torch.zeros((), device=parts.device)
