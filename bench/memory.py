@@ -2,10 +2,10 @@
 
 Models of GPT-2's sizes, T = 1024, bf16, AdamW, two micro-batches and an update, on one CUDA card. A point that does not
 fit is left out. The peak is what torch allocated; CUDA itself takes some hundred MB more. Tokens a second are those of
-micro-batches alone; in the second table, where a step is one micro-batch, its update is in them.
+micro-batches alone; in the second table, of steps of one micro-batch and one of four, the update is in them.
 
-    python bench/memory.py                             # three minutes on an H200
-    python bench/memory.py --single                    # the second table alone: gradients kept, and released
+    python bench/memory.py                             # a minute and a half on an H200
+    python bench/memory.py --steps                     # the second table alone: gradients kept, and released
     python bench/memory.py --most 12                   # only what is predicted to need less than 12 GiB
     python bench/memory.py --nanogpt path/to/nanoGPT   # what nanoGPT's 124M takes, and so how much fits into 12 GiB
 """
@@ -39,9 +39,10 @@ POINTS = [
     ("350M", 32, 3), ("350M", 32, 4), ("774M", 1, 4), ("774M", 2, 4), ("774M", 4, 4), ("774M", 8, 4),
 ]  # fmt: skip
 SINGLE = [
-    ("124M", 8, 0), ("124M", 8, 5), ("350M", 16, 4), ("350M", 16, 5), ("774M", 2, 4), ("774M", 8, 4), ("774M", 2, 5),
-    ("774M", 8, 5), ("774M", 12, 5), ("1.0B", 4, 4), ("1.0B", 4, 5),
+    ("124M", 8, 0), ("124M", 8, 4), ("124M", 8, 5), ("350M", 16, 4), ("350M", 16, 5), ("774M", 2, 4), ("774M", 8, 4),
+    ("774M", 2, 5), ("774M", 8, 5), ("774M", 12, 5), ("1.0B", 4, 4), ("1.0B", 4, 5),
 ]  # fmt: skip
+FOURFOLD = [("774M", 2, 4)]  # eight sequences a step, as a card of 12 GB takes them that keeps their gradients
 DEVICE = torch.device("cuda", 0)
 VOCAB, LENGTH, TIMED, CLIP = 50304, 1024, 8, 1.0
 FEW, MANY = 4, 12  # sequences of nanoGPT's
@@ -59,20 +60,23 @@ LIMIT, OF_CUDA = 12, 0.5  # GiB: of a card, and what CUDA itself takes
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=float, help="GiB; else all that the card has")
-    parser.add_argument("--single", action="store_true", help="only where a step is one micro-batch")
+    parser.add_argument("--steps", action="store_true", help="only whole steps, with their update")
     parser.add_argument("--nanogpt", type=Path, help="a checkout of nanoGPT")
     args = parser.parse_args()
     if args.nanogpt is not None:
         _measure_nanogpt(args.nanogpt)
         return
     most = args.most or torch.cuda.get_device_properties(DEVICE).total_memory / GIB
-    if not args.single:
-        _table(POINTS, most, single=False)
+    if not args.steps:
+        _table(POINTS, most)
         print("\na step of one micro-batch, with its update")
-    _table(SINGLE, most, single=True)
+    _table(SINGLE, most, micro_batches=1)
+    print("\na step of four micro-batches, with its update")
+    _table(FOURFOLD, most, micro_batches=4)
 
 
-def _table(points: list[tuple[str, int, int]], most: float, *, single: bool) -> None:
+def _table(points: list[tuple[str, int, int]], most: float, micro_batches: int = 0) -> None:
+    """With an update after so many micro-batches; 0: without."""
     print(f"{'model':>6}{'sequences':>11}  {'ladder':53}{'predicted':>10}{'measured':>10}{'error':>8}{'tokens/s':>10}")
     for name, batch, count in points:
         layers, heads, width = MODELS[name]
@@ -81,7 +85,7 @@ def _table(points: list[tuple[str, int, int]], most: float, *, single: bool) -> 
         predicted = fused_peak_bytes(layers, width, VOCAB, LENGTH, batch, steps)
         if predicted > most * GIB:
             continue
-        measured, speed = _measure(shape, batch, steps, single=single)
+        measured, speed = _measure(shape, batch, steps, micro_batches)
         error = predicted / measured - 1
         print(
             f"{name:>6}{batch:>11}  {', '.join(steps) or 'all is kept':53}{predicted / GIB:10.2f}{measured / GIB:10.2f}"
@@ -90,7 +94,7 @@ def _table(points: list[tuple[str, int, int]], most: float, *, single: bool) -> 
         )
 
 
-def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], *, single: bool) -> tuple[int, float]:
+def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batches: int) -> tuple[int, float]:
     """The peak in bytes, and tokens a second."""
     pick_attention(shape, batch, DEVICE, torch.bfloat16)
     torch.cuda.empty_cache()
@@ -113,9 +117,9 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], *, single: b
     peak = torch.cuda.max_memory_allocated(DEVICE)
     passes.quicken(inputs, targets, 1)  # as the trainer does
     begin = time.perf_counter()
-    for _ in range(TIMED):
+    for done in range(1, TIMED + 1):
         passes(inputs, targets, 1)
-        if single and not released:
+        if micro_batches and done % micro_batches == 0 and not released:
             update_of(passes, optimizer, CLIP)
     torch.cuda.synchronize()
     seconds = time.perf_counter() - begin

@@ -5,7 +5,7 @@ in a long run. What was found before is not asked for.
 
     python bench/products.py                     # a minute on an H200
     python bench/products.py --micro_batch 8     # what fits your card
-    python bench/products.py --micro_batch 8 --each    # each algorithm among its neighbours: two minutes
+    python bench/products.py --micro_batch 8 --each    # each algorithm among its neighbours: five minutes
 """
 
 from __future__ import annotations
