@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanopace.config import TrainConfig
+from nanopace.config import MEMORY_STEPS, TrainConfig
 from nanopace.errors import UsageError
-from nanopace.hardware.cards import all_cards, find_card
-from nanopace.hardware.memory import fused_peak_bytes, usable_bytes
+from nanopace.hardware.cards import Card, all_cards, find_card
+from nanopace.hardware.memory import climb, fused_peak_bytes, usable_bytes
 from nanopace.hardware.speed import launch_seconds, token_seconds
 from nanopace.tune.knobs import OWN_KNOBS, learning_rate
 from nanopace.tune.models import NAMED, Model, find_model
@@ -59,8 +61,9 @@ def test_what_is_recommended_fits_and_is_a_config(card: object) -> None:
     card = next(each for each in all_cards() if each is card)
     for model in NAMED.values():
         if not fits(card, model):
-            with pytest.raises(UsageError, match=r"does not fit on .* GiB after every step of the memory ladder"):
+            with pytest.raises(UsageError, match="does not fit on") as raised:
                 recommend(card, model)
+            advice_holds(card, model, str(raised.value))
             continue
         found = recommend(card, model)
         assert found.batch_size * found.accumulation * model.block_size == found.tokens_per_step == 524_288
@@ -68,6 +71,52 @@ def test_what_is_recommended_fits_and_is_a_config(card: object) -> None:
         assert found.evaluation_share <= found.nanogpt_evaluation_share <= 0.01
         config = TrainConfig(**{choice.knob: choice.value for choice in found.knobs})  # type: ignore[arg-type]
         assert config.tokens_per_iteration == 524_288
+
+
+def advice_holds(card: Card, model: Model, said: str) -> None:
+    """What the message tells to take instead fits, and no more does."""
+    if released := re.search(r"--batch (\d+) or less", said):
+        tokens = int(released[1])
+        found = recommend(card, model, step_tokens=tokens)
+        assert (found.batch_size, found.accumulation) == (tokens // 1024, 1)
+        assert found.ladder == MEMORY_STEPS
+        assert found.memory_bytes <= usable_bytes(card.memory_gb)
+        assert not fits(card, model, tokens + 1024)
+    elif smaller := re.search(r"--model (\S+),", said):
+        assert fits(card, NAMED[smaller[1]])
+
+
+def test_a_model_whose_gradients_do_not_fit_takes_steps_of_one_micro_batch() -> None:
+    model = find_model("n_layer=30,n_head=25,n_embd=1600")
+    card = find_card("4070")
+    with pytest.raises(
+        UsageError, match=r"takes 13\.8 GiB where gradients are kept, and there are 12; take --batch 3072"
+    ):
+        recommend(card, model)
+    found = recommend(card, model, step_tokens=2048)
+    assert (found.batch_size, found.accumulation) == (2, 1)
+    assert found.ladder == MEMORY_STEPS
+    assert "released" in codes(found)
+    assert knob(found, "memory") == "auto"
+    assert [rung.micro_batch for rung in found.rungs] == [0, 0, 0, 0, 0, 3, 0]
+    assert climb(*model.size, 2, card.memory_gb, single=True) == MEMORY_STEPS  # which is what the trainer asks
+
+
+def test_gradients_are_kept_where_they_fit() -> None:
+    """Though without them 14 sequences would, and a step of 8 at once would be faster."""
+    found = recommend(find_card("4070"), NAMED["gpt2-large"], step_tokens=8192)
+    assert (found.batch_size, found.accumulation) == (1, 8)
+    assert "gradients" not in found.ladder
+    assert "released" not in codes(found)
+    assert found.rungs[-2].steps == MEMORY_STEPS
+    assert found.rungs[-2].micro_batch >= 8
+    assert all("gradients" not in rung.steps for rung in recommend(find_card("4070"), NAMED["gpt2-large"]).rungs)
+
+
+@pytest.mark.parametrize(("card", "reason"), [("T4", "batch_size_tight"), ("2080 Ti", "batch_size_untimed")])
+def test_what_just_fits_is_not_said_to_have_room(card: str, reason: str) -> None:
+    model = NAMED["gpt2-large" if reason == "batch_size_tight" else "gpt2"]
+    assert next(each.reason for each in recommend(find_card(card), model).knobs if each.knob == "batch_size") == reason
 
 
 def test_the_ladder_is_climbed_only_as_far_as_needed() -> None:

@@ -76,7 +76,7 @@ def _answer(card: Card, args: argparse.Namespace) -> Answer:
     if asked is not None:
         return Answer(found)
     others = [
-        Candidate(each, recommend(card, each, tokens=tokens, step_tokens=step) if fits(card, each) else None)
+        Candidate(each, recommend(card, each, tokens=tokens, step_tokens=step) if fits(card, each, step) else None)
         for each in NAMED.values()
     ]
     return Answer(found, tuple(others))

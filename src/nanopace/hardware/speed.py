@@ -81,7 +81,7 @@ _LAUNCH_S = {"nanogpt": 2.68e-3 / 12, "nanopace": 1.43e-3 / 12}  # by layer and 
 _BYTES = {"nanogpt": (146.0, 10.4), "nanopace": (76.8, 6.1)}  # by token: of a layer's width, and of a logit
 _OPTIMIZER_BYTES = 56  # by weight and step: 28 are read and written, at half of the bandwidth (1.5 ms on the H200)
 # What the ladder costs, with all before it: 124M on the H200 (LOG.md).
-_LADDER = {"activation": 0.99, "hidden": 0.944, "attention": 0.875, "averages": 0.875}
+_LADDER = {"activation": 0.99, "hidden": 0.944, "attention": 0.875, "averages": 0.875, "gradients": 0.875}
 
 
 def card_class(card: Card) -> CardClass:

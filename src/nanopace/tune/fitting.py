@@ -30,6 +30,7 @@ class MicroBatch(Record):
     sequences: int
     steps: tuple[str, ...]
     launch_share: float | None  # of the time, whatever the size of the micro-batch
+    tight: bool = False  # no smaller one is possible, and it leaves no room to spare
 
 
 def sequences_per_step(step_tokens: int, block_size: int) -> int:
@@ -38,14 +39,19 @@ def sequences_per_step(step_tokens: int, block_size: int) -> int:
     return sequences if sequences < 64 else 16 * round(sequences / 16)
 
 
-def rungs(card: Card, model: Model) -> tuple[Rung, ...]:
-    """From nothing saved to everything, and nanoGPT."""
+def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
+    """From nothing saved to everything that steps of so many sequences can do without, and nanoGPT."""
     theirs = Rung("nanogpt", (), _largest_compiled(card, model, card.memory_gb))
     if not own_kernels(card):
         return (Rung("nanopace", (), theirs.micro_batch), theirs)
-    steps = ladder("gpt2")
+    steps = ladder("gpt2", single=sequences <= largest_released(card, model))
     ours = (steps[:count] for count in range(len(steps) + 1))
     return (*(Rung("nanopace", each, _largest(model, each, usable_bytes(card.memory_gb))) for each in ours), theirs)
+
+
+def largest_released(card: Card, model: Model) -> int:
+    """Sequences that fit where no gradients are kept: then a step is one micro-batch."""
+    return _largest(model, ladder("gpt2", single=True), usable_bytes(card.memory_gb)) if own_kernels(card) else 0
 
 
 def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
@@ -70,13 +76,14 @@ def _largest(model: Model, steps: Sequence[str], most: float) -> int:
 def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
     """The smallest within 2% of the fastest that fits: a larger one costs memory and gains nothing.
 
-    Timed with nanoGPT's fixed cost, the larger of the two, so that the config serves both.
+    Timed with nanoGPT's fixed cost, the larger of the two, so that the config serves both. Gradients are kept if that
+    is possible at all.
     """
     candidates = [each for each in range(1, min(sequences, _MOST) + 1) if sequences % each == 0]
     fitting = [(each, steps) for each in candidates if (steps := _least_steps(card, model, each)) is not None]
     if not fitting:  # what fits, fits without room to spare
-        top = max(rungs(card, model)[:-1], key=lambda rung: rung.micro_batch)
-        return MicroBatch(1, top.steps, None)
+        top = next(rung for rung in rungs(card, model, sequences) if rung.micro_batch)
+        return MicroBatch(sequences if "gradients" in top.steps else 1, top.steps, None, tight=True)
     work = token_seconds(card, *model.size, "nanopace")
     if work is None:
         small = [pair for pair in fitting if pair[0] <= _UNTIMED]

@@ -116,8 +116,10 @@ def _rounded(rate: float) -> float:
 
 
 def _batch_size(micro: MicroBatch) -> Choice:
+    if "gradients" in micro.steps:
+        return Choice("batch_size", micro.sequences, "batch_size_released", {})
     if micro.launch_share is None:
-        return Choice("batch_size", micro.sequences, "batch_size_untimed", {})
+        return Choice("batch_size", micro.sequences, "batch_size_tight" if micro.tight else "batch_size_untimed", {})
     return Choice("batch_size", micro.sequences, "batch_size", {"launch_share": micro.launch_share})
 
 

@@ -18,6 +18,8 @@ def notes(found: Recommendation) -> list[tuple[str, dict[str, object]]]:
         said.append(("no_kernels", {}))
     elif found.tokens_per_s is not None and found.card_class != "hopper":
         said.append(("kernels_unmeasured", {}))
+    if "gradients" in found.ladder:
+        said.append(("released", {}))
     largest = found.rungs[-1].micro_batch
     if not found.nanogpt_fits:
         sequences = found.batch_size * found.accumulation

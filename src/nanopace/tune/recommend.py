@@ -13,10 +13,10 @@ from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, peak_bytes
 from nanopace.hardware.scaling_law import expected_loss, perplexity
 from nanopace.hardware.speed import Range, card_class, own_kernels, pace
 from nanopace.record import Record
-from nanopace.tune.fitting import MicroBatch, Rung, pick_micro_batch, rungs, sequences_per_step
+from nanopace.tune.fitting import MicroBatch, Rung, largest_released, pick_micro_batch, rungs, sequences_per_step
 from nanopace.tune.knobs import Choice, Frame, choices
 from nanopace.tune.models import NAMED, Model
-from nanopace.tune.several import COUNTS, Together, link_of, together
+from nanopace.tune.several import SEVERAL, Together, link_of, together
 
 JSON_VERSION = 1
 STEP_TOKENS = 524_288
@@ -75,8 +75,6 @@ def recommend(
     dataset: str = "fineweb-edu",
 ) -> Recommendation:
     """The settings; UsageError where the model fits in no way, or the budget is less than one step."""
-    if not fits(card, model):
-        raise does_not_fit(card, model)
     budget = tokens if tokens is not None else TOKENS_PER_PARAMETER * model.parameters
     if step_tokens < model.block_size:
         raise UsageError(
@@ -85,6 +83,9 @@ def recommend(
             block_size=model.block_size,
         )
     sequences = sequences_per_step(step_tokens, model.block_size)
+    found_rungs = rungs(card, model, sequences)
+    if not any(rung.micro_batch for rung in found_rungs):
+        raise does_not_fit(card, model)
     micro = pick_micro_batch(card, model, sequences)
     accumulation = sequences // micro.sequences
     per_step = sequences * model.block_size
@@ -98,7 +99,8 @@ def recommend(
     trained = max_iters * per_step
     epochs = trained / CORPUS_TOKENS[dataset] if dataset in CORPUS_TOKENS else None
     speed = pace(card, *model.size, micro.sequences, accumulation, steps=micro.steps)
-    in_nanogpt = _in_nanogpt(card, model, micro)
+    most_in_nanogpt = found_rungs[-1].micro_batch
+    in_nanogpt = most_in_nanogpt >= micro.sequences
     foreign = pace(card, *model.size, micro.sequences, accumulation, trainer="nanogpt") if in_nanogpt else None
     loss = expected_loss(model.parameters, trained)
     seconds = None if speed is None else speed.time_of(trained)
@@ -129,7 +131,7 @@ def recommend(
         tokens=trained,
         tokens_per_step=per_step,
         max_iters=max_iters,
-        rungs=rungs(card, model),
+        rungs=found_rungs,
         batch_size=micro.sequences,
         accumulation=accumulation,
         ladder=micro.steps,
@@ -140,7 +142,13 @@ def recommend(
         step_s=None if speed is None else speed.time_of(per_step),
         seconds=seconds,
         kwh=None if seconds is None or card.tdp_w is None else seconds.times(card.tdp_w / 3.6e6),
-        together=tuple(_together(card, model, count, sequences, speed, micro, trained) for count in COUNTS),
+        together=(
+            Together(1, micro.sequences, accumulation, None, speed, seconds),
+            *(
+                _together(card, model, count, sequences, min(most_in_nanogpt, micro.sequences), trained)
+                for count in SEVERAL
+            ),
+        ),
         loss=loss,
         perplexity=perplexity(loss),
         evaluation_share=chosen.evaluation_share,
@@ -167,12 +175,14 @@ def seconds_to(card: Card, model: Model, tokens: int | None = None) -> Range | N
     return None if speed is None else speed.time_of(tokens or TOKENS_PER_PARAMETER * model.parameters)
 
 
-def fits(card: Card, model: Model) -> bool:
-    return any(rung.micro_batch for rung in rungs(card, model))
+def fits(card: Card, model: Model, step_tokens: int = STEP_TOKENS) -> bool:
+    sequences = sequences_per_step(step_tokens, model.block_size)
+    return any(rung.micro_batch for rung in rungs(card, model, sequences))
 
 
 def does_not_fit(card: Card, model: Model) -> UsageError:
-    """Says what would: the memory that one sequence takes after every step of the ladder, and a smaller model."""
+    """Says what would: steps of one micro-batch, a smaller model, or how much memory."""
+    most = largest_released(card, model)
     least = _least_bytes(card, model)
     smaller = [each for each in NAMED.values() if each.parameters < model.parameters and fits(card, each)]
     values = {
@@ -182,21 +192,30 @@ def does_not_fit(card: Card, model: Model) -> UsageError:
         "needed": f"{least / GIB:.1f}",
         "room": f"{least / GIB / 0.9:.0f}",
     }
+    if most:
+        return UsageError(
+            "{model} does not fit on {card}: one sequence takes {needed} GiB where gradients are kept, and there are "
+            "{memory}; take --batch {tokens} or less, so that a step is one micro-batch, or a card with {room} GB and "
+            "more",
+            tokens=most * model.block_size,
+            **values,
+        )
     if smaller:
         return UsageError(
-            "{model} does not fit on {card}: one sequence takes {needed} GiB after every step of the memory ladder, "
-            "and there are {memory}; take --model {smaller}, or a card with {room} GB and more",
+            "{model} does not fit on {card}: one sequence takes {needed} GiB where gradients are kept, and there are "
+            "{memory}; take --model {smaller}, or a card with {room} GB and more",
             smaller=smaller[-1].name,
             **values,
         )
     return UsageError(
-        "{model} does not fit on {card}: one sequence takes {needed} GiB after every step of the memory ladder, "
-        "and there are {memory}; take fewer layers, a smaller block_size, or a card with {room} GB and more",
+        "{model} does not fit on {card}: one sequence takes {needed} GiB where gradients are kept, and there are "
+        "{memory}; take fewer layers, a smaller block_size, or a card with {room} GB and more",
         **values,
     )
 
 
 def _least_bytes(card: Card, model: Model) -> int:
+    """Of one sequence, with gradients."""
     if own_kernels(card):
         return fused_peak_bytes(*model.size, 1, ladder("gpt2"))
     return peak_bytes(*model.size, 1)
@@ -208,18 +227,8 @@ def _memory(card: Card, model: Model, micro: MicroBatch) -> int:
     return peak_bytes(*model.size, micro.sequences)
 
 
-def _in_nanogpt(card: Card, model: Model, micro: MicroBatch) -> bool:
-    return rungs(card, model)[-1].micro_batch >= micro.sequences
-
-
-def _together(
-    card: Card, model: Model, count: int, sequences: int, alone: Range | None, micro: MicroBatch, tokens: int
-) -> Together:
-    """One card as it is; several with what torch.compile makes of it, since our kernels train on one."""
-    if count == 1:
-        seconds = None if alone is None else alone.time_of(tokens)
-        return Together(1, micro.sequences, sequences // micro.sequences, None, alone, seconds)
-    most = min(rungs(card, model)[-1].micro_batch, micro.sequences)
+def _together(card: Card, model: Model, count: int, sequences: int, most: int, tokens: int) -> Together:
+    """Several cards with what torch.compile makes of it, since our kernels train on one."""
     possible = [each for each in _divisors(sequences) if each <= most and sequences // each % count == 0]
     if not possible:
         return Together(count, 0, 0, link_of(card), None, None)

@@ -11,7 +11,7 @@ from nanopace.hardware.scaling import traffic_bytes
 from nanopace.hardware.speed import Range
 from nanopace.record import Record
 
-COUNTS = (1, 4, 8)
+SEVERAL = (4, 8)
 # GB/s that a card sends. GeForce cards cannot reach each other's memory, and go through the host's.
 _LINKS = {"nvlink": (100.0, 300.0), "pcie": (8.0, 20.0), "host": (4.0, 12.0)}
 

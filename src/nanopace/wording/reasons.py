@@ -25,6 +25,8 @@ REASONS: Mapping[str, Sentence] = {
         "the smallest within 2% of the fastest that fits; launching takes {launch_share} of the time, whatever its size"
     ),
     "batch_size_untimed": say("fits with room to spare; how fast it is, is unknown"),
+    "batch_size_tight": say("just fits, and there is no smaller one"),
+    "batch_size_released": say("a whole step at once: the model fits only where no gradients are kept"),
     "block_size": say("tokens that the model sees at once"),
     "shape": say("{weights} parameters in all"),
     "heads": say("{width} wide each"),
@@ -77,6 +79,10 @@ NOTES: Mapping[str, Sentence] = {
         "gradient_accumulation_steps={accumulation}."
     ),
     "nanogpt_never": say("nanoGPT does not hold this model on this card at all."),
+    "released": say(
+        "No gradients are kept: each layer is updated in the backward pass, and clipped by as much of the norm as is "
+        "known by then. If memory fills in a step the run ends; --init_from=resume goes on from its last checkpoint."
+    ),
     "epochs": say(
         "This reads all of {dataset} {epochs} times: beyond 4 times a token teaches clearly less "
         "(Muennighoff et al. 2023). Take fewer --tokens or a larger --dataset."
