@@ -76,3 +76,12 @@ def test_conflicts_and_restarts_are_said() -> None:
 def test_a_quiet_run_has_no_time_findings() -> None:
     codes = set(found(rows_run([100.0] * 40)))
     assert codes <= {"mfu_unknown", "tokens_unknown", "nothing_to_change"}
+
+
+def test_the_stalls_of_the_wall_clock_are_those_that_are_told() -> None:
+    slow, uneven = {300: 900.0, 7700: 400.0}, dict.fromkeys(range(1100, 15000, 700), 15.0)
+    recurring = dict.fromkeys(range(150, 20_000, 1000), 300.0)
+    diagnosis = diagnose(nanogpt_run(noise=0.0, log_interval=50, stalls={**uneven, **slow, **recurring}))
+    told = {finding.code: float(finding.numbers.get("total_s", 0.0)) for finding in diagnosis.findings}  # type: ignore[arg-type]
+    assert told.keys() >= {"stalls", "periodic_stalls", "uneven_rows"}
+    assert told["stalls"] + told["periodic_stalls"] + told["uneven_rows"] == pytest.approx(diagnosis.wall.stall_s)

@@ -48,6 +48,7 @@ def test_rows_outside_the_noise_are_uneven_before_they_are_slow() -> None:
     (finding,) = step_findings(run, pace)
     assert finding.code == "uneven_rows"
     assert finding.numbers["excess_share"] == pytest.approx(15 / 169, rel=0.1)
+    assert finding.numbers["total_s"] == pytest.approx(len(plain_uneven) * 0.015, rel=0.1)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.1, 0.3])

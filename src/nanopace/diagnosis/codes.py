@@ -26,7 +26,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "evaluations_outside_clock": ("count",),  # this trainer stops its clock for evaluation
     "periodic_stalls": ("rows", "interval", "each_s", "total_s", "total_share"),
     "stalls": ("rows", "largest_s", "iteration", "total_s", "total_share"),
-    "uneven_rows": ("rows", "normal_rows", "excess_share"),
+    "uneven_rows": ("rows", "normal_rows", "excess_share", "total_s"),
     "level_shift": ("iteration", "before_ms", "after_ms", "change_share"),
     "level_shift_at_power_limit": ("iteration", "before_ms", "after_ms", "change_share", "at_limit", "samples"),
     "cpu_pace": ("changes", "fastest_ms", "slowest_ms"),  # level shifts of a run without a card

@@ -121,10 +121,17 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
             findings.append(Finding("level_shift", {**numbers, "change_share": ratio - 1}))
     if step.drift_share is not None:
         findings.append(Finding("drift", {"drift_share": step.drift_share}))
-    if step.uneven_rows >= max(3, 0.02 * step.normal_rows):
-        uneven = [index for index, kind in enumerate(pace.kind) if kind == UNEVEN]
+    uneven = [index for index, kind in enumerate(pace.kind) if kind == UNEVEN]
+    total_ms = sum(pace.excess_ms(run.rows, index) for index in uneven)
+    many = step.uneven_rows >= 0.02 * step.normal_rows or total_ms >= 0.001 * sum(run.rows.sum_ms)
+    if step.uneven_rows >= 3 and many:
         excess = typical((run.rows.ms[index] / pace.baseline_ms[index] - 1, run.rows.count[index]) for index in uneven)
-        numbers = {"rows": step.uneven_rows, "normal_rows": step.normal_rows, "excess_share": excess}
+        numbers = {
+            "rows": step.uneven_rows,
+            "normal_rows": step.normal_rows,
+            "excess_share": excess,
+            "total_s": total_ms / 1000,
+        }
         findings.append(Finding("uneven_rows", numbers))
     if pace.basis != "rows" and len(run.rows):
         findings.append(Finding("no_plain_row", {"rows": run.rows.lines}))

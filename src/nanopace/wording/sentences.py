@@ -84,10 +84,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "it.",
         count="rows",
     ),
-    "uneven_rows": say_n(
-        "{rows} row differs a little from the {normal_rows} normal ones (by {excess_share}); too little to matter.",
-        "{rows} rows differ a little from the {normal_rows} normal ones (by {excess_share}); too little to matter.",
-        count="rows",
+    "uneven_rows": say(
+        "{rows} of the {normal_rows} normal rows took a little longer ({excess_share}), {total_s} in all: too little "
+        "to list, and among the stalls of the wall clock."
     ),
     "level_shift": say(
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). A card that "
