@@ -102,6 +102,17 @@ def test_a_model_whose_gradients_do_not_fit_takes_steps_of_one_micro_batch() -> 
     assert climb(*model.size, 2, card.memory_gb, single=True) == MEMORY_STEPS  # which is what the trainer asks
 
 
+def test_the_advised_step_fits_as_it_is_rounded() -> None:
+    """Steps of 64 sequences and more have a multiple of 16."""
+    card, model = find_card("4070"), find_model("n_layer=30,n_head=25,n_embd=1600,block_size=32")
+    with pytest.raises(UsageError, match="does not fit on") as raised:
+        recommend(card, model)
+    tokens = int(re.findall(r"--batch (\d+) or less", str(raised.value))[0])
+    assert recommend(card, model, step_tokens=tokens).batch_size == tokens // 32 == 112
+    assert fused_peak_bytes(*model.size, 121, MEMORY_STEPS) <= usable_bytes(card.memory_gb)
+    assert not fits(card, model, 121 * 32)  # that would be a step of 128
+
+
 def test_gradients_are_kept_where_they_fit() -> None:
     """Though without them 14 sequences would, and a step of 8 at once would be faster."""
     found = recommend(find_card("4070"), NAMED["gpt2-large"], step_tokens=8192)

@@ -14,6 +14,7 @@ WITHIN = 0.98  # of the best speed: a larger micro-batch is not worth its memory
 _FREE = 0.9  # of the memory: what is recommended
 _MOST = 4096
 _UNTIMED = 16  # sequences where nothing is known of the speed
+_MANY, _TOGETHER = 64, 16  # sequences: a step of so many has a multiple of these
 
 
 class Rung(Record):
@@ -36,7 +37,7 @@ class MicroBatch(Record):
 def sequences_per_step(step_tokens: int, block_size: int) -> int:
     """Sequences that make up a step; of many, a number that micro-batches and cards divide."""
     sequences = max(1, round(step_tokens / block_size))
-    return sequences if sequences < 64 else 16 * round(sequences / 16)
+    return sequences if sequences < _MANY else _TOGETHER * round(sequences / _TOGETHER)
 
 
 def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
@@ -50,8 +51,11 @@ def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
 
 
 def largest_released(card: Card, model: Model) -> int:
-    """Sequences that fit where no gradients are kept: then a step is one micro-batch."""
-    return _largest(model, ladder("gpt2", single=True), usable_bytes(card.memory_gb)) if own_kernels(card) else 0
+    """The most sequences that a step can have where no gradients are kept: then it is one micro-batch."""
+    if not own_kernels(card):
+        return 0
+    most = _largest(model, ladder("gpt2", single=True), usable_bytes(card.memory_gb))
+    return most if most < _MANY else most - most % _TOGETHER
 
 
 def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
