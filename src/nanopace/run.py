@@ -23,7 +23,8 @@ Phase = Literal[
     "data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
 ]
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
-Metric = Literal["loss", "bpb", "core"]
+Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss
+Stage = Literal["base", "mid", "sft", "rl"]  # of nanochat, which trains one model in several programs
 
 # How an inferred fact was inferred. Wording has a short phrase for each.
 Because = Literal[
@@ -71,6 +72,7 @@ class Row(Record):
     count: int = 1
     last_iteration: int = -1  # of the group; the same as `iteration` for a single row
     sum_ms: float = math.nan  # of the group; the same as `ms` for a single row
+    at_s: float | None = None  # the line's own time stamp, in seconds since any fixed moment
 
     def __post_init__(self) -> None:
         if self.last_iteration < 0:
@@ -87,7 +89,7 @@ class Rows(Sequence[Row]):
     and all that contain an evaluation, so that such groups overlap. What is slow among its like is always single.
     """
 
-    __slots__ = ("count", "iteration", "last_iteration", "loss", "mfu", "ms", "sum_ms")
+    __slots__ = ("at_s", "count", "iteration", "last_iteration", "loss", "mfu", "ms", "sum_ms")
 
     count: array[int]  # type: ignore[assignment]  # the column, in the place of Sequence.count
 
@@ -99,6 +101,7 @@ class Rows(Sequence[Row]):
         self.sum_ms = array("d")
         self.loss = array("d")  # nan where unknown
         self.mfu = array("d")  # nan where unknown
+        self.at_s = array("d")  # nan where unknown
         for row in rows:
             self.append(row)
 
@@ -111,6 +114,7 @@ class Rows(Sequence[Row]):
         self.sum_ms.append(row.sum_ms)
         self.loss.append(math.nan if row.loss is None else row.loss)
         self.mfu.append(math.nan if row.mfu is None else row.mfu)
+        self.at_s.append(math.nan if row.at_s is None else row.at_s)
 
     def __len__(self) -> int:
         return len(self.ms)
@@ -125,7 +129,7 @@ class Rows(Sequence[Row]):
             for column in self.__slots__:
                 setattr(part, column, getattr(self, column)[index])
             return part
-        loss, mfu = self.loss[index], self.mfu[index]
+        loss, mfu, at_s = self.loss[index], self.mfu[index], self.at_s[index]
         return Row(
             iteration=self.iteration[index],
             ms=self.ms[index],
@@ -134,6 +138,7 @@ class Rows(Sequence[Row]):
             count=self.count[index],
             last_iteration=self.last_iteration[index],
             sum_ms=self.sum_ms[index],
+            at_s=None if math.isnan(at_s) else at_s,
         )
 
     def __iter__(self) -> Iterator[Row]:
@@ -186,6 +191,7 @@ class Evaluation(Record):
     val_error: float | None = None  # standard error
     train_steps: int | None = None  # `train` is the mean of so many steps before it; None: measured like `val`
     bits_per_byte: float | None = None  # the same as `val`, where the trainer knows its bytes
+    at_s: float | None = None  # the line's own time stamp, on the clock of the rows'
 
     def __post_init__(self) -> None:
         if self.first_iteration < 0:
@@ -244,6 +250,14 @@ class Span(Record):
     reason: StallReason | None = None  # of a stall
 
 
+class Unread(Record):
+    """Lines that look like something of the trainer's and could not be read."""
+
+    count: int
+    line: int  # number of the first one in the file, from 1 on
+    text: str  # of the first one, shortened
+
+
 class GpuUse(Record):
     """What the card's own sensors said while it trained (our own trainer); None is unknown."""
 
@@ -289,6 +303,12 @@ class Run(Record):
     micro_batches: tuple[MicroBatch, ...] = ()
     rank_lags: tuple[RankLag, ...] = ()  # the rank that was the slowest most often is first
     notes: tuple[Note, ...] = ()
+    stage: Stage | None = None
+    rows_cover: int = 1  # iterations that a printed time covers; the rows here have been divided by it
+    unread: Unread | None = None  # lines that look like evaluations
+    truncated: bool = False  # the compressed file ends before its log does
+    quoted: tuple[int, int] | None = None  # (lines of the log, lines of the file): prose that quotes a log
+    told_training_s: float | None = None  # nanochat's "total time": steps alone, without the first ones
 
     def value(self, name: str) -> FactValue | None:
         """A fact's value, or None where it is unknown."""
