@@ -34,6 +34,7 @@ Because = Literal[
     "model_shape",  # computed from layers, width, vocabulary and context
     "batch_shape",  # batch_size x gradient_accumulation_steps x block_size
     "mfu_time_parameters",  # printed mfu x peak x time / FLOPs per token
+    "printed_rate",  # printed tokens per second x time
     "row_spacing",  # the distance of the rows, or of the evaluations, in the log
     "trainer",  # what this trainer always does, such as nanoGPT's peak of 312 TFLOP/s
 ]
@@ -309,6 +310,8 @@ class Run(Record):
     truncated: bool = False  # the compressed file ends before its log does
     quoted: tuple[int, int] | None = None  # (lines of the log, lines of the file): prose that quotes a log
     told_training_s: float | None = None  # nanochat's "total time": steps alone, without the first ones
+    told_tokens: int | None = None  # of a step, by the printed tokens per second, where the log's own batch denies it
+    untimed: Mapping[Stage, int] = MappingProxyType({})  # rows without a time that follow, by stage
 
     def value(self, name: str) -> FactValue | None:
         """A fact's value, or None where it is unknown."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import pytest
 from nanopace.cli.compare import Lettered
 from nanopace.cli.main import main
 from nanopace.errors import ConfigError, UnknownCard
+
+from ..sources.nanochat_logs import Program, speedrun
 
 WriteLog = Callable[..., Path]
 Capture = pytest.CaptureFixture[str]
@@ -113,3 +117,112 @@ def test_a_page(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
     assert main(["compare", str(write_log("a.log")), str(write_log("b.log", ms=700)), "--html", str(page)]) == 0
     assert page.read_text().lower().startswith("<!doctype html>")
     assert capsys.readouterr() == ("", "")
+
+
+# --- stages ----------------------------------------------------------------------------------------------------------
+
+BASE, MID, SFT = Program(bits=0.9), Program("mid", bits=0.5), Program("sft", bits=0.4, card="NVIDIA H100 80GB HBM3")
+
+
+@pytest.fixture
+def write_speedrun(tmp_path: Path) -> Callable[..., str]:
+    def write(name: str, *programs: Program) -> str:
+        path = tmp_path / name
+        path.write_text("\n".join(speedrun(*programs)) + "\n")
+        return str(path)
+
+    return write
+
+
+WriteSpeedrun = Callable[..., str]
+
+
+def test_like_is_compared_with_like(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
+    a = write_speedrun("a.log", BASE, MID)
+    b = write_speedrun("b.log", replace(BASE, gpus=8, accumulation=1), replace(MID, ms=250.0))
+    found = compared(capsys, a, b)
+    assert set(found) == {"version", "stages"}
+    base, mid = found["stages"]
+    assert (base["stage"], base["a"]["name"], base["b"]["name"]) == ("base", "a.log (base)", "b.log (base)")
+    assert (mid["stage"], mid["a"]["name"], mid["b"]["name"]) == ("mid", "a.log (mid)", "b.log (mid)")
+    assert base["tokens_per_s"]["ratio"] == pytest.approx(1.0, rel=0.01)
+    assert mid["tokens_per_s"]["ratio"] == pytest.approx(2.0, rel=0.01)
+    assert [change["knob"] for change in mid["changed"]] == []
+    assert {change["knob"] for change in base["changed"]} >= {"gpu_count"}
+
+
+def test_each_stage_has_its_report(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
+    a, b = write_speedrun("a.log", BASE, MID), write_speedrun("b.log", BASE, replace(MID, ms=250.0))
+    assert main(["compare", a, b]) == 0
+    out, err = capsys.readouterr()
+    base, mid = out.split("\nmidtraining\n")
+    assert base.startswith("\nbase training\n")
+    assert "a.log (base)" in base
+    assert "(mid)" not in base
+    assert "a.log (mid)" in mid
+    assert "(base)" not in mid
+    assert err == ""
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_stage_that_one_log_alone_has_is_named_and_left_out(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
+    a, b = write_speedrun("a.log", BASE, MID, SFT), write_speedrun("b.log", BASE)
+    assert main(["compare", "--json", a, b]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert (found["a"]["name"], found["b"]["name"]) == ("a.log (base)", "b.log")
+    assert [line.split(" is left out")[0] for line in err.splitlines()] == ["a.log (mid)", "a.log (sft)"]
+
+
+def test_stages_of_one_log_are_no_pair(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
+    message = complaint(capsys, write_speedrun("a.log", BASE, MID))
+    assert "two runs of one stage" in message
+    assert "a.log (base), a.log (mid)" in message
+
+
+def test_other_trainers_are_compared_with_base_training(
+    write_log: WriteLog, write_speedrun: WriteSpeedrun, capsys: Capture
+) -> None:
+    found = compared(capsys, str(write_log("plain.log")), write_speedrun("b.log", BASE, MID))
+    assert (found["a"]["name"], found["b"]["name"]) == ("plain.log", "b.log (base)")
+
+
+def test_one_stage_can_be_chosen(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
+    a, b = write_speedrun("a.log", BASE, MID), write_speedrun("b.log", BASE, MID)
+    assert compared(capsys, a, b, "--stage", "mid")["a"]["name"] == "a.log (mid)"
+    assert "holds no run of stage sft; its stages: base, mid" in complaint(capsys, a, b, "--stage", "sft")
+
+
+def test_letters_are_places_in_a_stage(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
+    a, b = write_speedrun("a.log", BASE, MID), write_speedrun("b.log", BASE, MID)
+    for stage in compared(capsys, a, b, "--set", "B.n_head=6", "--set", "A.n_head=4")["stages"]:
+        assert [(change["knob"], change["a"], change["b"]) for change in stage["changed"]] == [("n_head", 4, 6)]
+    assert "there is no such run; there are A, B" in complaint(capsys, a, b, "--set", "C.n_head=6")
+
+
+def test_a_page_holds_one_stage_and_says_how_to_get_the_others(
+    write_speedrun: WriteSpeedrun, tmp_path: Path, capsys: Capture
+) -> None:
+    a, b = write_speedrun("a.log", BASE, MID, SFT), write_speedrun("b.log", BASE, MID, SFT)
+    assert main(["compare", a, b, "--html", str(tmp_path / "page.html")]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "The page has base training only; for the rest: --stage mid --stage sft\n"
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "a.log (base)" in page
+    assert "a.log (mid)" not in page
+
+
+def test_a_run_that_begins_below_the_goal_did_not_reach_it_in_no_time(
+    write_speedrun: WriteSpeedrun, capsys: Capture
+) -> None:
+    """As fine-tuning of a better model does."""
+    low = write_speedrun("low.log", replace(MID, bits=-0.2, columns=""))
+    low_text = Path(low).read_text().splitlines()
+    low_text.insert(5, "Step 00000 | Validation bpb: 0.4000")
+    Path(low).write_text("\n".join(low_text) + "\n")
+    assert main(["compare", write_speedrun("a.log", replace(MID, columns="")), low]) == 0
+    out = capsys.readouterr().out
+    assert "from the start" in out
+    assert "×0.00" not in out
+    assert not re.search(r"\b0 m?s\b", out)

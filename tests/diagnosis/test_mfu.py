@@ -124,8 +124,9 @@ def test_tflops_are_per_gpu() -> None:
 
 def test_a_card_that_nobody_knows() -> None:
     mfu, findings = mfu_of(nanogpt_run(facts=WORK | {"gpu": "Voodoo 3"}))
-    assert (mfu.card, mfu.card_name, mfu.verdict) == (None, None, None)
-    assert "mfu_card_unknown" in findings
+    assert (mfu.card, mfu.card_name, mfu.card_tflops, mfu.verdict) == (None, "Voodoo 3", None, None)
+    assert "card_without_peak" in findings
+    assert "mfu_card_unknown" not in findings
 
 
 def test_a_card_without_a_peak() -> None:

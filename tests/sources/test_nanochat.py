@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nanopace.record import replace
 from nanopace.run import Evaluation, Fact, Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.detect import detect
@@ -199,7 +200,10 @@ def test_fine_tuning_of_2025_has_no_times_and_leaves_the_run_before_it_alone() -
         "Step 00000/00700 | Training loss: 1.211234| lrm: 1.000000| num_tokens: 12,345",
         "2025-10-14 12:00:00,001 - nanochat.checkpoint_manager - INFO - Saved model file to: /x/model_000700.pt",
     ]
-    assert run_of([*OCTOBER_2025, *old]) == run_of(OCTOBER_2025)
+    followed, alone = run_of([*OCTOBER_2025, *old]), run_of(OCTOBER_2025)
+    assert replace(followed, untimed=alone.untimed) == alone
+    assert followed.untimed == {"sft": 1}
+    assert not alone.untimed
 
 
 def test_a_resumed_run_counts_its_iterations_once() -> None:

@@ -22,6 +22,7 @@ from nanopace.wording.catalog import LANGUAGES, words
         (labels.FORMATS, get_args(run.Format)),
         (labels.ENDINGS, get_args(run.Ending)),
         (labels.METRICS, get_args(run.Metric)),
+        (labels.STAGES, get_args(run.Stage)),
         (labels.CAUSES, get_args(result.Cause)),
         (labels.BASES, get_args(result.Basis)),
         (labels.VERDICTS, get_args(result.Verdict)),

@@ -6,13 +6,13 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nanopace.cli.main import complain
-from nanopace.cli.options import add_output, check_output, show, words_of
-from nanopace.cli.reading import Settings, find_sources, override, read_runs
+from nanopace.cli.options import add_output, add_stage, check_output, show, words_of
+from nanopace.cli.reading import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import NanopaceError
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.result import Diagnosis
-    from nanopace.run import Run
+    from nanopace.run import Run, Stage
     from nanopace.wording.catalog import Words
 
 
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090" (nanopace cards lists them)'
     )
+    add_stage(parser)
     add_output(parser)
 
 
@@ -32,13 +33,15 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(args.config, dict(map(override, args.set)), args.gpu)
     settings.check()
     check_output(args)
-    diagnoses, failed = _diagnosed(find_sources(args.logs, words), settings, words)
+    diagnoses, failed = _diagnosed(find_sources(args.logs, words), settings, args.stage, words)
     if diagnoses:
         show(diagnoses, args, words)
     return 2 if failed else 0
 
 
-def _diagnosed(sources: list[str], settings: Settings, words: Words) -> tuple[list[Diagnosis], bool]:
+def _diagnosed(
+    sources: list[str], settings: Settings, stage: Stage | None, words: Words
+) -> tuple[list[Diagnosis], bool]:
     """One bad log of several is reported, and does not keep the others from being explained."""
     from nanopace.diagnosis.diagnose import diagnose
 
@@ -46,7 +49,8 @@ def _diagnosed(sources: list[str], settings: Settings, words: Words) -> tuple[li
     failed = False
     for source in sources:
         try:
-            diagnoses += [_with_measured_peak(run, diagnose(run)) for run in read_runs(source, settings)]
+            runs = of_stage(read_runs(source, settings), stage, source)
+            diagnoses += [_with_measured_peak(run, diagnose(run)) for run in runs]
         except NanopaceError as error:
             complain(error, words.lang)
             failed = True

@@ -21,6 +21,13 @@ def add_language(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--lang", metavar="LANG", help="en, de, fr or es; else the locale's")
 
 
+def add_stage(parser: argparse.ArgumentParser) -> None:
+    """Which runs of a trainer that has several stages."""
+    parser.add_argument(
+        "--stage", choices=("base", "mid", "sft", "rl"), help="of a nanochat log that holds several: only this one"
+    )
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """How the answer is shown."""
     group = parser.add_argument_group("the answer")

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING
 
-from nanopace.errors import NotALog, UsageError
+from nanopace.errors import InputError, NotALog, UsageError
 from nanopace.record import Record
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from nanopace.literals import Value
-    from nanopace.run import Run
+    from nanopace.run import Run, Stage
     from nanopace.wording.catalog import Words
 
 _WORTH_A_BAR = 16 << 20  # bytes: below, it would only flicker
@@ -83,6 +83,19 @@ def read_runs(source: str, settings: Settings) -> list[Run]:
         return open_runs(
             source, config=settings.config, overrides=settings.overrides, gpu=settings.gpu, progress=bar.update
         )
+
+
+def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]:
+    """Those of a stage, or all of them; a log that has none is not what was meant."""
+    if stage is None:
+        return list(runs)
+    found = [run for run in runs if run.stage == stage]
+    if not found:
+        known = ", ".join(dict.fromkeys(run.stage for run in runs if run.stage is not None)) or "-"
+        raise InputError(
+            "{path}: holds no run of stage {stage}; its stages: {known}", path=source, stage=stage, known=known
+        )
+    return found
 
 
 class _Bar:

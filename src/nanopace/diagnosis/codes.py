@@ -20,6 +20,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "checkpoint_unknown": ("spike_s", "predicted_s"),  # predicted_s may be None
     "checkpoint_not_first": ("total_s",),  # there is no checkpoint in the first row
     "startup": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),
+    "startup_compile": ("iteration", "total_s", "step_s"),  # where no evaluation is inside of it
     "startup_unsplit": ("iteration", "total_s", "step_s"),
     "hidden_evaluations": ("hidden", "count", "log_interval", "eval_interval", "hidden_s"),
     "hidden_unpriced": ("hidden", "count"),  # none is visible, so what they cost is unknown
@@ -46,6 +47,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "ended_error": ("last_iteration",),
     "ended_interrupted": ("last_iteration",),
     "conflict": ("knob", "used", "other"),
+    "untimed_sft": ("rows",),
+    "untimed_rl": ("rows",),
     # --- mfu
     "mfu_smoothed": ("printed_last", "steady_printed"),
     "mfu_other_card": ("steady_printed", "printed_peak_tflops", "card", "card_name", "card_tflops"),
@@ -68,9 +71,11 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "throttled_power": ("throttled_share", "median_watts", "median_mhz"),  # the last two may be None
     "energy": ("energy_kwh", "mean_watts"),  # mean_watts may be None
     "tokens_unknown": ("missing",),
+    "printed_rate_wrong": ("printed_batch", "batch"),  # in tokens
     # --- loss
     "skipped_steps": ("count", "streaks", "iterations"),  # iterations: the first of them, as a list
     "loss_spikes": ("count", "largest_z", "iteration"),  # largest_z: in standard deviations
+    "core_metric": ("score", "core", "core_iteration", "best_core", "best_core_iteration"),  # the last two: or None
     "loss_noise": ("noise", "accumulation"),  # accumulation may be None
     "overfitting": ("gap", "gap_trend", "best_val_iteration"),
     "best_not_saved": ("best_val", "best_val_iteration"),

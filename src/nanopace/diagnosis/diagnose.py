@@ -73,6 +73,7 @@ def _source(run: Run) -> Source:
         last_iteration=rows.last_iteration[-1] if len(rows) else 0,
         log_interval=log_interval(run),
         ending=run.ending,
+        stage=run.stage,
     )
 
 

@@ -30,7 +30,7 @@ def time_findings(
         (_shift_s(run, pace), of_steps),
     ]
     groups.sort(key=lambda group: -group[0])
-    return [*_ending(run), *(finding for _, group in groups for finding in group), *_conflicts(run)]
+    return [*_ending(run), *(finding for _, group in groups for finding in group), *_conflicts(run), *_untimed(run)]
 
 
 def log_interval(run: Run) -> int | None:
@@ -113,7 +113,9 @@ def _startup(run: Run, spikes: Spikes) -> list[Finding]:
     if startup is None:
         return []
     total = {"iteration": run.rows.iteration[0], "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
-    if not startup.evaluation_ms or startup.compile_ms is None:
+    if not run.row_contains_evaluation:
+        findings = [Finding("startup_compile", total)]
+    elif not startup.evaluation_ms or startup.compile_ms is None:
         findings = [Finding("startup_unsplit", total)]
     else:
         parts = {"evaluation_s": startup.evaluation_ms / 1000, "compile_s": startup.compile_ms / 1000}
@@ -188,3 +190,7 @@ def _ending(run: Run) -> list[Finding]:
 
 def _conflicts(run: Run) -> list[Finding]:
     return [Finding("conflict", {"knob": knob, "used": used, "other": other}) for knob, used, other in run.conflicts]
+
+
+def _untimed(run: Run) -> list[Finding]:
+    return [Finding(f"untimed_{stage}", {"rows": rows}) for stage, rows in run.untimed.items()]

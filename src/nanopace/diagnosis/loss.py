@@ -52,6 +52,7 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
         forecast=forecast,
         best_val_error=errors.get(best.iteration) if best else None,
         last_val_error=errors.get(last[0]) if last else None,
+        **_core(run.evaluations),
     )
     return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, rising)
 
@@ -66,6 +67,16 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, risin
     if lost_best:
         numbers = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration}
         found.append(Finding("best_not_saved", numbers))
+    if loss.core is not None:
+        best = loss.best_core != loss.core
+        numbers = {
+            "score": "ChatCORE" if run.stage == "sft" else "CORE",
+            "core": loss.core,
+            "core_iteration": loss.core_iteration,
+            "best_core": loss.best_core if best else None,
+            "best_core_iteration": loss.best_core_iteration if best else None,
+        }
+        found.append(Finding("core_metric", numbers))
     accumulation = run.number("gradient_accumulation_steps")
     if loss.noise is not None and run.format == "nanogpt" and accumulation != 1:
         number = None if accumulation is None else int(accumulation)
@@ -75,6 +86,21 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, risin
         numbers = {"iteration": first.iteration, "loss": first.loss, "low": first.low, "high": first.high}
         found.append(Finding("forecast", numbers))
     return found
+
+
+def _core(evaluations: Sequence[Evaluation]) -> dict[str, float | int | None]:
+    """The last benchmark score and the best."""
+    scores = [(each.iteration, each.val) for each in evaluations if each.metric == "core" and each.val is not None]
+    if not scores:
+        return {}
+    best_iteration, best = max(scores, key=lambda score: score[1])
+    last_iteration, last = scores[-1]
+    return {
+        "core": last,
+        "core_iteration": last_iteration,
+        "best_core": best,
+        "best_core_iteration": best_iteration,
+    }
 
 
 def _metric(evaluations: Sequence[Evaluation]) -> Metric:

@@ -55,7 +55,7 @@ def find_mfu(run: Run, pace: Pace, throughput: Throughput) -> Mfu:
         achieved_tflops_causal=causal,
         card=share,
         card_causal=causal / peak if causal is not None and peak else None,
-        card_name=None if card is None else card.name,
+        card_name=_card_name(run, card),
         card_tflops=peak,
         card_verified=None if card is None else card.verified,
         verdict=None if share is None else _verdict(run, share),
@@ -179,6 +179,12 @@ def _card(run: Run) -> Card | None:
         return find_card(name, memory_gb=run.number("gpu_memory_gb"))
     except CardError:
         return None
+
+
+def _card_name(run: Run, card: Card | None) -> str | None:
+    """The table's, or what the log calls a card that the table does not have."""
+    name = run.value("gpu")
+    return card.name if card is not None else name if isinstance(name, str) else None
 
 
 def _steady_printed(run: Run, pace: Pace) -> float | None:

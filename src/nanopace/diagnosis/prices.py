@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
-from nanopace.diagnosis.rows import Pace, evaluation_in_steps
+from nanopace.diagnosis.rows import SLOW, Pace, evaluation_in_steps
 from nanopace.run import Evaluation, Run
 
 # The smallest share of a micro-step that we have seen a forward pass take. What an evaluation row costs beyond
@@ -143,8 +143,10 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
 def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
     """First rows of processes. A log whose head was cut off begins with a row like any other."""
     first, marks = pace.marks.first, pace.marks
-    if not first or run.rows.iteration[0] == 0 or 0 not in marks.evaluation:
+    if not first or run.rows.iteration[0] == 0:
         return first
+    if 0 not in marks.evaluation:
+        return first if pace.kind[0] == SLOW else first - {0}
     others = [pace.typical_excess_ms(run.rows, row) for row in marks.evaluation - first]
     like_others = others and pace.excess_ms(run.rows, 0) <= LIKE_THE_OTHERS * typical(others)
     return first - {0} if like_others else first

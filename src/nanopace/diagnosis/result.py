@@ -12,7 +12,7 @@ from typing import Literal
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag, StallReason
 from nanopace.record import Record
-from nanopace.run import Ending, Fact, Format, GpuUse, Metric
+from nanopace.run import Ending, Fact, Format, GpuUse, Metric, Stage
 
 JSON_VERSION = 1
 
@@ -43,6 +43,7 @@ class Source(Record):
     last_iteration: int
     log_interval: int | None
     ending: Ending | None
+    stage: Stage | None = None  # of a trainer that has several
 
 
 class Level(Record):
@@ -204,6 +205,7 @@ class Throughput(Record):
     tokens_total: float | None
     micro_batch_ms: float | None
     micro_batch_sequences: int | None
+    told_training_s: float | None = None  # the trainer's own count of its steps, without the first ones
 
 
 class Mfu(Record):
@@ -256,6 +258,10 @@ class Loss(Record):
     forecast: tuple[Forecast, ...]  # at 1.5 x and 2 x the iterations, where a trend can be fitted
     best_val_error: float | None = None  # standard errors, where the trainer measures them
     last_val_error: float | None = None
+    core: float | None = None  # the last CORE metric of nanochat, or ChatCORE where it is fine-tuned; higher is better
+    core_iteration: int | None = None
+    best_core: float | None = None
+    best_core_iteration: int | None = None
 
 
 class Curves(Record):

@@ -7,6 +7,7 @@ from nanopace.diagnosis.rows import Pace, micro_steps
 from nanopace.run import Run
 
 SECONDS_PER_DAY = 86_400
+SECONDS_PER_MINUTE = 60
 
 
 def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
@@ -18,6 +19,7 @@ def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
     iterations = rows.last_iteration[-1] - rows.iteration[0] + 1 if len(rows) else 0
     total = tokens * iterations if tokens else None
     awake_s = wall.awake_s
+    told = run.told_training_s
     micro, sequences = micro_steps(run), run.number("batch_size")
     return Throughput(
         tokens_per_s=per_s,
@@ -27,14 +29,18 @@ def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
         tokens_total=total,
         micro_batch_ms=1000 * step_s / micro if micro and step_s else None,
         micro_batch_sequences=int(sequences) if sequences else None,
+        told_training_s=told if told is not None and told >= SECONDS_PER_MINUTE else None,  # printed in 0.01 minutes
     )
 
 
 def throughput_findings(run: Run) -> list[Finding]:
-    """Which knobs would give the tokens, where the log does not."""
-    if run.number("tokens_per_iteration"):
-        return []
-    return [Finding("tokens_unknown", {"missing": ", ".join(missing_for_tokens(run))})]
+    """Which knobs would give the tokens, where the log does not; and what it says of them that is not so."""
+    tokens = run.number("tokens_per_iteration")
+    if not tokens:
+        return [Finding("tokens_unknown", {"missing": ", ".join(missing_for_tokens(run))})]
+    if run.told_tokens is not None and run.told_tokens != tokens:
+        return [Finding("printed_rate_wrong", {"printed_batch": run.told_tokens, "batch": int(tokens)})]
+    return []
 
 
 def missing_for_tokens(run: Run) -> list[str]:

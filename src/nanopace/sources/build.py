@@ -27,8 +27,9 @@ from nanopace.run import (
     Row,
     Run,
     Span,
+    Stage,
 )
-from nanopace.sources.draft import Draft, Told
+from nanopace.sources.draft import Draft, Told, name_runs
 from nanopace.sources.fold import Mixture
 
 
@@ -209,6 +210,22 @@ class RunBuilder:
         """Of the run so far, over all its processes."""
         self._draft.rank_lags = lags
 
+    def stage(self, stage: Stage | None) -> None:
+        """Which part of the training this is, as far as a line tells; the last one to tell counts."""
+        self._told().stage = stage or self._told().stage
+
+    def told_training(self, seconds: float) -> None:
+        """The steps so far by the trainer's own count."""
+        self._draft.told_training_s = seconds or None
+
+    def told_tokens(self, tokens: int) -> None:
+        """Of a step, by printed figures that contradict the batch."""
+        self._draft.told_tokens = tokens
+
+    def untimed(self, stage: Stage) -> None:
+        """A row without a time: told of the run before it."""
+        self._draft.untimed[stage] = self._draft.untimed.get(stage, 0) + 1
+
     def wall_ms(self, ms: float) -> None:
         """One process by the trainer's own clock; those of a run's processes add up."""
         self._draft.wall_ms = (self._draft.wall_ms or 0.0) + ms
@@ -231,7 +248,8 @@ class RunBuilder:
         for rollback in self._rollbacks:
             self._draft.end_with(rollback)
         drafts = [draft for draft in (*self._done, self._draft) if draft.rows]
-        return [self._run(draft, number) for number, draft in enumerate(drafts, start=1)]
+        names = name_runs(self.name, [draft.stage for draft in drafts])
+        return [self._run(draft, name) for draft, name in zip(drafts, names, strict=True)]
 
     # --- history -----------------------------------------------------------------------------------------------------
 
@@ -292,8 +310,7 @@ class RunBuilder:
         self._waiting.clear()
         self._waiting_saves.clear()
 
-    def _run(self, draft: Draft, number: int) -> Run:
-        name = self.name if number == 1 else f"{self.name} #{number}"
+    def _run(self, draft: Draft, name: str) -> Run:
         return draft.run(name, self._format, self._row_contains_evaluation, self._mfu_smoothing)
 
 

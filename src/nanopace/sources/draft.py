@@ -6,7 +6,7 @@ are moved out of the way; what they took is not forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from nanopace.run import (
     Rows,
     Run,
     Span,
+    Stage,
 )
 from nanopace.sources.fold import divide, rows_across, split_rows
 
@@ -38,6 +39,7 @@ class Told:
         self.micro_batches: list[MicroBatch] = []
         self.notes: list[Note] = []
         self.watches_loss = False
+        self.stage: Stage | None = None
 
     def take(self, other: Told) -> None:
         self.facts.update(other.facts)
@@ -45,6 +47,7 @@ class Told:
         self.micro_batches += other.micro_batches
         self.notes += other.notes
         self.watches_loss |= other.watches_loss
+        self.stage = other.stage or self.stage
 
 
 class Draft(Told):
@@ -63,6 +66,9 @@ class Draft(Told):
         self.wall_ms: float | None = None
         self.gpu_use: GpuUse | None = None
         self.ending: Ending | None = None
+        self.told_training_s: float | None = None
+        self.told_tokens: int | None = None
+        self.untimed: dict[Stage, int] = {}
 
     def evaluate(self, evaluation: Evaluation) -> None:
         """Of an iteration that is evaluated again the later one counts, and the earlier one took its time."""
@@ -130,7 +136,25 @@ class Draft(Told):
             micro_batches=tuple(self.micro_batches),
             rank_lags=self.rank_lags,
             notes=tuple(self.notes),
+            stage=self.stage,
+            told_training_s=self.told_training_s,
+            told_tokens=self.told_tokens,
+            untimed=MappingProxyType(self.untimed),
         )
+
+
+def name_runs(file: str, stages: Sequence[Stage | None]) -> list[str]:
+    """The file's name for a run that is alone in it; else which one it is, by its stage where that is known."""
+    if len(stages) == 1:
+        return [file]
+    names = []
+    for number, stage in enumerate(stages, start=1):
+        same = stages[:number].count(stage)
+        if stage is not None:
+            names.append(f"{file} ({stage})" if same == 1 else f"{file} ({stage} {same})")
+        else:
+            names.append(file if number == 1 else f"{file} #{number}")
+    return names
 
 
 Event = TypeVar("Event", Evaluation, Checkpoint)

@@ -7,6 +7,7 @@ inferred. An inference says how it was made, and none is made where two answers 
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -16,7 +17,7 @@ from nanopace.errors import CardError
 from nanopace.hardware.cards import find_card, split_count
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
-from nanopace.run import Because, Ending, Fact, FactValue, Run
+from nanopace.run import Because, Ending, Fact, FactValue, Rows, Run
 from nanopace.sources.groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.tokens import tokens_of_mfu
 from nanopace.sources.vocabulary import vocabulary_of_loss
@@ -85,10 +86,21 @@ def complete(
         _infer_tokens(known, run)
     return replace(
         run,
+        rows=_with_meaningful_mfu(run),
         facts=MappingProxyType(known.facts),
         conflicts=(*run.conflicts, *known.conflicts),
         ending=run.ending or _ending(known, run),
     )
+
+
+def _with_meaningful_mfu(run: Run) -> Rows:
+    """nanochat prints an mfu of 0.00 throughout where it does not know the card's peak: that is no figure."""
+    rows = run.rows
+    if run.format != "nanochat" or any(mfu > 0 for mfu in rows.mfu):
+        return rows
+    unknown = rows[:]
+    unknown.mfu = array("d", [math.nan]) * len(rows)
+    return unknown
 
 
 def _add_config(known: Known, config: Mapping[str, FactValue], overrides: Mapping[str, FactValue]) -> None:

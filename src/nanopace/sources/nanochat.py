@@ -8,88 +8,29 @@ What the figures mean, which the log does not say:
   It lags some ten steps behind and looks calmer than the loss of a step is.
 - `mfu` is not smoothed. It is that of one GPU: all FLOPs over the peak of all GPUs. The peak was that of an H100 (989
   TFLOP/s) whatever the card, until a line with the card's name and its own peak came in January 2026.
-- `tok/sec` was too low by the accumulation factor in the first two weeks, so we never use it: batch and `dt` tell it.
+- `tok/sec` was too low by the accumulation factor in the first two weeks. It is used where the header, which tells the
+  tokens of a step, is cut off and a row has a column that came later.
+- `total time` adds up `dt` from step 11 on.
+
+Base training, midtraining and fine-tuning are programs of their own, and a speedrun's log holds them all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from nanopace.run import FactValue, Format, Metric, Row
+from nanopace.run import Format, Row, Stage
+from nanopace.sources import nanochat_lines as lines
 from nanopace.sources.build import RunBuilder, kept_loss
+from nanopace.sources.nanochat_lines import PrintedRate, whole
 from nanopace.sources.process import ENDING, ENDINGS, RANK
 
 H100_TFLOPS = 989.0
-_LONGEST_LINE = 1000  # a checkpoint's path is in the longest one
 
-_REAL = r"(-?\d{1,15}(?:\.\d{1,15})?|nan|inf)"
-_TIME = r"(\d{1,12}\.\d{1,6})"
-_INT = r"(\d[\d,]{0,23})"
-# Spaces are optional everywhere, because a terminal that breaks a line at one may swallow it.
-_STEP = re.compile(
-    rf"""
-    \bstep\s*(\d{{1,12}})\s*(?:/\s*(\d{{1,12}})\s*)?\([\d.]{{1,9}}%\)\s*
-    \|\s*loss:\s*{_REAL}\s*
-    (?:\|\s*grad\s*norm:\s*[^\s|]{{1,20}}\s*)?      # November 2025 to January 2026
-    \|\s*lrm:\s*[\d.]{{1,9}}\s*
-    \|\s*dt:\s*{_TIME}\s*ms\s*
-    \|\s*tok/sec:\s*[\d,]{{1,20}}\s*
-    \|\s*(bf16_)?mfu:\s*{_REAL}\s*                # bf16_ since February 2026
-    (?:\|\s*(epoch):[^|]{{1,80}})?                # since January 2026
-    \|\s*total\s*time:\s*[\d.]{{1,15}}\s*m        # an eta may follow, since January 2026
-    """,
-    re.VERBOSE | re.ASCII,
-)
-_EVALUATION = re.compile(rf"\bStep (\d{{1,12}}) \| (Validation bpb|CORE metric|ChatCORE): {_REAL}", re.ASCII)
-_CHECKPOINT = re.compile(r"Saved\s*model\s*(?:file|parameters)\s*to:\s*(.{0,400}?model_(\d{1,12})\.pt)", re.ASCII)
-_METRICS: dict[str, Metric] = {"Validation bpb": "bpb", "CORE metric": "core", "ChatCORE": "core"}
-
-# The top of what a script prints: a new process, and a new run unless it says that it resumes.
-_TOP = re.compile(
-    r"Autodetected device type: (\w+)|Distributed\s*world\s*size:\s*(\d{1,6})|^GPU: .+ \| Peak FLOPS"
-    r"|^Vocab size: \d|^Target examples per step: \d|^Calculated number of steps: \d",
-    re.ASCII,
-)
-_RESUMED = re.compile(r"^Resuming optimization from step \d", re.ASCII)
-_GPU = re.compile(r"^GPU:\s*(.{1,100}?)\s*\|\s*Peak\s*FLOPS\s*\(BF16\):\s*(\d\.\d\de\+\d\d|inf)", re.ASCII)
-_MICRO_BATCH = re.compile(rf"Tokens / micro-batch / rank: {_INT} x {_INT} = {_INT}", re.ASCII)
-_WORLD_MICRO_BATCH = re.compile(rf"Tokens / micro-batch: {_INT}", re.ASCII)
-_BATCH = re.compile(rf"Total batch size {_INT} =>", re.ASCII)
-# The model's config: as JSON with a line for each entry, or, where a model is loaded, as a dict in one line.
-_CONFIG = re.compile(
-    r"""^\s*("\w{1,20}": \d{1,12}),$|Building\s*model\s*with\s*config:\s*(\{[^}]{1,500}\})""", re.ASCII
-)
-_SHAPE = re.compile(r"""["'](sequence_len|vocab_size|n_layer|n_head|n_embd)["']:\s*(\d{1,12})""", re.ASCII)
 _ENDED = re.compile(
     rf"(?P<finished>^(?:Peak memory usage|Total training time|Minimum validation bpb): )|{ENDING}", re.ASCII
 )
-# A line whose rest may be on the next one.
-_OPENS = re.compile(r"\bstep\s*\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - |Saved\s*model\s|^GPU: ", re.ASCII)
-
-
-def _whole(text: str) -> int:
-    return int(text.replace(",", ""))
-
-
-# Lines with one figure that is a fact as it stands.
-_PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tuple(
-    (re.compile(pattern, re.ASCII), name, read)
-    for pattern, name, read in (
-        (rf"^Vocab size: {_INT}", "vocab_size", _whole),
-        (r"^num_layers: (\d{1,9})", "n_layer", _whole),
-        (r"^model_dim: (\d{1,9})", "n_embd", _whole),
-        (r"^num_heads: (\d{1,9})", "n_head", _whole),
-        (rf"^Number of parameters: {_INT}", "parameters", _whole),
-        (rf"^total {{5,}}: {_INT}", "parameters", _whole),  # the last line under "Parameter counts:"
-        (r"^Estimated FLOPs per token: (\d\.\d{1,15}e\+\d\d)", "flops_per_token", float),
-        (rf"number of iterations(?: from target [^:]{{1,9}}(?::param ratio)?)?: {_INT}", "max_iters", _whole),
-        (r"Distributed\s*world\s*size:\s*(\d{1,6})", "gpu_count", _whole),
-        (r"^COMPUTE_DTYPE: torch\.(\w{1,20})", "dtype", str),
-    )
-)
-_SHAPE_NAMES = {"sequence_len": "block_size"}
 
 
 @dataclass(slots=True)
@@ -99,7 +40,14 @@ class _Process:
     top_seen: bool = False  # the part of the header in which the card's line would be
     card_seen: bool = False
     no_peak: bool = False  # no card, or one that the trainer does not know: its mfu is a mere 0
+    gpus_seen: bool = False
+    modern: bool = False  # its header has a line that came after midtraining had gone
+    command: Stage | None = None  # the program, by the command that started it
     rank_tokens: int = 0  # of one micro-batch on one GPU
+    tokens: int = 0  # of a step
+    rate: PrintedRate = field(default_factory=PrintedRate)
+    rate_is_right: bool = False
+    form: Stage | None = None  # by the form of its rows
     stepped: bool = False
 
 
@@ -113,9 +61,11 @@ class NanochatReader:
         self._builder = builder
         self._open = ""  # the beginning of a line that a terminal broke
         self._process = _Process()
+        self._machine: dict[str, int | float] = {}  # facts that hold for every process
+        self._old_tuning = False  # a program was seen that came with midtraining, and went with it
 
     def feed(self, line: str) -> bool:
-        line = line[-_LONGEST_LINE:]  # before a longer one, a progress bar did not end its line
+        line = line[-lines.LONGEST_LINE :]  # before a longer one, a progress bar did not end its line
         if line.startswith("["):
             line = RANK.sub("", line, count=1)
         if self._understand(line):
@@ -125,28 +75,32 @@ class NanochatReader:
         if joined and self._understand(joined):
             self._open = ""
             return True
-        self._open = line if _OPENS.search(line) else joined
-        if len(self._open) > _LONGEST_LINE:
+        self._open = line if lines.OPENS.search(line) else joined
+        if len(self._open) > lines.LONGEST_LINE:
             self._open = ""
         return False
 
     def feed_cut(self, line: str) -> bool:
         """Only a step line says that it is whole: by the unit of its last figure."""
-        step = _STEP.search((self._open + line)[-_LONGEST_LINE:])
+        step = lines.STEP.search((self._open + line)[-lines.LONGEST_LINE :])
         if step:
             self._step(step)
         return step is not None
 
     def finish(self) -> None:
         """Nothing is held back but halves of lines."""
+        self._end_process()
 
     def _understand(self, line: str) -> bool:
-        if step := _STEP.search(line):
+        if step := lines.STEP.search(line):
             self._step(step)
-        elif evaluation := _EVALUATION.search(line):
+        elif evaluation := lines.EVALUATION.search(line):
             self._evaluation(evaluation)
-        elif save := _CHECKPOINT.search(line):
+        elif save := lines.CHECKPOINT.search(line):
             self._builder.checkpoint(int(save[2]), save[1])
+            self._builder.stage(lines.stage_of_directory(save[1]))
+        elif untimed := lines.UNTIMED.search(line):
+            self._untimed("sft" if untimed["sft"] else "rl")
         elif ended := _ENDED.search(line):
             self._builder.ending(ENDINGS.get(ended.lastgroup or "", "finished"))
         else:
@@ -156,44 +110,97 @@ class NanochatReader:
     # --- the run -----------------------------------------------------------------------------------------------------
 
     def _step(self, found: re.Match[str]) -> None:
-        step, total, loss, ms, bf16, mfu, epoch = found.groups()
-        process = self._process
+        if self._process.stepped and self._process.form != _form(found):
+            self._begin_process()  # another program, though no header says so
+        process, ms = self._process, found["ms"]
         if not process.stepped:
             process.stepped = True
-            self._first_step(total, bf16=bf16 is not None, epoch=epoch is not None)
-        printed = None if process.no_peak else float(mfu) / 100
-        if float(ms) > 0:  # a clock that stood still tells nothing
-            self._builder.row(Row(int(step), float(ms), kept_loss(float(loss)), printed))
+            process.form = _form(found)
+            self._first_step(found)
+        if float(ms) <= 0:  # a clock that stood still tells nothing
+            return
+        printed = None if process.no_peak else float(found["mfu"]) / 100
+        self._builder.row(Row(int(found["step"]), float(ms), kept_loss(float(found["loss"])), printed))
+        self._builder.told_training(60 * float(found["minutes"]))
+        process.rate.add(ms, found["rate"])
+        if any(found[column] for column in ("norm", "eta", "epoch", "bf16")):
+            process.rate_is_right = True
 
-    def _first_step(self, total: str | None, *, bf16: bool, epoch: bool) -> None:
+    def _first_step(self, found: re.Match[str]) -> None:
         """What the form of the line tells, where the header does not."""
-        self._builder.fact("compile", True, "inferred", "trainer")
-        if total is not None:
-            self._builder.fact("max_iters", int(total))
+        builder, process = self._builder, self._process
+        builder.fact("compile", True, "inferred", "trainer")
+        if found["total"] is not None:
+            builder.fact("max_iters", int(found["total"]))
+        for name, value in self._machine.items():
+            if name != "gpu_count" or not process.gpus_seen:
+                builder.fact(name, value)
+        builder.stage(self._stage())
         # The epoch came days before the card's line, and the new name of the mfu weeks after it: an mfu with an epoch
         # is of an H100's peak only where we see that the header has no such line.
+        may_be_later = found["bf16"] or (found["epoch"] and not process.top_seen)
+        if not process.card_seen and not process.no_peak and not may_be_later:
+            builder.fact("printed_peak_tflops", H100_TFLOPS, "inferred", "trainer")
+
+    def _stage(self) -> Stage | None:
+        """By the form of the rows; where midtraining and fine-tuning print the same one, by what is around them."""
         process = self._process
-        if not process.card_seen and not process.no_peak and not bf16 and (process.top_seen or not epoch):
-            self._builder.fact("printed_peak_tflops", H100_TFLOPS, "inferred", "trainer")
+        if process.form is not None:
+            return process.form
+        return "sft" if process.modern else "mid" if self._old_tuning else process.command
 
     def _evaluation(self, found: re.Match[str]) -> None:
-        metric = _METRICS[found[2]]
+        metric = lines.METRICS[found[2]]
         self._builder.evaluation(int(found[1]), None, kept_loss(float(found[3])), metric=metric)
+        if found[2] == "ChatCORE":
+            self._builder.stage("sft")
 
-    # --- its header --------------------------------------------------------------------------------------------------
+    def _untimed(self, stage: Stage) -> None:
+        self._old_tuning |= stage == "sft"
+        self._builder.untimed(stage)
+
+    # --- its process -------------------------------------------------------------------------------------------------
+
+    def _begin_process(self, *, fresh: bool | None = True) -> None:
+        if self._process.stepped:
+            self._end_process()
+            self._process = _Process()
+        self._builder.begin_process(fresh=fresh)
+
+    def _end_process(self) -> None:
+        """What its rows told only together."""
+        process = self._process
+        tokens = process.rate.tokens
+        if tokens is None:
+            return
+        if process.tokens:
+            if tokens != process.tokens:
+                self._builder.told_tokens(tokens)
+        elif process.rate_is_right:
+            self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
 
     def _header(self, line: str) -> bool:
-        if top := _TOP.search(line):
-            self._begin(top)
-        elif _RESUMED.search(line):
-            self._builder.begin_process(fresh=False)
+        top = lines.TOP.search(line)
+        if top:
+            self._top(top)
+        elif lines.RESUMED.search(line):
+            self._begin_process(fresh=False)
             return True
-        return self._card(line) or self._batch(line) or self._plain(line) or self._shape(line) or top is not None
+        elif command := lines.stage_of_command(line):
+            self._begin_process(fresh=None)
+            self._process.command = command
+            return True
+        return (
+            self._card(line)
+            or self._batch(line)
+            or self._plain(line)
+            or self._shape(line)
+            or self._of_the_machine(line)
+            or top is not None
+        )
 
-    def _begin(self, top: re.Match[str]) -> None:
-        if self._process.stepped:
-            self._process = _Process()
-        self._builder.begin_process(fresh=True)
+    def _top(self, top: re.Match[str]) -> None:
+        self._begin_process()
         device, world_size = top[1], top[2]
         if device or world_size:
             self._process.top_seen = True
@@ -201,10 +208,10 @@ class NanochatReader:
             self._process.no_peak = True
 
     def _card(self, line: str) -> bool:
-        found = _GPU.search(line)
+        found = lines.GPU.search(line)
         if not found:
             return False
-        self._process.card_seen = True
+        self._process.card_seen = self._process.modern = True
         self._builder.fact("gpu", found[1])
         peak = float(found[2])
         if peak < float("inf"):
@@ -214,32 +221,49 @@ class NanochatReader:
         return True
 
     def _batch(self, line: str) -> bool:
-        if found := _MICRO_BATCH.search(line):
-            self._builder.begin_process()
-            self._process.rank_tokens = _whole(found[3])
-            self._builder.fact("batch_size", _whole(found[1]))
-            self._builder.fact("block_size", _whole(found[2]))
-        elif found := _WORLD_MICRO_BATCH.search(line):
+        if found := lines.MICRO_BATCH.search(line):
+            self._begin_process(fresh=None)
+            self._process.rank_tokens = whole(found[3])
+            self._builder.fact("batch_size", whole(found[1]))
+            self._builder.fact("block_size", whole(found[2]))
+        elif found := lines.WORLD_MICRO_BATCH.search(line):
             if self._process.rank_tokens:
-                self._builder.fact("gpu_count", _whole(found[1]) // self._process.rank_tokens)
-        elif found := _BATCH.search(line):
-            tokens = _whole(found[1])
+                self._process.gpus_seen = True
+                self._builder.fact("gpu_count", whole(found[1]) // self._process.rank_tokens)
+        elif found := lines.BATCH.search(line):
+            self._process.tokens = tokens = whole(found[1])
             self._builder.fact("tokens_per_iteration", tokens)
             if self._process.rank_tokens:  # nanoGPT's knob counts the micro-batches of all GPUs, the line those of one
                 self._builder.fact("gradient_accumulation_steps", tokens // self._process.rank_tokens)
         return found is not None
 
     def _plain(self, line: str) -> bool:
-        for pattern, name, read in _PLAIN:
+        for pattern, name, read in lines.PLAIN:
             if found := pattern.search(line):
                 self._builder.fact(name, read(found[1]))
+                self._process.gpus_seen |= name == "gpu_count"
+                self._process.modern |= name == "dtype"
                 return True
         return False
 
     def _shape(self, line: str) -> bool:
-        config = _CONFIG.search(line)
+        config = lines.CONFIG.search(line)
         if config is None:
             return False
-        for name, value in _SHAPE.findall(config[0]):
-            self._builder.fact(_SHAPE_NAMES.get(name, name), int(value))
+        for name, value in lines.SHAPE.findall(config[0]):
+            self._builder.fact(lines.SHAPE_NAMES.get(name, name), int(value))
         return True
+
+    def _of_the_machine(self, line: str) -> bool:
+        found = lines.MACHINE.search(line)
+        if found is None:
+            return False
+        self._machine["gpu_count"] = int(found[1] or found[2])
+        if found[3]:
+            self._machine["gpu_memory_gb"] = int(found[3]) / 1024
+        return True
+
+
+def _form(found: re.Match[str]) -> Stage | None:
+    """Only base training prints its total; only midtraining had neither that nor an epoch."""
+    return "base" if found["total"] else None if found["epoch"] else "mid"

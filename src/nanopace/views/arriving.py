@@ -23,8 +23,8 @@ def arrival_rows(arrival: Arrival, words: Words) -> list[Row]:
     rows = [
         (
             words.text("training time"),
-            words.duration(a.seconds),
-            words.duration(b.seconds),
+            _when(a, words),
+            _when(b, words),
             _times(arrival.ratio, words),
         ),
         (words.text("with the error"), _span(a, words), _span(b, words), ""),
@@ -65,15 +65,22 @@ def goal_label(goal: float, words: Words) -> str:
 
 
 def _times(ratio: float | None, words: Words) -> str:
-    return "" if ratio is None else f"×{words.number(ratio, 2)}"
+    return "" if ratio is None else words.factor(ratio)
 
 
 def _over(b: float | None, a: float | None) -> float | None:
-    return b / a if a and b is not None else None
+    return b / a if a and b else None
+
+
+def _when(reached: Reached, words: Words) -> str:
+    """A run that goes on from another one may begin below the loss: it did not reach it in no time."""
+    return words.duration(reached.seconds) if reached.seconds > 0 else words.text("from the start")
 
 
 def _span(reached: Reached, words: Words) -> str:
     """From the loss plus its error to the loss less its error, which a run need not have reached."""
+    if reached.seconds <= 0:
+        return ""
     early = words.duration(reached.early_s)
     if reached.late_s is None:
         return words.text("from {early}", early=early)

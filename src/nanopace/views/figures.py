@@ -47,6 +47,9 @@ def throughput(report: TerminalReport) -> None:
         note = words.text("{n} iterations to go", n=ahead.remaining_iterations)
         mark = report.tilde("max_iters")
         rows.append((words.text("until max_iters"), mark + words.duration(ahead.eta_s), note))
+    if pace.told_training_s is not None:
+        note = words.text("the trainer's own count, from step 11 on")
+        rows.append((words.text("time in steps"), words.duration(pace.told_training_s), note))
     report.paper.heading(words.text("Throughput"))
     report.paper.table(rows, "lrl")
     report.findings("throughput")

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import JSON_VERSION, Diagnosis
 from nanopace.record import Record, field_names
+from nanopace.run import Stage
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -31,13 +32,23 @@ def explain_json(diagnoses: Sequence[Diagnosis]) -> str:
 
 def compare_json(comparisons: Sequence[Comparison]) -> str:
     """The first pair's keys, then every run; and every pair where there are more than two runs."""
+    return _dump({"version": JSON_VERSION, **_comparison(comparisons)})
+
+
+def stages_json(staged: Sequence[tuple[Stage | None, Sequence[Comparison]]]) -> str:
+    """Where runs of several stages are compared: `{"version": 1, "stages": [...]}`, each as if it were alone."""
+    stages: list[Json] = [{"stage": stage, **_comparison(comparisons)} for stage, comparisons in staged]
+    return _dump({"version": JSON_VERSION, "stages": stages})
+
+
+def _comparison(comparisons: Sequence[Comparison]) -> dict[str, Json]:
     everyone = [comparisons[0].a, *(comparison.b for comparison in comparisons)]
     pairs = [_compared(comparison, other) for other, comparison in enumerate(comparisons, start=1)]
-    document: dict[str, Json] = {"version": JSON_VERSION, **pairs[0]}
+    document = dict(pairs[0])
     document["runs"] = [_explained(diagnosis, curves=False) for diagnosis in everyone]
     if len(pairs) > 1:
         document["pairs"] = list(pairs)
-    return _dump(document)
+    return document
 
 
 def object_json(document: Mapping[str, object]) -> str:

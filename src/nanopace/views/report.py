@@ -27,11 +27,11 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "slow": (
         *("evaluation_rows", "checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown"),
-        *("startup", "startup_unsplit", "checkpoint_not_first"),
+        *("startup", "startup_unsplit", "startup_compile", "checkpoint_not_first"),
         *("hidden_evaluations", "hidden_unpriced", "evaluations_outside_clock"),
         *("periodic_stalls", "stalls", "data_stalls", "suspended", "uneven_rows", "restarts", "rollbacks"),
     ),
-    "throughput": ("tokens_unknown",),
+    "throughput": ("tokens_unknown", "printed_rate_wrong"),
     "gpu": (
         *("utilisation_near_limit", "utilisation_good", "utilisation_power_limited"),
         *("utilisation_half_idle", "utilisation_mostly_idle", "utilisation_measured"),
@@ -45,10 +45,11 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "loss_spikes",
         "overfitting",
         "best_not_saved",
+        "core_metric",
         "loss_noise",
         "forecast",
     ),
-    "known": ("conflict",),
+    "known": ("conflict", "untimed_sft", "untimed_rl"),
 }
 
 # The facts behind the numbers of findings: a number is marked where one of its facts is inferred.

@@ -121,6 +121,8 @@ def throughput_table(report: Report) -> Table:
     ]
     if ahead.remaining_iterations:
         rows.append((words.text("until max_iters"), marked(report.tilde("max_iters"), words.duration(ahead.eta_s))))
+    by_trainer = words.text("time in steps, by the trainer's own count from step 11 on")
+    rows.append((by_trainer, words.duration(pace.told_training_s)))
     return _known(words.text("Throughput"), rows)
 
 

@@ -151,6 +151,10 @@ class Words:
         """What an evaluation measured."""
         return self.text(labels.METRICS[code])
 
+    def stage(self, code: str) -> str:
+        """A part of the training of a trainer that has several."""
+        return self.text(labels.STAGES[code])
+
     def basis(self, code: str) -> str:
         """How the cost of a checkpoint is known."""
         return self.text(labels.BASES[code])
@@ -184,6 +188,10 @@ class Words:
     def percent(self, fraction: float | None, digits: int = 1, *, signed: bool = False) -> str:
         """0.062 is 6.2%."""
         return UNKNOWN if fraction is None else numbers.percent(fraction, self._form, digits, signed=signed)
+
+    def factor(self, x: float) -> str:
+        """A ratio: ×1.97, and never a small one as ×0.00."""
+        return "×" + (self.number(x, 2) if x >= 0.01 else numbers.significant(x, self._form, 2))
 
     def si(self, x: float | None, unit: str = "", digits: int = 1) -> str:
         """A count in short: 134.1k tok/s."""

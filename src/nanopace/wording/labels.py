@@ -11,7 +11,7 @@ from nanopace.wording.template import label
 
 MFUS = frozenset({"card", "card_causal", "steady_printed", "printed_last"})
 LOSSES = frozenset(
-    {"loss", "low", "high", "best_val", "gap", "gap_trend"}
+    {"core", "best_core", "loss", "low", "high", "best_val", "gap", "gap_trend"}
     | {"better_loss", "worse_loss", "leader_loss", "follower_loss", "target_loss", "loss_error"}
 )
 SIGNED_SHARES = frozenset(
@@ -45,8 +45,16 @@ BECAUSE: Mapping[str, str] = {
     "model_shape": label("from the model's shape"),
     "batch_shape": label("from batch, accumulation and block size"),
     "mfu_time_parameters": label("from mfu, time and parameters"),
+    "printed_rate": label("from the printed tokens per second and dt"),
     "row_spacing": label("from the spacing of the rows"),
     "trainer": label("what this trainer always does"),
+}
+
+STAGES: Mapping[str, str] = {
+    "base": label("base training"),
+    "mid": label("midtraining"),
+    "sft": label("fine-tuning (SFT)"),
+    "rl": label("reinforcement learning (RL)"),
 }
 
 CAUSES: Mapping[str, str] = {

@@ -52,6 +52,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "Iteration {iteration} took {total_s}: first evaluation {evaluation_s}, compile and warm-up {compile_s}, "
         "the step itself {step_s}. This happens once per start."
     ),
+    "startup_compile": say(
+        "Iteration {iteration} took {total_s} instead of {step_s}: compile and warm-up. This happens once per start."
+    ),
     "startup_unsplit": say(
         "Iteration {iteration} took {total_s} instead of {step_s}: compile, warm-up and, if there was one, the first "
         "evaluation. This happens once per start."
@@ -184,6 +187,16 @@ SENTENCES: Mapping[str, Sentence] = {
     "ended_error": say("The run ended with an error after iteration {last_iteration}; the end of the log names it."),
     "ended_interrupted": say("The run was interrupted after iteration {last_iteration}."),
     "conflict": say("{knob} is given as {used} and as {other}; {used} is used here."),
+    "untimed_sft": say_n(
+        "The log goes on with one row of fine-tuning (SFT) that has no time, and is not part of this.",
+        "The log goes on with {rows} rows of fine-tuning (SFT) that have no time, and are not part of this.",
+        count="rows",
+    ),
+    "untimed_rl": say_n(
+        "The log goes on with one row of reinforcement learning that has no time, and is not part of this.",
+        "The log goes on with {rows} rows of reinforcement learning that have no time, and are not part of this.",
+        count="rows",
+    ),
     # --- mfu
     "mfu_smoothed": say(
         "The printed mfu ends at {printed_last}, but the card did not slow down: the trainer smooths the figure over "
@@ -278,6 +291,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "tokens_unknown": say(
         "Tokens per second are unknown because these are: {missing}. Pass --config FILE or --set NAME=VALUE."
     ),
+    "printed_rate_wrong": say(
+        "The printed tok/sec counts {printed_batch} tokens per step, but the batch is {batch}; the speed here follows "
+        "from the batch and dt. Until 26 October 2025, nanochat left the accumulation out of its tok/sec."
+    ),
     # --- loss
     "skipped_steps": say_n(
         "One step was skipped because its loss or gradient was not finite (iteration {iterations}). The weights stayed "
@@ -293,6 +310,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "before it. That does no harm if it comes back each time.",
         count="count",
     ),
+    "core_metric": say(
+        "{score} is {core} at iteration {core_iteration}; its best was {best_core}, at iteration {best_core_iteration}."
+    )
+    | say("{score} is {core} at iteration {core_iteration}, its best so far."),
     "loss_noise": say_n(
         "The loss on each row is of one micro-batch and scatters by ±{noise}; the evaluations tell more.",
         "The loss on each row is of the last of {accumulation} micro-batches and scatters by ±{noise}; the evaluations "
