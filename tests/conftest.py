@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import coverage
 import pytest
@@ -15,6 +16,8 @@ import xdist
 from hypothesis import is_hypothesis_test, settings
 
 import nanopace
+
+from .sources.nanochat_logs import Program, speedrun
 
 settings.register_profile("side by side", deadline=None)  # a busy core is slow, and no property is about that
 settings.load_profile("side by side")
@@ -32,6 +35,18 @@ def shared_logs() -> Path:
     if not folder.is_dir():
         pytest.skip("no real logs beside this working copy")
     return folder
+
+
+@pytest.fixture
+def write_speedrun(tmp_path: Path) -> Callable[..., str]:
+    """Writes what nanochat's programs print, each given by what it is like, and returns the path."""
+
+    def write(name: str, *programs: dict[str, Any]) -> str:
+        path = tmp_path / name
+        path.write_text("".join(f"{line}\n" for line in speedrun(*(Program(**program) for program in programs))))
+        return str(path)
+
+    return write
 
 
 @contextmanager

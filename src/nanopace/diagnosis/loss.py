@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nanopace.diagnosis.fit import curve_noise, fit_trend, slope, step_noise
-from nanopace.diagnosis.result import Finding, Forecast, Loss
+from nanopace.diagnosis.result import Finding, Forecast, Loss, Number
 from nanopace.run import Evaluation, Metric, Run
 
 _FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
@@ -37,6 +37,8 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
     rising = _overfitting(curve, best, gaps)
     forecast = () if diverged is not None or rising else _forecast(run, curve)
     errors = {each.iteration: each.val_error for each in evaluations}
+    scores = _scores(run.evaluations)
+    best_score = max(scores, key=lambda score: score[1], default=None)
     loss = Loss(
         metric=metric,
         best_val=best.val if best else None,
@@ -52,7 +54,10 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
         forecast=forecast,
         best_val_error=errors.get(best.iteration) if best else None,
         last_val_error=errors.get(last[0]) if last else None,
-        **_core(run.evaluations),
+        core=scores[-1][1] if scores else None,
+        core_iteration=scores[-1][0] if scores else None,
+        best_core=best_score[1] if best_score else None,
+        best_core_iteration=best_score[0] if best_score else None,
     )
     return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, rising)
 
@@ -68,15 +73,7 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, risin
         numbers = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration}
         found.append(Finding("best_not_saved", numbers))
     if loss.core is not None:
-        best = loss.best_core != loss.core
-        numbers = {
-            "score": "ChatCORE" if run.stage == "sft" else "CORE",
-            "core": loss.core,
-            "core_iteration": loss.core_iteration,
-            "best_core": loss.best_core if best else None,
-            "best_core_iteration": loss.best_core_iteration if best else None,
-        }
-        found.append(Finding("core_metric", numbers))
+        found.append(Finding("core_metric", _core_numbers(run, loss)))
     accumulation = run.number("gradient_accumulation_steps")
     if loss.noise is not None and run.format == "nanogpt" and accumulation != 1:
         number = None if accumulation is None else int(accumulation)
@@ -88,18 +85,20 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, risin
     return found
 
 
-def _core(evaluations: Sequence[Evaluation]) -> dict[str, float | int | None]:
-    """The last benchmark score and the best."""
-    scores = [(each.iteration, each.val) for each in evaluations if each.metric == "core" and each.val is not None]
-    if not scores:
-        return {}
-    best_iteration, best = max(scores, key=lambda score: score[1])
-    last_iteration, last = scores[-1]
+def _scores(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
+    """Benchmark scores by rising iteration."""
+    return [(each.iteration, each.val) for each in evaluations if each.metric == "core" and each.val is not None]
+
+
+def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:
+    """The last score, and the best one where that is another."""
+    fallen = loss.best_core != loss.core
     return {
-        "core": last,
-        "core_iteration": last_iteration,
-        "best_core": best,
-        "best_core_iteration": best_iteration,
+        "score": "ChatCORE" if run.stage == "sft" else "CORE",
+        "core": loss.core,
+        "core_iteration": loss.core_iteration,
+        "best_core": loss.best_core if fallen else None,
+        "best_core_iteration": loss.best_core_iteration if fallen else None,
     }
 
 
