@@ -39,7 +39,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 OF_LOGS = [
     *("--config", "--gpu", "--help", "--html", "--json"),
-    *("--lang", "--no-color", "--set", "--verbose", "--width"),
+    *("--lang", "--no-color", "--set", "--stage", "--verbose", "--width"),
 ]
 OPTIONS = {
     "train": sorted(["--gpus", "--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable
 
 import pytest
@@ -98,6 +99,30 @@ def test_rows_without_a_time_are_told_of() -> None:
     run = run_of([*BASE.lines(), "Target examples per step: 32", *tuning, "Calculated number of steps: 467", *rewards])
     told = {finding.code: finding.numbers for finding in diagnose(run).findings if finding.code.startswith("untimed")}
     assert told == {"untimed_sft": {"rows": 7}, "untimed_rl": {"rows": 3}}
+
+
+@pytest.mark.parametrize(
+    ("column", "without", "gone"),
+    [
+        ("", "lrm: 1.00 | ", ""),
+        ("mem: 31.2GB | ", "", ""),
+        ("z: 0.31 | mem: 31.2GB | t: 61C | ", "", ""),
+        ("", " | mfu: 41.00", "mfu"),
+        ("", " | tok/sec: ", "rate"),
+    ],
+)
+def test_a_forks_columns_do_no_harm(column: str, without: str, gone: str) -> None:
+    plain = run_of(Program().rows())
+    rows = [
+        re.sub(r"(?= \| total time)", f" | {column}x: 1" if column else "", line.replace("dt:", f"{column}dt:"))
+        for line in Program().rows()
+    ]
+    rows = [re.sub(rf"{re.escape(without)}[\d,]*" if gone == "rate" else re.escape(without), "", line) for line in rows]
+    run = run_of(rows)
+    assert list(run.rows.ms) == list(plain.rows.ms)
+    assert list(run.rows.loss) == list(plain.rows.loss)
+    assert (run.rows[5].mfu is None) == (gone == "mfu")
+    assert (run.value("tokens_per_iteration") is None) == (gone == "rate")
 
 
 # --- the tokens of a step --------------------------------------------------------------------------------------------

@@ -119,10 +119,11 @@ class NanochatReader:
             self._first_step(found)
         if float(ms) <= 0:  # a clock that stood still tells nothing
             return
-        printed = None if process.no_peak else float(found["mfu"]) / 100
+        printed = None if process.no_peak or found["mfu"] is None else float(found["mfu"]) / 100
         self._builder.row(Row(int(found["step"]), float(ms), kept_loss(float(found["loss"])), printed))
         self._builder.told_training(60 * float(found["minutes"]))
-        process.rate.add(ms, found["rate"])
+        if found["rate"]:
+            process.rate.add(ms, found["rate"])
         if any(found[column] for column in ("norm", "eta", "epoch", "bf16")):
             process.rate_is_right = True
 

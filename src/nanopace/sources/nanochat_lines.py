@@ -12,19 +12,19 @@ LONGEST_LINE = 1000  # a checkpoint's path is in the longest one
 _REAL = r"(-?\d{1,15}(?:\.\d{1,15})?|nan|inf)"
 _TIME = r"(\d{1,12}\.\d{1,6})"
 _INT = r"(\d[\d,]{0,23})"
+_MORE = r"(?:\|[^|]{0,80}){0,4}?"  # columns that we do not need, or that a fork added
 # Spaces are optional everywhere, because a terminal that breaks a line at one may swallow it.
 STEP = re.compile(
     rf"""
     \bstep\s*(?P<step>\d{{1,12}})\s*(?:/\s*(?P<total>\d{{1,12}})\s*)?\([\d.]{{1,9}}%\)\s*
     \|\s*loss:\s*(?P<loss>{_REAL})\s*
-    (?:\|\s*(?P<norm>grad)\s*norm:\s*[^\s|]{{1,20}}\s*)?      # November 2025 to January 2026
-    \|\s*lrm:\s*[\d.]{{1,9}}\s*
-    \|\s*dt:\s*(?P<ms>{_TIME})\s*ms\s*
-    \|\s*tok/sec:\s*(?P<rate>[\d,]{{1,20}})\s*
-    \|\s*(?P<bf16>bf16_)?mfu:\s*(?P<mfu>{_REAL})\s*           # bf16_ since February 2026
-    (?:\|\s*(?P<epoch>epoch):[^|]{{1,80}})?                 # since January 2026
-    \|\s*total\s*time:\s*(?P<minutes>\d{{1,9}}(?:\.\d{{1,6}})?)\s*m
-    (?:\s*\|\s*(?P<eta>eta):)?                              # since January 2026, from the twelfth step on
+    (?:{_MORE}\|\s*(?P<norm>grad)\s*norm:\s*[^\s|]{{1,20}}\s*)?    # November 2025 to January 2026
+    {_MORE}\|\s*dt:\s*(?P<ms>{_TIME})\s*ms\s*
+    (?:{_MORE}\|\s*tok/sec:\s*(?P<rate>\d[\d,]{{0,19}})\s*)?
+    (?:{_MORE}\|\s*(?P<bf16>bf16_)?mfu:\s*(?P<mfu>{_REAL})\s*)?     # bf16_ since February 2026
+    (?:{_MORE}\|\s*(?P<epoch>epoch):[^|]{{1,80}})?                  # since January 2026
+    {_MORE}\|\s*total\s*time:\s*(?P<minutes>\d{{1,9}}(?:\.\d{{1,6}})?)\s*m
+    (?:\s*\|\s*(?P<eta>eta):)?                                     # since January 2026, from the twelfth step on
     """,
     re.VERBOSE | re.ASCII,
 )
