@@ -144,7 +144,7 @@ def test_each_stage_has_its_report(write_speedrun: WriteSpeedrun, capsys: Captur
     assert main(["compare", a, b]) == 0
     out, err = capsys.readouterr()
     base, mid = out.split("\nmidtraining\n")
-    assert base.startswith("\nbase training\n")
+    assert base.startswith("base training\n")
     assert "a.log (base)" in base
     assert "(mid)" not in base
     assert "a.log (mid)" in mid

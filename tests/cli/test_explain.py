@@ -237,3 +237,17 @@ def test_a_card_that_was_measured_here_gives_one_more_figure(
     assert "of the 600 TFLOP/s that large matrix products reach" in " ".join(
         capsys.readouterr().out.replace("\u00a0", " ").split()
     )
+
+
+def test_one_stage_of_several(write_speedrun: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    log = write_speedrun("speedrun.log", {"stage": "base"}, {"stage": "mid"})
+    assert main(["explain", log]) == 0
+    out = capsys.readouterr().out
+    assert "speedrun.log (base)" in out
+    assert "speedrun.log (mid)" in out
+    assert main(["explain", "--stage", "mid", log]) == 0
+    out = capsys.readouterr().out
+    assert "speedrun.log (base)" not in out
+    assert "speedrun.log (mid)" in out
+    assert main(["explain", "--stage", "rl", log]) == 2
+    assert "holds no run of stage rl; its stages: base, mid" in capsys.readouterr().err

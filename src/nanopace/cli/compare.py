@@ -156,12 +156,15 @@ def _show_stages(paired: Staged, args: argparse.Namespace, words: Words) -> None
 
         sys.stdout.write(stages_json(compared))
     elif args.html is None:
+        from nanopace.views.paper import styled
+
         for number, (stage, comparisons) in enumerate(compared):
             paper = paper_of(args)
             if number:
                 paper.blank()
                 paper.line("–" * paper.width, indent=0)
-            paper.heading(_title(stage, words))
+                paper.blank()
+            paper.line(styled(_title(stage, words), "bold cyan"), indent=0)
             paper.finish()
             show(comparisons, args, words)
 
