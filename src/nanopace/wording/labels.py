@@ -11,8 +11,9 @@ from nanopace.wording.template import label
 
 MFUS = frozenset({"card", "card_causal", "steady_printed", "printed_last"})
 LOSSES = frozenset(
-    {"core", "best_core", "loss", "low", "high", "best_val", "gap", "gap_trend"}
+    {"loss", "low", "high", "best_val", "gap", "gap_trend"}
     | {"better_loss", "worse_loss", "leader_loss", "follower_loss", "target_loss", "loss_error"}
+    | {"core", "best_core"}
 )
 SIGNED_SHARES = frozenset(
     {"change_share", "excess_share", "drift_share", "flops_per_token_share", "utilisation_share", "peak_share"}
