@@ -24,13 +24,9 @@ from nanopace.run import Format, Row, Stage
 from nanopace.sources import nanochat_lines as lines
 from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.nanochat_lines import PrintedRate, whole
-from nanopace.sources.process import ENDING, ENDINGS, RANK
+from nanopace.sources.process import ENDINGS, RANK
 
 H100_TFLOPS = 989.0
-
-_ENDED = re.compile(
-    rf"(?P<finished>^(?:Peak memory usage|Total training time|Minimum validation bpb): )|{ENDING}", re.ASCII
-)
 
 
 @dataclass(slots=True)
@@ -101,7 +97,7 @@ class NanochatReader:
             self._builder.stage(lines.stage_of_directory(save[1]))
         elif untimed := lines.UNTIMED.search(line):
             self._untimed("sft" if untimed["sft"] else "rl")
-        elif ended := _ENDED.search(line):
+        elif ended := lines.ENDED.search(line):
             self._builder.ending(ENDINGS.get(ended.lastgroup or "", "finished"))
         else:
             return self._header(line)
@@ -110,12 +106,12 @@ class NanochatReader:
     # --- the run -----------------------------------------------------------------------------------------------------
 
     def _step(self, found: re.Match[str]) -> None:
-        if self._process.stepped and self._process.form != _form(found):
+        if self._process.stepped and self._process.form != lines.stage_of_row(found):
             self._begin_process()  # another program, though no header says so
         process, ms = self._process, found["ms"]
         if not process.stepped:
             process.stepped = True
-            process.form = _form(found)
+            process.form = lines.stage_of_row(found)
             self._first_step(found)
         if float(ms) <= 0:  # a clock that stood still tells nothing
             return
@@ -251,8 +247,11 @@ class NanochatReader:
         config = lines.CONFIG.search(line)
         if config is None:
             return False
-        for name, value in lines.SHAPE.findall(config[0]):
-            self._builder.fact(lines.SHAPE_NAMES.get(name, name), int(value))
+        for name, value in lines.shape_of_config(config[1] or config[2]).items():
+            if name == "flops_per_token":
+                self._builder.fact(name, value, "inferred", "model_shape")
+            else:
+                self._builder.fact(name, value)
         return True
 
     def _of_the_machine(self, line: str) -> bool:
@@ -263,8 +262,3 @@ class NanochatReader:
         if found[3]:
             self._machine["gpu_memory_gb"] = int(found[3]) / 1024
         return True
-
-
-def _form(found: re.Match[str]) -> Stage | None:
-    """Only base training prints its total; only midtraining had neither that nor an epoch."""
-    return "base" if found["total"] else None if found["epoch"] else "mid"

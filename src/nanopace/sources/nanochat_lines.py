@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from nanopace.hardware.flops import flops_per_token
 from nanopace.run import FactValue, Metric, Stage
+from nanopace.sources.process import ENDING
 
 LONGEST_LINE = 1000  # a checkpoint's path is in the longest one
 
@@ -63,8 +65,11 @@ WORLD_MICRO_BATCH = re.compile(rf"Tokens / micro-batch: {_INT}", re.ASCII)
 BATCH = re.compile(rf"Total batch size {_INT} =>", re.ASCII)
 # The model's config: as JSON with a line for each entry, or, where a model is loaded, as a dict in one line.
 CONFIG = re.compile(r"""^\s*("\w{1,20}": \d{1,12}),$|Building\s*model\s*with\s*config:\s*(\{[^}]{1,500}\})""", re.ASCII)
-SHAPE = re.compile(r"""["'](sequence_len|vocab_size|n_layer|n_head|n_embd)["']:\s*(\d{1,12})""", re.ASCII)
-SHAPE_NAMES = {"sequence_len": "block_size"}
+_SHAPE = re.compile(r"""["'](sequence_len|vocab_size|n_layer|n_head|n_kv_head|n_embd)["']:\s*(\d{1,12})""", re.ASCII)
+_PLAIN_MODEL = 6  # entries of a config, until attention got windows in January 2026
+ENDED = re.compile(
+    rf"(?P<finished>^(?:Peak memory usage|Total training time|Minimum validation bpb): )|{ENDING}", re.ASCII
+)
 # A line whose rest may be on the next one.
 OPENS = re.compile(r"\bstep\s*\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - |Saved\s*model\s|^GPU: ", re.ASCII)
 
@@ -89,6 +94,28 @@ PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tup
         (r"^COMPUTE_DTYPE: torch\.(\w{1,20})", "dtype", str),
     )
 )
+
+
+def shape_of_config(config: str) -> dict[str, int | float]:
+    """Facts of a model by its config, or by one line of it.
+
+    A whole config also tells what a token costs, which only base training prints: as long as all heads had keys of
+    their own and none a window, nanochat counted as nanoGPT does.
+    """
+    shape = {name: int(value) for name, value in _SHAPE.findall(config)}
+    facts: dict[str, int | float] = {name: value for name, value in shape.items() if name != "n_kv_head"}
+    if "sequence_len" in facts:
+        facts["block_size"] = facts.pop("sequence_len")
+    if len(shape) == _PLAIN_MODEL == config.count(":") and shape["n_head"] == shape["n_kv_head"]:
+        layers, width = shape["n_layer"], shape["n_embd"]
+        multiplied = 12 * layers * width * width + shape["vocab_size"] * width
+        facts["flops_per_token"] = flops_per_token(multiplied, layers, width, shape["sequence_len"])
+    return facts
+
+
+def stage_of_row(found: re.Match[str]) -> Stage | None:
+    """Only base training prints its total; only midtraining had neither that nor an epoch."""
+    return "base" if found["total"] else None if found["epoch"] else "mid"
 
 
 def stage_of_directory(path: str) -> Stage | None:
