@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -251,3 +252,27 @@ def test_the_last_core_and_the_best() -> None:
     (finding,) = (finding for finding in found.findings if finding.code == "core_metric")
     assert finding.numbers["best_core"] == 0.3
     assert diagnose(run_of(BASE.lines())).loss.core is None
+
+
+# --- real logs -------------------------------------------------------------------------------------------------------
+
+
+def test_a_real_speedrun(shared_logs: Path) -> None:
+    base, mid = open_runs(shared_logs / "wild" / "nc_chirag9127_speedrun.log.gz")
+    assert (base.stage, mid.stage) == ("base", "mid")
+    assert [len(base.rows), len(mid.rows)] == [21_400, 770]
+    assert mid.untimed == {"sft": 681}
+    for run in (base, mid):
+        ours = sum(row.ms for row in run.rows if row.iteration > 10) / 1000
+        assert run.told_training_s == pytest.approx(ours, abs=0.4)
+        assert (run.value("gpu_count"), run.value("tokens_per_iteration"), run.told_tokens) == (4, 524_288, 262_144)
+    assert mid.number("flops_per_token") == pytest.approx(base.number("flops_per_token"), rel=1e-6)
+    assert diagnose(base).loss.core == 0.2124
+
+
+def test_a_real_run_of_a_small_card(shared_logs: Path) -> None:
+    base, tuned = open_runs(shared_logs / "wild" / "nc_kwizzle_nanobot_run.log.gz")
+    assert (base.stage, tuned.stage) == ("base", "sft")
+    for run in (base, tuned):
+        assert (run.value("gpu"), run.value("gpu_memory_gb")) == ("NVIDIA GeForce GTX 1660 SUPER", 6.0)
+        assert "mfu_card_unknown" not in {finding.code for finding in diagnose(run).findings}

@@ -120,7 +120,7 @@ class NanochatReader:
         self._builder.told_training(60 * float(found["minutes"]))
         if found["rate"]:
             process.rate.add(ms, found["rate"])
-        if any(found[column] for column in ("norm", "eta", "epoch", "bf16")):
+        if not process.rate_is_right and any(found.group("norm", "eta", "epoch", "bf16")):
             process.rate_is_right = True
 
     def _first_step(self, found: re.Match[str]) -> None:

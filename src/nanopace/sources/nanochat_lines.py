@@ -20,7 +20,7 @@ STEP = re.compile(
     rf"""
     \bstep\s*(?P<step>\d{{1,12}})\s*(?:/\s*(?P<total>\d{{1,12}})\s*)?\([\d.]{{1,9}}%\)\s*
     \|\s*loss:\s*(?P<loss>{_REAL})\s*
-    (?:{_MORE}\|\s*(?P<norm>grad)\s*norm:\s*[^\s|]{{1,20}}\s*)?    # November 2025 to January 2026
+    (?:\|\s*(?P<norm>grad)\s*norm:\s*[^\s|]{{1,20}}\s*)?           # November 2025 to January 2026
     {_MORE}\|\s*dt:\s*(?P<ms>{_TIME})\s*ms\s*
     (?:{_MORE}\|\s*tok/sec:\s*(?P<rate>\d[\d,]{{0,19}})\s*)?
     (?:{_MORE}\|\s*(?P<bf16>bf16_)?mfu:\s*(?P<mfu>{_REAL})\s*)?     # bf16_ since February 2026
@@ -143,10 +143,12 @@ class PrintedRate:
         self._high = float("inf")
 
     def add(self, ms: str, rate: str) -> None:
-        half = 0.5 / 10 ** len(ms.partition(".")[2])  # of the last digit
+        """Printed are `dt`, rounded, and a whole number that may be rounded down."""
+        half = 0.5 / 10 ** (len(ms) - ms.index(".") - 1)  # of the last digit
+        seconds, per_s = float(ms) / 1000, whole(rate)
         self._rows += 1
-        self._low = max(self._low, (whole(rate) - 0.5) * (float(ms) - half) / 1000)
-        self._high = min(self._high, (whole(rate) + 1) * (float(ms) + half) / 1000)
+        self._low = max(self._low, (per_s - 0.5) * (seconds - half / 1000))
+        self._high = min(self._high, (per_s + 1) * (seconds + half / 1000))
 
     @property
     def tokens(self) -> int | None:
