@@ -141,12 +141,10 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
 
 
 def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
-    """First rows of processes. A log whose head was cut off begins with a row like any other."""
-    first, marks = pace.marks.first, pace.marks
-    if not first or run.rows.iteration[0] == 0:
+    """First rows of processes that took longer than a step. A log without its head begins with one like the others."""
+    first, marks = frozenset(row for row in pace.marks.first if pace.kind[row] == SLOW), pace.marks
+    if not first or run.rows.iteration[0] == 0 or 0 not in marks.evaluation:
         return first
-    if 0 not in marks.evaluation:
-        return first if pace.kind[0] == SLOW else first - {0}
     others = [pace.typical_excess_ms(run.rows, row) for row in marks.evaluation - first]
     like_others = others and pace.excess_ms(run.rows, 0) <= LIKE_THE_OTHERS * typical(others)
     return first - {0} if like_others else first

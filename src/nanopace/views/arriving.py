@@ -65,7 +65,7 @@ def goal_label(goal: float, words: Words) -> str:
 
 
 def _times(ratio: float | None, words: Words) -> str:
-    return "" if ratio is None else words.factor(ratio)
+    return "" if ratio is None else f"×{words.number(ratio, 2)}"
 
 
 def _over(b: float | None, a: float | None) -> float | None:

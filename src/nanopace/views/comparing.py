@@ -119,7 +119,7 @@ def _figures(runs: Mapping[str, Diagnosis], words: Words, paper: Paper) -> None:
             continue
         cells = [_marked(run, facts, shown(value)) for run, value in zip(runs.values(), values, strict=True)]
         first, last = values[0], values[-1]
-        ratio = words.factor(last / first) if len(runs) == 2 and first and last is not None else ""
+        ratio = f"×{words.number(last / first, 2)}" if len(runs) == 2 and first and last is not None else ""
         rows.append((label, *cells, ratio))
     paper.heading(words.text("Figures"))
     paper.table(rows, "l" + "r" * (len(runs) + 1), ("", *runs, "B/A"))
@@ -175,7 +175,7 @@ def _decomposition(pair: Pair, words: Words, paper: Paper, title: str) -> None:
         (words.text("tokens per second"), parts.total),
     )
     rows = [
-        (label, f"{'+' if part > 0 else ''}{words.number(part, 3)}", words.factor(math.exp(part)))
+        (label, f"{'+' if part > 0 else ''}{words.number(part, 3)}", f"×{words.number(math.exp(part), 2)}")
         for label, part in named
         if part is not None
     ]

@@ -181,10 +181,6 @@ class Words:
         """With its standard error, where that is known: 3.2841 ±0.0031."""
         return self.number(x, 4) + ("" if x is None or error is None else f"{FIXED}±{self.number(error, 4)}")
 
-    def factor(self, x: float) -> str:
-        """A ratio: ×1.97, and never a small one as ×0.00."""
-        return "×" + (self.number(x, 2) if x >= 0.01 else numbers.significant(x, self._form, 2))
-
     def count(self, n: float | None) -> str:
         """A whole number, its thousands grouped."""
         return UNKNOWN if n is None else numbers.decimal(n, self._form, 0)
