@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +9,9 @@ import pytest
 from nanopace.cli.main import main
 
 from ..hostile.evil import HTML, write_all  # noqa: TID252 (tests have no name of their own)
-from .test_report import QUIET
+from .conftest import CHROMIUM
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
@@ -31,14 +28,6 @@ FOREIGN = """() => [...document.querySelectorAll("*")].filter(each =>
     [...each.attributes].some(({name, value}) => name.startsWith("on") || /javascript:|evil/.test(
         name === "aria-label" || name === "title" || name === "data-head" ? "" : value))
 ).map(each => each.outerHTML.slice(0, 200))"""
-
-
-@pytest.fixture
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield browser
-        browser.close()
 
 
 def watched(

@@ -63,7 +63,8 @@
   // All ticks of an axis in one unit: the largest in which their distance is a short number.
   function timeTicks(clock, ticks, step) {
     const most = Math.max(...ticks.map(Math.abs));
-    const [unit, size] = clock.find(([, size]) => most >= size && decimals(step / size) <= 2) ?? clock.at(-1);
+    const short = (unit, size) => decimals(step / size) <= (unit === "s" ? 4 : 2);
+    const [unit, size] = clock.find(([unit, size]) => most >= size && short(unit, size)) ?? clock.at(-1);
     return ticks.map((tick) => timed(fixed(tick / size, decimals(step / size)), unit));
   }
 
@@ -308,8 +309,8 @@
     if (unit === "count") options.incrs = COUNT_STEPS;
     if (which === "x") return { ...options, space: narrow ? 64 : 80, size: 34, gap: 8 };
     if (log) Object.assign(options, { splits: decades, filter: (plot, ticks) => ticks });
-    const widest = (plot, labels) => Math.max(0, ...(labels ?? []).map((label) => label.length));
-    return { ...options, space: 34, size: (plot, labels) => Math.max(narrow ? 40 : 52, 14 + 7 * widest(plot, labels)), gap: 8 };
+    const size = (plot, labels) => Math.max(narrow ? 40 : 52, ...(labels ?? []).map((label) => 14 + 7 * label.length));
+    return { ...options, space: 34, size, gap: 8 };
   }
 
   // --- a chart ------------------------------------------------------------------------------------------------------
