@@ -54,18 +54,19 @@ def _chosen(pace: Pace, spikes: Spikes) -> list[int]:
     for index, kind in enumerate(pace.kind):
         if kind == SLOW:
             by_cause.setdefault(_main_cause(spikes.parts[index]), []).append(index)
-    excess = {index: sum(parts.values()) for index, parts in spikes.parts.items()}
-    slow = [index for rows in by_cause.values() for index in _largest(rows, excess, MOST_OF_A_CAUSE)]
+    slow = [index for rows in by_cause.values() for index in _largest(rows, spikes)]
     others = [index for index, kind in enumerate(pace.kind) if kind != SLOW]
     return sorted([*slow, *_spread(others, MOST_ROWS)])
 
 
-def _largest(rows: Sequence[int], excess: Mapping[int, float], most: int) -> Sequence[int]:
-    """At most so many of them: of neighbours the one that took longest, so that none of the run is left blank."""
-    if len(rows) <= most:
+def _largest(rows: Sequence[int], spikes: Spikes) -> Sequence[int]:
+    """At most so many of one cause: of neighbours the one that took longest, so that no part of the run looks free."""
+    if len(rows) <= MOST_OF_A_CAUSE:
         return rows
-    bounds = [part * len(rows) // most for part in range(most + 1)]
-    return [max(rows[begin:end], key=lambda index: excess[index]) for begin, end in pairwise(bounds)]
+    bounds = [part * len(rows) // MOST_OF_A_CAUSE for part in range(MOST_OF_A_CAUSE + 1)]
+    return [
+        max(rows[begin:end], key=lambda index: sum(spikes.parts[index].values())) for begin, end in pairwise(bounds)
+    ]
 
 
 def _spread(items: Sequence[Item], most: int) -> Sequence[Item]:

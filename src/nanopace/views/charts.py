@@ -15,11 +15,8 @@ from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.wording.catalog import Words
 
 Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share"]
-Mark = Literal[
-    *("line", "dots", "circle", "square", "diamond", "triangle", "cross", "ring"),
-    "interval",  # a point, and a bar from its low to its high
-    "upright",  # a line across the frame at x; its label says all there is to say
-]
+# An interval is a point with a bar from its low to its high; an upright is a line across the frame, at x.
+Mark = Literal["line", "dots", "circle", "square", "diamond", "triangle", "cross", "ring", "interval", "upright"]
 
 # A slow row often has several causes. It is drawn as the first of these, the one that is the least everyday.
 CAUSE_MARKS: dict[str, Mark] = {
