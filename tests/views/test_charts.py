@@ -179,10 +179,11 @@ def test_nothing_known_draws_nothing(run: Diagnosis) -> None:
 
 
 def test_a_million_slow_rows_are_thinned(run: Diagnosis) -> None:
-    many = tuple(SlowRow(n, 900.0, 800.0, ("stall",), {}) for n in range(0, 200_000, 2))
+    many = tuple(SlowRow(n, 900.0 + 100 * (n == 77_778), 800.0, ("stall",), {}) for n in range(0, 200_000, 2))
     chart = charts.times_chart([dataclasses.replace(run, slow_rows=many)], words("en"))
     assert chart is not None
     assert all(len(series.x) <= charts.MOST_MARKS for series in chart.series)
+    assert any(1000.0 in series.y for series in chart.series), "the longest of all is drawn"
 
 
 def test_the_strip_has_every_second(run: Diagnosis) -> None:

@@ -124,7 +124,8 @@ def _times_by_cause(run: Diagnosis, words: Words) -> tuple[Series, ...]:
         by_causes.setdefault(slow.causes, []).append(slow)
     for rows in sorted(by_causes.values(), key=len, reverse=True):
         group = row_group(rows[0])
-        shown = rows[:: 1 + len(rows) // MOST_MARKS]
+        each = 1 + len(rows) // MOST_MARKS  # of so many neighbours the longest is drawn
+        shown = [max(rows[at : at + each], key=lambda slow: slow.ms) for at in range(0, len(rows), each)]
         series.append(
             Series(
                 label=named_causes(rows[0], words),

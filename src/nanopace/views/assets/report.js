@@ -63,7 +63,7 @@
   // All ticks of an axis in one unit: the largest in which their distance is a short number.
   function timeTicks(clock, ticks, step) {
     const most = Math.max(...ticks.map(Math.abs));
-    const short = (unit, size) => decimals(step / size) <= (unit === "s" ? 4 : 2);
+    const short = (unit, size) => decimals(step / size) <= (unit === "s" ? 4 : 1);
     const [unit, size] = clock.find(([unit, size]) => most >= size && short(unit, size)) ?? clock.at(-1);
     return ticks.map((tick) => timed(fixed(tick / size, decimals(step / size)), unit));
   }
@@ -307,7 +307,7 @@
     };
     if (unit === "seconds") options.incrs = CLOCK_STEPS;
     if (unit === "count") options.incrs = COUNT_STEPS;
-    if (which === "x") return { ...options, space: narrow ? 64 : 80, size: 34, gap: 8 };
+    if (which === "x") return { ...options, space: narrow ? 72 : 88, size: 34, gap: 8 };
     if (log) Object.assign(options, { splits: decades, filter: (plot, ticks) => ticks });
     const size = (plot, labels) => Math.max(narrow ? 40 : 52, ...(labels ?? []).map((label) => 14 + 7 * label.length));
     return { ...options, space: 34, size, gap: 8 };
