@@ -65,7 +65,7 @@ def test_nothing_of_a_hostile_log_acts(
     tags = page.evaluate("[...new Set([...document.querySelectorAll('*')].map(each => each.localName))]")
     assert set(tags) <= KNOWN
     assert page.evaluate(FOREIGN) == []
-    assert page.locator("script").count() == 3
+    assert page.locator("script").count() == 4
     assert "<script>window.ran=1" in page.locator("body").inner_text()  # it is all there, to be read
     content = page.content()
     assert all(character.isprintable() or character in "\n\t\u00a0\u202f" for character in content)
@@ -75,7 +75,7 @@ def test_nothing_of_a_hostile_log_acts(
 def test_even_a_script_that_got_into_the_page_would_not_run(
     browser: playwright.Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page's policy knows our two scripts by their hashes, and lets nothing else run, load or be sent."""
+    """The page's policy knows our scripts by their hashes, and lets nothing else run, load or be sent."""
     monkeypatch.chdir(tmp_path)
     names = write_all(tmp_path)
     assert main(["explain", names[0], "--html=report.html"]) == 0

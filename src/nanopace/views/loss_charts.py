@@ -112,12 +112,13 @@ def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int
 
 
 def _printed(run: Diagnosis, words: Words, against: Against, number: int | None) -> Series:
-    curves, label = run.curves, words.text("printed")
-    row_x = curves.row_seconds if against == "seconds" else _on_axis(run, curves.row_iteration, against)
-    x, y = tuple(row_x), tuple(curves.row_loss)
+    """Faint where it is the background of the evaluations."""
+    curves, label, faint = run.curves, words.text("printed"), run.loss.metric == "loss"
+    x = tuple(curves.row_seconds) if against == "seconds" else _on_axis(run, curves.row_iteration, against)
+    y = tuple(curves.row_loss)
     if number is None:
-        return Series(label, x, y, "training", "line", faint=run.loss.metric == "loss")
-    return Series(f"{run_name(number, run)}: {label}", x, y, run_colour(number), "line", True, run_dash(number))
+        return Series(label, x, y, "training", "line", faint)
+    return Series(f"{run_name(number, run)}: {label}", x, y, run_colour(number), "line", faint, run_dash(number))
 
 
 def _eval_x(run: Diagnosis, against: Against) -> tuple[float, ...]:

@@ -2,7 +2,7 @@
 
 All words are made here and in `tables`, all looks are in templates/ and assets/. Whatever stands in a log is hostile
 until shown otherwise: Jinja escapes it in the text, `_script_safe` in the data of the charts, and the page's own policy
-forbids the browser to load anything, and to run anything but the two scripts that are ours, known by their hashes.
+forbids the browser to load anything, and to run anything but the scripts that are ours, known by their hashes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nanopace.wording.catalog import Words
 ROOM = Path(__file__).parent
 INVISIBLE = dict.fromkeys([*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0)])
 INVISIBLE |= dict.fromkeys([0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
-SCRIPTS = ("uPlot.iife.min.js", "report.js")
+SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 
 

@@ -7,96 +7,7 @@
   const MANY = 120; // marks of one kind that still have room for a rim each
   const DARK = matchMedia("(prefers-color-scheme: dark)");
 
-  // --- numbers in the page's language -------------------------------------------------------------------------------
-
-  const numberFormats = new Map();
-  function number(value, options) {
-    const key = JSON.stringify(options);
-    if (!numberFormats.has(key)) numberFormats.set(key, new Intl.NumberFormat(report.lang, options));
-    return numberFormats.get(key).format(value);
-  }
-  const fixed = (value, digits) => number(value, { minimumFractionDigits: digits, maximumFractionDigits: digits });
-  const significant = (value) => number(value, { maximumSignificantDigits: 3 });
-
-  const CLOCK = [
-    ["d", 86400],
-    ["h", 3600],
-    ["min", 60],
-    ["s", 1],
-  ];
-  const MILLIS = [...CLOCK.map(([unit, size]) => [unit, 1000 * size]), ["ms", 1]];
-  const timed = (text, unit) => `${text}\u00a0${report.units[unit]}`;
-
-  // A time to the last digit that is worth it: 2 d 3 h 4 min 5 s.
-  function duration(seconds) {
-    if (Math.abs(seconds) < 60) return timed(fixed(seconds, 2), "s");
-    let left = Math.round(seconds);
-    const parts = CLOCK.map(([unit, size]) => {
-      const many = Math.floor(left / size);
-      left -= many * size;
-      return [many, unit];
-    });
-    const first = parts.findIndex(([many]) => many);
-    return parts.slice(first).map(([many, unit]) => timed(many, unit)).join(" ");
-  }
-
-  const HOVER = {
-    count: (value) => number(value, { maximumFractionDigits: 2 }),
-    tokens: (value) => number(value, { notation: "compact", maximumSignificantDigits: 7 }),
-    seconds: duration,
-    ms: (ms) => (ms < 1000 ? timed(fixed(ms, 2), "ms") : timed(fixed(ms / 1000, 3), "s")),
-    loss: (value) => fixed(value, 4),
-    share: (value) => number(value, { style: "percent", minimumFractionDigits: 2, maximumFractionDigits: 2 }),
-  };
-
-  // --- labels of ticks: as many digits as their distance asks for ----------------------------------------------------
-
-  const MOST_DIGITS = 12;
-
-  // How many digits after the point a number has, but for the dust of binary fractions.
-  function decimals(value) {
-    let digits = 0;
-    while (digits < MOST_DIGITS && Math.abs(value * 10 ** digits - Math.round(value * 10 ** digits)) > 1e-6 * value * 10 ** digits) digits++;
-    return digits;
-  }
-
-  // All ticks of an axis in one unit: the largest in which their distance is a short number.
-  function timeTicks(clock, ticks, step) {
-    const most = Math.max(...ticks.map(Math.abs));
-    const short = (unit, size) => decimals(step / size) <= (unit === "s" ? 4 : 1);
-    const [unit, size] = clock.find(([unit, size]) => most >= size && short(unit, size)) ?? clock.at(-1);
-    return ticks.map((tick) => timed(fixed(tick / size, decimals(step / size)), unit));
-  }
-
-  function compact(ticks, step) {
-    const shown = (digits) => ticks.map((tick) => number(tick, { notation: "compact", maximumFractionDigits: digits }));
-    const most = Math.max(...ticks.map(Math.abs), 1);
-    let digits = decimals(step / 1000 ** Math.floor(Math.log10(most) / 3));
-    while (digits < MOST_DIGITS && new Set(shown(digits)).size < ticks.length) digits++;
-    return shown(digits);
-  }
-
-  const TICKS = {
-    count: (ticks, step) => (Math.max(...ticks) < 1e6 ? ticks.map((tick) => fixed(tick, decimals(step))) : compact(ticks, step)),
-    tokens: compact,
-    seconds: (ticks, step) => timeTicks(CLOCK, ticks, step),
-    ms: (ticks, step) => timeTicks(MILLIS, ticks, step),
-    loss: (ticks, step) => ticks.map((tick) => fixed(tick, decimals(step))),
-    share: (ticks, step) => {
-      const digits = decimals(100 * step);
-      return ticks.map((tick) => number(tick, { style: "percent", minimumFractionDigits: digits, maximumFractionDigits: digits }));
-    },
-  };
-
-  // 1, 2 and 5 of every decade are round numbers, each in a unit of its own: 500 ms, 1 s.
-  const apart = (unit, ticks) => ticks.flatMap((tick) => TICKS[unit]([tick], tick));
-
-  function tickLabels(unit, ticks, log) {
-    if (!ticks.length) return [];
-    const distances = ticks.slice(1).map((tick, index) => tick - ticks[index]);
-    const even = distances.every((distance) => Math.abs(distance / distances[0] - 1) < 1e-3);
-    return log && !even ? apart(unit, ticks) : TICKS[unit](ticks, distances[0] ?? Math.abs(ticks[0]));
-  }
+  const { HOVER, significant, tickLabels } = numbersOf(report.lang, report.units);
 
   // --- colours and marks --------------------------------------------------------------------------------------------
 
@@ -272,8 +183,13 @@
   // Lowest and highest value in view, the intervals among them.
   function inView(chart, plot, low, high) {
     const { min, max } = plot.scales.x;
-    const seen = chart.series.flatMap(({ x, low, high }) => [...low, ...high].filter((_, i) => x[i % x.length] >= min && x[i % x.length] <= max));
-    return [Math.min(low, ...seen), Math.max(high, ...seen)];
+    for (const series of chart.series)
+      series.x.forEach((x, index) => {
+        if (!series.low.length || x < min || x > max) return;
+        low = Math.min(low, series.low[index]);
+        high = Math.max(high, series.high[index]);
+      });
+    return [low, high];
   }
 
   function yRange(chart) {
