@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +9,9 @@ import pytest
 from nanopace.cli.main import main
 
 from ..hostile.evil import HTML, write_all  # noqa: TID252 (tests have no name of their own)
-from .test_report import QUIET
+from .conftest import CHROMIUM
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
@@ -31,14 +28,6 @@ FOREIGN = """() => [...document.querySelectorAll("*")].filter(each =>
     [...each.attributes].some(({name, value}) => name.startsWith("on") || /javascript:|evil/.test(
         name === "aria-label" || name === "title" || name === "data-head" ? "" : value))
 ).map(each => each.outerHTML.slice(0, 200))"""
-
-
-@pytest.fixture
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield browser
-        browser.close()
 
 
 def watched(
@@ -76,7 +65,7 @@ def test_nothing_of_a_hostile_log_acts(
     tags = page.evaluate("[...new Set([...document.querySelectorAll('*')].map(each => each.localName))]")
     assert set(tags) <= KNOWN
     assert page.evaluate(FOREIGN) == []
-    assert page.locator("script").count() == 3
+    assert page.locator("script").count() == 4
     assert "<script>window.ran=1" in page.locator("body").inner_text()  # it is all there, to be read
     content = page.content()
     assert all(character.isprintable() or character in "\n\t\u00a0\u202f" for character in content)
@@ -86,7 +75,7 @@ def test_nothing_of_a_hostile_log_acts(
 def test_even_a_script_that_got_into_the_page_would_not_run(
     browser: playwright.Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page's policy knows our two scripts by their hashes, and lets nothing else run, load or be sent."""
+    """The page's policy knows our scripts by their hashes, and lets nothing else run, load or be sent."""
     monkeypatch.chdir(tmp_path)
     names = write_all(tmp_path)
     assert main(["explain", names[0], "--html=report.html"]) == 0

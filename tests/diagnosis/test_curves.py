@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import pytest
 
+from nanopace.diagnosis.curves import MOST_OF_A_CAUSE
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Curves
 from nanopace.run import Checkpoint, Evaluation, Row, Rows, Run, Span
@@ -84,17 +86,45 @@ def test_a_long_run_is_thinned_and_keeps_its_slow_rows() -> None:
 
 
 @pytest.mark.usefixtures("untraced")
-def test_of_too_many_slow_rows_the_largest_are_kept() -> None:
+def test_of_too_many_slow_rows_the_largest_of_neighbours_are_kept() -> None:
+    """Not the largest of all: the part of the run where they are smaller would look as if it had none."""
     times = [100.0] * 30_000
     for index in range(1, 30_000, 10):
         times[index] = 200.0 + index
     curves = curves_of(rows_run(times, log_interval=1))
     shown = [ms for ms, cause in zip(curves.row_ms, curves.row_cause, strict=True) if cause]
-    assert len(shown) == 2000
-    assert min(shown) > 10_000
+    assert len(shown) == MOST_OF_A_CAUSE
+    assert shown == [200.0 + index for index in range(21, 30_000, 30)]  # the last of every three
 
 
 def test_evaluations_inside_a_folded_row() -> None:
     rows = Rows([Row(0, 10.0), Row(1, 10.0, count=1000, last_iteration=1000, sum_ms=10_000.0), Row(1001, 10.0)])
     run = Run("log", "nanogpt", rows, evaluations=(Evaluation(500, 4.0, 4.0),), row_contains_evaluation=False)
     assert curves_of(run).eval_seconds == pytest.approx((5.0,), abs=0.02)
+
+
+def test_of_very_many_slow_rows_those_of_all_the_run_are_drawn() -> None:
+    """Evaluations become cheaper half way, and the dear ones alone would fill the chart."""
+    times = [100.0] + [100.0 if n % 5 else 3000.0 if n < 10_000 else 2500.0 for n in range(1, 20_000)]
+    evaluated = range(5, 20_000, 5)
+    curves = curves_of(rows_run(times, log_interval=1, evaluated=evaluated))
+    drawn = [
+        iteration
+        for iteration, cause in zip(curves.row_iteration, curves.row_cause, strict=True)
+        if cause == "evaluation"
+    ]
+    assert len(drawn) <= MOST_OF_A_CAUSE
+    late = [iteration for iteration in drawn if iteration >= 10_000]
+    assert len(late) == pytest.approx(len(drawn) / 2, rel=0.05)
+    assert max(after - before for before, after in pairwise(drawn)) <= 100
+
+
+def test_of_very_many_slow_rows_the_longest_and_the_rare_are_drawn() -> None:
+    times = [100.0 if n % 5 else 3000.0 for n in range(20_000)]
+    times[12_345] = 9000.0
+    times[7_001] = 700.0
+    evaluated = range(0, 20_000, 5)
+    curves = curves_of(rows_run(times, log_interval=1, evaluated=evaluated))
+    by_iteration = dict(zip(curves.row_iteration, zip(curves.row_ms, curves.row_cause, strict=True), strict=True))
+    assert by_iteration[12_345][0] == 9000.0
+    assert by_iteration[7_001] == (700.0, "stall")

@@ -97,11 +97,11 @@ def test_it_fits_in_every_language(language: str, basis: Any) -> None:
 def test_the_curves_are_on_the_clock_of_training_with_the_goal() -> None:
     by_time, by_tokens = arrival_charts([arrived()], words("en"))
     a, b, goal, a_there, b_there = by_time.series
-    assert (a.label, a.x) == ("A", (0.0, 150.0, pytest.approx(180.4))), "start-up is not in it"
-    assert (b.label, b.x) == ("B", (0.0, 10.0, 21.5, 180.0))
+    assert (a.label, a.x) == ("A narrow.log", (0.0, 150.0, pytest.approx(180.4))), "start-up is not in it"
+    assert (b.label, b.x) == ("B wide.log", (0.0, 10.0, 21.5, 180.0))
     assert (goal.label, goal.x, goal.y) == ("goal: 4.1520", (0.0, pytest.approx(180.4)), (4.152, 4.152))
     assert (a_there.x, b_there.x, b_there.y) == ((180.4,), (21.3,), (4.152,))
-    assert len({series.mark for series in (a, goal, a_there)}) == 3, "not by colour alone"
+    assert len({(series.mark, series.dash) for series in (a, b, goal, a_there)}) == 4, "not by colour alone"
     assert by_tokens.series[0].x == tuple(iteration * 524_288.0 for iteration in (0, 150, 180))
     assert by_tokens.series[4].x == (5.2e6,)
     assert (by_time.x_unit, by_tokens.x_unit) == ("seconds", "tokens")
@@ -110,7 +110,7 @@ def test_the_curves_are_on_the_clock_of_training_with_the_goal() -> None:
 def test_one_goal_for_all_pairs_is_one_line_and_a_run_without_one_is_left_out() -> None:
     (chart, _) = arrival_charts([arrived(), case_2(), arrived()], words("en"))
     assert [each.label for each in chart.series] == [
-        "A", "B", "D", "goal: 4.1520", "A is there", "B is there", "D is there",
+        "A narrow.log", "B wide.log", "D wide.log", "goal: 4.1520", "A is there", "B is there", "D is there",
     ]  # fmt: skip
 
 

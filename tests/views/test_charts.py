@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from nanopace import render
+from nanopace.diagnosis.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.ledger import CheckpointEvent, EndEvent, EvalEvent, LedgerWriter, RunEvent, SpanEvent, StepEvent
 from nanopace.sources import open_runs
 from nanopace.views import charts, strip
+from nanopace.views.loss_charts import loss_charts
 from nanopace.wording.catalog import words
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -60,28 +62,70 @@ def test_times_that_are_alike_have_a_linear_axis(run: Diagnosis) -> None:
 
 
 def test_loss_is_against_tokens_only_where_they_are_known(run: Diagnosis, known: Diagnosis) -> None:
-    assert [chart.name for chart in charts.loss_charts([run], words("en"))] == ["loss-iteration", "loss-seconds"]
-    by_tokens, by_time = charts.loss_charts([known], words("en"))
+    assert [chart.name for chart in loss_charts([run], words("en"))] == ["loss-iteration", "loss-seconds"]
+    by_tokens, by_time = loss_charts([known], words("en"))
     assert by_tokens.name == "loss-tokens"
     per_iteration = known.throughput.tokens_per_iteration
     assert per_iteration is not None
     assert by_tokens.series[0].x[-1] == known.curves.row_iteration[-1] * per_iteration
     assert by_time.series[0].x == known.curves.row_seconds
-    assert charts.loss_charts([run, known], words("en"))[0].name == "loss-iteration"
+    assert loss_charts([run, known], words("en"))[0].name == "loss-iteration"
 
 
 def test_the_best_evaluation_is_marked(run: Diagnosis) -> None:
-    best = charts.loss_charts([run], words("en"))[0].series[-1]
-    assert best.mark == "ring"
+    (best,) = (series for series in loss_charts([run], words("en"))[0].series if series.mark == "ring")
     assert (best.x, best.y) == ((run.loss.best_val_iteration,), (run.loss.best_val,))
 
 
 def test_only_a_loss_has_a_perplexity_and_shares_an_axis_with_the_printed_loss(run: Diagnosis) -> None:
     bits = dataclasses.replace(run, loss=dataclasses.replace(run.loss, metric="bpb"))
-    chart = charts.loss_charts([bits], words("en"))[0]
+    chart = loss_charts([bits], words("en"))[0]
     assert not chart.perplexity
     assert "printed" not in {series.label for series in chart.series}
-    assert charts.loss_charts([run], words("en"))[0].perplexity
+    assert loss_charts([run], words("en"))[0].perplexity
+
+
+def test_a_printed_loss_beside_bits_per_byte_gets_a_chart_of_its_own(run: Diagnosis) -> None:
+    bits = dataclasses.replace(run, loss=dataclasses.replace(run.loss, metric="bpb"))
+    own = loss_charts([bits], words("en"))[-1]
+    assert (own.title, own.y_label) == ("Training loss as printed", "loss")
+    assert own.series[0].y == run.curves.row_loss
+    assert not any(chart.name == "printed-loss" for chart in loss_charts([run], words("en")))
+
+
+def test_losses_of_different_metrics_share_no_axis(run: Diagnosis) -> None:
+    bits = dataclasses.replace(run, loss=dataclasses.replace(run.loss, metric="bpb"))
+    made = loss_charts([run, bits], words("en"))
+    named = [(chart.name, chart.y_label, {series.label[0] for series in chart.series}) for chart in made]
+    assert named == [
+        ("loss-iteration", "loss", {"A"}),
+        ("loss-seconds", "loss", {"A"}),
+        ("loss-iteration-bpb", "bits per byte", {"B"}),
+        ("loss-seconds-bpb", "bits per byte", {"B"}),
+        ("printed-loss", "loss", {"B"}),
+    ]
+
+
+def test_the_forecast_is_drawn_with_its_interval_and_not_on_the_clock(run: Diagnosis) -> None:
+    by_iteration, by_time = loss_charts([run], words("en"))
+    forecast = by_iteration.series[-1]
+    assert (forecast.label, forecast.mark) == ("forecast, 80% interval", "interval")
+    assert forecast.x == tuple(at.iteration for at in run.loss.forecast)
+    assert max(forecast.x) > run.source.last_iteration
+    assert (forecast.low, forecast.high) == (
+        tuple(at.low for at in run.loss.forecast),
+        tuple(at.high for at in run.loss.forecast),
+    )
+    assert "interval" not in {series.mark for series in by_time.series}
+
+
+def test_where_two_runs_cross_is_marked(known: Diagnosis) -> None:
+    pair = dataclasses.replace(compare(known, known), crossover_s=7.8 * 3600, crossover_tokens=1.5e9)
+    by_tokens, by_time = loss_charts([known, known], words("en"), [pair])
+    for chart, at, said in ((by_tokens, 1.5e9, "1.50B"), (by_time, 7.8 * 3600, "7.8 h")):
+        (crossed,) = (series for series in chart.series if series.mark == "upright")
+        assert crossed.x == (at,)
+        assert crossed.label.replace("\u00a0", " ") == f"A and B cross: {said}"
 
 
 def test_mfu_of_the_card_is_the_printed_one_on_another_scale(run: Diagnosis, known: Diagnosis) -> None:
@@ -96,10 +140,31 @@ def test_mfu_of_the_card_is_the_printed_one_on_another_scale(run: Diagnosis, kno
     assert [series.label for series in unknown.series] == [printed.label, cleansed.label]
 
 
+def test_overlaid_runs_differ_by_dash_or_mark_and_say_their_names(run: Diagnosis, known: Diagnosis) -> None:
+    both = [run, known]
+    lines = [series for chart in loss_charts(both, words("en")) for series in chart.series]
+    mfu, times = charts.mfu_chart(both, words("en")), charts.times_chart(both, words("en"))
+    assert mfu is not None
+    assert times is not None
+    for one in (*lines, *mfu.series):
+        assert one.dash == charts.run_dash("AB".index(one.label[0]))
+        assert one.label.startswith(("A slow-rows.log: ", "B wide-header.log: "))
+    assert len({series.mark for series in times.series}) == 2
+    assert len(set(charts.RUN_DASHES)) == len(charts.RUN_DASHES) > charts.RUN_COLOURS
+
+
+def test_a_long_name_is_cut_in_its_middle(run: Diagnosis) -> None:
+    long = dataclasses.replace(run, source=dataclasses.replace(run.source, name="x" * 40 + "-seed7.log"))
+    name = charts.run_name(2, long)
+    assert name.startswith("C xxxx")
+    assert name.endswith("-seed7.log")
+    assert len(name) == 2 + charts.LONGEST_NAME
+
+
 def test_overlaid_runs_go_by_letters_and_never_share_a_colour(run: Diagnosis, known: Diagnosis) -> None:
     both = [run, known]
     made = (charts.times_chart(both, words("en")), charts.mfu_chart(both, words("en")))
-    for chart in (*made, *charts.loss_charts(both, words("en"))):
+    for chart in (*made, *loss_charts(both, words("en"))):
         assert chart is not None
         letters = {(series.label[0], series.colour) for series in chart.series}
         assert letters == {("A", "run-1"), ("B", "run-2")}
@@ -108,16 +173,17 @@ def test_overlaid_runs_go_by_letters_and_never_share_a_colour(run: Diagnosis, kn
 def test_nothing_known_draws_nothing(run: Diagnosis) -> None:
     empty = dataclasses.replace(run, curves=type(run.curves)(), slow_rows=())
     assert charts.times_chart([empty], words("en")) is None
-    assert charts.loss_charts([empty], words("en")) == ()
+    assert loss_charts([empty], words("en")) == ()
     assert charts.mfu_chart([empty], words("en")) is None
     assert strip.timeline(empty) == ()
 
 
 def test_a_million_slow_rows_are_thinned(run: Diagnosis) -> None:
-    many = tuple(SlowRow(n, 900.0, 800.0, ("stall",), {}) for n in range(0, 200_000, 2))
+    many = tuple(SlowRow(n, 900.0 + 100 * (n == 77_778), 800.0, ("stall",), {}) for n in range(0, 200_000, 2))
     chart = charts.times_chart([dataclasses.replace(run, slow_rows=many)], words("en"))
     assert chart is not None
     assert all(len(series.x) <= charts.MOST_MARKS for series in chart.series)
+    assert any(1000.0 in series.y for series in chart.series), "the longest of all is drawn"
 
 
 def test_the_strip_has_every_second(run: Diagnosis) -> None:
@@ -182,3 +248,32 @@ def test_the_timeline_stays_in_its_frame_and_shows_hidden_evaluations(run: Diagn
     assert known.evaluations.hidden
     evaluations = [moment for moment in strip.timeline(known) if moment.cause in ("evaluation", "checkpoint")]
     assert len(evaluations) >= known.evaluations.count
+
+
+def test_the_timeline_is_as_blue_as_the_evaluations_were_long(run: Diagnosis) -> None:
+    """Two thousand evaluations of a twentieth of a pixel each are 5% of the run, and not all of it."""
+    many = tuple(SlowRow(n, 200.0, 100.0, ("evaluation",), {"evaluation": 100.0}) for n in range(2000))
+    wall = dataclasses.replace(run.wall, total_s=4000.0)
+    curves = dataclasses.replace(
+        type(run.curves)(),
+        row_iteration=tuple(range(0, 2000, 5)),
+        row_seconds=tuple(2.0 * n for n in range(0, 2000, 5)),
+    )
+    nothing = dataclasses.replace(run.evaluations, each_ms=None)
+    moments = strip.timeline(dataclasses.replace(run, slow_rows=many, wall=wall, curves=curves, evaluations=nothing))
+    assert sum(moment.width for moment in moments) == pytest.approx(0.05, rel=0.01)
+    assert sum(moment.count for moment in moments) == 2000
+    assert len(moments) <= 1 / strip.NARROWEST
+
+
+def test_a_row_that_stands_for_many_takes_their_time_in_the_timeline(run: Diagnosis) -> None:
+    folded = (SlowRow(10_000, 5_000.0, 4_000.0, ("evaluation",), {"evaluation": 4_000.0}, count=50),)
+    (moment,) = (
+        moment
+        for moment in strip.timeline(
+            dataclasses.replace(run, slow_rows=folded, evaluations=dataclasses.replace(run.evaluations, each_ms=None))
+        )
+        if moment.cause == "evaluation"
+    )
+    assert moment.seconds == pytest.approx(200.0)
+    assert moment.width == pytest.approx(200.0 / run.wall.total_s)

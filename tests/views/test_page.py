@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.compare import compare
-from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.comparison import Change, Comparison
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Curves, Diagnosis, Finding
 from nanopace.run import Fact
@@ -175,7 +175,48 @@ def test_facts_have_their_origin_and_inferred_ones_a_mark(run: Diagnosis) -> Non
     facts = {"n_embd": Fact(384, "log"), "vocab_size": Fact(50304, "inferred", "first_loss")}
     text = plain(Seen(explain_page([dataclasses.replace(run, facts=facts)], words("en"))).text)
     assert "n_embd 384 from the log" in text
-    assert "vocab_size ~50,304 inferred: from the loss of the untrained model" in text
+    assert "vocab_size ~50304 inferred: from the loss of the untrained model" in text
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_settings_are_as_one_types_them_in_every_language(run: Diagnosis, pair: Comparison, lang: str) -> None:
+    checksum = "3fa9c1d2e8" + "0" * 54
+    facts = {
+        "learning_rate": Fact(0.003, "log"),
+        "min_lr": Fact(6e-05, "log"),
+        "vocab_size": Fact(50304, "log"),
+        "grad_clip": Fact(1.0, "log"),
+        "compile": Fact(True, "log"),
+        "corpus": Fact(checksum, "log"),
+        "dataset": Fact("fineweb_edu_of_last_autumn", "log"),
+    }
+    text = plain(Seen(explain_page([dataclasses.replace(run, facts=facts)], words(lang))).text)
+    told = (("learning_rate", "0.003"), ("min_lr", "6e-05"), ("vocab_size", "50304"), ("grad_clip", "1"))
+    for name, value in (
+        *told,
+        ("compile", "True"),
+        ("corpus", "3fa9c1d2e8…"),
+        ("dataset", "fineweb_edu_of_last_autumn"),
+    ):
+        assert f"{name} {value} " in text
+    changed = dataclasses.replace(pair, changed=(Change("learning_rate", 0.003, 0.0006, "log", "inferred"),))
+    assert "learning_rate 0.003 ~0.0006" in plain(Seen(compare_page([changed], words(lang))).text)
+
+
+def test_what_took_next_to_nothing_is_in_the_table_and_not_in_the_strip(run: Diagnosis) -> None:
+    total = run.wall.total_s
+    wall = dataclasses.replace(run.wall, stall_s=0.00007 * total, restart_s=0.003 * total)
+    seen = Seen(explain_page([dataclasses.replace(run, wall=wall)], words("en")))
+    drawn = [span["style"] or "" for span in seen.with_tag("span") if "--share" in (span.get("style") or "")]
+    assert [style for style in drawn if "--restart)" in style] == ["--share:0.003000;--shade:var(--restart)"]
+    assert not any("--stall)" in style for style in drawn)
+    assert words("en").phase("stall") in plain(seen.text)
+
+
+def test_the_page_says_when_a_mark_stands_for_several_rows(run: Diagnosis) -> None:
+    assert "Each mark is one row of the log" in explain_page([run], words("en"))
+    long = dataclasses.replace(run, source=dataclasses.replace(run.source, rows=1_000_000))
+    assert "A mark may stand for several rows" in explain_page([long], words("en"))
 
 
 def test_a_comparison_opens_with_the_verdict_and_has_all_tables(pair: Comparison) -> None:

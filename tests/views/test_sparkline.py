@@ -23,6 +23,15 @@ def test_a_spike_survives_when_many_rows_share_a_column() -> None:
     assert line.marks.index("!") == line.bars.index("█") == 10
 
 
+def test_evaluations_stay_visible_where_every_column_has_one() -> None:
+    times, causes = [100.0 + n % 3 for n in range(1000)], [None] * 1000
+    for n in range(0, 1000, 5):
+        times[n], causes[n] = 3000.0, "evaluation"  # type: ignore[call-overload]
+    line = sparkline(range(1000), times, causes, 40)
+    assert line.bars == "█" * 40
+    assert line.marks == "E" * 40
+
+
 def test_noise_is_no_mountain() -> None:
     assert set(sparkline(range(50), [100.0, 101.0] * 25, [None] * 50, 50).bars) == {"▁"}
 

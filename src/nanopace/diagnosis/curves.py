@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 from nanopace.diagnosis.result import Cause, Curves, Mfu
@@ -16,7 +16,8 @@ from nanopace.run import Evaluation, Run
 
 Item = TypeVar("Item")
 
-MOST_ROWS = 2000  # normal ones, and as many slow ones beside them
+MOST_ROWS = 2000  # normal ones
+MOST_OF_A_CAUSE = 1000  # slow ones, beside them
 MOST_EVALUATIONS = 2000
 MOST_SAVES = 2000
 
@@ -48,12 +49,24 @@ def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves
 
 
 def _chosen(pace: Pace, spikes: Spikes) -> list[int]:
-    """Rows to show: the largest of the slow ones, and others at even distances."""
-    slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW]
-    if len(slow) > MOST_ROWS:
-        slow = sorted(slow, key=lambda index: sum(spikes.parts[index].values()), reverse=True)[:MOST_ROWS]
+    """Rows to show: the slow ones of every cause from all over the run, and others at even distances."""
+    by_cause: dict[Cause, list[int]] = {}
+    for index, kind in enumerate(pace.kind):
+        if kind == SLOW:
+            by_cause.setdefault(_main_cause(spikes.parts[index]), []).append(index)
+    slow = [index for rows in by_cause.values() for index in _largest(rows, spikes)]
     others = [index for index, kind in enumerate(pace.kind) if kind != SLOW]
     return sorted([*slow, *_spread(others, MOST_ROWS)])
+
+
+def _largest(rows: Sequence[int], spikes: Spikes) -> Sequence[int]:
+    """At most so many of one cause: of neighbours the one that took longest, so that no part of the run looks free."""
+    if len(rows) <= MOST_OF_A_CAUSE:
+        return rows
+    bounds = [part * len(rows) // MOST_OF_A_CAUSE for part in range(MOST_OF_A_CAUSE + 1)]
+    return [
+        max(rows[begin:end], key=lambda index: sum(spikes.parts[index].values())) for begin, end in pairwise(bounds)
+    ]
 
 
 def _spread(items: Sequence[Item], most: int) -> Sequence[Item]:

@@ -265,7 +265,7 @@ class Loss(Record):
 
 
 class Curves(Record):
-    """For charts: at most a few thousand points, every slow row among them. Parallel tuples."""
+    """For charts: at most a few thousand points, slow rows of every cause and from all of the run. Parallel tuples."""
 
     row_iteration: tuple[int, ...] = ()
     row_ms: tuple[float, ...] = ()

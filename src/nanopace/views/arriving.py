@@ -10,7 +10,8 @@ from nanopace.diagnosis.comparison import Arrival, Comparison, Reached
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
 from nanopace.run import Metric
-from nanopace.views.charts import Chart, Series, run_colour, run_letter, start_clipped
+from nanopace.views.charts import DASHED, Chart, Series, run_colour, run_dash, run_letter, run_name
+from nanopace.views.loss_charts import crossovers, start_clipped
 from nanopace.wording.catalog import UNKNOWN, Words
 
 Row = tuple[str, str, str, str]  # what, of both runs, and b over a
@@ -117,6 +118,7 @@ def _chart(
 ) -> Chart:
     curves = tuple(_curve(number, run, metric, axis) for number, run in runs.items())
     end = max(curve.x[-1] for curve in curves)
+    crossed = crossovers(comparisons, words, "tokens") if axis == "tokens" else []  # the other clock has the start-up
     return Chart(
         name=f"arrival-{axis}",
         title=words.text("Validation loss against training time")
@@ -126,7 +128,7 @@ def _chart(
         x_unit=axis,
         y_label=words.metric(metric),
         y_unit="loss",
-        series=(*curves, *_goals(comparisons, words, end), *_marks(comparisons, words, axis)),
+        series=(*curves, *_goals(comparisons, words, end), *_marks(comparisons, words, axis), *crossed),
         y_top=start_clipped(curves),
         perplexity=metric == "loss",
     )
@@ -136,13 +138,14 @@ def _curve(number: int, run: Diagnosis, metric: Metric, axis: Axis) -> Series:
     moments = training_curve(run, metric)
     tokens = run.throughput.tokens_per_iteration or 0.0
     x = tuple(moment.seconds if axis == "seconds" else moment.iteration * tokens for moment in moments)
-    return Series(run_letter(number), x, tuple(moment.val for moment in moments), run_colour(number), "line")
+    y = tuple(moment.val for moment in moments)
+    return Series(run_name(number, run), x, y, run_colour(number), "line", dash=run_dash(number))
 
 
 def _goals(comparisons: Sequence[Comparison], words: Words, end: float) -> list[Series]:
     """A line for each loss that is to be reached: often the first run's best is that of all pairs."""
     goals = dict.fromkeys(pair.arrival.target for pair in comparisons if pair.arrival is not None)
-    return [Series(goal_label(goal, words), (0.0, end), (goal, goal), "muted", "dashed") for goal in goals]
+    return [Series(goal_label(goal, words), (0.0, end), (goal, goal), "muted", "line", dash=DASHED) for goal in goals]
 
 
 def _marks(comparisons: Sequence[Comparison], words: Words, axis: Axis) -> list[Series]:

@@ -15,7 +15,8 @@ from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.wording.catalog import Words
 
 Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share"]
-Mark = Literal["line", "dashed", "dots", "circle", "square", "diamond", "triangle", "cross", "ring"]
+# An interval is a point with a bar from its low to its high; an upright is a line across the frame, at x.
+Mark = Literal["line", "dots", "circle", "square", "diamond", "triangle", "cross", "ring", "interval", "upright"]
 
 # A slow row often has several causes. It is drawn as the first of these, the one that is the least everyday.
 CAUSE_MARKS: dict[str, Mark] = {
@@ -27,10 +28,20 @@ CAUSE_MARKS: dict[str, Mark] = {
     "evaluation": "circle",
 }
 RUN_MARKS: tuple[Mark, ...] = ("circle", "diamond", "square", "triangle", "cross")
-RUN_COLOURS = 6  # run-1 to run-6 in the palette; a seventh run starts over
+RUN_DASHES: tuple[tuple[int, ...], ...] = (
+    (),
+    (12, 4),
+    (2, 3),
+    (12, 3, 2, 3),
+    (7, 2, 2, 2, 2, 2),
+    (20, 3, 3, 3),
+    (2, 6),
+)
+RUN_COLOURS = 6  # run-1 to run-6 in the palette; a seventh run starts over, with another mark and another dash
+LONGEST_NAME = 24  # of a run, in a legend: characters
+DASHED = (6, 4)
 MOST_MARKS = 4000  # of one kind: a screen has no more columns
 LOG_FROM = 4.0  # a spread of times from which on a linear axis would flatten the normal rows
-START_SHARE = 0.05  # the part of a run whose loss may rise above the frame, or nothing else could be told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,9 @@ class Series:
     colour: str
     mark: Mark
     faint: bool = False
+    dash: tuple[int, ...] = ()  # of a line: pixels on, off, on ...
+    low: tuple[float, ...] = ()  # of an interval
+    high: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +124,8 @@ def _times_by_cause(run: Diagnosis, words: Words) -> tuple[Series, ...]:
         by_causes.setdefault(slow.causes, []).append(slow)
     for rows in sorted(by_causes.values(), key=len, reverse=True):
         group = row_group(rows[0])
-        shown = rows[:: 1 + len(rows) // MOST_MARKS]
+        each = 1 + len(rows) // MOST_MARKS  # of so many neighbours the longest is drawn
+        shown = [max(rows[at : at + each], key=lambda slow: slow.ms) for at in range(0, len(rows), each)]
         series.append(
             Series(
                 label=named_causes(rows[0], words),
@@ -126,7 +141,7 @@ def _times_by_cause(run: Diagnosis, words: Words) -> tuple[Series, ...]:
 def _times_by_run(runs: Sequence[Diagnosis]) -> tuple[Series, ...]:
     return tuple(
         Series(
-            label=run_letter(number),
+            label=run_name(number, run),
             x=tuple(run.curves.row_iteration),
             y=tuple(_positive(ms) for ms in run.curves.row_ms),
             colour=run_colour(number),
@@ -134,92 +149,6 @@ def _times_by_run(runs: Sequence[Diagnosis]) -> tuple[Series, ...]:
         )
         for number, run in enumerate(runs)
     )
-
-
-# --- loss ------------------------------------------------------------------------------------------------------------
-
-
-def loss_charts(runs: Sequence[Diagnosis], words: Words) -> tuple[Chart, ...]:
-    """Loss against tokens (iterations where a run's tokens are unknown) and against time."""
-    in_tokens = all(run.throughput.tokens_per_iteration for run in runs)
-    by_tokens = _loss_chart(runs, words, "tokens" if in_tokens else "iteration")
-    return tuple(chart for chart in (by_tokens, _loss_chart(runs, words, "seconds")) if chart is not None)
-
-
-def _loss_chart(
-    runs: Sequence[Diagnosis], words: Words, against: Literal["tokens", "iteration", "seconds"]
-) -> Chart | None:
-    series = tuple(
-        one
-        for number, run in enumerate(runs)
-        for one in _loss_series(run, words, against, number if len(runs) > 1 else None)
-        if any(y is not None for y in one.y)
-    )
-    if not series:
-        return None
-    x_label, x_unit = _loss_axis(against, words)
-    metric = runs[0].loss.metric
-    return Chart(
-        name=f"loss-{against}",
-        title={
-            "tokens": words.text("Loss against tokens"),
-            "iteration": words.text("Loss against iterations"),
-            "seconds": words.text("Loss against time"),
-        }[against],
-        x_label=x_label,
-        x_unit=x_unit,
-        y_label=words.metric(metric),
-        y_unit="loss",
-        series=series,
-        y_top=start_clipped(series),
-        perplexity=metric == "loss",
-    )
-
-
-def _loss_axis(against: str, words: Words) -> tuple[str, Unit]:
-    if against == "tokens":
-        return words.text("Tokens"), "tokens"
-    if against == "iteration":
-        return words.text("Iteration"), "count"
-    return words.text("Wall clock"), "seconds"
-
-
-def _loss_series(run: Diagnosis, words: Words, against: str, number: int | None) -> Iterable[Series]:
-    """Of one run alone (number None) in the colours of the splits, or of several in the colours of the runs."""
-    curves = run.curves
-    scale = run.throughput.tokens_per_iteration or 1.0 if against == "tokens" else 1.0
-    if against == "seconds":
-        row_x, eval_x = tuple(curves.row_seconds), tuple(curves.eval_seconds)
-    else:
-        row_x = tuple(iteration * scale for iteration in curves.row_iteration)
-        eval_x = tuple(iteration * scale for iteration in curves.eval_iteration)
-    alone = number is None
-    own = "" if number is None else run_colour(number)
-    before = "" if number is None else f"{run_letter(number)}: "
-    if run.loss.metric == "loss":  # a printed loss has no place on an axis of bits per byte
-        label = before + words.text("printed")
-        yield Series(label, row_x, tuple(curves.row_loss), own or "training", "line", faint=True)
-    if alone:
-        yield Series(words.text("training"), eval_x, tuple(curves.eval_train), "evaluation", "dashed")
-    yield Series(before + words.text("validation"), eval_x, tuple(curves.eval_val), own or "checkpoint", "line")
-    if alone and run.loss.best_val_iteration in curves.eval_iteration:
-        best = curves.eval_iteration.index(run.loss.best_val_iteration)
-        label = words.text("best, saved") if curves.eval_saved[best] else words.text("best, not saved")
-        yield Series(label, (eval_x[best],), (curves.eval_val[best],), "best", "ring")
-
-
-def start_clipped(series: Sequence[Series]) -> float | None:
-    """The highest loss once the first few per cent of the run are over; None if nothing rises far above it."""
-    values = [(x, y) for one in series for x, y in zip(one.x, one.y, strict=True) if y is not None and math.isfinite(y)]
-    if not values:
-        return None
-    start = START_SHARE * max(x for x, _ in values)
-    later = [y for x, y in values if x > start]
-    if not later:
-        return None
-    room = 0.08 * (max(later) - min(later))
-    top = max(later) + room
-    return top if room and max(y for _, y in values) > top else None
 
 
 # --- mfu -------------------------------------------------------------------------------------------------------------
@@ -251,18 +180,20 @@ def _mfu_series(run: Diagnosis, words: Words, number: int | None) -> Iterable[Se
     curves, mfu = run.curves, run.mfu
     x = tuple(float(iteration) for iteration in curves.row_iteration)
     own = "" if number is None else run_colour(number)
-    before = "" if number is None else f"{run_letter(number)}: "
+    before = "" if number is None else f"{run_name(number, run)}: "
+    dash = () if number is None else run_dash(number)
     printed = words.text("as printed")
-    yield Series(before + printed, x, tuple(curves.row_mfu_printed), own or "checkpoint", "line", faint=bool(own))
+    yield Series(before + printed, x, tuple(curves.row_mfu_printed), own or "checkpoint", "line", bool(own), dash)
     if number is None:
         yield Series(words.text("without evaluation rows"), x, tuple(curves.row_mfu_true), "evaluation", "line")
     if mfu.card_tflops and mfu.printed_peak_tflops:
         ratio = mfu.printed_peak_tflops / mfu.card_tflops
         of_card = tuple(None if value is None else value * ratio for value in curves.row_mfu_true)
         label = words.text("of the {card}", card=mfu.card_name or "")
-        yield Series(before + label, x, of_card, own or "best", "line" if own else "dashed")
+        yield Series(before + label, x, of_card, own or "best", "line", dash=dash if own else DASHED)
     elif number is not None:
-        yield Series(before + words.text("without evaluation rows"), x, tuple(curves.row_mfu_true), own, "line")
+        label = before + words.text("without evaluation rows")
+        yield Series(label, x, tuple(curves.row_mfu_true), own, "line", dash=dash)
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -276,6 +207,20 @@ def run_colour(number: int) -> str:
 def run_letter(number: int) -> str:
     """A, B, C ...: how tables and charts call the n-th run of a comparison."""
     return chr(ord("A") + number) if number < 26 else f"R{number + 1}"
+
+
+def run_dash(number: int) -> tuple[int, ...]:
+    """The lines of the n-th run of a comparison."""
+    return RUN_DASHES[number % len(RUN_DASHES)]
+
+
+def run_name(number: int, run: Diagnosis) -> str:
+    """For a legend: the letter, and the file's name without its middle where it is long."""
+    name = run.source.name
+    if len(name) > LONGEST_NAME:
+        half = LONGEST_NAME // 2
+        name = f"{name[: half - 1]}…{name[-half:]}"
+    return f"{run_letter(number)} {name}"
 
 
 def _positive(ms: float) -> float | None:

@@ -2,7 +2,7 @@
 
 All words are made here and in `tables`, all looks are in templates/ and assets/. Whatever stands in a log is hostile
 until shown otherwise: Jinja escapes it in the text, `_script_safe` in the data of the charts, and the page's own policy
-forbids the browser to load anything, and to run anything but the two scripts that are ours, known by their hashes.
+forbids the browser to load anything, and to run anything but the scripts that are ours, known by their hashes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from nanopace.views import charts, pair_tables, strip, tables
 from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
 from nanopace.views.comparing import Pair
+from nanopace.views.loss_charts import loss_charts
 from nanopace.views.report import SECTIONS, Report, notes, span_of
 from nanopace.views.waterfall import Bar
 from nanopace.wording.catalog import Words
@@ -32,7 +33,7 @@ from nanopace.wording.catalog import Words
 ROOM = Path(__file__).parent
 INVISIBLE = dict.fromkeys([*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0)])
 INVISIBLE |= dict.fromkeys([0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
-SCRIPTS = ("uPlot.iife.min.js", "report.js")
+SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 
 
@@ -53,7 +54,7 @@ def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
     overlays = (
         *arrival_charts(comparisons, words),
         charts.times_chart(everyone, words),
-        *charts.loss_charts(everyone, words),
+        *loss_charts(everyone, words, comparisons),
         charts.mfu_chart(everyone, words),
     )
     return _render(
@@ -92,9 +93,10 @@ def _explained(run: Diagnosis, words: Words, drawn: dict[str, Chart], prefix: st
         "ends": (words.number(0), words.duration(run.wall.total_s)),
         "wall": tables.wall_table(report),
         "times": placed(charts.times_chart([run], words)),
+        "times_note": _times_note(run, words),
         "slow": tables.slow_rows_table(report) if run.slow_rows else None,
         "mfu": placed(charts.mfu_chart([run], words)),
-        "losses": [placed(chart) for chart in charts.loss_charts([run], words)],
+        "losses": [placed(chart) for chart in loss_charts([run], words)],
         "throughput_table": tables.throughput_table(report),
         "utilisation_table": tables.utilisation_table(report),
         "loss_table": tables.loss_table(report),
@@ -113,6 +115,12 @@ def _said_by_section(report: Report) -> dict[str, list[str]]:
         if not finding.advice and not report.said(finding):
             said[section_of.get(finding.code, "known")].append(report.text(finding))
     return said
+
+
+def _times_note(run: Diagnosis, words: Words) -> str:
+    if run.source.rows > len(run.curves.row_ms):
+        return words.text("A mark may stand for several rows of the log; slow rows show their cause.")
+    return words.text("Each mark is one row of the log; slow rows show their cause.")
 
 
 def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
@@ -159,6 +167,7 @@ def _strip(run: Diagnosis, words: Words) -> list[dict[str, object]]:
         {
             "phase": part.phase,
             "share": f"{part.share:.6f}",
+            "drawn": part.share >= strip.LEAST_SHARE,
             "says": f"{words.phase(part.phase)}: {words.duration(part.seconds)} ({words.percent(part.share, 1)})",
         }
         for part in strip.wall_parts(run)
@@ -169,17 +178,19 @@ def _timeline(run: Diagnosis, words: Words) -> list[dict[str, object]]:
     return [
         {
             "cause": moment.cause,
-            "start": f"{moment.start:.5f}",
-            "width": f"{moment.width:.5f}",
-            "says": f"{_moment_name(moment.cause, words)}: {words.duration(moment.seconds)}",
+            "start": f"{moment.start:.6f}",
+            "width": f"{moment.width:.6f}",
+            "says": _moment_text(moment, words),
         }
         for moment in strip.timeline(run)
     ]
 
 
-def _moment_name(cause: str, words: Words) -> str:
+def _moment_text(moment: strip.Moment, words: Words) -> str:
     """Sleep is no cause of a slow row, but a part of the wall clock."""
-    return words.phase(cause) if cause == "suspended" else words.cause(cause)
+    name = words.phase(moment.cause) if moment.cause == "suspended" else words.cause(moment.cause)
+    many = f"{words.count(moment.count)} × " if moment.count > 1 else ""
+    return f"{many}{name}: {words.duration(moment.seconds)}"
 
 
 def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, object]:
@@ -229,7 +240,6 @@ def _headings(words: Words) -> dict[str, str]:
         "wall": words.text("Where the time went"),
         "in_order": words.text("The same in the order in which it happened"),
         "times": words.text("Iteration times"),
-        "times_note": words.text("Each mark is one row of the log; slow rows show their cause."),
         "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
         "slow": words.text("Every slow row"),
         "utilisation": words.text("Throughput and utilisation"),
@@ -249,7 +259,7 @@ def _data(drawn: dict[str, Chart], words: Words) -> dict[str, object]:
     return {
         "lang": words.lang,
         "perplexity": words.text("perplexity"),
-        "units": {"s": "s", "min": "min", "h": words.text("h"), "d": words.text("d")},
+        "units": {"ms": "ms", "s": "s", "min": "min", "h": words.text("h"), "d": words.text("d")},
         "charts": {key: _drawable(chart) for key, chart in drawn.items()},
     }
 
@@ -258,9 +268,11 @@ def _drawable(chart: Chart) -> dict[str, object]:
     plain = asdict(chart)
     for series in plain["series"]:
         series["label"] = _visible(series["label"])
-        points = [(_short(x), _short(y)) for x, y in zip(series["x"], series["y"], strict=True)]
-        ordered = sorted(((x, y) for x, y in points if x is not None), key=lambda point: point[0])
-        series["x"], series["y"] = [x for x, _ in ordered], [y for _, y in ordered]
+        kept = [column for column in ("x", "y", "low", "high") if series[column]]
+        points = zip(*([_short(value) for value in series[column]] for column in kept), strict=True)
+        ordered = sorted((point for point in points if point[0] is not None), key=lambda point: point[0])
+        for place, column in enumerate(kept):
+            series[column] = [point[place] for point in ordered]
     return plain
 
 

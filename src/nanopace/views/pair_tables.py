@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from nanopace.diagnosis.comparison import Comparison, PairOf
 from nanopace.views.charts import run_colour, run_letter
-from nanopace.views.report import Report
+from nanopace.views.report import Report, typed
 from nanopace.views.tables import Cell, Table, Texts, make_table, marked
 from nanopace.wording.catalog import UNKNOWN, Words
 
@@ -18,9 +18,8 @@ def changed_table(pair: Comparison, other: int, words: Words) -> Table:
     def value(x: object, origin: str | None) -> Cell:
         if x is None:
             return Cell(UNKNOWN)
-        shown = words.number(float(x)) if isinstance(x, (int, float)) and not isinstance(x, bool) else str(x)
         inferred = origin == "inferred"
-        return Cell(("~" if inferred else "") + shown, inferred=inferred)
+        return Cell(("~" if inferred else "") + typed(x), inferred=inferred)
 
     rows = [
         (change.knob, value(change.a, change.a_origin), value(change.b, change.b_origin)) for change in pair.changed

@@ -65,6 +65,9 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
 MOST_NOTES = 8
 LONGEST_NOTE = 300  # characters
 
+_LONGEST_WHOLE = 1e15  # a float above it is no count
+_LONGEST_CHECKSUM, _SHORT_CHECKSUM = 16, 10  # characters
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _WORTH_A_LINE = 0.005  # of start-up: what the first steps took beyond a step
 _DUST = 1e-5  # of the wall clock: what is left unknown by rounding
 
@@ -149,6 +152,15 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
         "other": wall.other_s,
         "unknown": unknown,
     }
+
+
+def typed(value: object) -> str:
+    """A setting's value as one would type it, the same in every language; of a long checksum only the beginning."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LONGEST_WHOLE:
+        return str(int(value))
+    text = str(value)
+    is_checksum = len(text) > _LONGEST_CHECKSUM and set(text) <= _HEX_DIGITS
+    return f"{text[:_SHORT_CHECKSUM]}…" if is_checksum else text
 
 
 def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:

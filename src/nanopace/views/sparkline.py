@@ -42,8 +42,9 @@ def sparkline(iterations: Sequence[int], times: Sequence[float], causes: Sequenc
             tallest[column] = ms
         if cause is not None and (marks[column] is None or _rank(cause) > _rank(marks[column] or "")):
             marks[column] = cause
+    normal = sorted(ms for ms, cause in zip(times, causes, strict=True) if cause is None)
     return Sparkline(
-        bars=_bars(tallest),
+        bars=_bars(tallest, normal[len(normal) // 2] if normal else math.inf),
         marks="".join(" " if cause is None else LETTERS.get(cause, "!") for cause in marks),
         causes=tuple(cause for cause in LETTERS if cause in marks),
     )
@@ -56,10 +57,11 @@ def _rank(cause: str) -> int:
     )
 
 
-def _bars(tallest: Sequence[float | None]) -> str:
+def _bars(tallest: Sequence[float | None], step: float) -> str:
+    """From a normal step upwards: in a long log every column has a slow row, and all of them are high."""
     heights = [None if ms is None else math.log(max(ms, SHORTEST)) for ms in tallest]
     known = [height for height in heights if height is not None]
-    low = min(known)
+    low = min(*known, math.log(max(step, SHORTEST)))
     # Noise is no mountain: the top is at least half as much again as the bottom.
     scale = (len(LEVELS) - 1) / max(max(known) - low, math.log(1.5))
     return "".join(" " if height is None else LEVELS[round(scale * (height - low))] for height in heights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,7 +10,8 @@ from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views.charts import row_group
 from nanopace.views.report import seconds_by_phase
 
-NARROWEST = 0.0008  # share of the strip below which a moment could not be seen
+LEAST_SHARE = 0.001  # of the wall clock: what took less has no place in the strip, only in its table
+NARROWEST = 0.0008  # share of the strip that has one column of pixels: what is closer is drawn as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Moment:
     start: float
     width: float
     seconds: float
+    count: int = 1  # of so many that happened within a column of pixels, together
 
 
 def timeline(run: Diagnosis) -> tuple[Moment, ...]:
@@ -43,12 +46,7 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
     total, curves = run.wall.total_s, run.curves
     if not total:
         return ()
-    ends = dict(zip(curves.row_iteration, curves.row_seconds, strict=True))
-    moments = [
-        _moment(_main_part(slow), ends[slow.iteration], slow.excess_ms / 1000, total)
-        for slow in run.slow_rows
-        if slow.iteration in ends
-    ]
+    moments = _slow_moments(run)
     moments += [
         _moment("suspended" if stall.reason == "suspend" else "stall", stall.end_s, stall.length_s, total)
         for stall in run.faults.stalls
@@ -71,8 +69,24 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
     return _apart(sorted(moments, key=lambda moment: moment.start))
 
 
+def _slow_moments(run: Diagnosis) -> list[Moment]:
+    """Of all slow rows; where the curves had no room for one, its end is that of the next row that they have."""
+    curves, total = run.curves, run.wall.total_s
+    ends = dict(zip(curves.row_iteration, curves.row_seconds, strict=True))
+    drawn = sorted(ends)
+    if not drawn:
+        return []
+    moments = []
+    for slow in run.slow_rows:
+        near = drawn[min(bisect_left(drawn, slow.iteration), len(drawn) - 1)]
+        length_s = slow.count * slow.excess_ms / 1000
+        moments.append(_moment(_main_part(slow), ends[near], length_s, total, slow.count))
+    return moments
+
+
 def _apart(moments: Iterable[Moment]) -> tuple[Moment, ...]:
-    """The longest of those of one cause that would be drawn upon each other: a strip has only so many columns."""
+    """Those of one cause that share a column of pixels become one, as long as all of them; one that is wider than the
+    column covers the others."""
     latest: dict[str, int] = {}  # where in `kept` the last one of each cause is
     kept: list[Moment] = []
     for moment in moments:
@@ -80,9 +94,16 @@ def _apart(moments: Iterable[Moment]) -> tuple[Moment, ...]:
         if last is None or moment.start - kept[last].start >= NARROWEST:
             latest[moment.cause] = len(kept)
             kept.append(moment)
+        elif max(moment.width, kept[last].width) < NARROWEST:
+            kept[last] = _together(kept[last], moment)
         elif moment.seconds > kept[last].seconds:
             kept[last] = moment
     return tuple(kept)
+
+
+def _together(first: Moment, second: Moment) -> Moment:
+    width = min(1.0 - first.start, first.width + second.width)
+    return Moment(first.cause, first.start, width, first.seconds + second.seconds, first.count + second.count)
 
 
 def _main_part(slow: SlowRow) -> str:
@@ -90,6 +111,6 @@ def _main_part(slow: SlowRow) -> str:
     return max(slow.parts_ms, key=lambda cause: slow.parts_ms[cause]) if slow.parts_ms else row_group(slow)
 
 
-def _moment(cause: str, end_s: float, length_s: float, total_s: float) -> Moment:
-    width = min(1.0, max(length_s / total_s, NARROWEST))
-    return Moment(cause, min(1.0 - width, max(0.0, (end_s - length_s) / total_s)), width, length_s)
+def _moment(cause: str, end_s: float, length_s: float, total_s: float, count: int = 1) -> Moment:
+    width = min(1.0, length_s / total_s)
+    return Moment(cause, min(1.0 - width, max(0.0, (end_s - length_s) / total_s)), width, length_s, count)

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nanopace.run import DERIVED_FACTS
 from nanopace.views import charts, strip
-from nanopace.views.report import Report, parts_of_phases
+from nanopace.views.report import Report, parts_of_phases, typed
 from nanopace.wording.catalog import UNKNOWN
 
 MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
@@ -32,6 +33,7 @@ class Table:
     numbers: frozenset[int] = frozenset()
     note: str | None = None
     wordy: bool = False  # cells hold sentences: a phone shows each row as a card
+    paired: bool = False  # a name and its value, of any length: a phone has the third cell below them
 
 
 Texts = Iterable[str | Cell]
@@ -45,9 +47,10 @@ def make_table(
     *,
     note: str | None = None,
     wordy: bool = False,
+    paired: bool = False,
 ) -> Table:
     """A table of texts."""
-    return Table(caption, _cells(head), tuple(_cells(row) for row in rows), frozenset(numbers), note, wordy)
+    return Table(caption, _cells(head), tuple(_cells(row) for row in rows), frozenset(numbers), note, wordy, paired)
 
 
 def _cells(texts: Texts) -> tuple[Cell, ...]:
@@ -215,12 +218,12 @@ def facts_table(report: Report) -> Table:
     run, words = report.diagnosis, report.words
     rows: list[Texts] = []
     for name, fact in sorted(run.facts.items()):
-        number = isinstance(fact.value, (int, float)) and not isinstance(fact.value, bool)
-        shown = words.number(float(fact.value)) if number else str(fact.value)
+        measured = name in DERIVED_FACTS and isinstance(fact.value, (int, float))  # no setting that anybody types
+        shown = words.number(float(fact.value)) if measured else typed(fact.value)
         inferred = fact.origin == "inferred"
         value = Cell(("~" if inferred else "") + shown, inferred=inferred)
         rows.append((words.fact(name), value, Cell(words.origin(fact), inferred=inferred)))
     head = (words.text("setting"), words.text("value"), words.text("origin"))
     marks = any(fact.origin == "inferred" for fact in run.facts.values())
     note = words.text("~ marks what is inferred, not read, and every figure that rests on it.") if marks else None
-    return make_table(words.text("What is known, and how"), head, rows, (1,), note=note)
+    return make_table(words.text("What is known, and how"), head, rows, (1,), note=note, paired=True)

@@ -4,50 +4,10 @@
 
   const report = JSON.parse(document.getElementById("report-data").textContent);
   const NARROW = 560; // below this width axes give way to the plot
+  const MANY = 120; // marks of one kind that still have room for a rim each
   const DARK = matchMedia("(prefers-color-scheme: dark)");
 
-  // --- numbers in the page's language -------------------------------------------------------------------------------
-
-  const numberFormats = new Map();
-  function number(value, options) {
-    const key = JSON.stringify(options);
-    if (!numberFormats.has(key)) numberFormats.set(key, new Intl.NumberFormat(report.lang, options));
-    return numberFormats.get(key).format(value);
-  }
-  const fixed = (value, digits) => number(value, { minimumFractionDigits: digits, maximumFractionDigits: digits });
-  const short = (value) => number(value, { maximumFractionDigits: 2 });
-  const significant = (value) => number(value, { maximumSignificantDigits: 3 });
-
-  const CLOCK = [
-    ["d", 86400],
-    ["h", 3600],
-    ["min", 60],
-    ["s", 1],
-  ];
-  // A duration in one unit; `like` decides which, so that all ticks of an axis have the same.
-  function duration(seconds, like = seconds) {
-    const [unit, size] = CLOCK.find(([, size]) => Math.abs(like) >= 2 * size) ?? ["s", 1];
-    return `${short(seconds / size)}\u00a0${report.units[unit]}`;
-  }
-  function milliseconds(ms) {
-    if (ms < 1000) return `${significant(ms)}\u00a0ms`;
-    return ms < 120000 ? `${significant(ms / 1000)}\u00a0s` : duration(ms / 1000);
-  }
-
-  const FORMATS = {
-    count: { tick: (value) => short(value), hover: (value) => short(value) },
-    tokens: {
-      tick: (value) => number(value, { notation: "compact", maximumFractionDigits: 1 }),
-      hover: (value) => number(value, { notation: "compact", maximumFractionDigits: 3 }),
-    },
-    seconds: { tick: (value, most) => duration(value, most), hover: (value) => duration(value) },
-    ms: { tick: milliseconds, hover: (ms) => (ms < 1000 ? `${fixed(ms, 1)}\u00a0ms` : `${fixed(ms / 1000, 2)}\u00a0s`) },
-    loss: { tick: short, hover: (value) => fixed(value, 4) },
-    share: {
-      tick: (value) => number(value, { style: "percent", maximumFractionDigits: 1 }),
-      hover: (value) => number(value, { style: "percent", minimumFractionDigits: 2, maximumFractionDigits: 2 }),
-    },
-  };
+  const { HOVER, significant, tickLabels } = numbersOf(report.lang, report.units);
 
   // --- colours and marks --------------------------------------------------------------------------------------------
 
@@ -87,12 +47,46 @@
     };
   }
 
+  // Each point, and what it may as well be. `bounds` are found by x: the data of a chart share their places.
+  function intervals(bounds) {
+    return (plot, seriesIndex, first, last) => {
+      const path = new Path2D();
+      const [xs, ys] = [plot.data[0], plot.data[seriesIndex]];
+      const r = 4 * devicePixelRatio;
+      for (let i = first; i <= last; i++) {
+        if (ys[i] == null) continue;
+        const x = plot.valToPos(xs[i], "x", true);
+        const [y, low, high] = [ys[i], ...bounds.get(xs[i])].map((value) => plot.valToPos(value, "y", true));
+        path.moveTo(x, low);
+        path.lineTo(x, high);
+        for (const end of [low, high]) {
+          path.moveTo(x - r, end);
+          path.lineTo(x + r, end);
+        }
+        OUTLINES.circle(path, x, y, 0.5 * r);
+      }
+      return { stroke: path, fill: null, clip: null, band: null, gaps: null, flags: 0 };
+    };
+  }
+
+  function uprights(plot, seriesIndex, first, last) {
+    const path = new Path2D();
+    const { top, height } = plot.bbox;
+    for (let i = first; i <= last; i++) {
+      if (plot.data[seriesIndex][i] == null) continue;
+      const x = plot.valToPos(plot.data[0][i], "x", true);
+      path.moveTo(x, top);
+      path.lineTo(x, top + height);
+    }
+    return { stroke: path, fill: null, clip: null, band: null, gaps: null, flags: 0 };
+  }
+
   // The legend shows each series as it is drawn, so that colour is never the only difference.
   function legendLabel(series) {
     const label = document.createElement("span");
     const canvas = document.createElement("canvas");
     const ratio = devicePixelRatio;
-    canvas.width = 22 * ratio;
+    canvas.width = 30 * ratio;
     canvas.height = 14 * ratio;
     canvas.className = "key";
     canvas.setAttribute("aria-hidden", "true");
@@ -102,16 +96,22 @@
     pen.globalAlpha = series.faint ? 0.5 : 1;
     pen.lineWidth = series.faint ? 1.25 : 2;
     const path = new Path2D();
-    if (series.mark === "line" || series.mark === "dashed") {
-      if (series.mark === "dashed") pen.setLineDash([5, 3]);
-      path.moveTo(1, 7);
-      path.lineTo(21, 7);
+    if (series.mark === "line") {
+      pen.setLineDash(series.dash);
+      path.moveTo(0, 7);
+      path.lineTo(30, 7);
+      pen.stroke(path);
+    } else if (series.mark === "upright" || series.mark === "interval") {
+      pen.setLineDash(series.dash);
+      path.moveTo(15, 0);
+      path.lineTo(15, 14);
+      if (series.mark === "interval") OUTLINES.circle(path, 15, 7, 2);
       pen.stroke(path);
     } else if (series.mark === "dots") {
-      [5, 11, 17].forEach((x) => OUTLINES.circle(path, x, 7, 1.75));
+      [9, 15, 21].forEach((x) => OUTLINES.circle(path, x, 7, 1.75));
       pen.fill(path);
     } else {
-      OUTLINES[series.mark](path, 11, 7, 4);
+      OUTLINES[series.mark](path, 15, 7, 4);
       series.mark === "ring" ? pen.stroke(path) : pen.fill(path);
     }
     label.append(canvas, series.label); // a text node: names come from the log
@@ -120,40 +120,57 @@
 
   function seriesOptions(series, chart) {
     const stroke = colour(series.colour);
-    const hover = FORMATS[chart.y_unit].hover;
+    const hover = HOVER[chart.y_unit];
+    const bounds = new Map(series.low.map((low, index) => [series.x[index], [low, series.high[index]]]));
     const options = {
       label: legendLabel(series),
       stroke,
       width: series.faint ? 1 : 2,
       alpha: series.faint ? 0.5 : 1,
       points: { show: false },
-      value: (plot, value) => {
+      value: (plot, value, seriesIndex, index) => {
+        if (series.mark === "upright") return "";
         if (value == null) return "–";
+        if (bounds.size) return `${hover(value)} (${bounds.get(plot.data[0][index]).map(hover).join(" – ")})`;
         return chart.perplexity ? `${hover(value)} (${report.perplexity} ${significant(Math.exp(value))})` : hover(value);
       },
     };
-    if (series.mark === "dashed") options.dash = [6, 4];
-    else if (series.mark === "dots") Object.assign(options, { paths: scatter("circle", 1.75), fill: stroke, width: 0 });
+    if (series.dash.length) options.dash = series.dash;
+    if (series.mark === "dots") Object.assign(options, { paths: scatter("circle", 1.75), fill: stroke, width: 0 });
     else if (series.mark === "ring") Object.assign(options, { paths: scatter("ring", 4), width: 2.5 });
+    else if (series.mark === "interval") Object.assign(options, { paths: intervals(bounds), width: 1.5 });
+    else if (series.mark === "upright") Object.assign(options, { paths: uprights, width: 1.5 });
     else if (series.mark !== "line") {
-      const radius = series.x.length > 400 ? 2.5 : 4;
-      Object.assign(options, { paths: scatter(series.mark, radius), fill: stroke, stroke: colour("surface"), width: 0.75 });
+      const many = series.x.length > MANY; // so many overlap, and the rim of one would hide the next
+      const rim = many ? { width: 0 } : { stroke: colour("surface"), width: 0.75 };
+      Object.assign(options, { paths: scatter(series.mark, many ? 2.5 : 4), fill: stroke, ...rim });
     }
     return options;
   }
 
   // --- scales and axes ----------------------------------------------------------------------------------------------
 
-  const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200];
-  for (let days = 1; days < 1e6; days *= 10) CLOCK_STEPS.push(86400 * days, 172800 * days, 432000 * days);
+  const ROUND = [1, 2, 5];
+  const POWERS = (from, to) => Array.from({ length: to - from + 1 }, (_, index) => 10 ** (from + index));
+  const BELOW_A_SECOND = POWERS(-6, -1).flatMap((power) => ROUND.map((digit) => digit * power));
+  const CLOCK_STEPS = [...BELOW_A_SECOND, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200];
+  CLOCK_STEPS.push(...POWERS(0, 6).flatMap((days) => ROUND.map((digit) => 86400 * digit * days)));
+  const COUNT_STEPS = POWERS(0, 14).flatMap((power) => ROUND.map((digit) => digit * power));
 
-  // 1, 2 and 5 of every decade; only the 1 where the decades are many.
+  // On a logarithmic axis: 1, 2 and 5 of every decade, only the 1 where decades are many; even steps inside of one.
   function decades(plot, axisIndex, low, high) {
-    const ticks = [];
-    const digits = Math.log10(high / low) > 3 ? [1] : [1, 2, 5];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
-      digits.forEach((digit) => ticks.push(digit * 10 ** power));
-    return ticks.filter((tick) => tick >= low && tick <= high);
+    const digits = Math.log10(high / low) > 3 ? [1] : ROUND;
+    const from = Math.floor(Math.log10(low));
+    const ticks = POWERS(from, Math.ceil(Math.log10(high))).flatMap((power) => digits.map((digit) => digit * power));
+    const inside = ticks.filter((tick) => tick >= low && tick <= high);
+    return inside.length > 2 ? inside : evenly(low, high);
+  }
+
+  function evenly(low, high) {
+    const power = 10 ** Math.floor(Math.log10((high - low) / 4));
+    const step = [10, 5, 2, 1].find((digit) => digit * power <= (high - low) / 4) * power;
+    const first = Math.ceil(low / step);
+    return Array.from({ length: Math.max(0, Math.floor(high / step) - first + 1) }, (_, index) => (first + index) * step);
   }
 
   // A mark at either end stands whole inside the frame.
@@ -163,39 +180,81 @@
     return [low - room, high + room];
   }
 
+  // Lowest and highest value in view, the intervals among them.
+  function inView(chart, plot, low, high) {
+    const { min, max } = plot.scales.x;
+    for (const series of chart.series)
+      series.x.forEach((x, index) => {
+        if (!series.low.length || x < min || x > max) return;
+        low = Math.min(low, series.low[index]);
+        high = Math.max(high, series.high[index]);
+      });
+    return [low, high];
+  }
+
   function yRange(chart) {
-    if (chart.log) return (plot, low, high) => [low / 1.4, high * 1.4];
-    return (plot, low, high) => {
-      if (low == null) return [0, 1];
-      const top = chart.y_top ?? high;
+    return (plot, least, most) => {
+      if (least == null) return chart.log ? [1, 10] : [0, 1];
+      const [low, high] = inView(chart, plot, least, most);
+      if (chart.log) {
+        const room = Math.max(1.02, (high / low) ** 0.1);
+        return [low / room, high * room];
+      }
       const bottom = chart.from_zero ? 0 : low;
+      const top = Math.min(high, chart.y_top ?? high);
       const room = 0.08 * (top - bottom) || 0.05 * Math.abs(top) || 1;
-      return [chart.from_zero ? 0 : low - room, chart.y_top ?? high + room];
+      return [chart.from_zero ? 0 : low - room, Math.min(top + room, chart.y_top ?? Infinity)];
     };
   }
 
   function axis(chart, which, narrow) {
     const unit = chart[`${which}_unit`];
+    const log = which === "y" && chart.log;
     const options = {
       scale: which,
       stroke: colour("muted"),
       font: "12px system-ui, sans-serif",
+      label: chart[`${which}_label`],
       labelFont: "12px system-ui, sans-serif",
+      labelSize: 20,
       grid: { stroke: colour("line"), width: 1 },
       ticks: { show: false },
-      values: (plot, ticks) => {
-        const most = Math.max(...ticks.map(Math.abs));
-        return ticks.map((tick) => (tick == null ? "" : FORMATS[unit].tick(tick, most)));
-      },
+      values: (plot, ticks) => tickLabels(unit, ticks, log),
     };
     if (unit === "seconds") options.incrs = CLOCK_STEPS;
-    if (unit === "count") options.incrs = [1, 2, 5].flatMap((n) => [...Array(15).keys()].map((e) => n * 10 ** e)).sort((a, b) => a - b);
-    if (which === "x") return { ...options, space: narrow ? 60 : 80, size: 34, gap: 8, label: chart.x_label, labelSize: 20 };
-    if (chart.log) Object.assign(options, { splits: decades, filter: (plot, ticks) => ticks });
-    return { ...options, space: 34, size: narrow ? 52 : 64, gap: 8 };
+    if (unit === "count") options.incrs = COUNT_STEPS;
+    if (which === "x") return { ...options, space: narrow ? 72 : 88, size: 34, gap: 8 };
+    if (log) Object.assign(options, { splits: decades, filter: (plot, ticks) => ticks });
+    const size = (plot, labels) => Math.max(narrow ? 40 : 52, ...(labels ?? []).map((label) => 14 + 7 * label.length));
+    return { ...options, space: 34, size, gap: 8 };
   }
 
   // --- a chart ------------------------------------------------------------------------------------------------------
+
+  // The row that the legend shows: the one at the pointer's x, for all series alike. A series without a value there
+  // shows none, never a neighbour's. Of rows in the same column of pixels it is the one with a mark closest to the pointer.
+  function underPointer() {
+    let shown = null;
+    return (plot, seriesIndex, closest) => {
+      if (seriesIndex === 0) shown = plot.walking ? closest : inColumn(plot, closest);
+      return shown;
+    };
+  }
+
+  function inColumn(plot, closest) {
+    const [xs, ...columns] = plot.data;
+    const { left, top } = plot.cursor;
+    const far = (index) => index < 0 || index >= xs.length || Math.abs(plot.valToPos(xs[index], "x") - left) > 0.5;
+    if (closest == null || far(closest)) return closest;
+    let [first, last] = [closest, closest];
+    while (!far(first - 1)) first--;
+    while (!far(last + 1)) last++;
+    const height = (value) => (value == null ? Infinity : Math.abs(plot.valToPos(value, "y") - top));
+    const gap = (index) => Math.min(...columns.map((column) => height(column[index])));
+    let best = closest;
+    for (let index = first; index <= last; index++) if (gap(index) < gap(best)) best = index;
+    return best;
+  }
 
   function build(figure) {
     const chart = report.charts[figure.dataset.chart];
@@ -207,14 +266,15 @@
         width,
         height: narrow ? 240 : 300,
         scales: { x: { time: false, range: xRange }, y: { distr: chart.log ? 3 : 1, range: yRange(chart) } },
+        padding: [null, narrow ? 20 : 32, null, null],
         series: [
-          { label: chart.x_label, value: (plot, value) => (value == null ? "–" : FORMATS[chart.x_unit].hover(value)) },
+          { label: chart.x_label, value: (plot, value) => (value == null ? "–" : HOVER[chart.x_unit](value)) },
           ...chart.series.map((series) => seriesOptions(series, chart)),
         ],
         axes: [axis(chart, "x", narrow), axis(chart, "y", narrow)],
         legend: { markers: { show: false } },
         cursor: {
-          hover: { prox: 24, skip: [null] },
+          dataIdx: underPointer(),
           points: { size: 9, width: 2, fill: colour("surface"), stroke: (plot, i) => colour(chart.series[i - 1].colour) },
           drag: { x: true, y: false },
         },
@@ -237,7 +297,9 @@
     event.preventDefault();
     const last = plot.data[0].length - 1;
     const index = Math.min(last, Math.max(0, (plot.cursor.idx ?? 0) + steps[event.key]));
+    plot.walking = true;
     plot.setCursor({ left: plot.valToPos(plot.data[0][index], "x"), top: plot.over.clientHeight / 2 });
+    plot.walking = false;
   }
 
   // --- the page -----------------------------------------------------------------------------------------------------

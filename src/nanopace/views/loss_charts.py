@@ -1,0 +1,168 @@
+"""The charts of losses: over tokens and over time, of one run or of several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.run import Metric
+from nanopace.views.charts import DASHED, Chart, Series, Unit, run_colour, run_dash, run_letter, run_name
+from nanopace.wording.catalog import Words
+
+Against = Literal["tokens", "iteration", "seconds"]
+
+START_SHARE = 0.05  # the part of a run whose loss may rise above the frame, or nothing else could be told apart
+
+
+def loss_charts(runs: Sequence[Diagnosis], words: Words, comparisons: Sequence[Comparison] = ()) -> tuple[Chart, ...]:
+    """Loss against tokens (iterations where a run's tokens are unknown) and against time, for each metric; with the
+    crossovers of those that are compared. A printed loss has no place on an axis of bits per byte: it gets its own."""
+    against: Against = "tokens" if all(run.throughput.tokens_per_iteration for run in runs) else "iteration"
+    metrics = dict.fromkeys(run.loss.metric for run in runs)
+    made = [_loss_chart(runs, words, metric, axis, comparisons) for metric in metrics for axis in (against, "seconds")]
+    return tuple(chart for chart in (*made, _printed_chart(runs, words, against)) if chart is not None)
+
+
+def _loss_chart(
+    runs: Sequence[Diagnosis], words: Words, metric: Metric, against: Against, comparisons: Sequence[Comparison]
+) -> Chart | None:
+    several = len(runs) > 1
+    series = tuple(
+        one
+        for number, run in enumerate(runs)
+        if run.loss.metric == metric
+        for one in (_overlaid_losses(run, words, against, number) if several else _losses(run, words, against))
+        if any(y is not None for y in one.y)
+    )
+    if not series:
+        return None
+    x_label, x_unit = _loss_axis(against, words)
+    first = metric == runs[0].loss.metric
+    beyond = crossovers(comparisons, words, against) if first else []
+    return Chart(
+        name=f"loss-{against}" if first else f"loss-{against}-{metric}",
+        title={
+            "tokens": words.text("Loss against tokens"),
+            "iteration": words.text("Loss against iterations"),
+            "seconds": words.text("Loss against time"),
+        }[against],
+        x_label=x_label,
+        x_unit=x_unit,
+        y_label=words.metric(metric),
+        y_unit="loss",
+        series=(*series, *beyond, *(() if several else _forecast(runs[0], words, against))),
+        y_top=start_clipped(series),
+        perplexity=metric == "loss",
+    )
+
+
+def _printed_chart(runs: Sequence[Diagnosis], words: Words, against: Against) -> Chart | None:
+    """Of the runs whose evaluations measure something else."""
+    series = tuple(
+        _printed(run, words, against, number if len(runs) > 1 else None)
+        for number, run in enumerate(runs)
+        if run.loss.metric != "loss" and any(loss is not None for loss in run.curves.row_loss)
+    )
+    if not series:
+        return None
+    x_label, x_unit = _loss_axis(against, words)
+    return Chart(
+        name="printed-loss",
+        title=words.text("Training loss as printed"),
+        x_label=x_label,
+        x_unit=x_unit,
+        y_label=words.metric("loss"),
+        y_unit="loss",
+        series=series,
+        y_top=start_clipped(series),
+    )
+
+
+def _loss_axis(against: str, words: Words) -> tuple[str, Unit]:
+    if against == "tokens":
+        return words.text("Tokens"), "tokens"
+    if against == "iteration":
+        return words.text("Iteration"), "count"
+    return words.text("Wall clock"), "seconds"
+
+
+def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
+    """Of one run alone, in the colours of the splits."""
+    curves, x = run.curves, _eval_x(run, against)
+    if run.loss.metric == "loss":
+        yield _printed(run, words, against, None)
+    yield Series(words.text("training"), x, tuple(curves.eval_train), "evaluation", "line", dash=DASHED)
+    yield Series(words.text("validation"), x, tuple(curves.eval_val), "checkpoint", "line")
+    if run.loss.best_val_iteration in curves.eval_iteration:
+        best = curves.eval_iteration.index(run.loss.best_val_iteration)
+        label = words.text("best, saved") if curves.eval_saved[best] else words.text("best, not saved")
+        yield Series(label, (x[best],), (curves.eval_val[best],), "best", "ring")
+
+
+def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int) -> Iterable[Series]:
+    """Of one of several runs, in its own colour and dash."""
+    if run.loss.metric == "loss":
+        yield _printed(run, words, against, number)
+    label = f"{run_name(number, run)}: {words.text('validation')}"
+    x, y = _eval_x(run, against), tuple(run.curves.eval_val)
+    yield Series(label, x, y, run_colour(number), "line", dash=run_dash(number))
+
+
+def _printed(run: Diagnosis, words: Words, against: Against, number: int | None) -> Series:
+    """Faint where it is the background of the evaluations."""
+    curves, label, faint = run.curves, words.text("printed"), run.loss.metric == "loss"
+    x = tuple(curves.row_seconds) if against == "seconds" else _on_axis(run, curves.row_iteration, against)
+    y = tuple(curves.row_loss)
+    if number is None:
+        return Series(label, x, y, "training", "line", faint)
+    return Series(f"{run_name(number, run)}: {label}", x, y, run_colour(number), "line", faint, run_dash(number))
+
+
+def _eval_x(run: Diagnosis, against: Against) -> tuple[float, ...]:
+    return tuple(run.curves.eval_seconds) if against == "seconds" else _on_axis(run, run.curves.eval_iteration, against)
+
+
+def _on_axis(run: Diagnosis, iterations: Iterable[int], against: Against) -> tuple[float, ...]:
+    scale = run.throughput.tokens_per_iteration or 1.0 if against == "tokens" else 1.0
+    return tuple(iteration * scale for iteration in iterations)
+
+
+def _forecast(run: Diagnosis, words: Words, against: Against) -> tuple[Series, ...]:
+    """Where the trend leads; not over time, which the log does not tell beyond its end."""
+    ahead = run.loss.forecast
+    if not ahead or against == "seconds":
+        return ()
+    x = _on_axis(run, (at.iteration for at in ahead), against)
+    label = words.text("forecast, 80% interval")
+    low, high = tuple(at.low for at in ahead), tuple(at.high for at in ahead)
+    return (Series(label, x, tuple(at.loss for at in ahead), "checkpoint", "interval", low=low, high=high),)
+
+
+def crossovers(comparisons: Sequence[Comparison], words: Words, against: Against) -> list[Series]:
+    """Where the lead changes hands."""
+    found = []
+    for number, pair in enumerate(comparisons, start=1):
+        at = {"seconds": pair.crossover_s, "tokens": pair.crossover_tokens}.get(against)
+        values = [val for val in pair.b.curves.eval_val if val is not None and math.isfinite(val)]
+        if at is not None and values:
+            place = words.duration(at) if against == "seconds" else words.si(at, digits=2)
+            label = words.text("{a} and {b} cross: {at}", a=run_letter(0), b=run_letter(number), at=place)
+            found.append(Series(label, (at,), (values[-1],), run_colour(number), "upright", dash=run_dash(number)))
+    return found
+
+
+def start_clipped(series: Sequence[Series]) -> float | None:
+    """The highest loss once the first few per cent of the run are over; None if nothing rises far above it."""
+    values = [(x, y) for one in series for x, y in zip(one.x, one.y, strict=True) if y is not None and math.isfinite(y)]
+    if not values:
+        return None
+    start = START_SHARE * max(x for x, _ in values)
+    later = [y for x, y in values if x > start]
+    if not later:
+        return None
+    room = 0.08 * (max(later) - min(later))
+    top = max(later) + room
+    return top if room and max(y for _, y in values) > top else None
