@@ -84,7 +84,7 @@ def test_settings_reach_the_run(write_log: WriteLog, tmp_path: Path, capsys: Cap
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--gpu", "4060 Ti"], "4060 Ti: several cards are called that; say which:"),
+        (["--gpu", "4060 Ti 24GB"], "4060 Ti 24GB: no card of that name, memory and SMs in the table, only"),
         (["--gpu", "RTX A1000"], "RTX A1000: no such card in the table"),
         (["--set", "batchsize=8"], "--set batchsize: no such knob; did you mean batch_size?"),
         (["--set", "batch_size=many"], "--set batch_size: must be int >= 1, not 'many'"),

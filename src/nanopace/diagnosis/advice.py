@@ -37,6 +37,7 @@ def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
         _lower_eval_iters(run, diagnosis),
         _save_less_often(diagnosis),
         _find_the_stall(diagnosis),
+        _use_float16(run, diagnosis),
         _calm_the_loss(run, diagnosis),
         _find_the_straggler(diagnosis),
         _smaller_micro_batch(diagnosis),
@@ -57,7 +58,8 @@ def _saving(diagnosis: Diagnosis, code: str, seconds: float, **numbers: Number) 
 
 def _content(diagnosis: Diagnosis) -> bool:
     """Whether all that could be saved is too little, as far as the log can tell."""
-    wall, card = diagnosis.wall, diagnosis.mfu.card
+    wall, mfu = diagnosis.wall, diagnosis.mfu
+    card = mfu.card_high if mfu.card is None else mfu.card
     if wall.overhead_share is None or wall.awake_s <= 0 or (card is not None and card < _IDLE_CARD):
         return False
     codes = {finding.code for finding in diagnosis.findings}
@@ -197,6 +199,23 @@ def _smaller_micro_batch(diagnosis: Diagnosis) -> Finding | None:
         return None
     numbers = {"to_batch": reached.batch_size, "to_accumulation": reached.accumulation}
     return Finding("smaller_micro_batch", numbers, advice=True)
+
+
+def _use_float16(run: Run, diagnosis: Diagnosis) -> Finding | None:
+    """On a card with fp16 tensor cores and without bf16. Where the dtype is unknown, only if the card seems idle."""
+    from nanopace.hardware.cards import find_cards
+
+    name, dtype, verdict = diagnosis.mfu.card_name, run.value("dtype"), diagnosis.mfu.verdict
+    if name is None or run.format == "nanochat" or dtype not in (None, "bfloat16"):
+        return None
+    try:
+        cards = find_cards(name)
+    except CardError:
+        return None
+    emulates = all(card.without_bf16 and card.fp16_tflops is not None for card in cards)
+    if not emulates or (dtype is None and verdict in ("near_limit", "good", "power_limited")):
+        return None
+    return Finding("use_float16", {"card_name": name, "dtype": dtype}, advice=True)
 
 
 def _turn_on_compile(run: Run, diagnosis: Diagnosis) -> Finding | None:
