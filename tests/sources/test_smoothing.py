@@ -132,10 +132,9 @@ def test_nothing_is_printed(mfu: float | None) -> None:
 def test_only_single_rows_are_looked_at() -> None:
     """Among rows that were folded, the figure before a slow one is not the one that was averaged."""
     rows = printed(evaluated(100, 170.0), work=20.35)
-    folded = Row(1000, 170.0, mfu=0.03, count=500, last_iteration=6000, sum_ms=85_000.0)
-    slow = Row(2000, 5000.0, mfu=0.01)
-    run = run_of([*rows, slow, folded])
-    assert printed_work(run) == printed_work(run_of(rows))
+    slow = Row(1010, 5000.0, mfu=0.01)  # inside of the first group, and before it in the order of last iterations
+    groups = [Row(n, 170.0, mfu=0.1, count=50, last_iteration=n + 490, sum_ms=8500.0) for n in range(1000, 99_000, 500)]
+    assert printed_work(run_of([*rows, slow, *groups])) == printed_work(run_of(rows))
 
 
 @settings(max_examples=150, deadline=None)

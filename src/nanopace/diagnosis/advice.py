@@ -202,18 +202,18 @@ def _smaller_micro_batch(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _use_float16(run: Run, diagnosis: Diagnosis) -> Finding | None:
-    """On a card with fp16 tensor cores and without bf16. Where the dtype is unknown, only if the card seems idle."""
-    from nanopace.hardware.cards import find_cards
-
-    name, dtype, verdict = diagnosis.mfu.card_name, run.value("dtype"), diagnosis.mfu.verdict
+    """On a card with fp16 tensor cores and without bf16, which it emulates in fp32; so it does no more than that."""
+    name, dtype, achieved = diagnosis.mfu.card_name, run.value("dtype"), diagnosis.mfu.achieved_tflops
     if name is None or run.format == "nanochat" or dtype not in (None, "bfloat16"):
         return None
+    from nanopace.hardware.cards import find_cards  # only few runs come this far
+
     try:
         cards = find_cards(name)
     except CardError:
         return None
     emulates = all(card.without_bf16 and card.fp16_tflops is not None for card in cards)
-    if not emulates or (dtype is None and verdict in ("near_limit", "good", "power_limited")):
+    if not emulates or (achieved or 0.0) > max(card.fp32_tflops or 0.0 for card in cards):
         return None
     return Finding("use_float16", {"card_name": name, "dtype": dtype}, advice=True)
 
@@ -247,7 +247,7 @@ def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
 
 def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
     """0 where the card's memory or the model's shape is unknown."""
-    from nanopace.hardware.cards import find_card  # only few runs come this far
+    from nanopace.hardware.cards import find_cards  # only few runs come this far
     from nanopace.hardware.memory import largest_micro_batch
 
     layers, width, vocabulary, context = (
@@ -256,7 +256,7 @@ def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
     memory_gb = run.number("gpu_memory_gb")
     if memory_gb is None and diagnosis.mfu.card_name is not None:
         try:
-            memory_gb = find_card(diagnosis.mfu.card_name).memory_gb
+            memory_gb = min(card.memory_gb for card in find_cards(diagnosis.mfu.card_name))
         except CardError:
             return 0
     if memory_gb is None or min(layers, width, vocabulary, context) <= 0:

@@ -48,8 +48,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "conflict": ("knob", "used", "other"),
     # --- mfu
     "mfu_smoothed": ("printed_last", "steady_printed"),
-    # the last three may be None: then the steps changed, but did not slow down from the first fifth to the last
     "mfu_smoothed_and_slower": ("printed_last", "steady_printed", "first_ms", "last_ms", "change_share"),
+    "mfu_smoothed_only": ("printed_last", "steady_printed"),  # nothing is said of the speed
     "mfu_disagrees": ("steady_printed", "computed_mfu"),  # computed_mfu: of FLOPs, tokens and step time
     "mfu_other_card": ("steady_printed", "printed_peak_tflops", "card", "card_name", "card_tflops"),
     "mfu_card_unknown": ("achieved_tflops", "steady_printed", "printed_peak_tflops"),

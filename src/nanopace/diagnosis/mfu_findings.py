@@ -18,7 +18,7 @@ SAME_PEAK = 0.02  # two peaks that differ by less are of the same card
 SAME_FIGURE = 0.02  # two ways to the same figure that differ by less agree
 SAME_PACE = 0.02  # of a step in the first and in the last fifth of a run
 OUTSIDE_NOISE = 3  # times the spread of a row: a change of pace
-FEWEST_IN_A_FIFTH = 3  # rows, to tell a change from noise
+FEWEST_IN_A_FIFTH = 2  # rows, to tell a change from noise
 
 
 def mfu_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
@@ -123,11 +123,11 @@ def _smoothed(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
     one_pace = len(step.levels) == 1 and step.drift_share is None
     if one_pace and change is not None and abs(change) < SAME_PACE:
         return [Finding("mfu_smoothed", printed)]
-    numbers: dict[str, Number] = dict.fromkeys(("first_ms", "last_ms", "change_share"))
     enough = step.normal_rows >= 5 * FEWEST_IN_A_FIFTH
     if ends is not None and change is not None and enough and change > max(SAME_PACE, OUTSIDE_NOISE * step.spread):
-        numbers = {"first_ms": ends[0], "last_ms": ends[1], "change_share": change}
-    return [Finding("mfu_smoothed_and_slower", {**printed, **numbers})]
+        slower: dict[str, Number] = {"first_ms": ends[0], "last_ms": ends[1], "change_share": change}
+        return [Finding("mfu_smoothed_and_slower", {**printed, **slower})]
+    return [Finding("mfu_smoothed_only", printed)]
 
 
 def fifths(run: Run, pace: Pace) -> tuple[float, float] | None:

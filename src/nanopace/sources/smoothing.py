@@ -41,8 +41,9 @@ def printed_work(run: Run) -> Work | None:
     Some forks print each row's own figure: of the two readings, the one that fewer rows contradict is taken.
     """
     rows, starts = _single_rows(run.rows), frozenset(restart.row for restart in run.restarts)
-    readings = [list(_stretches(rows, weight, starts)) for weight in (run.mfu_smoothing or 0.0, 0.0)]
-    stretches = min(readings, key=len)
+    stretches = list(_stretches(rows, run.mfu_smoothing or 0.0, starts))
+    if any(each.contradicted for each in stretches):
+        stretches = min(stretches, list(_stretches(rows, 0.0, starts)), key=len)
     telling = [each for each in stretches if each.rows >= FEWEST_ROWS or not each.contradicted]
     if 2 * sum(each.rows for each in telling) <= sum(each.rows for each in stretches):
         return None

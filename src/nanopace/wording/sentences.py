@@ -193,8 +193,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "The printed mfu ends at {printed_last} for two reasons: the trainer smooths it over slow rows, such as those "
         "with evaluations, and the steps themselves went from {first_ms} to {last_ms} ({change_share}). For a normal "
         "step it is {steady_printed}."
-    )
-    | say(
+    ),
+    "mfu_smoothed_only": say(
         "The printed mfu ends at {printed_last} because the trainer smooths it over slow rows, such as those with "
         "evaluations. For a normal step it is {steady_printed}."
     ),
