@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, words_of
-from nanopace.hardware.cards import Card, all_cards, find_cards
+from nanopace.hardware.cards import Card, all_cards, find_cards, split_count
 
 if TYPE_CHECKING:
     from nanopace.wording.catalog import Words
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     if args.name:
-        print("\n\n".join(_shown(card, words) for card in find_cards(" ".join(args.name))))
+        print("\n\n".join(_shown(card, words) for card in find_cards(split_count(" ".join(args.name))[1])))
     else:
         print(_listed(words))
     return 0

@@ -219,12 +219,12 @@ SENTENCES: Mapping[str, Sentence] = {
         "this one did {achieved_tflops}."
     ),
     "mfu_zero": say(
-        "The printed mfu of 0 does not mean an idle card: the trainer has no peak for it, or the figure is too small "
-        "for its two decimals. The card did {achieved_tflops}."
+        "The printed mfu is 0 in every row: the trainer has no peak for this card, or the figure is too small for its "
+        "two decimals. The card did {achieved_tflops}."
     )
     | say(
-        "The printed mfu of 0 does not mean an idle card: the trainer has no peak for it, or the figure is too small "
-        "for its two decimals."
+        "The printed mfu is 0 in every row: the trainer has no peak for this card, or the figure is too small for its "
+        "two decimals."
     ),
     "card_without_peak": say("The peak of the {card_name} is not in our table, so its utilisation stays unknown."),
     "card_variants": say(
