@@ -63,9 +63,9 @@ def open_runs(
 
     overrides = _fitted(set or {})
     if gpu is not None:
-        from nanopace.hardware.cards import find_card, split_count
+        from nanopace.hardware.cards import find_cards, split_count
 
-        find_card(split_count(gpu)[1])
+        find_cards(split_count(gpu)[1])
     return sources.open_runs(source, config=config, overrides=overrides, gpu=gpu)
 
 

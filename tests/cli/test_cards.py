@@ -33,6 +33,14 @@ def test_numbers_have_the_language_s_form(capsys: pytest.CaptureFixture[str]) ->
     assert "58,3 TFLOP/s" in capsys.readouterr().out
 
 
-def test_a_shared_name_lists_the_cards(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cards", "4060 ti"]) == 2
-    assert "(8 GB); NVIDIA GeForce RTX 4060 Ti (16 GB)" in capsys.readouterr().err
+def test_a_shared_name_shows_every_card(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cards", "h100"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("H100 80GB HBM3\n", "H100 PCIe\n", "H100 NVL\n"))
+    assert "756 TFLOP/s, bf16" in shown
+
+
+def test_a_card_without_bf16_has_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cards", "T4"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "peak for mfu 65 TFLOP/s, fp16 bf16 none fp16 65 TFLOP/s" in shown

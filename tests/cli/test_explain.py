@@ -82,9 +82,26 @@ def test_settings_reach_the_run(write_log: WriteLog, tmp_path: Path, capsys: Cap
 
 
 @pytest.mark.parametrize(
+    ("gpu", "name", "is_range"),
+    [
+        ("a100", "A100", False),
+        ("a100-40gb", "A100 40GB", False),
+        ("h100", "H100", True),
+        ("8xH100", "H100", True),
+        ("v100", "V100", True),
+        ("T4 x2", "Tesla T4", False),
+    ],
+)
+def test_cards_by_what_people_type(gpu: str, name: str, is_range: bool, write_log: WriteLog, capsys: Capture) -> None:
+    found = explained(capsys, str(write_log()), "--gpu", gpu)["mfu"]
+    assert found["card_name"] == name
+    assert (found["card"] is None, found["card_low"] is None) == (is_range, not is_range)
+
+
+@pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--gpu", "4060 Ti"], "4060 Ti: several cards are called that; say which:"),
+        (["--gpu", "4060 Ti 24GB"], "4060 Ti 24GB: no card of that name, memory and SMs in the table, only"),
         (["--gpu", "RTX A1000"], "RTX A1000: no such card in the table"),
         (["--set", "batchsize=8"], "--set batchsize: no such knob; did you mean batch_size?"),
         (["--set", "batch_size=many"], "--set batch_size: must be int >= 1, not 'many'"),

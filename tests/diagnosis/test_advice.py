@@ -185,6 +185,37 @@ def test_neither_a_larger_micro_batch_nor_compiling_gives_a_card_power(make_diag
     assert "turn_on_compile" not in codes(advise(run_of(compile=False), limited))
 
 
+@pytest.mark.parametrize(
+    ("card", "dtype", "share", "advised"),
+    [
+        ("Tesla T4", "bfloat16", 0.03, True),
+        ("Tesla T4", None, 0.03, True),
+        ("Tesla T4", None, 0.12, True),  # 7.8 TFLOP/s, less than its fp32
+        ("Tesla T4", None, None, True),  # how well it is used is unknown
+        ("Tesla T4", None, 0.13, False),  # 8.5 TFLOP/s: at that speed it emulates nothing
+        ("Tesla T4", "bfloat16", 0.7, False),  # nor does it here: it cannot be a T4
+        ("Tesla T4", "float16", 0.03, False),
+        ("V100", "bfloat16", 0.03, True),  # in all its forms
+        ("GTX 1080 Ti", "bfloat16", 0.03, False),  # its fp16 is no faster
+        ("A100", "bfloat16", 0.03, False),
+        ("RTX 6000", "bfloat16", 0.03, False),  # one of the two has bf16
+        ("a card of no table", "bfloat16", None, False),
+    ],
+)
+def test_a_card_without_bf16_wants_float16(
+    make_diagnosis: Any, card: str, dtype: str | None, share: float | None, advised: bool
+) -> None:
+    diagnosis = make_diagnosis(mfu=share, card=card, peak=65.0, wall={"overhead_share": 0.3, "total_s": 500.0})
+    achieved = None if share is None else share * 65.0
+    diagnosis = replace(diagnosis, mfu=replace(diagnosis.mfu, card_name=card, achieved_tflops=achieved))
+    advice = advise(run_of(**({} if dtype is None else {"dtype": dtype})), diagnosis)
+    found = [each for each in advice if each.code == "use_float16"]
+    assert len(found) == advised
+    if found:
+        assert found[0].numbers == {"card_name": card, "dtype": dtype}
+        assert found[0] is next(each for each in advice if each.saves_s is None)
+
+
 def test_the_cards_own_memory_decides(make_diagnosis: Any) -> None:
     run = run_of(**GPT2, batch_size=1, gradient_accumulation_steps=512)
     known = make_diagnosis(mfu=0.2, card="NVIDIA GeForce RTX 4090", peak=165.2)

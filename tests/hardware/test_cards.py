@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanopace.errors import AmbiguousCard, CardError, UnknownCard
-from nanopace.hardware.cards import Card, all_cards, find_card, split_count
+from nanopace.hardware.cards import Card, all_cards, family_name, find_card, find_cards, split_count, variant_name
 
 CARDS = all_cards()
 NAMESAKES = Counter(card.name for card in CARDS)
@@ -104,14 +104,18 @@ def test_shared_names_are_listed_with_their_memory(asked: str, listed: list[str]
         "100",
         "GTX 4070",
         "RTX 4070 16GB",
+        "RTX 4070 16",
+        "GTX 1660 SUPER",
+        "rtx 40",
         "40",
         "",
         "é",
     ],
 )
 def test_names_that_are_no_cards(asked: str) -> None:
-    with pytest.raises(UnknownCard):
-        find_card(asked)
+    for find in (find_card, find_cards):
+        with pytest.raises(UnknownCard):
+            find(asked)
 
 
 def test_an_unknown_card_names_its_neighbours() -> None:
@@ -134,12 +138,75 @@ def test_what_a_driver_reports_is_close_enough() -> None:
         find_card("RTX 3080", memory_gb=20)
 
 
-def test_peaks() -> None:
-    assert find_card("4070").peak_tflops == 58.3
-    assert find_card("A10G").peak_tflops == 70
-    assert find_card("2080 Ti").peak_tflops == 53.8  # no bf16, and half of its fp16 rate with FP32 accumulate
-    assert find_card("1080 Ti").peak_tflops is None
-    assert find_card("5090 laptop").peak_tflops is None
+@pytest.mark.parametrize(
+    ("asked", "dtype", "peak"),
+    [
+        ("4070", None, (58.3, "bf16")),
+        ("4070", "float16", (58.3, "fp16")),
+        ("4070", "float32", (58.3, "bf16")),
+        ("A10G", "bfloat16", (70, "bf16")),
+        ("2080 Ti", "bfloat16", (53.8, "fp16")),  # half of its fp16 rate with FP32 accumulate
+        ("T4", "bfloat16", (65, "fp16")),
+        ("T4", None, (65, "fp16")),
+        ("V100 SXM2 32GB", "float32", (125, "fp16")),
+        ("1080 Ti", None, (11.3, "fp32")),
+        ("P100", "float16", (9.3, "fp32")),
+        ("GB10", None, None),  # its bf16 is unknown, and its fp32 no measure of it
+        ("5090 laptop", None, None),
+    ],
+)
+def test_peaks(asked: str, dtype: str | None, peak: tuple[float, str] | None) -> None:
+    assert find_card(asked).peak_for(dtype) == peak
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.label)
+def test_no_card_has_a_bf16_peak_that_it_has_not(card: Card) -> None:
+    peak = card.peak_for("bfloat16")
+    assert peak is None or (peak.precision == "bf16") == (card.bf16_tflops is not None)
+    assert not card.without_bf16 or card.bf16_tflops is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "family", "peaks"),
+    [
+        ("a100", "A100", {312}),
+        ("A100 80GB", "A100", {312}),
+        ("a100-40gb", "A100 40GB", {312}),
+        ("a100-40", "A100 40GB", {312}),
+        ("A100_80g", "A100", {312}),
+        ("A100-PCIE", "A100", {312}),
+        ("h100", "H100", {989.4, 756, 835.5}),
+        ("H100 80GB", "H100", {989.4, 756}),
+        ("H100 NVL", "NVIDIA H100 NVL", {835.5}),
+        ("v100", "V100", {125, 112}),
+        ("V100-32", "V100 32GB", {125, 112}),
+        ("RTX 3080", "NVIDIA GeForce RTX 3080", {59.5, 61.3}),
+        ("4060 ti", "NVIDIA GeForce RTX 4060 Ti", {44.1}),
+        ("3090ti", "NVIDIA GeForce RTX 3090 Ti", {80}),
+        ("rtx 6000", "rtx 6000", {130.5, 364.2}),
+        ("GH200", "NVIDIA GH200 480GB", {989.5}),
+        ("RTX 8000", "Quadro RTX 8000", {130.5}),
+    ],
+)
+def test_all_that_a_name_may_mean(asked: str, family: str, peaks: set[float]) -> None:
+    cards = find_cards(asked)
+    assert family_name(cards, asked) == family
+    assert {peak.tflops for card in cards if (peak := card.peak_for())} == peaks
+    if len(cards) > 1:
+        with pytest.raises(AmbiguousCard):
+            find_card(asked)
+
+
+def test_memory_narrows_a_family() -> None:
+    assert [card.name for card in find_cards("h100", memory_gb=93.1)] == ["NVIDIA H100 NVL"]
+    assert len(find_cards("v100", memory_gb=31.7)) == 2
+
+
+def test_variants_have_names_that_tell_them_apart() -> None:
+    for asked in ("h100", "3080", "v100", "a100", "rtx pro 6000"):
+        cards = find_cards(asked)
+        assert len({variant_name(card, cards) for card in cards}) == len(cards)
+    assert variant_name(find_card("h100 sxm"), find_cards("h100")) == "H100 SXM"
 
 
 @settings(max_examples=200, deadline=None)
@@ -159,6 +226,13 @@ def test_any_name_is_answered(name: str) -> None:
         ("2x 4090", (2, "4090")),
         ("8 × NVIDIA H100 80GB HBM3", (8, "NVIDIA H100 80GB HBM3")),
         ("4xA100-SXM4-80GB", (4, "A100-SXM4-80GB")),
+        ("8*A100", (8, "A100")),
+        ("T4 x2", (2, "T4")),
+        ("h100x8", (8, "h100")),
+        ("A100 80GB x 4", (4, "A100 80GB")),
+        ("4090x2", (2, "4090")),
+        ("7900 XTX", (1, "7900 XTX")),
+        ("RTX 40", (1, "RTX 40")),
         ("0x 4090", (1, "0x 4090")),
         ("2x", (1, "2x")),
     ],

@@ -66,7 +66,7 @@ def test_every_finding_of_a_run_has_a_section() -> None:
     assert len(placed) == len(set(placed))
     advice = {"raise_eval_interval", "lower_eval_iters", "lower_eval_iters_unknown", "save_less_often"}
     advice |= {"align_log_interval", "turn_on_compile", "larger_micro_batch", "find_the_stall", "nothing_to_change"}
-    advice |= {"find_the_straggler", "smaller_micro_batch", "calm_the_loss"}
+    advice |= {"find_the_straggler", "smaller_micro_batch", "calm_the_loss", "use_float16"}
     assert set(placed) == {code for code in FINDINGS if not code.startswith("compare_")} - advice
 
 
@@ -139,6 +139,7 @@ def test_inferred_facts_and_what_rests_on_them_are_marked() -> None:
 
 def test_all_three_mfus_and_both_ways_of_counting_attention() -> None:
     mfu = Mfu(0.092, 0.129, 312.0, 40.2, 38.0, 0.69, 0.65, "NVIDIA GeForce RTX 4070", 58.3, "seen", "near_limit")
+    mfu = dataclasses.replace(mfu, card_precision="bf16")
     text = " ".join(explain(mfu=mfu, width=120).split())
     assert "as printed, last row 9.20% of 312 TFLOP/s" in text
     assert "without evaluation rows 12.90% of 312 TFLOP/s" in text

@@ -22,6 +22,7 @@ MAY_BE_NONE = {"evaluation_rows": "interval", "mfu_zero": "achieved_tflops", "lo
     "micro_batch_reduced_at_start": "from_batch",
     "micro_batch_reduced_in_evaluation": "from_batch",
     "calm_the_loss": "learning_rate",
+    "use_float16": "dtype",
 }
 
 

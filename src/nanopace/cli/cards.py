@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, words_of
-from nanopace.hardware.cards import Card, all_cards, find_card
+from nanopace.hardware.cards import Card, all_cards, find_cards, split_count
 
 if TYPE_CHECKING:
     from nanopace.wording.catalog import Words
@@ -19,21 +19,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    print(_shown(find_card(" ".join(args.name)), words) if args.name else _listed(words))
+    if args.name:
+        print("\n\n".join(_shown(card, words) for card in find_cards(split_count(" ".join(args.name))[1])))
+    else:
+        print(_listed(words))
     return 0
 
 
 def _listed(words: Words) -> str:
     rows = [(words.text("card"), "GB", "TFLOP/s", "")]
     for card in all_cards():
-        computed = "" if card.peak_tflops is None or card.verified.startswith("seen") else "~"
-        rows.append((card.name, words.number(card.memory_gb), words.number(card.peak_tflops), computed))
-    name, memory, peak = (max(len(row[column]) for row in rows) for column in range(3))
+        peak = card.peak_for()
+        computed = " ~" if peak and not card.verified.startswith("seen") else ""
+        of_peak = (words.number(peak.tflops), peak.precision + computed) if peak else (words.number(None), "")
+        rows.append((card.name, words.number(card.memory_gb), *of_peak))
+    name, memory, width = (max(len(row[column]) for row in rows) for column in range(3))
     return "\n".join(
         [
-            *(f"{row[0]:{name}}  {row[1]:>{memory}}  {row[2]:>{peak}} {row[3]}".rstrip() for row in rows),
+            *(f"{row[0]:{name}}  {row[1]:>{memory}}  {row[2]:>{width}} {row[3]}".rstrip() for row in rows),
             "",
-            words.text("TFLOP/s: dense bf16 (fp16 where there is none), accumulated in FP32"),
+            words.text("TFLOP/s: dense, in the arithmetic named behind it, accumulated in FP32"),
             words.text("~: computed from processors and clock, not read in a data sheet"),
         ]
     )
@@ -43,11 +48,12 @@ def _shown(card: Card, words: Words) -> str:
     def amount(value: float | None, unit: str) -> str:
         return words.text("unknown") if value is None else f"{words.number(value)} {unit}"
 
+    peak = card.peak_for()
     rows = {
         words.text("architecture"): f"{card.arch} {card.compute}".strip(),
         words.text("memory"): f"{amount(card.memory_gb, 'GB')}, {amount(card.bandwidth_gb_s, 'GB/s')}",
-        words.text("peak for mfu"): amount(card.peak_tflops, "TFLOP/s"),
-        "bf16": amount(card.bf16_tflops, "TFLOP/s"),
+        words.text("peak for mfu"): amount(peak and peak.tflops, "TFLOP/s") + (f", {peak.precision}" if peak else ""),
+        "bf16": words.text("none") if card.without_bf16 else amount(card.bf16_tflops, "TFLOP/s"),
         "fp16": amount(card.fp16_tflops, "TFLOP/s"),
         "fp32": amount(card.fp32_tflops, "TFLOP/s"),
         words.text("processors"): f"{amount(card.sms, 'SMs')}, {amount(card.boost_mhz, 'MHz')}",

@@ -65,7 +65,7 @@ def _with_measured_peak(run: Run, diagnosis: Diagnosis) -> Diagnosis:
         return diagnosis
     if run.number("measured_tflops") is not None:
         return diagnosis
-    from nanopace.diagnosis.mfu import against_measured
+    from nanopace.diagnosis.mfu_findings import against_measured
     from nanopace.hardware.calibration import measured_tflops
 
     peak = measured_tflops(gpu, dtype)

@@ -35,9 +35,9 @@ class Settings(Record):
 
             read_config(self.config)
         if self.gpu is not None:
-            from nanopace.hardware.cards import find_card, split_count
+            from nanopace.hardware.cards import find_cards, split_count
 
-            find_card(split_count(self.gpu)[1])
+            find_cards(split_count(self.gpu)[1])
 
 
 def override(text: str) -> tuple[str, Value]:

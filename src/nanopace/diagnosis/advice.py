@@ -37,6 +37,7 @@ def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
         _lower_eval_iters(run, diagnosis),
         _save_less_often(diagnosis),
         _find_the_stall(diagnosis),
+        _use_float16(run, diagnosis),
         _calm_the_loss(run, diagnosis),
         _find_the_straggler(diagnosis),
         _smaller_micro_batch(diagnosis),
@@ -57,7 +58,8 @@ def _saving(diagnosis: Diagnosis, code: str, seconds: float, **numbers: Number) 
 
 def _content(diagnosis: Diagnosis) -> bool:
     """Whether all that could be saved is too little, as far as the log can tell."""
-    wall, card = diagnosis.wall, diagnosis.mfu.card
+    wall, mfu = diagnosis.wall, diagnosis.mfu
+    card = mfu.card_high if mfu.card is None else mfu.card
     if wall.overhead_share is None or wall.awake_s <= 0 or (card is not None and card < _IDLE_CARD):
         return False
     codes = {finding.code for finding in diagnosis.findings}
@@ -199,6 +201,23 @@ def _smaller_micro_batch(diagnosis: Diagnosis) -> Finding | None:
     return Finding("smaller_micro_batch", numbers, advice=True)
 
 
+def _use_float16(run: Run, diagnosis: Diagnosis) -> Finding | None:
+    """On a card with fp16 tensor cores and without bf16, which it emulates in fp32; so it does no more than that."""
+    name, dtype, achieved = diagnosis.mfu.card_name, run.value("dtype"), diagnosis.mfu.achieved_tflops
+    if name is None or run.format == "nanochat" or dtype not in (None, "bfloat16"):
+        return None
+    from nanopace.hardware.cards import find_cards  # only few runs come this far
+
+    try:
+        cards = find_cards(name)
+    except CardError:
+        return None
+    emulates = all(card.without_bf16 and card.fp16_tflops is not None for card in cards)
+    if not emulates or (achieved or 0.0) > max(card.fp32_tflops or 0.0 for card in cards):
+        return None
+    return Finding("use_float16", {"card_name": name, "dtype": dtype}, advice=True)
+
+
 def _turn_on_compile(run: Run, diagnosis: Diagnosis) -> Finding | None:
     if run.on_cpu or diagnosis.mfu.verdict == "power_limited":
         return None  # on a CPU it takes minutes and gains little; a card without power to spare gains nothing
@@ -228,7 +247,7 @@ def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
 
 def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
     """0 where the card's memory or the model's shape is unknown."""
-    from nanopace.hardware.cards import find_card  # only few runs come this far
+    from nanopace.hardware.cards import find_cards  # only few runs come this far
     from nanopace.hardware.memory import largest_micro_batch
 
     layers, width, vocabulary, context = (
@@ -237,7 +256,7 @@ def _largest_that_fits(run: Run, diagnosis: Diagnosis) -> int:
     memory_gb = run.number("gpu_memory_gb")
     if memory_gb is None and diagnosis.mfu.card_name is not None:
         try:
-            memory_gb = find_card(diagnosis.mfu.card_name).memory_gb
+            memory_gb = min(card.memory_gb for card in find_cards(diagnosis.mfu.card_name))
         except CardError:
             return 0
     if memory_gb is None or min(layers, width, vocabulary, context) <= 0:

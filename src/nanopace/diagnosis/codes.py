@@ -51,6 +51,9 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "untimed_rl": ("rows",),
     # --- mfu
     "mfu_smoothed": ("printed_last", "steady_printed"),
+    "mfu_smoothed_and_slower": ("printed_last", "steady_printed", "first_ms", "last_ms", "change_share"),
+    "mfu_smoothed_only": ("printed_last", "steady_printed"),  # nothing is said of the speed
+    "mfu_disagrees": ("steady_printed", "computed_mfu"),  # computed_mfu: of FLOPs, tokens and step time
     "mfu_other_card": ("steady_printed", "printed_peak_tflops", "card", "card_name", "card_tflops"),
     "mfu_card_unknown": ("achieved_tflops", "steady_printed", "printed_peak_tflops"),
     "ran_on_cpu": (),
@@ -58,6 +61,10 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "mfu_over_100": ("steady_printed", "printed_peak_tflops", "achieved_tflops"),
     "mfu_zero": ("achieved_tflops", "printed_peak_tflops"),  # achieved_tflops may be None
     "card_without_peak": ("card_name",),
+    "card_variants": (
+        *("card_name", "card_low", "fast_card_name", "fast_tflops", "card_high", "slow_card_name", "slow_tflops"),
+    ),
+    "dtype_float32": ("card_tflops", "card_precision"),
     "card_above_peak": ("card", "card_name", "card_tflops"),
     "utilisation_measured": ("measured_share", "measured_tflops", "card_name"),  # of what nanopace tune measured
     "utilisation_near_limit": ("card", "card_name"),
@@ -87,6 +94,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "lower_eval_iters_unknown": ("factor", "noise_factor"),  # eval_iters is not known: divide it by factor
     "save_less_often": ("checkpoints", "to_checkpoints"),
     "align_log_interval": ("log_interval", "eval_interval"),
+    "use_float16": ("card_name", "dtype"),  # dtype may be None
     "turn_on_compile": (),
     "larger_micro_batch": ("from_batch", "to_batch", "to_accumulation"),
     "find_the_stall": ("interval",),  # interval may be None

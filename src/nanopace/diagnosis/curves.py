@@ -29,12 +29,13 @@ def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
     saved = spikes.prices.saved
     saves = _saves(run, clock)
+    measured = mfu.printed_last is not None  # a 0 in every row is none
     return Curves(
         row_iteration=tuple(rows.last_iteration[index] for index in chosen),
         row_ms=tuple(rows.ms[index] for index in chosen),
         row_cause=tuple(_main_cause(spikes.parts[index]) if pace.kind[index] == SLOW else None for index in chosen),
         row_loss=tuple(_known(rows.loss[index]) for index in chosen),
-        row_mfu_printed=tuple(_known(rows.mfu[index]) for index in chosen),
+        row_mfu_printed=tuple(_known(rows.mfu[index]) if measured else None for index in chosen),
         row_mfu_true=tuple(_true_mfu(run, pace, mfu, index) for index in chosen),
         row_seconds=tuple(clock.row_end_s[index] for index in chosen),
         eval_iteration=tuple(each.iteration for each in evaluations),

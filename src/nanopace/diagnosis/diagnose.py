@@ -8,7 +8,8 @@ from nanopace.diagnosis.faults import find_faults, loss_faults, memory_findings,
 from nanopace.diagnosis.findings import log_interval, time_findings
 from nanopace.diagnosis.gpu_use import gpu_findings
 from nanopace.diagnosis.loss import describe_loss
-from nanopace.diagnosis.mfu import find_mfu, mfu_findings
+from nanopace.diagnosis.mfu import find_mfu
+from nanopace.diagnosis.mfu_findings import mfu_findings
 from nanopace.diagnosis.phases import find_phases
 from nanopace.diagnosis.result import Diagnosis, Model, Source
 from nanopace.diagnosis.rows import find_pace
@@ -48,7 +49,7 @@ def diagnose(run: Run) -> Diagnosis:
             *time_findings(run, pace, spikes, wall, restarts, clock, faults),
             *memory_findings(faults),
             *straggler(run, faults),
-            *mfu_findings(run, mfu),
+            *mfu_findings(run, pace, mfu),
             *gpu_findings(run, mfu.verdict),
             *throughput_findings(run),
             *loss_faults(faults),

@@ -19,6 +19,7 @@ JSON_VERSION = 1
 Cause = Literal["compile", "evaluation", "checkpoint", "restart", "periodic", "stall"]
 Basis = Literal["measured", "upper_bound", "unknown"]
 Verdict = Literal["near_limit", "good", "power_limited", "half_idle", "mostly_idle", "above_peak"]
+FigureBasis = Literal["flops", "printed"]  # of tokens and FLOPs per token, or of the mfu that the trainer prints
 
 Number = float | int | str | None
 
@@ -216,12 +217,17 @@ class Mfu(Record):
     printed_peak_tflops: float | None  # what the trainer divided by
     achieved_tflops: float | None
     achieved_tflops_causal: float | None  # counting only the half of attention that is computed
-    card: float | None  # of the card that ran: dense bf16 with FP32 accumulate
+    card: float | None  # of the card that ran: dense, with FP32 accumulate; None where it may be several
     card_causal: float | None
     card_name: str | None
     card_tflops: float | None
     card_verified: str | None  # how far to trust the table's row
     verdict: Verdict | None
+    card_low: float | None = None  # where the card may be several with different peaks: of the highest of them
+    card_high: float | None = None  # of the lowest of them
+    card_precision: Literal["bf16", "fp16", "fp32"] | None = None  # the arithmetic of `card_tflops`
+    steady_basis: FigureBasis | None = None
+    achieved_basis: FigureBasis | None = None
 
 
 class Model(Record):

@@ -1,7 +1,8 @@
 """The table of cards, and finding a card by what people and logs call it.
 
 Names are compared whole, after normalisation; never by substring, where "RTX A4000" holds an A40 and "L40" an L4.
-Several cards share a name (the RTX 3080 with 10 and with 12 GB): then memory or the number of SMs must tell them apart.
+Several cards share a name (the RTX 3080 with 10 and with 12 GB, the A100 in four forms): who needs one card asks
+`find_card`, which then wants memory or the number of SMs; who can go on with several asks `find_cards`.
 """
 
 from __future__ import annotations
@@ -9,13 +10,24 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from nanopace.errors import AmbiguousCard, CardError, UnknownCard
 
 _TABLE = os.path.join(os.path.dirname(__file__), "cards.csv")
+
+Precision = Literal["bf16", "fp16", "fp32"]
+
+
+class Peak(NamedTuple):
+    """What a card can do at most, and in which arithmetic."""
+
+    tflops: float
+    precision: Precision
 
 
 class Card(NamedTuple):
@@ -37,14 +49,33 @@ class Card(NamedTuple):
     note: str
 
     @property
-    def peak_tflops(self) -> float | None:
-        """What an mfu is a fraction of: bf16, else fp16 on cards without it, else unknown."""
-        return self.bf16_tflops if self.bf16_tflops is not None else self.fp16_tflops
+    def without_bf16(self) -> bool:
+        """Whether it is known to have no bf16 arithmetic: torch then emulates it in fp32, which is slow."""
+        return self.arch in _WITHOUT_BF16
+
+    def peak_for(self, dtype: str | None = None) -> Peak | None:
+        """What an mfu is a fraction of; None where it is unknown.
+
+        The 16-bit format that the run computes in, as far as the card has it: bf16 unless it is float16 or the card has
+        no bf16. A run in float32 is measured by the same peak, which it cannot reach. Only a card from before tensor
+        cores is measured by its fp32.
+        """
+        if self.bf16_tflops is not None and (dtype != "float16" or self.fp16_tflops is None):
+            return Peak(self.bf16_tflops, "bf16")
+        if self.fp16_tflops is not None:
+            return Peak(self.fp16_tflops, "fp16")
+        if self.arch in _WITHOUT_TENSOR_CORES and self.fp32_tflops is not None:
+            return Peak(self.fp32_tflops, "fp32")
+        return None
 
     @property
     def label(self) -> str:
         """The name with the memory, which tells namesakes apart."""
         return f"{self.name} ({self.memory_gb:g} GB)"
+
+
+_WITHOUT_TENSOR_CORES = frozenset({"Pascal"})
+_WITHOUT_BF16 = _WITHOUT_TENSOR_CORES | {"Volta", "Turing"}
 
 
 @cache
@@ -90,18 +121,29 @@ _MAKERS = {"nvidia", "corporation", "geforce", "tesla", "amd", "instinct", "rade
 _NOISE = _MAKERS | {"gpu", "graphics", "card", "edition", "generation"}
 _SERIES = ("rtx", "gtx", "rx")  # "4070" is enough of a name: no two series share a number
 _SAME = {"mobile": "laptop", "sxm2": "sxm", "sxm4": "sxm", "sxm5": "sxm"}
-_ALSO = {"NVIDIA H100 80GB HBM3": "H100 SXM", "NVIDIA H200": "H200 SXM"}  # what the shops call them
+_ALSO = {  # what the shops call them, and names that are short for one card alone
+    "NVIDIA H100 80GB HBM3": "H100 SXM",
+    "NVIDIA H200": "H200 SXM",
+    "NVIDIA GH200 480GB": "GH200",
+    "Quadro RTX 8000": "RTX 8000",
+    "Tesla P100-PCIE-16GB": "P100",
+}
 
 _MEMORY = re.compile(r"(?<![a-z0-9])(\d{1,3}) ?(?:gb|gib|g)(?![a-z0-9])")
 _TRADE_MARK = re.compile(r"\((?:r|tm|c)\)")
 _WORD = re.compile(r"[a-z0-9]+")
-_COUNTED = re.compile(r"\s*([1-9]\d{0,3})\s*[x×]\s*(?=\S)(.*)", re.IGNORECASE)
+_BARE_MEMORY = re.compile(r"(.*[a-z]\d+[ _-])(\d{2,3})\s*", re.IGNORECASE)  # a100-40
+_COUNTED = re.compile(r"\s*([1-9]\d{0,2})\s*[x×*]\s*(?=\S)(.*)", re.IGNORECASE)
+_COUNT_LAST = re.compile(r"(.*(?:\s|\d|gb))[x×*]\s*([1-9]\d?)\s*", re.IGNORECASE)
 
 
 def split_count(cards: str) -> tuple[int, str]:
-    """'4x 4090' as (4, '4090'), '4090' as (1, '4090')."""
-    found = _COUNTED.match(cards)
-    return (int(found[1]), found[2]) if found else (1, cards)
+    """'4x 4090' and 'T4 x2' as (4, '4090') and (2, 'T4'), '4090' as (1, '4090')."""
+    if found := _COUNTED.match(cards):
+        return int(found[1]), found[2]
+    if found := _COUNT_LAST.fullmatch(cards):
+        return int(found[2]), found[1].strip()
+    return 1, cards
 
 
 def find_card(name: str, *, sms: int | None = None, memory_gb: float | None = None) -> Card:
@@ -109,6 +151,15 @@ def find_card(name: str, *, sms: int | None = None, memory_gb: float | None = No
 
     `memory_gb` may be what the driver reports, which is a little less than what is printed on the box.
     """
+    cards = find_cards(name, sms=sms, memory_gb=memory_gb)
+    if len(cards) > 1:
+        listed = "; ".join(card.label for card in cards)
+        raise AmbiguousCard("{name}: several cards are called that; say which: {cards}", name=name, cards=listed)
+    return cards[0]
+
+
+def find_cards(name: str, *, sms: int | None = None, memory_gb: float | None = None) -> tuple[Card, ...]:
+    """All cards that the name may mean, at least one; `UnknownCard` if there is none."""
     bare, typed_gb = _without_memory(name)
     bare_key = "".join(_words(bare))
     family = [entry.card for entry in _index() if bare_key in entry.openings]
@@ -118,12 +169,30 @@ def find_card(name: str, *, sms: int | None = None, memory_gb: float | None = No
         called = _called(bare_key) or (family if len(family) > 1 else [])
         cards = [card for card in called if typed_gb in (None, card.memory_gb)]
     cards = [card for card in _nearest_memory(cards, memory_gb) if sms in (None, card.sms)]
-    if len(cards) == 1:
-        return cards[0]
     if cards:
-        listed = "; ".join(card.label for card in cards)
-        raise AmbiguousCard("{name}: several cards are called that; say which: {cards}", name=name, cards=listed)
+        return tuple(cards)
+    if found := _BARE_MEMORY.fullmatch(name):
+        with suppress(UnknownCard):
+            return find_cards(f"{found[1]}{found[2]}GB", sms=sms, memory_gb=memory_gb)
     raise _unknown(name, bare_key, called, family)
+
+
+def family_name(cards: Sequence[Card], asked: str) -> str:
+    """What all of them are called: the A100 for its four forms; `asked` where their names have nothing in common."""
+    names = [card.name.removeprefix("NVIDIA ").removeprefix("Tesla ") for card in cards]
+    if len(set(names)) == 1:
+        return cards[0].name
+    shared = [
+        words[0] for words in zip(*(re.split(r"[ -]", each) for each in names), strict=False) if len({*words}) == 1
+    ]
+    return " ".join(shared) if any(map(str.isdigit, "".join(shared))) else asked
+
+
+def variant_name(card: Card, cards: Sequence[Card]) -> str:
+    """What tells one of them from the others: H100 SXM, RTX 3080 (10 GB)."""
+    if sum(each.name == card.name for each in cards) > 1:
+        return card.label
+    return _ALSO.get(card.name, card.name)
 
 
 def _called(key: str) -> list[Card]:

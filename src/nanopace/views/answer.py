@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nanopace.diagnosis.result import Diagnosis
-from nanopace.views.report import Report
+from nanopace.views.report import Report, card_range
 from nanopace.views.summary import summary
 from nanopace.views.tables import marked
 from nanopace.wording.catalog import UNKNOWN, Words
@@ -32,11 +32,11 @@ def key_figures(report: Report) -> list[Figure]:
     mfu, loss, wall = run.mfu, run.loss, run.wall
     tokens = marked(report.tilde("tokens_per_iteration"), words.si(run.throughput.tokens_per_s))
     overhead = words.percent(wall.overhead_share)
-    if mfu.card is not None:
+    if mfu.card is not None or mfu.card_low is not None:
         mark = report.tilde("flops_per_token", "tokens_per_iteration")
-        utilisation = Figure("mfu", mark + words.percent(mfu.card), words.text("of the {card}", card=mfu.card_name))
+        utilisation = Figure("mfu", mark + card_range(mfu, words), words.text("of the {card}", card=mfu.card_name))
     else:
-        utilisation = Figure("mfu", words.percent(mfu.steady_printed, 2), words.text("without evaluation rows"))
+        utilisation = Figure("mfu", words.mfu(mfu.steady_printed), words.text("without evaluation rows"))
     perplexity = None
     if loss.best_val_perplexity is not None:
         perplexity = f"{words.text('perplexity')} {words.number(loss.best_val_perplexity, 1)}"

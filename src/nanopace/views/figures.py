@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from nanopace.run import DERIVED_FACTS, Fact
 from nanopace.views.paper import Cell, styled
+from nanopace.views.report import card_range
 from nanopace.views.sections import TerminalReport
 from nanopace.wording.catalog import Words
 
@@ -64,16 +65,20 @@ def utilisation(report: TerminalReport) -> None:
     if mfu.printed_peak_tflops is not None:
         of_printed = words.text("of {peak}", peak=words.tflops(mfu.printed_peak_tflops))
     if mfu.printed_last is not None:
-        rows.append((words.text("as printed, last row"), words.percent(mfu.printed_last, 2), of_printed))
+        rows.append((words.text("as printed, last row"), words.mfu(mfu.printed_last), of_printed))
     if mfu.steady_printed is not None:
-        rows.append((words.text("without evaluation rows"), words.percent(mfu.steady_printed, 2), of_printed))
+        rows.append((words.text("without evaluation rows"), words.mfu(mfu.steady_printed), of_printed))
     if mfu.card is not None:
-        note = words.text("of {peak}, dense bf16", peak=words.tflops(mfu.card_tflops))
+        peak = words.tflops(mfu.card_tflops)
+        note = words.text("of {peak}, dense {precision}", peak=peak, precision=mfu.card_precision)
         if mfu.card_causal is not None:
-            causal = tilde + words.percent(mfu.card_causal, 0)
+            causal = tilde + words.value("card_causal", mfu.card_causal)
             note += "; " + words.text("{share} with causal attention", share=causal)
         name = words.text("of the {card}", card=words.card(mfu.card_name or "GPU"))
-        rows.append((name, tilde + words.percent(mfu.card, 0), note))
+        rows.append((name, tilde + words.value("card", mfu.card), note))
+    elif mfu.card_low is not None:
+        name = words.text("of the {card}", card=words.card(mfu.card_name or "GPU"))
+        rows.append((name, tilde + card_range(mfu, words), words.text("depending on which one it is")))
     if mfu.achieved_tflops is not None:
         note = ""
         if mfu.achieved_tflops_causal is not None:

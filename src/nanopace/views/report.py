@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.diagnosis.result import Diagnosis, Finding, Phases, Wall
+from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Phases, Wall
 from nanopace.wording.catalog import Words
 
 # Under which section a finding is said. Advice has a section of its own.
@@ -35,8 +35,9 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "gpu": (
         *("utilisation_near_limit", "utilisation_good", "utilisation_power_limited"),
         *("utilisation_half_idle", "utilisation_mostly_idle", "utilisation_measured"),
-        *("card_above_peak", "card_without_peak", "mfu_other_card", "mfu_card_unknown", "mfu_over_100"),
-        *("mfu_zero", "mfu_smoothed", "mfu_unknown", "ran_on_cpu"),
+        *("card_above_peak", "card_without_peak", "card_variants", "dtype_float32", "mfu_disagrees"),
+        *("mfu_other_card", "mfu_card_unknown", "mfu_over_100", "mfu_zero", "mfu_smoothed"),
+        *("mfu_smoothed_and_slower", "mfu_smoothed_only", "mfu_unknown", "ran_on_cpu"),
         *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),
     ),
     "loss": (
@@ -55,6 +56,9 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 # The facts behind the numbers of findings: a number is marked where one of its facts is inferred.
 RESTS_ON: Mapping[str, tuple[str, ...]] = {
     "card": ("flops_per_token", "tokens_per_iteration"),
+    "card_low": ("flops_per_token", "tokens_per_iteration"),
+    "card_high": ("flops_per_token", "tokens_per_iteration"),
+    "computed_mfu": ("flops_per_token", "tokens_per_iteration"),
     "achieved_tflops": ("flops_per_token", "tokens_per_iteration"),
     "from_interval": ("eval_interval",),
     "eval_interval": ("eval_interval",),
@@ -133,6 +137,14 @@ def tilde(diagnosis: Diagnosis, *facts: str) -> str:
     """The mark of a figure that rests on one of these facts, where that is inferred."""
     known = (diagnosis.facts.get(name) for name in facts)
     return "~" if any(fact is not None and fact.origin == "inferred" for fact in known) else ""
+
+
+def card_range(mfu: Mfu, words: Words) -> str:
+    """The share of the card; where the card may be several, that of the fastest to that of the slowest of them."""
+    if mfu.card_low is None:
+        return words.mfu(mfu.card, 1)
+    low, high = words.value("card_low", mfu.card_low), words.value("card_high", mfu.card_high)
+    return words.text("{low} to {high}", low=low, high=high)
 
 
 def seconds_by_phase(wall: Wall) -> dict[str, float | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nanopace.views.report import Report, span_of
+from nanopace.diagnosis.result import Finding
+from nanopace.views.report import Report, card_range, span_of
 
 ALARMS = (
     *("ended_out_of_memory", "ended_diverged", "loss_diverged", "memory_spill", "throttled_heat"),
@@ -85,9 +86,16 @@ def _cost(report: Report) -> str:
 
 def _card(report: Report) -> str:
     words, mfu = report.words, report.diagnosis.mfu
+    rests_on = report.tilde("flops_per_token", "tokens_per_iteration")
     if mfu.card is not None and mfu.verdict is not None:
-        rests_on = report.tilde("flops_per_token", "tokens_per_iteration")
         share, name = rests_on + words.value("card", mfu.card), words.value("card_name", mfu.card_name)
+        return words.text(
+            "GPU: {share} of the {card}: {verdict}.", share=share, card=name, verdict=words.verdict(mfu.verdict)
+        )
+    if mfu.card_low is not None:
+        share, name = rests_on + card_range(mfu, words), words.value("card_name", mfu.card_name)
+        if mfu.verdict is None:
+            return words.text("GPU: {share} of the {card}, depending on which one it is.", share=share, card=name)
         return words.text(
             "GPU: {share} of the {card}: {verdict}.", share=share, card=name, verdict=words.verdict(mfu.verdict)
         )
@@ -97,7 +105,7 @@ def _card(report: Report) -> str:
     if mfu.steady_printed is not None and mfu.printed_peak_tflops is not None:
         return words.text(
             "GPU: the printed {share} is of {peak}, not of your card; pass --gpu NAME.",
-            share=words.percent(mfu.steady_printed, 2),
+            share=words.mfu(mfu.steady_printed),
             peak=words.tflops(mfu.printed_peak_tflops),
         )
     unknown = report.find("mfu_unknown")
@@ -107,7 +115,7 @@ def _card(report: Report) -> str:
 def _do(report: Report) -> str:
     words = report.words
     advice = [finding for finding in report.diagnosis.findings if finding.advice]
-    best = max(advice, key=lambda finding: finding.saves_s or 0.0, default=None)
+    best = max(advice, key=_urgency, default=None)
     if best is None:
         best = report.find("nothing_to_change")
     if best is None:
@@ -117,3 +125,8 @@ def _do(report: Report) -> str:
         return words.text("Nothing worth changing.")
     said = words.text("Do: {advice}", advice=report.text(best))
     return f"{said} {report.saving(best)}".rstrip()
+
+
+def _urgency(advice: Finding) -> tuple[bool, float]:
+    """What it saves; a dtype that the card emulates comes before any saving that the log can tell."""
+    return advice.code == "use_float16", advice.saves_s or 0.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nanopace.run import DERIVED_FACTS
 from nanopace.views import charts, strip
-from nanopace.views.report import Report, parts_of_phases, typed
+from nanopace.views.report import Report, card_range, parts_of_phases, typed
 from nanopace.wording.catalog import UNKNOWN
 
 MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
@@ -136,13 +136,14 @@ def utilisation_table(report: Report) -> Table:
     mark = report.tilde("flops_per_token", "tokens_per_iteration")
     card = mfu.card_name or words.text("GPU")
     causal = words.text("the same with causal attention")
+    peak_of_card = words.text("peak of the {card}, dense {precision}", card=card, precision=mfu.card_precision)
     rows = [
-        (words.text("as printed, last row"), words.percent(mfu.printed_last, 2)),
-        (words.text("without evaluation rows"), words.percent(mfu.steady_printed, 2)),
+        (words.text("as printed, last row"), words.mfu(mfu.printed_last)),
+        (words.text("without evaluation rows"), words.mfu(mfu.steady_printed)),
         (words.text("peak behind the printed mfu"), words.tflops(mfu.printed_peak_tflops)),
-        (words.text("of the {card}", card=card), marked(mark, words.percent(mfu.card))),
+        (words.text("of the {card}", card=card), marked(mark, card_range(mfu, words))),
         (causal, marked(mark, words.percent(mfu.card_causal))),
-        (words.text("peak of the {card}, dense bf16", card=card), words.tflops(mfu.card_tflops)),
+        (peak_of_card, words.tflops(mfu.card_tflops)),
         (words.text("achieved"), marked(mark, words.tflops(mfu.achieved_tflops))),
         (causal, marked(mark, words.tflops(mfu.achieved_tflops_causal))),
         (words.fact("parameters"), marked(report.tilde("parameters"), words.si(model.parameters, digits=2))),

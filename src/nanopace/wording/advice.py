@@ -15,6 +15,11 @@ ADVICE: Mapping[str, Sentence] = {
         "Choose log_interval (now {log_interval}) so that it divides eval_interval ({eval_interval}): then the log "
         "shows every evaluation."
     ),
+    "use_float16": say("Set dtype=float16: the {card_name} has no bf16 arithmetic and emulates {dtype}.")
+    | say(
+        "Set dtype=float16, if it is not set already: the {card_name} has no bf16 arithmetic and can only emulate "
+        "bfloat16, which nanoGPT may have chosen."
+    ),
     "turn_on_compile": say("Turn compile on: fused kernels usually make every step faster."),
     "larger_micro_batch": say(
         "Raise batch_size from {from_batch} to {to_batch} and set gradient_accumulation_steps to {to_accumulation}: "
@@ -53,6 +58,7 @@ ADVICE_COST: Mapping[str, Sentence] = {
     "lower_eval_iters": say("the validation loss is {noise_factor} times as noisy"),
     "lower_eval_iters_unknown": say("the validation loss is {noise_factor} times as noisy"),
     "save_less_often": say("more training is lost if the run stops"),
+    "use_float16": say("none with nanoGPT: it turns on the gradient scaler that float16 needs"),
     "turn_on_compile": say("about a minute at the start"),
     "larger_micro_batch": say("more GPU memory"),
     "find_the_stall": say("an hour of looking"),

@@ -7,6 +7,7 @@ no file. What a view wants said it writes in English and passes through `Words.t
 from __future__ import annotations
 
 import gettext
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -189,6 +190,12 @@ class Words:
         """0.062 is 6.2%."""
         return UNKNOWN if fraction is None else numbers.percent(fraction, self._form, digits, signed=signed)
 
+    def mfu(self, fraction: float | None, digits: int = 2) -> str:
+        """The same of a share that may be tiny: two of its digits are always seen."""
+        if fraction and abs(fraction) < 0.0005:
+            digits = max(digits, 1 - math.floor(math.log10(abs(fraction) * 100)))
+        return self.percent(fraction, digits)
+
     def si(self, x: float | None, unit: str = "", digits: int = 1) -> str:
         """A count in short: 134.1k tok/s."""
         if x is None:
@@ -236,7 +243,7 @@ class Words:
         """A finding's number, in the form that its name asks for (diagnosis/codes.py says how they are named)."""
         if value is None:
             return self.text("unknown")
-        if name == "card_name":
+        if name.endswith("card_name"):
             return self.card(str(value))
         if not isinstance(value, (int, float)) or isinstance(value, bool) or name in labels.KNOB_VALUES:
             return str(value)
@@ -253,7 +260,7 @@ class Words:
         if name.endswith("_share"):
             return self.percent(value)
         if name in labels.MFUS:
-            return self.percent(value, 2 if abs(value) < 0.2 else 0 if name == "card" else 1)
+            return self.mfu(value, 2 if abs(value) < 0.2 else 0 if name.startswith("card") else 1)
         if name.endswith("_tflops"):
             return self.tflops(value)
         if name in labels.LOSSES:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from nanopace.wording.template import label
 
-MFUS = frozenset({"card", "card_causal", "steady_printed", "printed_last"})
+MFUS = frozenset({"card", "card_causal", "card_low", "card_high", "steady_printed", "printed_last", "computed_mfu"})
 LOSSES = frozenset(
     {"loss", "low", "high", "best_val", "gap", "gap_trend"}
     | {"better_loss", "worse_loss", "leader_loss", "follower_loss", "target_loss", "loss_error"}

@@ -200,7 +200,20 @@ SENTENCES: Mapping[str, Sentence] = {
     # --- mfu
     "mfu_smoothed": say(
         "The printed mfu ends at {printed_last}, but the card did not slow down: the trainer smooths the figure over "
-        "rows that contain evaluations. Without those it is {steady_printed} throughout."
+        "slow rows, such as those with evaluations. For a normal step it is {steady_printed} throughout."
+    ),
+    "mfu_smoothed_and_slower": say(
+        "The printed mfu ends at {printed_last} for two reasons: the trainer smooths it over slow rows, such as those "
+        "with evaluations, and the steps themselves went from {first_ms} to {last_ms} ({change_share}). For a normal "
+        "step it is {steady_printed}."
+    ),
+    "mfu_smoothed_only": say(
+        "The printed mfu ends at {printed_last} because the trainer smooths it over slow rows, such as those with "
+        "evaluations. For a normal step it is {steady_printed}."
+    ),
+    "mfu_disagrees": say(
+        "The printed mfu comes to {steady_printed} for a normal step, but the settings known here give {computed_mfu}: "
+        "one of them or the number of GPUs is wrong, or the trainer counts its FLOPs differently."
     ),
     "mfu_other_card": say(
         "The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the trainer assumes for any "
@@ -215,19 +228,24 @@ SENTENCES: Mapping[str, Sentence] = {
         "How well the card is used cannot be computed; unknown: {missing}. Pass --config FILE or --set NAME=VALUE."
     ),
     "mfu_over_100": say(
-        "An mfu of {steady_printed} is no miracle: the trainer divides by {printed_peak_tflops}, and this card, which "
-        "did {achieved_tflops}, has a higher peak."
+        "An mfu of {steady_printed} is possible: the trainer divides by {printed_peak_tflops} whatever the card, and "
+        "this one did {achieved_tflops}."
     ),
     "mfu_zero": say(
-        "The printed mfu of 0 does not mean an idle card: the trainer has no peak for it, or the figure is too small "
-        "for its two decimals. The card did {achieved_tflops}."
+        "The printed mfu is 0 in every row: the trainer has no peak for this card, or the figure is too small for its "
+        "two decimals. The card did {achieved_tflops}."
     )
     | say(
-        "The printed mfu of 0 does not mean an idle card: the trainer has no peak for it, or the figure is too small "
-        "for its two decimals."
+        "The printed mfu is 0 in every row: the trainer has no peak for this card, or the figure is too small for its "
+        "two decimals."
     ),
-    "card_without_peak": say(
-        "The dense bf16 peak of the {card_name} is not in our table, so its utilisation stays unknown."
+    "card_without_peak": say("The peak of the {card_name} is not in our table, so its utilisation stays unknown."),
+    "card_variants": say(
+        "It depends on which {card_name} this is: {card_low} of the {fast_card_name} ({fast_tflops}), {card_high} of "
+        "the {slow_card_name} ({slow_tflops}). Pass --gpu with the full name to settle it."
+    ),
+    "dtype_float32": say(
+        "The share is of {card_tflops}, the card's dense {card_precision} peak, which a run in float32 cannot reach."
     ),
     "card_above_peak": say(
         "{card} of the rated {card_tflops} of the {card_name}: more than such a card should reach. Check the name of "

@@ -1,0 +1,124 @@
+"""The work of an iteration, out of a printed mfu that is a running average.
+
+nanoGPT prints m = 0.9 m' + 0.1 w / t, with m' the figure of the row before, t the row's time and w the work of an
+iteration over the assumed peak, which is the same in every row. The times are known, so every row says between which
+bounds w lies, as exactly as its mfu is rounded, evaluation rows like any other; what all rows agree on is the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from nanopace.run import Rows, Run
+
+MOST_ROWS = 20_000  # that are looked at
+HALF_TICK_MS = 0.005  # times are rounded to 0.01 ms
+FEWEST_ROWS = 5  # without a contradiction, to be no accident
+DUST = 1e-9
+
+
+class Work(NamedTuple):
+    """What an iteration does, in milliseconds at the assumed peak: between these bounds."""
+
+    low: float
+    high: float
+
+    @property
+    def ms(self) -> float:
+        return (self.low + self.high) / 2
+
+    @property
+    def uncertainty(self) -> float:
+        """How far off the middle may be, as a share of it."""
+        return (self.high - self.low) / (self.high + self.low)
+
+
+def printed_work(run: Run) -> Work | None:
+    """The work of an iteration; None where the printed mfu does not tell it, or is no average of this kind.
+
+    Some forks print each row's own figure: of the two readings, the one that fewer rows contradict is taken.
+    """
+    rows, starts = _single_rows(run.rows), frozenset(restart.row for restart in run.restarts)
+    stretches = list(_stretches(rows, run.mfu_smoothing or 0.0, starts))
+    if any(each.contradicted for each in stretches):
+        stretches = min(stretches, list(_stretches(rows, 0.0, starts)), key=len)
+    telling = [each for each in stretches if each.rows >= FEWEST_ROWS or not each.contradicted]
+    if 2 * sum(each.rows for each in telling) <= sum(each.rows for each in stretches):
+        return None
+    telling.sort(key=lambda each: each.rows, reverse=True)
+    low, high = telling[0].low, telling[0].high
+    for each in telling[1:]:
+        if each.low <= high and each.high >= low:
+            low, high = max(low, each.low), min(high, each.high)
+    return Work(low, high) if low > 0 and high < math.inf else None
+
+
+def _single_rows(rows: Rows) -> Rows:
+    """Those before the first that stands for many: beyond it, the row before one is not known."""
+    folded = min((first for first, count in zip(rows.iteration, rows.count, strict=True) if count > 1), default=None)
+    some = rows[:MOST_ROWS]
+    return some if folded is None else some[: sum(last < folded for last in some.last_iteration)]
+
+
+def _stretches(rows: Rows, weight: float, starts: Collection[int]) -> Iterator[_Stretch]:
+    """Rows that agree, as long as they do. What a row contradicts begins again with it: lines may be missing there."""
+    half = _half_step(rows.mfu)
+    current: _Stretch | None = None
+    known = False  # the average begins with the next figure: the rows before it have none
+    for index, (ms, mfu) in enumerate(zip(rows.ms, rows.mfu, strict=True)):
+        if math.isnan(mfu) or index in starts:
+            if current is not None:
+                yield current
+            current, known = None, math.isnan(mfu)
+        if math.isnan(mfu):
+            continue
+        if current is not None and not current.takes(ms, mfu):
+            current.contradicted = True
+            yield current
+            current = None
+        if current is None:
+            current = _Stretch(weight, half, ms, mfu, begins=known or not weight)
+        known = False
+    if current is not None:
+        yield current
+
+
+class _Stretch:
+    """Rows that agree: each figure is `kept` x the figure before them + work x `inverse`."""
+
+    def __init__(self, weight: float, half: float, ms: float, mfu: float, *, begins: bool) -> None:
+        self._weight, self._half = weight, half
+        self._before = mfu
+        self._kept, self._inverse = (0.0, 1 / ms) if begins else (1.0, 0.0)
+        self._blur = HALF_TICK_MS / ms + DUST  # of `inverse`, as the times are rounded
+        self.low, self.high = self._bounds(mfu) if begins else (-math.inf, math.inf)
+        self.rows = 1
+        self.contradicted = False  # by the row after the last
+
+    def takes(self, ms: float, mfu: float) -> bool:
+        """Go on with a row; False where no work fits it and those before."""
+        self._kept *= self._weight
+        self._inverse = self._weight * self._inverse + (1 - self._weight) / ms
+        self._blur = max(self._blur, HALF_TICK_MS / ms + DUST)
+        low, high = self._bounds(mfu)
+        if max(low, self.low) > min(high, self.high):
+            return False
+        self.low, self.high = max(low, self.low), min(high, self.high)
+        self.rows += 1
+        return True
+
+    def _bounds(self, mfu: float) -> tuple[float, float]:
+        known = mfu - self._kept * self._before
+        rounding = self._half * (1 + self._kept) + DUST * mfu
+        low, high = (known - rounding) / self._inverse, (known + rounding) / self._inverse
+        return low - abs(low) * self._blur, high + abs(high) * self._blur
+
+
+def _half_step(figures: Sequence[float]) -> float:
+    """Half of the last digit that is printed: two decimals of a percentage, where more or fewer do not show."""
+    known = {round(mfu * 100, 8) for mfu in figures if not math.isnan(mfu)}
+    fewest = 2 if len(known) < 10 else 0  # a few figures may end in 0 by accident
+    decimals = next((n for n in range(fewest, 8) if all(abs(each - round(each, n)) < 1e-7 for each in known)), 8)
+    return 0.005 * 0.1**decimals
