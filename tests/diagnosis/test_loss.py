@@ -121,10 +121,54 @@ def test_over_fitting() -> None:
     assert loss.forecast == ()  # a trend that has turned is not drawn on
 
 
-def test_a_growing_gap_alone_is_over_fitting_too() -> None:
+def test_over_fitting_says_what_shows_it() -> None:
+    vals = [3.0, 2.5, 2.2, 2.1, 2.15, 2.2, 2.3, 2.45, 2.6, 2.75]
+    trains = [3.0, 2.5, 2.1, 1.9, 1.7, 1.5, 1.3, 1.1, 0.9, 0.7]
+    for metric in ("loss", "bpc"):
+        _, findings = describe_loss(run_of(vals, trains=trains, metric=metric))
+        (finding,) = [f for f in findings if f.code == "overfitting"]
+        assert (finding.numbers["best_val"], finding.numbers["best_val_iteration"]) == (2.1, 2000)
+        assert finding.numbers["last_val"] == 2.75
+
+
+def test_over_fitting_long_ago_is_over_fitting() -> None:
+    """Both losses are flat over the second half: the gap has stopped growing, and validation is far above its best."""
+    vals = [3.0, 2.5, 2.2, 2.6, 3.0, 3.4, 3.5, 3.5, 3.5, 3.5, 3.5, 3.5]
+    trains = [3.0, 2.4, 2.0, 1.5, 1.0, 0.5, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2]
+    assert "overfitting" in codes(describe_loss(run_of(vals, trains=trains))[1])
+
+
+def test_a_growing_gap_while_validation_falls_is_no_over_fitting() -> None:
     vals = falling(20)
     trains = [val - max(0, k - 5) * 0.02 for k, val in enumerate(vals)]
-    assert "overfitting" in codes(describe_loss(run_of(vals, trains=trains))[1])
+    loss, findings = describe_loss(run_of(vals, trains=trains))
+    assert "overfitting" not in codes(findings)
+    (finding,) = [f for f in findings if f.code == "gap_grows"]
+    assert finding.numbers == {"gap": loss.gap, "gap_trend": loss.gap_trend}
+
+
+def test_a_restart_that_raises_both_losses_is_no_over_fitting() -> None:
+    rng = random.Random(4)
+    fall = falling(20, 0.002)
+    after = [fall[-1] + 0.1 - 0.002 * k for k in range(8)]
+    vals = [val + rng.gauss(0, 0.005) for val in fall + after]
+    trains = [val - 0.005 + rng.gauss(0, 0.005) for val in fall + after]
+    loss, findings = describe_loss(run_of(vals, trains=trains))
+    assert not {"overfitting", "gap_grows"} & set(codes(findings))
+    assert loss.forecast == (), "a trend that was broken is not drawn on"
+
+
+def test_two_evaluations_above_the_best_show_nothing_yet() -> None:
+    vals = [*falling(10), falling(10)[-1] + 0.1, falling(10)[-1] + 0.2]
+    trains = [val - 0.05 * k for k, val in enumerate(vals)]
+    assert not {"overfitting", "gap_grows"} & set(codes(describe_loss(run_of(vals, trains=trains))[1]))
+
+
+@pytest.mark.parametrize(("rise", "said"), [(0.005, False), (0.05, True)])
+def test_with_few_evaluations_only_a_large_rise_counts(rise: float, said: bool) -> None:
+    vals = [2.5, 2.0, 2.0 + rise, 2.0 + 2 * rise, 2.0 + 3 * rise]
+    trains = [2.4, 1.9, 1.8, 1.7, 1.6]
+    assert ("overfitting" in codes(describe_loss(run_of(vals, trains=trains))[1])) is said
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -251,7 +295,8 @@ def test_a_training_loss_that_lags_is_no_overfitting() -> None:
     assert loss.gap is not None
     assert loss.gap > 0
     assert "overfitting" not in codes(findings)
-    assert "overfitting" in codes(describe_loss(lagging(None))[1])  # what the same figures would mean without the lag
+    assert "gap_grows" not in codes(findings)
+    assert "gap_grows" in codes(describe_loss(lagging(None))[1])  # what the same figures would mean without the lag
 
 
 def test_a_training_loss_that_lags_does_not_hide_overfitting() -> None:

@@ -72,7 +72,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "skipped_steps": ("count", "streaks", "iterations"),  # iterations: the first of them, as a list
     "loss_spikes": ("count", "largest_z", "iteration"),  # largest_z: in standard deviations
     "loss_noise": ("noise", "accumulation"),  # accumulation may be None
-    "overfitting": ("gap", "gap_trend", "best_val_iteration"),
+    "overfitting": ("gap", "gap_trend", "best_val", "best_val_iteration", "last_val"),
+    "gap_grows": ("gap", "gap_trend"),  # while validation is still at its best
     "best_not_saved": ("best_val", "best_val_iteration"),
     "loss_diverged": ("iteration",),
     "forecast": ("iteration", "loss", "low", "high"),

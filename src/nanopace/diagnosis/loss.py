@@ -17,8 +17,9 @@ from nanopace.run import Evaluation, Metric, Run
 
 _FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
 _MOST_ROWS = 20_000  # the last ones; more would tell nothing new
-_RISING = 3  # evaluations in a row that make over-fitting more than an accident
+_RISING = 3  # the last evaluations, all of which have to be above the best: one or two are an accident
 _CLEAR = 3.0  # standard deviations that a change has to be beyond
+_LARGE = 0.01  # of the loss: what a change has to be beyond where too few evaluations tell their noise
 _MATERIAL = 0.03  # a gap that grew by this share of the loss is worth a word
 _HORIZONS = (1.5, 2.0)  # times the iterations done
 _LARGEST = 1e6  # a loss beyond this has diverged, even if it is still printed as a number
@@ -32,11 +33,12 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
     curve = _curve(evaluations)
     best = _best(evaluations)
     last = curve[-1] if curve else None
-    gaps = _Gaps.of(evaluations)
+    gaps = _Gaps.of(evaluations, best)
     diverged = _diverged(run, evaluations)
-    rising = _overfitting(curve, best, gaps)
-    forecast = () if diverged is not None or rising else _forecast(run, curve)
     errors = {each.iteration: each.val_error for each in evaluations}
+    beyond = _beyond_noise(curve, best, errors.get(best.iteration)) if best else 0.0
+    turned = _turned_up(curve, best, beyond)
+    forecast = () if diverged is not None or turned else _forecast(run, curve)
     loss = Loss(
         metric=metric,
         best_val=best.val if best else None,
@@ -53,16 +55,18 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
         best_val_error=errors.get(best.iteration) if best else None,
         last_val_error=errors.get(last[0]) if last else None,
     )
-    return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, rising)
+    growth = _growth(loss, gaps, turned, beyond)
+    return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, growth)
 
 
-def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, rising: bool) -> list[Finding]:
+def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growth: str | None) -> list[Finding]:
     found = []
     if diverged is not None:
         found.append(Finding("loss_diverged", {"iteration": diverged}))
-    if rising:
-        numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend, "best_val_iteration": loss.best_val_iteration}
-        found.append(Finding("overfitting", numbers))
+    if growth is not None:
+        numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend}
+        best = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration, "last_val": loss.last_val}
+        found.append(Finding(growth, numbers | best if growth == "overfitting" else numbers))
     if lost_best:
         numbers = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration}
         found.append(Finding("best_not_saved", numbers))
@@ -79,9 +83,9 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, risin
 
 def _metric(evaluations: Sequence[Evaluation]) -> Metric:
     """The one that most evaluations have; benchmark scores, which rise, are none."""
-    in_bits = sum(each.metric == "bpb" for each in evaluations)
-    in_nats = sum(each.metric == "loss" for each in evaluations)
-    return "bpb" if in_bits > in_nats else "loss"
+    told = [each.metric for each in evaluations]
+    units: tuple[Metric, ...] = ("loss", "bpc", "bpb")
+    return max(units, key=told.count)
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
@@ -156,23 +160,27 @@ class _Gaps(NamedTuple):
     last: float | None = None
     trend: float | None = None
     error: float = math.inf  # standard error of the trend
+    train_rose: float = 0.0  # by how much the training loss is above what it was at the best validation loss
 
     @classmethod
-    def of(cls, evaluations: Sequence[Evaluation]) -> _Gaps:
+    def of(cls, evaluations: Sequence[Evaluation], best: _Best | None) -> _Gaps:
         points = [
             (each.iteration, each.train, each.val - each.train)
             for each in evaluations
             if each.train is not None and each.val is not None and _sane(each.train) and _sane(each.val)
         ]
-        if not points:
+        if not points or best is None:
             return cls()
         end, last_train, last = points[-1]
+        then = [train for iteration, train, _ in points if iteration <= best.stands_at][-1:]
+        since = [train for iteration, train, _ in points if iteration > best.stands_at][-_RISING:]
+        rose = sum(since) / len(since) - then[0] if then and since else 0.0
         later = [(iteration, gap) for iteration, gap in _like_with_like(evaluations) if iteration >= end / 2]
         line = slope([iteration for iteration, _ in later], [gap for _, gap in later])
         if line is None:
-            return cls(last_train, last)
+            return cls(last_train, last, train_rose=rose)
         span = later[-1][0] - later[0][0]
-        return cls(last_train, last, line[0] * span, line[1] * span)
+        return cls(last_train, last, line[0] * span, line[1] * span, rose)
 
 
 def _like_with_like(evaluations: Sequence[Evaluation]) -> Iterator[tuple[int, float]]:
@@ -191,15 +199,31 @@ def _like_with_like(evaluations: Sequence[Evaluation]) -> Iterator[tuple[int, fl
         before = each.val
 
 
-def _overfitting(curve: Sequence[tuple[int, float]], best: _Best | None, gaps: _Gaps) -> bool:
-    """The gap grows, and validation has clearly left its best or the gap is already a material part of the loss."""
-    if best is None or gaps.last is None or gaps.trend is None or gaps.last <= 0 or gaps.trend <= 0:
+def _beyond_noise(curve: Sequence[tuple[int, float]], best: _Best, error: float | None) -> float:
+    """What a validation loss has to be above the best to be clearly worse; where the noise is unknown, a lot."""
+    noise = error or _noise(curve)
+    return _LARGE * abs(best.val) if noise is None else _CLEAR * noise
+
+
+def _turned_up(curve: Sequence[tuple[int, float]], best: _Best | None, beyond: float) -> bool:
+    """Whether validation has clearly left its best: each of the last evaluations is above it."""
+    if best is None:
         return False
     recent = [val for iteration, val in curve if iteration > best.iteration][-_RISING:]
-    noise = _noise(curve)
-    if len(recent) == _RISING and noise is not None and min(recent) > best.val + _CLEAR * noise:
-        return True
-    return gaps.trend > max(_MATERIAL * curve[-1][1], _CLEAR * gaps.error)
+    return len(recent) == _RISING and min(recent) > best.val + beyond
+
+
+def _growth(loss: Loss, gaps: _Gaps, turned: bool, beyond: float) -> str | None:
+    """The finding about a gap that grows. It is over-fitting only if validation has turned up while training has not:
+    a restart, or a run that comes apart, raises both. While validation still falls, a growing gap is what every small
+    dataset shows."""
+    if loss.last_val is None or loss.best_val is None or gaps.last is None or gaps.last <= 0:
+        return None
+    if turned:
+        return "overfitting" if gaps.train_rose < (loss.last_val - loss.best_val) / 2 else None
+    if gaps.trend is None or loss.last_val > loss.best_val + beyond:
+        return None
+    return "gap_grows" if gaps.trend > max(_MATERIAL * loss.last_val, _CLEAR * gaps.error) else None
 
 
 def _noise(curve: Sequence[tuple[int, float]]) -> float | None:

@@ -44,6 +44,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "skipped_steps",
         "loss_spikes",
         "overfitting",
+        "gap_grows",
         "best_not_saved",
         "loss_noise",
         "forecast",

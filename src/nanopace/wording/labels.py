@@ -11,11 +11,12 @@ from nanopace.wording.template import label
 
 MFUS = frozenset({"card", "card_causal", "steady_printed", "printed_last"})
 LOSSES = frozenset(
-    {"loss", "low", "high", "best_val", "gap", "gap_trend"}
+    {"loss", "low", "high", "best_val", "last_val", "gap", "gap_trend"}
     | {"better_loss", "worse_loss", "leader_loss", "follower_loss", "target_loss", "loss_error"}
 )
 SIGNED_SHARES = frozenset(
     {"change_share", "excess_share", "drift_share", "flops_per_token_share", "utilisation_share", "peak_share"}
+    | {"gpu_count_share"}
 )
 # Values of knobs are written as they are typed.
 KNOB_VALUES = frozenset(
@@ -106,6 +107,7 @@ VERDICTS: Mapping[str, str] = {
 
 METRICS: Mapping[str, str] = {
     "loss": label("loss"),
+    "bpc": label("bits per character"),
     "bpb": label("bits per byte"),
     "core": label("CORE metric"),
 }
