@@ -24,7 +24,8 @@ from nanopace.version import __version__
 from nanopace.views import charts, pair_tables, strip, tables
 from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
-from nanopace.views.comparing import Pair
+from nanopace.views.comparing import Pair, letter_pairs
+from nanopace.views.ranking import headline, ranking_of
 from nanopace.views.report import SECTIONS, Report, notes, span_of
 from nanopace.views.waterfall import Bar
 from nanopace.wording.catalog import Words
@@ -62,6 +63,7 @@ def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
         drawn,
         title=" / ".join(run.source.name for run in everyone),
         runs=[_introduced(number, run, words) for number, run in enumerate(everyone)],
+        ranking=_ranked(comparisons, words),
         charts=[_placed(chart, drawn, "all") for chart in overlays if chart is not None],
         pairs=[_compared(pair, number, words) for number, pair in enumerate(comparisons, start=1)],
     )
@@ -123,6 +125,16 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
         "about": _about(run, words),
         "facts": tables.facts_table(begin_report(run, words)[0]),
     }
+
+
+def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object] | None:
+    """The order of three runs and more, and the table that shows it."""
+    if len(comparisons) < 2:
+        return None
+    pairs = letter_pairs(comparisons)
+    letters = [charts.run_letter(number) for number in range(len(pairs) + 1)]
+    said = headline(ranking_of(comparisons), pairs, letters, words)
+    return {"says": said, "table": pair_tables.ranking_table(comparisons, words)}
 
 
 def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:

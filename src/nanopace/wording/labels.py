@@ -114,8 +114,8 @@ METRICS: Mapping[str, str] = {
 
 CLOCKS: Mapping[str, str] = {
     "measured": label("measured"),
-    "rows": label("rows of the log"),
-    "incomplete": label("rows, incomplete"),
+    "rows": label("log rows"),
+    "incomplete": label("log rows, incomplete"),
 }
 
 BASES: Mapping[str, str] = {

@@ -301,8 +301,8 @@ SENTENCES: Mapping[str, Sentence] = {
     )
     | say("The loss on each row scatters by ±{noise}; the evaluations tell more."),
     "overfitting": say(
-        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen to "
-        "{last_val} since."
+        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
+        "to {last_val} since."
     ),
     "gap_grows": say(
         "The gap between validation and training loss grew by {gap_trend} in the second half of the run, to {gap}; the "

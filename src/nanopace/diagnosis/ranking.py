@@ -1,0 +1,107 @@
+"""Three runs and more in one order.
+
+By the best validation loss at equal time, which is what whoever waits for a model asks; where too few of them tell
+that, at equal tokens; where losses cannot be compared, by tokens per second. A run that lacks the figure comes last.
+Losses are those of the runs that may be held against the first one with losses, at the furthest point that most of them
+share. A run that had ended by then has its best loss still.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from nanopace.diagnosis.align import Curve
+from nanopace.diagnosis.arrival import starts_late
+from nanopace.diagnosis.comparable import obstacle
+from nanopace.diagnosis.compare import trained_curve
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.record import Record
+
+RankedBy = Literal["loss_time", "loss_tokens", "tokens_per_s"]
+
+
+class Ranked(Record):
+    """One run's place, by its position in the list; its figures, None where unknown."""
+
+    run: int
+    name: str
+    tokens_per_s: float | None
+    loss_tokens: float | None  # best validation loss up to the ranking's tokens
+    loss_time: float | None  # the same up to its seconds
+    ended: bool  # before those seconds
+    best_val: float | None  # None also where it cannot be compared with the others'
+    overhead_share: float | None
+    mfu_card: float | None
+
+
+class Ranking(Record):
+    by: RankedBy | None  # None where the runs tell nothing to rank them by: they stand in their own order
+    tokens: float | None
+    seconds: float | None
+    runs: tuple[Ranked, ...]
+
+
+def rank(runs: Sequence[Diagnosis]) -> Ranking:
+    """The best first."""
+    comparable = _comparable(runs)
+    tokens, at_tokens = _at_one_point({i: _over_tokens(runs[i]) for i in comparable})
+    over_time = {i: trained_curve(runs[i], runs[i].curves.eval_seconds) for i in comparable if not starts_late(runs[i])}
+    seconds, at_time = _at_one_point(over_time)
+    ended = {i: min(curve.ys) for i, curve in over_time.items() if seconds and curve.xs and curve.xs[-1] < seconds}
+    at_time |= ended
+    ranked = [
+        Ranked(
+            run=number,
+            name=run.source.name,
+            tokens_per_s=run.throughput.tokens_per_s,
+            loss_tokens=at_tokens.get(number),
+            loss_time=at_time.get(number),
+            ended=number in ended,
+            best_val=run.loss.best_val if number in comparable else None,
+            overhead_share=run.wall.overhead_share,
+            mfu_card=run.mfu.card,
+        )
+        for number, run in enumerate(runs)
+    ]
+    by = _ranked_by(ranked)
+    return Ranking(by, tokens, seconds, tuple(sorted(ranked, key=lambda each: _place(each, by))))
+
+
+def _comparable(runs: Sequence[Diagnosis]) -> list[int]:
+    with_losses = [number for number, run in enumerate(runs) if any(val is not None for val in run.curves.eval_val)]
+    return [number for number in with_losses if obstacle(runs[with_losses[0]], runs[number]) is None]
+
+
+def _over_tokens(run: Diagnosis) -> Curve:
+    each = run.throughput.tokens_per_iteration
+    return trained_curve(run, [iteration * each for iteration in run.curves.eval_iteration]) if each else Curve((), ())
+
+
+def _at_one_point(curves: Mapping[int, Curve]) -> tuple[float | None, dict[int, float]]:
+    """The furthest point that most of the curves have, and the lowest losses up to there; nothing of a single one."""
+    known = {number: curve.so_far() for number, curve in curves.items() if curve.xs}
+
+    def there(x: float) -> dict[int, float]:
+        return {number: curve.at(x) for number, curve in known.items() if curve.xs[0] <= x <= curve.xs[-1]}
+
+    ends = {curve.xs[-1] for curve in known.values()}
+    point = max(ends, key=lambda x: (len(there(x)), x), default=None)
+    if point is None or len(there(point)) < 2:
+        return None, {}
+    return point, there(point)
+
+
+def _ranked_by(ranked: Sequence[Ranked]) -> RankedBy | None:
+    """The first figure that at least half of the runs have."""
+    order: tuple[RankedBy, ...] = ("loss_time", "loss_tokens", "tokens_per_s")
+    known = (by for by in order if sum(getattr(each, by) is not None for each in ranked) >= max(2, len(ranked) / 2))
+    return next(known, None)
+
+
+def _place(each: Ranked, by: RankedBy | None) -> float:
+    value: float | None = getattr(each, by) if by else None
+    if value is None:
+        return math.inf
+    return -value if by == "tokens_per_s" else value
