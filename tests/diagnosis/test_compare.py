@@ -159,6 +159,20 @@ def test_time_that_is_no_training_explains_a_contradiction(make_diagnosis: Any) 
     assert not {"compare_overall", "compare_time_share", "compare_stretch"} & set(codes(compare(a, faster_anyway)))
 
 
+def test_a_slow_start_explains_who_is_behind_at_equal_time(make_diagnosis: Any) -> None:
+    """Run b is faster over its whole length, and behind in the time that the shorter run a took."""
+    slow_start = [(k, 60.0 + k / 20, 3 - k / 1000) for k in range(100, 1001, 100)]
+    even = [(k, k / 10, 3 - k / 1000) for k in range(100, 1001, 100)]
+    a = overall(make_diagnosis(name="a.log", median_ms=100.0, tokens=1000, curve=even), 9_900.0)
+    b = overall(make_diagnosis(name="b.log", median_ms=50.0, tokens=1000, curve=slow_start), 18_000.0)
+    levels = (Level(0, 149, 450.0), Level(150, 20_000, 50.0), Level(20_001, 30_000, 90.0))
+    found = compare(a, replace(b, step=replace(b.step, levels=levels)))
+    assert (found.leader_tokens, found.leader_time) == ("tie", "a")
+    assert "compare_overall" not in codes(found)
+    (stretch,) = [each for each in found.findings if each.code == "compare_stretch"]
+    assert (stretch.numbers["run"], stretch.numbers["last_iteration"]) == ("b.log", 149)
+
+
 # --- best so far -----------------------------------------------------------------------------------------------------
 
 OVERFITS = [(0, 1.0, 6.0)] + [

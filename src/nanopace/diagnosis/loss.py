@@ -71,7 +71,7 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growt
         numbers = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration}
         found.append(Finding("best_not_saved", numbers))
     accumulation = run.number("gradient_accumulation_steps")
-    if loss.noise is not None and run.format == "nanogpt" and accumulation != 1:
+    if loss.noise and run.format == "nanogpt" and accumulation != 1:
         number = None if accumulation is None else int(accumulation)
         found.append(Finding("loss_noise", {"noise": loss.noise, "accumulation": number}))
     if loss.forecast:

@@ -21,7 +21,8 @@ _WORTH_NAMING = 0.02  # of the run's time, more than of the other's
 
 
 class _Reason(NamedTuple):
-    share: float  # of the run's time that it takes
+    weight: float  # of the time until the runs are compared, as far as it can be told
+    share: float  # of the run's whole time
     what: Level | Phase
 
 
@@ -40,8 +41,10 @@ def contradictions(a: Diagnosis, b: Diagnosis, by_tokens: Aligned, by_time: Alig
         numbers: dict[str, Number] = {"faster": faster, "slower": slower}
         numbers |= {"faster_overall_tokens_per_s": overall[0], "slower_overall_tokens_per_s": overall[1]}
         yield Finding("compare_overall", numbers)
-    if overall is not None or behind:
-        yield from _named(faster, fast, slow)
+    if overall is not None:
+        yield from _named(faster, fast, slow, fast.wall.awake_s)
+    elif behind:
+        yield from _named(faster, fast, slow, min(fast.wall.awake_s, by_time.points[-1][0]))
 
 
 def _overall(fast: Diagnosis, slow: Diagnosis) -> tuple[float, float] | None:
@@ -52,12 +55,12 @@ def _overall(fast: Diagnosis, slow: Diagnosis) -> tuple[float, float] | None:
     return of_fast, of_slow
 
 
-def _named(name: str, run: Diagnosis, other: Diagnosis) -> Iterator[Finding]:
-    """The largest of the reasons."""
-    reasons = [*_stretches(run), *_phases(run, other)]
+def _named(name: str, run: Diagnosis, other: Diagnosis, until_s: float) -> Iterator[Finding]:
+    """The largest of the reasons, in the time until the runs are compared."""
+    reasons = [] if until_s <= 0 else [*_stretches(run, until_s), *_phases(run, other, until_s)]
     if not reasons:
         return
-    share, what = max(reasons, key=lambda reason: reason.share)
+    _, share, what = max(reasons, key=lambda reason: reason.weight)
     if isinstance(what, Level):
         span = {"first_iteration": what.first_iteration, "last_iteration": what.last_iteration}
         yield Finding("compare_stretch", {"run": name, **span, "ratio": what.median_ms / run.step.median_ms})
@@ -65,20 +68,22 @@ def _named(name: str, run: Diagnosis, other: Diagnosis) -> Iterator[Finding]:
         yield Finding("compare_time_share", {"run": name, "phase": what, "time_share": share})
 
 
-def _stretches(run: Diagnosis) -> Iterator[_Reason]:
-    """Levels that are slower than the normal step, by the time that they cost."""
-    normal, awake = run.step.median_ms, run.wall.awake_s
+def _stretches(run: Diagnosis, until_s: float) -> Iterator[_Reason]:
+    """Levels slower than the normal step, by the time that they cost; those that come later explain nothing."""
+    normal, start_s = run.step.median_ms, 0.0
     for level in run.step.levels:
-        if normal > 0 and awake > 0 and level.median_ms >= _SLOW * normal:
-            iterations = level.last_iteration - level.first_iteration + 1
-            yield _Reason((level.median_ms - normal) / 1000 * iterations / awake, level)
+        iterations = level.last_iteration - level.first_iteration + 1
+        if normal > 0 and level.median_ms >= _SLOW * normal and start_s < until_s:
+            lost_s = (level.median_ms - normal) / 1000 * iterations
+            yield _Reason(lost_s / until_s, lost_s / run.wall.awake_s, level)
+        start_s += level.median_ms / 1000 * iterations
 
 
-def _phases(run: Diagnosis, other: Diagnosis) -> Iterator[_Reason]:
-    """What takes more of this run's time than of the other's."""
+def _phases(run: Diagnosis, other: Diagnosis, until_s: float) -> Iterator[_Reason]:
+    """What takes more of this run's time than of the other's. A start-up is all at the beginning."""
     for phase, share in _shares(run).items():
         if share - _shares(other)[phase] > _WORTH_NAMING:
-            yield _Reason(share, phase)
+            yield _Reason(run.wall.startup_s / until_s if phase == "startup" else share, share, phase)
 
 
 def _shares(run: Diagnosis) -> dict[Phase, float]:

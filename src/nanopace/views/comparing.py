@@ -166,12 +166,13 @@ def _figures(pair: Pair, words: Words, paper: Paper) -> None:
 
 
 def achieved_of(runs: Iterable[Diagnosis]) -> Callable[[Diagnosis], float | None]:
-    """TFLOP/s of a card, of all runs on one basis: from tokens and FLOPs where each has them, else as printed. Where
-    they differ in that the figures are no pair, and none is shown."""
-    counted = {run.throughput.tokens_per_s is not None and run.model.flops_per_token is not None for run in runs}
-    if counted == {True}:
+    """TFLOP/s of a card, of both runs on one basis: by tokens and FLOPs where both have them, as printed where neither
+    tells its tokens. Else the figures are no pair, and might contradict the tokens per second: none is shown."""
+    runs = tuple(runs)
+    if all(_counted_tflops(run) is not None for run in runs):
         return _counted_tflops
-    return lambda run: run.mfu.achieved_tflops if counted == {False} else None
+    printed = all(run.throughput.tokens_per_s is None for run in runs)
+    return lambda run: run.mfu.achieved_tflops if printed else None
 
 
 def _counted_tflops(run: Diagnosis) -> float | None:

@@ -25,7 +25,6 @@ from nanopace.views import charts, pair_tables, strip, tables
 from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
 from nanopace.views.comparing import Pair, letter_pairs
-from nanopace.views.ranking import headline, ranking_of
 from nanopace.views.report import SECTIONS, Report, notes, span_of
 from nanopace.views.waterfall import Bar
 from nanopace.wording.catalog import Words
@@ -131,6 +130,8 @@ def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object
     """The order of three runs and more, and the table that shows it."""
     if len(comparisons) < 2:
         return None
+    from nanopace.views.ranking import headline, ranking_of  # fewer runs do without it
+
     pairs = letter_pairs(comparisons)
     letters = [charts.run_letter(number) for number in range(len(pairs) + 1)]
     said = headline(ranking_of(comparisons), pairs, letters, words)

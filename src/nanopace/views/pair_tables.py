@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from nanopace.diagnosis.comparison import Comparison, PairOf
 from nanopace.views.charts import run_colour, run_letter
 from nanopace.views.comparing import parts_of_speed
-from nanopace.views.ranking import ranked_table, ranking_of, table_notes
 from nanopace.views.report import Report
 from nanopace.views.tables import Cell, Table, Texts, make_table, marked
 from nanopace.wording.catalog import UNKNOWN, Words
@@ -16,6 +15,8 @@ from nanopace.wording.catalog import UNKNOWN, Words
 
 def ranking_table(comparisons: Sequence[Comparison], words: Words) -> Table:
     """Three runs and more in one order, the best first."""
+    from nanopace.views.ranking import ranked_table, ranking_of, table_notes  # fewer do without it
+
     ranking = ranking_of(comparisons)
     runs = [comparisons[0].a, *(pair.b for pair in comparisons)]
     head, rows = ranked_table(ranking, [run_letter(number) for number in range(len(runs))], runs, words)
