@@ -66,3 +66,10 @@ def test_losses_that_cannot_be_compared_rank_nobody(make_diagnosis: Any) -> None
 def test_nothing_to_rank_by(make_diagnosis: Any) -> None:
     ranking = rank([make_diagnosis() for _ in range(3)])
     assert (ranking.by, order(ranking)) == (None, [0, 1, 2])
+
+
+def test_runs_that_are_not_clearly_apart_are_tied(make_diagnosis: Any) -> None:
+    ranking = rank([make_diagnosis(curve=curve(10.0, best)) for best in (3.2, 3.0, 3.001)])
+    assert [(each.run, each.tied) for each in ranking.runs] == [(1, False), (2, True), (0, False)]
+    few = rank([make_diagnosis(curve=curve(10.0, best, count=3)) for best in (3.02, 3.0, 3.5)])
+    assert [each.tied for each in few.runs] == [False, True, False], "with unknown noise 1% is not enough"

@@ -9,15 +9,16 @@ share. A run that had ended by then has its best loss still.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal
 
-from nanopace.diagnosis.align import Curve
+from nanopace.diagnosis.align import Curve, largest_tie
 from nanopace.diagnosis.arrival import starts_late
 from nanopace.diagnosis.comparable import obstacle
 from nanopace.diagnosis.compare import trained_curve
 from nanopace.diagnosis.result import Diagnosis
-from nanopace.record import Record
+from nanopace.record import Record, replace
 
 RankedBy = Literal["loss_time", "loss_tokens", "tokens_per_s"]
 
@@ -32,6 +33,7 @@ class Ranked(Record):
     loss_time: float | None  # the same up to its seconds
     ended: bool  # before those seconds
     best_val: float | None  # None also where it cannot be compared with the others'
+    tied: bool = False  # ranked by loss, and not clearly behind the run before it
     overhead_share: float | None
     mfu_card: float | None
 
@@ -66,7 +68,9 @@ def rank(runs: Sequence[Diagnosis]) -> Ranking:
         for number, run in enumerate(runs)
     ]
     by = _ranked_by(ranked)
-    return Ranking(by, tokens, seconds, tuple(sorted(ranked, key=lambda each: _place(each, by))))
+    ranked.sort(key=lambda each: _place(each, by))
+    noises = [trained_curve(run, run.curves.eval_iteration).noise for run in runs]
+    return Ranking(by, tokens, seconds, (*ranked[:1], *_with_ties(ranked, by, noises)))
 
 
 def _comparable(runs: Sequence[Diagnosis]) -> list[int]:
@@ -105,3 +109,14 @@ def _place(each: Ranked, by: RankedBy | None) -> float:
     if value is None:
         return math.inf
     return -value if by == "tokens_per_s" else value
+
+
+def _with_ties(ranked: Sequence[Ranked], by: RankedBy | None, noises: Sequence[float | None]) -> Iterator[Ranked]:
+    """All but the first, each held against the one before it."""
+    for before, each in pairwise(ranked):
+        better, worse = (getattr(one, by) if by and by != "tokens_per_s" else None for one in (before, each))
+        if better is None or worse is None:
+            yield each
+        else:
+            tied = worse - better <= largest_tie((noises[before.run], noises[each.run]), worse)
+            yield replace(each, tied=tied)

@@ -156,7 +156,7 @@ def _figures(pair: Pair, words: Words, paper: Paper) -> None:
         of_a, of_b = of(a), of(b)
         if of_a is None and of_b is None:
             continue
-        ratio = words.factor(of_b / of_a) if of_a and of_b is not None else ""
+        ratio = words.factor(of_b / of_a) if of_a and of_b else ""
         rows.append((label, _marked(a, facts, shown(of_a)), _marked(b, facts, shown(of_b)), ratio))
     if a.loss.metric == b.loss.metric:  # without a ratio: a loss has no zero that it could be measured from
         best = words.number(a.loss.best_val, 4), words.number(b.loss.best_val, 4)

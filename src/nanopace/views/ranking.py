@@ -62,7 +62,8 @@ def headline(ranking: Ranking, pairs: Sequence[Pair], letters: Sequence[str], wo
     by = ranking.by
     if by is None:
         return words.text("These logs tell nothing that the runs could be ranked by.")
-    order = ", ".join(letters[each.run] for each in ranking.runs if getattr(each, by) is not None)
+    known = [each for each in ranking.runs if getattr(each, by) is not None]
+    order = "".join((" = " if each.tied else ", ") + letters[each.run] for each in known).removeprefix(", ")
     if by == "tokens_per_s":
         return words.text("Ranked by tokens per second: {runs}.", runs=order)
     unsure = any(pair.first(comparing.CAVEAT) is not None for pair in pairs)
@@ -119,6 +120,8 @@ def table_notes(ranking: Ranking, words: Words) -> list[str]:
         notes.append(words.text("Loss at equal time: the best up to {time}.", time=seconds))
     if notes:
         notes.append(words.text("Between two evaluations the losses are interpolated."))
+    if any(each.tied for each in ranking.runs):
+        notes.append(words.text("= in the order: not clearly apart, by the noise of the evaluations."))
     if any(each.ended for each in ranking.runs):
         notes.append(words.text("A run that had ended by then keeps its best."))
     return [" ".join(notes)] if notes else []

@@ -178,10 +178,10 @@ class Words:
         return self.number(x, 4) + ("" if x is None or error is None else f"{FIXED}±{self.number(error, 4)}")
 
     def factor(self, ratio: float | None) -> str:
-        """How many times as much: ×0.42, ×15.50, and ×0.0031 rather than ×0.00."""
-        if ratio is None:
+        """How many times as much: ×0.42, ×15.50, and ×0.0031 rather than ×0.00; nothing is no factor."""
+        if not ratio:
             return UNKNOWN
-        small = 0 < abs(ratio) < 0.095
+        small = abs(ratio) < 0.095
         return "×" + (numbers.significant(ratio, self._form, 2) if small else numbers.decimal(ratio, self._form, 2))
 
     def count(self, n: float | None) -> str:
