@@ -72,6 +72,13 @@ def test_losses_before_training_tell_vocabularies_apart(make_diagnosis: Any) -> 
     assert compare(words, characters).equal_time == ()
 
 
+def test_another_initialisation_is_no_other_vocabulary(make_diagnosis: Any) -> None:
+    higher = [(0, 0.0, 11.9), *UNTRAINED[1:]]
+    assert obstacle(make_diagnosis(curve=UNTRAINED), make_diagnosis(curve=higher)) is None, "their data has one name"
+    of_unknown = (make_diagnosis(dataset=None, curve=curve) for curve in (UNTRAINED, higher))
+    assert obstacle(*of_unknown) is not None
+
+
 def test_a_model_that_was_trained_before_tells_no_vocabulary(make_diagnosis: Any) -> None:
     scratch = make_diagnosis(dataset=None, curve=UNTRAINED)
     finetuned = make_diagnosis(dataset=None, curve=[(0, 0.0, 4.2), (10, 9.0, 3.5), (20, 19.0, 3.2)])

@@ -11,7 +11,7 @@ from nanopace.record import replace
 
 def curve(seconds: float, best: float, count: int = 8) -> list[tuple[int, float, float]]:
     """Evaluations every 100 iterations, each after so many seconds more, down to the best."""
-    return [(0, 0.0, best + 4)] + [(100 * k, seconds * k, best + (count - k) * 0.1) for k in range(1, count + 1)]
+    return [(0, 0.0, 9.0)] + [(100 * k, seconds * k, best + (count - k) * 0.1) for k in range(1, count + 1)]
 
 
 def order(ranking: Ranking) -> Sequence[int]:
@@ -73,3 +73,17 @@ def test_runs_that_are_not_clearly_apart_are_tied(make_diagnosis: Any) -> None:
     assert [(each.run, each.tied) for each in ranking.runs] == [(1, False), (2, True), (0, False)]
     few = rank([make_diagnosis(curve=curve(10.0, best, count=3)) for best in (3.02, 3.0, 3.5)])
     assert [each.tied for each in few.runs] == [False, True, False], "with unknown noise 1% is not enough"
+
+
+def test_one_run_in_another_unit_does_not_keep_the_others_from_being_ranked(make_diagnosis: Any) -> None:
+    odd = make_diagnosis(curve=curve(10.0, 1.0), metric="bpb")
+    ranking = rank([odd, *(make_diagnosis(curve=curve(10.0, best)) for best in (3.0, 2.0, 2.5))])
+    assert (ranking.by, order(ranking)) == ("loss_time", [2, 3, 1, 0])
+    assert ranking.runs[-1].best_val is None
+
+
+def test_whether_the_data_is_the_same_is_told(make_diagnosis: Any) -> None:
+    named, unnamed = make_diagnosis(curve=curve(10.0, 3.0)), make_diagnosis(curve=curve(10.0, 2.0), dataset=None)
+    assert rank([named, named, named]).same_data
+    assert not rank([named, named, unnamed]).same_data
+    assert rank([named, named, make_diagnosis(dataset=None)]).same_data, "it has no losses"

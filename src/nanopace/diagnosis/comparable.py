@@ -16,6 +16,7 @@ from nanopace.run import FactValue
 OTHER_TOKENS = ("compare_other_tokenizer", "compare_other_vocabulary", "compare_vocabulary_inferred")
 _PADDED_TO = 128  # vocabularies are rounded up to a multiple of 64 or 128, which is the same vocabulary
 _OTHER_START = 0.5  # nats: untrained models of one vocabulary start closer to each other, however they are initialised
+_OTHER_START_SAME_DATA = 2.0  # the same where the data has one name: another initialisation is likelier then
 _NEAR = 0.05  # of the larger of the two
 _CHARACTERS = math.log(1000)  # a vocabulary below is one of characters ...
 _LEARNED = 0.6  # ... whose loss soon falls to this share
@@ -61,7 +62,8 @@ def _other_start(a: Diagnosis, b: Diagnosis) -> Finding | None:
     of_a, of_b = _start(a), _start(b)
     if of_a is None or of_b is None or a.loss.metric != "loss":
         return None
-    if abs(of_a - of_b) <= max(_OTHER_START, _NEAR * max(of_a, of_b)):
+    apart = _OTHER_START_SAME_DATA if same_data(a, b) else _OTHER_START
+    if abs(of_a - of_b) <= max(apart, _NEAR * max(of_a, of_b)):
         return None
     numbers = {"a_vocabulary": round(math.exp(of_a)), "b_vocabulary": round(math.exp(of_b))}
     return Finding("compare_vocabulary_inferred", numbers)

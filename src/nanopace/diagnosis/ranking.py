@@ -2,8 +2,8 @@
 
 By the best validation loss at equal time, which is what whoever waits for a model asks; where too few of them tell
 that, at equal tokens; where losses cannot be compared, by tokens per second. A run that lacks the figure comes last.
-Losses are those of the runs that may be held against the first one with losses, at the furthest point that most of them
-share. A run that had ended by then has its best loss still.
+Losses are those of the most runs that may be held against each other, at the furthest point that most of them share. A
+run that had ended by then has its best loss still.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 from nanopace.diagnosis.align import Curve, largest_tie
 from nanopace.diagnosis.arrival import starts_late
-from nanopace.diagnosis.comparable import obstacle
+from nanopace.diagnosis.comparable import obstacle, same_data
 from nanopace.diagnosis.compare import trained_curve
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import Record, replace
@@ -42,6 +42,7 @@ class Ranking(Record):
     by: RankedBy | None  # None where the runs tell nothing to rank them by: they stand in their own order
     tokens: float | None
     seconds: float | None
+    same_data: bool  # whether the logs tell that all runs with a loss here train on the same
     runs: tuple[Ranked, ...]
 
 
@@ -70,12 +71,15 @@ def rank(runs: Sequence[Diagnosis]) -> Ranking:
     by = _ranked_by(ranked)
     ranked.sort(key=lambda each: _place(each, by))
     noises = [trained_curve(run, run.curves.eval_iteration).noise for run in runs]
-    return Ranking(by, tokens, seconds, (*ranked[:1], *_with_ties(ranked, by, noises)))
+    told = all(same_data(runs[one], runs[other]) for one, other in pairwise(comparable))
+    return Ranking(by, tokens, seconds, told, (*ranked[:1], *_with_ties(ranked, by, noises)))
 
 
 def _comparable(runs: Sequence[Diagnosis]) -> list[int]:
+    """The most runs whose losses may be held against those of one of them."""
     with_losses = [number for number, run in enumerate(runs) if any(val is not None for val in run.curves.eval_val)]
-    return [number for number in with_losses if obstacle(runs[with_losses[0]], runs[number]) is None]
+    groups = ([other for other in with_losses if obstacle(runs[one], runs[other]) is None] for one in with_losses)
+    return max(groups, key=len, default=[])
 
 
 def _over_tokens(run: Diagnosis) -> Curve:

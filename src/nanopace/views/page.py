@@ -24,7 +24,7 @@ from nanopace.version import __version__
 from nanopace.views import charts, pair_tables, strip, tables
 from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
-from nanopace.views.comparing import Pair, letter_pairs
+from nanopace.views.comparing import Pair
 from nanopace.views.report import SECTIONS, Report, notes, span_of
 from nanopace.views.waterfall import Bar
 from nanopace.wording.catalog import Words
@@ -132,9 +132,8 @@ def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object
         return None
     from nanopace.views.ranking import headline, ranking_of  # fewer runs do without it
 
-    pairs = letter_pairs(comparisons)
-    letters = [charts.run_letter(number) for number in range(len(pairs) + 1)]
-    said = headline(ranking_of(comparisons), pairs, letters, words)
+    letters = [charts.run_letter(number) for number in range(len(comparisons) + 1)]
+    said = headline(ranking_of(comparisons), letters, words)
     return {"says": said, "table": pair_tables.ranking_table(comparisons, words)}
 
 

@@ -38,7 +38,7 @@ def write(comparisons: Sequence[Comparison], words: Words, paper: Paper, *, verb
     pairs = comparing.letter_pairs(comparisons)
     runs = {"A": comparisons[0].a, **{pair.b: pair.found.b for pair in pairs}}
     ranking = ranking_of(comparisons)
-    paper.line(styled(headline(ranking, pairs, list(runs), words), "bold"), indent=0)
+    paper.line(styled(headline(ranking, list(runs), words), "bold"), indent=0)
     paper.blank()
     head, rows = ranked_table(ranking, list(runs), list(runs.values()), words)
     paper.table(rows, "l" + "r" * (len(head) - 1), head)
@@ -57,7 +57,7 @@ def write(comparisons: Sequence[Comparison], words: Words, paper: Paper, *, verb
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def headline(ranking: Ranking, pairs: Sequence[Pair], letters: Sequence[str], words: Words) -> str:
+def headline(ranking: Ranking, letters: Sequence[str], words: Words) -> str:
     """What the runs are ranked by, and their order, as far as they have that figure."""
     by = ranking.by
     if by is None:
@@ -66,9 +66,8 @@ def headline(ranking: Ranking, pairs: Sequence[Pair], letters: Sequence[str], wo
     order = "".join((" = " if each.tied else ", ") + letters[each.run] for each in known).removeprefix(", ")
     if by == "tokens_per_s":
         return words.text("Ranked by tokens per second: {runs}.", runs=order)
-    unsure = any(pair.first(comparing.CAVEAT) is not None for pair in pairs)
     caveat = ""
-    if unsure:
+    if not ranking.same_data:
         told = words.text("The losses compare only if all runs train on the same data, which the logs do not say.")
         caveat = told + " "
     if by == "loss_time":
