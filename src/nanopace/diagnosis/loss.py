@@ -19,7 +19,9 @@ _FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
 _MOST_ROWS = 20_000  # the last ones; more would tell nothing new
 _RISING = 3  # the last evaluations, all of which have to be above the best: one or two are an accident
 _CLEAR = 3.0  # standard deviations that a change has to be beyond
+_APART = 4.0  # standard errors that the gap has to have grown by since the best
 _LARGE = 0.01  # of the loss: what a change has to be beyond where too few evaluations tell their noise
+_SMALLEST = 0.003  # of the loss: nobody calls less a rise, however quiet the evaluations are
 _MATERIAL = 0.03  # a gap that grew by this share of the loss is worth a word
 _HORIZONS = (1.5, 2.0)  # times the iterations done
 _LARGEST = 1e6  # a loss beyond this has diverged, even if it is still printed as a number
@@ -159,8 +161,10 @@ class _Gaps(NamedTuple):
     last_train: float | None = None
     last: float | None = None
     trend: float | None = None
-    error: float = math.inf  # standard error of the trend
-    train_rose: float = 0.0  # by how much the training loss is above what it was at the best validation loss
+    error: float = math.inf  # standard error of the trend, more where few points tell it
+    train_rose: float = 0.0  # by how much the last training losses are above those up to the best validation loss ...
+    rose: float = 0.0  # ... and the gap above what it was ...
+    rose_error: float = math.inf  # ... with its standard error
 
     @classmethod
     def of(cls, evaluations: Sequence[Evaluation], best: _Best | None) -> _Gaps:
@@ -172,15 +176,26 @@ class _Gaps(NamedTuple):
         if not points or best is None:
             return cls()
         end, last_train, last = points[-1]
-        then = [train for iteration, train, _ in points if iteration <= best.stands_at][-1:]
-        since = [train for iteration, train, _ in points if iteration > best.stands_at][-_RISING:]
-        rose = sum(since) / len(since) - then[0] if then and since else 0.0
+        rose = _rise(points, best)
         later = [(iteration, gap) for iteration, gap in _like_with_like(evaluations) if iteration >= end / 2]
         line = slope([iteration for iteration, _ in later], [gap for _, gap in later])
         if line is None:
-            return cls(last_train, last, train_rose=rose)
+            return cls(last_train, last, None, math.inf, *rose)
         span = later[-1][0] - later[0][0]
-        return cls(last_train, last, line[0] * span, line[1] * span, rose)
+        unsure = 1 + 6 / (len(later) - 2) ** 1.5  # about as Student's t: a scatter seen in few points is uncertain
+        return cls(last_train, last, line[0] * span, line[1] * span * unsure, *rose)
+
+
+def _rise(points: Sequence[tuple[int, float, float]], best: _Best) -> tuple[float, float, float]:
+    """Of the training loss and of the gap since the best validation loss, and the latter's error by its own scatter."""
+    until = [point for point in points if point[0] <= best.stands_at][-_RISING:]
+    since = [point for point in points if point[0] > best.stands_at][-_RISING:]
+    if not until or not since:
+        return 0.0, 0.0, math.inf
+    noise = step_noise([gap for _, _, gap in points]) if len(points) > _RISING else math.inf
+    gap = sum(point[2] for point in since) / len(since) - sum(point[2] for point in until) / len(until)
+    train = sum(point[1] for point in since) / len(since) - until[-1][1]
+    return train, gap, noise * math.sqrt(1 / len(until) + 1 / len(since))
 
 
 def _like_with_like(evaluations: Sequence[Evaluation]) -> Iterator[tuple[int, float]]:
@@ -202,15 +217,22 @@ def _like_with_like(evaluations: Sequence[Evaluation]) -> Iterator[tuple[int, fl
 def _beyond_noise(curve: Sequence[tuple[int, float]], best: _Best, error: float | None) -> float:
     """What a validation loss has to be above the best to be clearly worse; where the noise is unknown, a lot."""
     noise = error or _noise(curve)
-    return _LARGE * abs(best.val) if noise is None else _CLEAR * noise
+    return _LARGE * abs(best.val) if noise is None else max(_CLEAR * noise, _SMALLEST * abs(best.val))
 
 
 def _turned_up(curve: Sequence[tuple[int, float]], best: _Best | None, beyond: float) -> bool:
-    """Whether validation has clearly left its best: each of the last evaluations is above it."""
+    """Whether validation has clearly left its best: each of the last evaluations is above it, and their mean above that
+    of the best and the lower one beside it. The lowest of many evaluations is low by luck, too."""
     if best is None:
         return False
     recent = [val for iteration, val in curve if iteration > best.iteration][-_RISING:]
-    return len(recent) == _RISING and min(recent) > best.val + beyond
+    place = bisect_left(curve, (best.iteration, -math.inf))
+    around = sorted(val for _, val in curve[max(0, place - 1) : place + 2])[:2]
+    return (
+        len(recent) == _RISING
+        and min(recent) > best.val + beyond
+        and sum(recent) / len(recent) > sum(around) / len(around) + beyond
+    )
 
 
 def _growth(loss: Loss, gaps: _Gaps, turned: bool, beyond: float) -> str | None:
@@ -220,7 +242,8 @@ def _growth(loss: Loss, gaps: _Gaps, turned: bool, beyond: float) -> str | None:
     if loss.last_val is None or loss.best_val is None or gaps.last is None or gaps.last <= 0:
         return None
     if turned:
-        return "overfitting" if gaps.train_rose < (loss.last_val - loss.best_val) / 2 else None
+        apart = gaps.rose > _APART * gaps.rose_error and gaps.train_rose < (loss.last_val - loss.best_val) / 2
+        return "overfitting" if apart else None
     if gaps.trend is None or loss.last_val > loss.best_val + beyond:
         return None
     return "gap_grows" if gaps.trend > max(_MATERIAL * loss.last_val, _CLEAR * gaps.error) else None
