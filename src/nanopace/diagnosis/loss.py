@@ -19,10 +19,10 @@ _FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
 _MOST_ROWS = 20_000  # the last ones; more would tell nothing new
 _RISING = 3  # the last evaluations, all of which have to be above the best: one or two are an accident
 _CLEAR = 3.0  # standard deviations that a change has to be beyond
-_APART = 4.0  # standard errors that the gap has to have grown by since the best
+_APART = 4.0  # standard deviations that validation, and the gap, have to be above what they were at the best
 _LARGE = 0.01  # of the loss: what a change has to be beyond where too few evaluations tell their noise
 _SMALLEST = 0.003  # of the loss: nobody calls less a rise, however quiet the evaluations are
-_MATERIAL = 0.03  # a gap that grew by this share of the loss is worth a word
+_MATERIAL = 0.03  # of the loss: a gap that grew by this is worth a word, and a rise of this is one
 _HORIZONS = (1.5, 2.0)  # times the iterations done
 _LARGEST = 1e6  # a loss beyond this has diverged, even if it is still printed as a number
 _LARGEST_EXPONENT = 700.0  # of a perplexity that is still a number
@@ -182,7 +182,9 @@ class _Gaps(NamedTuple):
         if line is None:
             return cls(last_train, last, None, math.inf, *rose)
         span = later[-1][0] - later[0][0]
-        unsure = 1 + 6 / (len(later) - 2) ** 1.5  # about as Student's t: a scatter seen in few points is uncertain
+        unsure = 1 + 6 / math.pow(
+            len(later) - 2, 1.5
+        )  # about as Student's t: a scatter seen in few points is uncertain
         return cls(last_train, last, line[0] * span, line[1] * span * unsure, *rose)
 
 
@@ -217,7 +219,11 @@ def _like_with_like(evaluations: Sequence[Evaluation]) -> Iterator[tuple[int, fl
 def _beyond_noise(curve: Sequence[tuple[int, float]], best: _Best, error: float | None) -> float:
     """What a validation loss has to be above the best to be clearly worse; where the noise is unknown, a lot."""
     noise = error or _noise(curve)
-    return _LARGE * abs(best.val) if noise is None else max(_CLEAR * noise, _SMALLEST * abs(best.val))
+    if noise is None:
+        return _LARGE * abs(best.val)
+    unsure = 1 + 6 / math.pow(max(1, len(curve) // 2), 1.5)  # the noise of few evaluations is itself known badly
+    sure = min(_APART * unsure * noise, _MATERIAL * abs(best.val))
+    return max(_CLEAR * noise, sure, _SMALLEST * abs(best.val))
 
 
 def _turned_up(curve: Sequence[tuple[int, float]], best: _Best | None, beyond: float) -> bool:

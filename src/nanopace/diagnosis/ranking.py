@@ -33,9 +33,9 @@ class Ranked(Record):
     loss_time: float | None  # the same up to its seconds
     ended: bool  # before those seconds
     best_val: float | None  # None also where it cannot be compared with the others'
-    tied: bool = False  # ranked by loss, and not clearly behind the run before it
     overhead_share: float | None
     mfu_card: float | None
+    tied: bool = False  # ranked by loss, and not clearly behind the run before it
 
 
 class Ranking(Record):
