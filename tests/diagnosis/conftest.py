@@ -35,6 +35,7 @@ def make(
     median_ms: float = 100.0,
     iterations: int = 20_000,
     log_interval: int | None = 100,
+    dataset: str | None = "owt",
     knobs: Mapping[str, FactValue] | None = None,
     tokens: float | None = None,
     flops: float | None = None,
@@ -50,6 +51,7 @@ def make(
     findings: Sequence[Finding] = (),
 ) -> Diagnosis:
     """What is not given is unknown or uneventful. `curve`: (iteration, seconds, val)."""
+    named: dict[str, FactValue] = {} if dataset is None else {"dataset": dataset}
     accumulation = (knobs or {}).get("gradient_accumulation_steps")
     spent: dict[str, Any] = {
         "total_s": 2000.0, "training_s": 2000.0, "evaluation_s": 0.0, "checkpoint_s": 0.0, "startup_s": 0.0,
@@ -63,7 +65,7 @@ def make(
     saved: dict[str, Any] = {"count": 0, "each_ms": None, "basis": "unknown", "saved_rows": 0, "unsaved_rows": 0}
     return Diagnosis(
         source=Source(name, "nanogpt", iterations // 100, 0, iterations, log_interval, None),
-        facts={knob: Fact(value, "flag") for knob, value in (knobs or {}).items()},
+        facts={knob: Fact(value, "flag") for knob, value in (named | dict(knobs or {})).items()},
         step=Step(median_ms, 0.001, 100, 0, (), None),
         slow_rows=(),
         evaluations=Evaluations(**(evaluated | dict(evaluations or {}))),

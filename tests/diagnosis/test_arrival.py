@@ -205,15 +205,32 @@ def test_standard_errors_make_a_range_of_the_time(tmp_path: Path) -> None:
 
 
 def test_a_lead_within_the_error_is_none(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
     slightly = (5.0, 4.0, 3.5, 3.19, 2.98)
-    sure, unsure = (
-        arrived(read(nanogpt(tmp_path)), read(ledger(tmp_path, slightly, error=error))) for error in (0.001, 0.2)
-    )
+
+    def both(error: float) -> tuple[Diagnosis, Diagnosis]:
+        return read(ledger(one, error=0.001)), read(ledger(other, slightly, error=error))
+
+    sure, unsure = arrived(*both(0.001)), arrived(*both(0.2))
     assert sure.ratio == unsure.ratio
     assert (sure.sooner, unsure.sooner) == ("b", "tie")
-    (finding,) = sooner(read(nanogpt(tmp_path)), read(ledger(tmp_path, slightly, error=0.2)))
+    (finding,) = sooner(*both(0.2))
     assert finding.code == "compare_arrival_equal"
     assert finding.numbers["loss_error"] == unsure.error
+
+
+def test_with_too_few_evaluations_the_error_is_unknown_and_only_a_large_lead_is_one(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    theirs, slightly = read(nanogpt(one)), read(nanogpt(other, (5.0, 4.0, 3.5, 3.19, 2.98)))
+    arrival = arrived(theirs, slightly)
+    assert (arrival.error, arrival.error_basis, arrival.sooner) == (None, "unknown", None)
+    assert arrival.a.early_s is arrival.a.late_s is arrival.b.early_s is arrival.b.late_s is None
+    assert [each.code for each in sooner(theirs, slightly)] == ["compare_arrival_uncertain"]
+    assert arrived(theirs, read(nanogpt(other, (5.0, 3.2, 2.8, 2.5, 2.4)))).sooner == "b"
 
 
 def test_without_standard_errors_the_scatter_has_to_do(tmp_path: Path) -> None:
@@ -222,6 +239,7 @@ def test_without_standard_errors_the_scatter_has_to_do(tmp_path: Path) -> None:
     a, b = read(nanogpt(tmp_path, smooth, name="a.log")), read(nanogpt(tmp_path, rough, name="b.log"))
     arrival = arrived(a, b)
     assert arrival.error_basis == "scatter"
+    assert arrival.error is not None
     assert 0.05 < arrival.error < 0.3
     assert arrived(a, read(ledger(tmp_path, rough))).error_basis == "mixed"
 
@@ -255,7 +273,7 @@ def test_with_other_tokens_bits_per_byte_are_compared_where_both_have_them(tmp_p
     finer = (10.0, 6.4, 5.6, 5.0, 4.8)  # a higher loss a token, a lower one a byte
     b = read(ledger(other, finer, tokenizer="y", bytes_per_token=2.0))
     arrival = arrived(a, b)
-    assert (arrival.metric, arrival.error_basis) == ("bpb", "scatter")
+    assert (arrival.metric, arrival.error_basis) == ("bpb", "unknown"), "errors are told of the losses alone"
     assert arrival.target == pytest.approx(3 / math.log(2))
     assert arrival.b.iteration == pytest.approx(15)
     assert [each.code for each in sooner(a, b)] == ["compare_sooner_bits"]

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from nanopace.diagnosis.attribution import attribute, changes, one_sided
+from nanopace.config import KNOBS
+from nanopace.diagnosis.attribution import EFFECTS, attribute, changes, one_sided
 from nanopace.diagnosis.comparison import Change, Settling
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Fact
@@ -77,7 +78,7 @@ def test_what_only_one_run_tells(make_diagnosis: Any) -> None:
     a, b = make_diagnosis(knobs=BASE), make_diagnosis(knobs={"batch_size": 8})
     assert set(one_sided(a, b)) == set(BASE) - {"batch_size"}
     first, second = attribute(a, b, changes(a, b)).findings
-    assert (first.code, first.numbers) == ("compare_one_knob", {"knob": "batch_size"})
+    assert (first.code, first.numbers) == ("compare_known_differ", {"knob": "batch_size"})
     assert second.code == "compare_settings_unknown"
     assert second.numbers["missing"] == "gradient_accumulation_steps, block_size, n_layer, n_head, n_embd"
 
@@ -105,3 +106,23 @@ def test_an_inferred_vocabulary_is_only_about_right(make_diagnosis: Any) -> None
     assert changes(with_vocabulary(50_304, given), with_vocabulary(51_000, inferred)) == ()
     assert len(changes(with_vocabulary(50_304, given), with_vocabulary(32_000, inferred))) == 1
     assert len(changes(with_vocabulary(50_304, given), with_vocabulary(50_257, given))) == 1
+
+
+def test_what_each_knob_can_change_is_said_of_every_knob() -> None:
+    assert set(EFFECTS) == {*KNOBS, "gpu", "gpu_count"}
+    for knob in ("fp8", "fused", "recipe", "without", "memory", "memory_limit", "parallel", "gpu_count"):
+        assert EFFECTS[knob] == "speed"
+
+
+def test_fp8_is_not_credited_to_the_batch(make_diagnosis: Any) -> None:
+    a = make_diagnosis(knobs=BASE | {"fp8": False})
+    b = make_diagnosis(knobs=BASE | {"fp8": True, "batch_size": 8})
+    found = attribute(a, b, changes(a, b))
+    assert set(found.unattributable) == {"batch_size", "fp8"}
+
+
+@pytest.mark.parametrize("silent", ["dtype", "gpu", "fp8"])
+def test_a_single_difference_is_not_credited_where_a_run_is_silent(make_diagnosis: Any, silent: str) -> None:
+    a = make_diagnosis(knobs=BASE | {silent: 1})
+    b = make_diagnosis(knobs=BASE | {"n_embd": 768})
+    assert [each.code for each in attribute(a, b, changes(a, b)).findings] == ["compare_known_differ"]

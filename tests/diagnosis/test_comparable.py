@@ -45,7 +45,53 @@ def test_what_stands_in_the_way(make_diagnosis: Any, a: Any, b: Any, of_loss: An
             assert not any("sooner" in each.code or "arrival" in each.code for each in found.findings)
 
 
-def test_a_vocabulary_that_is_inferred_shows_nothing(make_diagnosis: Any) -> None:
+def inferred(a: int, b: int) -> Finding:
+    return Finding("compare_vocabulary_inferred", {"a_vocabulary": a, "b_vocabulary": b})
+
+
+def test_a_vocabulary_that_is_inferred_is_one_only_if_it_clearly_differs(make_diagnosis: Any) -> None:
     a = make_diagnosis(curve=CURVE, knobs={"vocab_size": 65})
-    b = replace(a, facts={"vocab_size": Fact(50304, "inferred", "first_loss")})
-    assert obstacle(a, b) is obstacle(b, a) is None
+    clearly = replace(a, facts={"vocab_size": Fact(50304, "inferred", "first_loss")})
+    assert obstacle(a, clearly) == inferred(65, 50304)
+    assert compare(a, clearly).arrival is None
+    nearly = replace(a, facts={"vocab_size": Fact(80, "inferred", "first_loss")})
+    assert obstacle(a, nearly) is None
+
+
+UNTRAINED = [(0, 0.0, 10.9), (10, 10.0, 6.0), (20, 20.0, 5.0)]
+
+
+def test_losses_before_training_tell_vocabularies_apart(make_diagnosis: Any) -> None:
+    words, characters = (
+        make_diagnosis(dataset=None, curve=curve)
+        for curve in (UNTRAINED, [(0, 0.0, 4.2), (10, 9.0, 2.5), (20, 19.0, 2)])
+    )
+    found = obstacle(words, characters)
+    assert found is not None
+    assert (found.code, found.numbers["b_vocabulary"]) == ("compare_vocabulary_inferred", 67)
+    assert compare(words, characters).equal_time == ()
+
+
+def test_another_initialisation_is_no_other_vocabulary(make_diagnosis: Any) -> None:
+    higher = [(0, 0.0, 11.9), *UNTRAINED[1:]]
+    assert obstacle(make_diagnosis(curve=UNTRAINED), make_diagnosis(curve=higher)) is None, "their data has one name"
+    of_unknown = (make_diagnosis(dataset=None, curve=curve) for curve in (UNTRAINED, higher))
+    assert obstacle(*of_unknown) is not None
+
+
+def test_a_model_that_was_trained_before_tells_no_vocabulary(make_diagnosis: Any) -> None:
+    scratch = make_diagnosis(dataset=None, curve=UNTRAINED)
+    finetuned = make_diagnosis(dataset=None, curve=[(0, 0.0, 4.2), (10, 9.0, 3.5), (20, 19.0, 3.2)])
+    assert obstacle(scratch, finetuned) is None, "it has not fallen as characters do"
+    told = make_diagnosis(curve=[(0, 0.0, 4.2), (10, 9.0, 2.0)], knobs={"init_from": "gpt2"})
+    assert obstacle(scratch, told) is None
+
+
+def test_units_are_never_mixed(make_diagnosis: Any) -> None:
+    units = ("loss", "bpc", "bpb")
+    for of_a in units:
+        for of_b in units:
+            a, b = (make_diagnosis(curve=CURVE, metric=metric) for metric in (of_a, of_b))
+            found = obstacle(a, b)
+            assert (found is None) == (of_a == of_b)
+            assert (compare(a, b).arrival is None) == (of_a != of_b)

@@ -26,6 +26,7 @@ NULLABLE = {
     ("mfu_zero", "achieved_tflops"),
     ("loss_noise", "accumulation"),
     ("find_the_stall", "interval"),
+    ("overfitting", "gap_trend"),
 }
 
 

@@ -121,10 +121,54 @@ def test_over_fitting() -> None:
     assert loss.forecast == ()  # a trend that has turned is not drawn on
 
 
-def test_a_growing_gap_alone_is_over_fitting_too() -> None:
+def test_over_fitting_says_what_shows_it() -> None:
+    vals = [3.0, 2.5, 2.2, 2.1, 2.15, 2.2, 2.3, 2.45, 2.6, 2.75]
+    trains = [3.0, 2.5, 2.1, 1.9, 1.7, 1.5, 1.3, 1.1, 0.9, 0.7]
+    for metric in ("loss", "bpc"):
+        _, findings = describe_loss(run_of(vals, trains=trains, metric=metric))
+        (finding,) = [f for f in findings if f.code == "overfitting"]
+        assert (finding.numbers["best_val"], finding.numbers["best_val_iteration"]) == (2.1, 2000)
+        assert finding.numbers["last_val"] == 2.75
+
+
+def test_over_fitting_long_ago_is_over_fitting() -> None:
+    """Both losses are flat over the second half: the gap has stopped growing, and validation is far above its best."""
+    vals = [3.0, 2.5, 2.2, 2.6, 3.0, 3.4, 3.5, 3.5, 3.5, 3.5, 3.5, 3.5]
+    trains = [3.0, 2.4, 2.0, 1.5, 1.0, 0.5, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2]
+    assert "overfitting" in codes(describe_loss(run_of(vals, trains=trains))[1])
+
+
+def test_a_growing_gap_while_validation_falls_is_no_over_fitting() -> None:
     vals = falling(20)
     trains = [val - max(0, k - 5) * 0.02 for k, val in enumerate(vals)]
-    assert "overfitting" in codes(describe_loss(run_of(vals, trains=trains))[1])
+    loss, findings = describe_loss(run_of(vals, trains=trains))
+    assert "overfitting" not in codes(findings)
+    (finding,) = [f for f in findings if f.code == "gap_grows"]
+    assert finding.numbers == {"gap": loss.gap, "gap_trend": loss.gap_trend}
+
+
+def test_a_restart_that_raises_both_losses_is_no_over_fitting() -> None:
+    rng = random.Random(4)
+    fall = falling(20, 0.002)
+    after = [fall[-1] + 0.1 - 0.002 * k for k in range(8)]
+    vals = [val + rng.gauss(0, 0.005) for val in fall + after]
+    trains = [val - 0.005 + rng.gauss(0, 0.005) for val in fall + after]
+    loss, findings = describe_loss(run_of(vals, trains=trains))
+    assert not {"overfitting", "gap_grows"} & set(codes(findings))
+    assert loss.forecast == (), "a trend that was broken is not drawn on"
+
+
+def test_two_evaluations_above_the_best_show_nothing_yet() -> None:
+    vals = [*falling(10), falling(10)[-1] + 0.1, falling(10)[-1] + 0.2]
+    trains = [val - 0.05 * k for k, val in enumerate(vals)]
+    assert not {"overfitting", "gap_grows"} & set(codes(describe_loss(run_of(vals, trains=trains))[1]))
+
+
+@pytest.mark.parametrize(("rise", "said"), [(0.005, False), (0.05, True)])
+def test_with_few_evaluations_only_a_large_rise_counts(rise: float, said: bool) -> None:
+    vals = [2.5, 2.0, 2.0 + rise, 2.0 + 2 * rise, 2.0 + 3 * rise]
+    trains = [2.4, 1.9, 1.8, 1.7, 1.6]
+    assert ("overfitting" in codes(describe_loss(run_of(vals, trains=trains))[1])) is said
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -174,7 +218,7 @@ def test_noise_of_the_printed_loss() -> None:
 )
 def test_whose_printed_loss_is_one_micro_batch(format: str, accumulation: int | None, said: bool) -> None:
     facts = {"gradient_accumulation_steps": accumulation} if accumulation else {}
-    _, findings = describe_loss(run_of([3.0], row_losses=[3.0, 3.1] * 30, facts=facts, format=format))
+    _, findings = describe_loss(run_of([3.0], row_losses=[3.0, 3.1, 3.3, 3.05] * 15, facts=facts, format=format))
     assert ("loss_noise" in codes(findings)) is said
 
 
@@ -227,7 +271,7 @@ def test_no_run_makes_it_raise(evaluations: list[tuple[int, float | None, float 
     assert loss.best_val is None or loss.best_val in vals
 
 
-def lagging(train_steps: int | None) -> Run:
+def lagging(train_steps: int | None, last: int = 4000) -> Run:
     """A run that falls quickly and fits its training data no better all the time, as our own trainer tells of it."""
 
     def at(iteration: int) -> float:
@@ -241,17 +285,20 @@ def lagging(train_steps: int | None) -> Run:
             val_error=0.001 * end,
             train_steps=train_steps,
         )
-        for end in range(500, 4500, 500)
+        for end in range(500, last + 1, 500)
     ]
     return Run("log", "ledger", Rows([Row(5000, 1.0)]), tuple(evaluations), row_contains_evaluation=False)
 
 
 def test_a_training_loss_that_lags_is_no_overfitting() -> None:
-    loss, findings = describe_loss(lagging(500))
-    assert loss.gap is not None
-    assert loss.gap > 0
-    assert "overfitting" not in codes(findings)
-    assert "overfitting" in codes(describe_loss(lagging(None))[1])  # what the same figures would mean without the lag
+    for last in (4000, 8000):
+        loss, findings = describe_loss(lagging(500, last))
+        assert loss.gap is not None
+        assert loss.gap > 0
+        assert not {"overfitting", "gap_grows"} & set(codes(findings))
+    measured_alike = describe_loss(lagging(None, 8000))[0]  # what the same figures would mean without the lag
+    assert measured_alike.gap_trend is not None
+    assert measured_alike.gap_trend > 3 * abs(loss.gap_trend or 0.0)
 
 
 def test_a_training_loss_that_lags_does_not_hide_overfitting() -> None:
@@ -278,3 +325,15 @@ def test_the_errors_are_those_of_the_best_and_the_last() -> None:
     assert (loss.last_val, loss.last_val_error) == (9.0, 0.5)
     assert describe_loss(run_of([4.0, 3.0]))[0].best_val_error is None
     assert describe_loss(run_of([]))[0].last_val_error is None
+
+
+def test_the_lowest_of_many_noisy_evaluations_is_no_turn() -> None:
+    """A run that has stopped learning, many times: its best is low by luck, and what follows is not over-fitting."""
+    rng = random.Random(77)
+    said = 0
+    for _ in range(400):
+        truth = [max(3.0, 5 - k / 4) for k in range(rng.choice([10, 20, 40]))]
+        vals = [loss + rng.gauss(0, 0.02) for loss in truth]
+        trains = [loss + rng.gauss(0, 0.02) for loss in truth]
+        said += "overfitting" in codes(describe_loss(run_of(vals, trains=trains))[1])
+    assert said == 0

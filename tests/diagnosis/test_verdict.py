@@ -81,6 +81,7 @@ def test_why(said: Any) -> None:
     (finding,) = [each for each in said(a, b) if each.code == "compare_why"]
     assert finding.numbers == {
         "flops_per_token_share": pytest.approx(-0.5),
+        "gpu_count_share": None,
         "utilisation_share": pytest.approx(1.0),
         "peak_share": 0.0,
     }
@@ -93,3 +94,26 @@ def test_the_same_data_by_another_name_is_the_same(said: Any) -> None:
     assert findings[1].code == "compare_leads_time"
     findings = said({"curve": BAD, "knobs": mine}, {"curve": GOOD, "knobs": theirs | {"corpus": "77aa"}})
     assert findings[1].code == "compare_other_data"
+
+
+def test_data_that_is_not_named_is_said_before_the_loss(said: Any) -> None:
+    for known in ({"dataset": None}, {"dataset": None, "knobs": {"vocab_size": 65}}):
+        findings = said({"curve": BAD} | known, {"curve": GOOD})
+        assert [each.code for each in findings[1:3]] == ["compare_data_unknown", "compare_leads_time"]
+    assert "compare_data_unknown" not in [each.code for each in said({"curve": BAD}, {"curve": GOOD})]
+    assert "compare_data_unknown" not in [each.code for each in said({"dataset": None}, {"dataset": None})]
+
+
+def test_with_few_evaluations_only_a_large_lead_is_called(said: Any) -> None:
+    def few(more: float) -> dict[str, Any]:
+        return {"tokens": 1000.0, "curve": [(i, s, val + more) for i, s, val in GOOD[:4]]}
+
+    assert "compare_leads_time" in [each.code for each in said(few(0.1), few(0.0))]
+    close = said(few(0.01), few(0.0))
+    assert close[1] == Finding("compare_loss_uncertain", {"better_loss": 3.25, "worse_loss": 3.26})
+    assert "compare_arrival_uncertain" in [each.code for each in close]
+    assert not any("leads" in each.code or "sooner" in each.code or "tokens" in each.code for each in close)
+
+
+def test_a_run_without_step_times_has_no_time_per_iteration(said: Any) -> None:
+    assert not any(each.code == "compare_time_per_iteration" for each in said({"median_ms": 0.0}, {"median_ms": 5.0}))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
 
-from .cases import contrast
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.record import replace
+from nanopace.views.terminal import print_compare
+from nanopace.wording.catalog import words
+
+from .cases import case_2, contrast
 
 
 def test_a_comparison_opens_with_two_sentences() -> None:
     lines = " ".join(contrast().split("\n\n")[0].split())
     assert lines == (
-        "A is faster: ~134.1k tokens/s against ~56.1k of B, which is 58.0% slower. "
+        "B is 58.0% slower than A: ~56.1k against ~134.1k tokens/s. "
         "At equal time A leads at first; after 7.8 h B overtakes it and stays ahead."
     )
 
@@ -30,8 +36,8 @@ def test_a_comparison_has_its_tables() -> None:
 
 def test_a_third_run_has_the_third_letter() -> None:
     text = contrast(runs=3)
-    assert "after 7.8 h C overtakes it" in " ".join(text.split())
-    assert re.search(r"^ +A +B +C$", text, re.MULTILINE)
+    assert "A – C: At equal time A leads at first; after 7.8 h C overtakes it" in " ".join(text.split())
+    assert re.search(r"^  C +123\.6M", text, re.MULTILINE)
 
 
 def test_a_comparison_shows_the_last_point_and_verbose_all() -> None:
@@ -40,4 +46,30 @@ def test_a_comparison_shows_the_last_point_and_verbose_all() -> None:
     assert "262.00M" in contrast(verbose=True)
 
 
-# --- how it looks ----------------------------------------------------------------------------------------------------
+def figures_of(a: Diagnosis, b: Diagnosis) -> str:
+    out = io.StringIO()
+    print_compare([replace(case_2(), a=a, b=b)], words("en"), out=out, width=80, color=False)
+    text = out.getvalue()
+    return text[text.index("Figures") : text.index("What changed")]
+
+
+def test_more_tflops_never_stand_beside_fewer_tokens_of_the_same_model() -> None:
+    """One log prints an mfu that is smoothed; the other's was computed. Both are counted, or none is shown."""
+    found = case_2()
+    a = replace(found.a, mfu=replace(found.a.mfu, achieved_tflops=10.0))
+    b = replace(found.b, model=a.model, mfu=replace(found.b.mfu, achieved_tflops=99.0))
+    assert re.search(r"achieved +40\.2 TFLOP/s +16\.8 TFLOP/s", figures_of(a, b).replace("\u00a0", " "))
+    unknown = replace(b, model=replace(b.model, flops_per_token=None))
+    assert "achieved" not in figures_of(a, unknown)
+
+
+def test_losses_in_other_units_stand_in_no_row_together() -> None:
+    found = case_2()
+    assert "best validation" in figures_of(found.a, found.b)
+    assert "best validation" not in figures_of(found.a, replace(found.b, loss=replace(found.b.loss, metric="bpb")))
+
+
+def test_what_is_unknown_is_not_zero() -> None:
+    found = case_2()
+    without_steps = replace(found.b, step=replace(found.b.step, median_ms=0.0))
+    assert not re.search(r"(?<![\d.])0(\.0+)? ms|×0\.00\b", figures_of(found.a, without_steps).replace("\u00a0", " "))

@@ -222,8 +222,8 @@ def test_the_page_says_when_a_mark_stands_for_several_rows(run: Diagnosis) -> No
 def test_a_comparison_opens_with_the_verdict_and_has_all_tables(pair: Comparison) -> None:
     seen = Seen(compare_page([pair], words("en")))
     text = plain(seen.text)
-    assert re.search(r"A is faster: ~?[\d.]+k tokens/s against", text)
-    assert text.index("A is faster") < text.index("The runs overlaid")
+    assert re.search(r"B is [\d.]+% slower than A: ~?[\d.]+k against", text)
+    assert text.index("slower than A") < text.index("The runs overlaid")
     for change in pair.changed:
         assert change.knob in text
     assert len(pair.equal_time) > 3

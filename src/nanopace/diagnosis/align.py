@@ -1,15 +1,18 @@
 """Two loss curves on one axis: tokens, time or FLOPs. Who is ahead, and since when.
 
-An evaluation is a sample, so a difference within the noise of both curves is a tie, and a lead that small is none.
+Ahead is who has the lower loss so far, not the lower one at the moment: whoever keeps the best checkpoint has that
+model, and a run that over-fits later has not lost it. An evaluation is a sample, so a difference within the noise of
+both curves is a tie, and a lead that small is none. Where too few evaluations tell their noise, only a large difference
+is a lead, and a smaller one is nothing at all.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from nanopace.diagnosis.fit import curve_noise
@@ -19,9 +22,9 @@ Leader = Literal["a", "b", "tie"]
 _MOST_POINTS = 12  # in a table
 _ENOUGH_SHARED = 3  # evaluations at the very same point, to do without interpolation
 _SMALLEST = 0.002  # a difference below this is a tie, whatever the noise
-_UNKNOWN_NOISE = 0.005  # of one evaluation, where a curve is too short to tell
+LARGE = 0.01  # of the loss: a difference above this is one, even where the noise is unknown
 _APART = 1 + 1e-12  # times: closer points have the same logarithm
-_CLEAR = 2.0  # standard deviations of the difference
+CLEAR = 2.0  # standard deviations of the difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,10 @@ class Curve:
 
     xs: tuple[float, ...]
     ys: tuple[float, ...]
+    error: float | None = None  # standard error of an evaluation, where the trainer tells it
 
     @classmethod
-    def through(cls, points: Iterable[tuple[float | None, float | None]]) -> Curve:
+    def through(cls, points: Iterable[tuple[float | None, float | None]], error: float | None = None) -> Curve:
         """Leaves out what is unknown and what does not rise."""
         kept: list[tuple[float, float]] = []
         for x, y in points:
@@ -40,7 +44,7 @@ class Curve:
                 continue
             if x > (kept[-1][0] * _APART if kept else 0.0):
                 kept.append((x, y))
-        return cls(tuple(x for x, _ in kept), tuple(y for _, y in kept))
+        return cls(tuple(x for x, _ in kept), tuple(y for _, y in kept), error)
 
     def at(self, x: float) -> float:
         """Straight between two evaluations over ln x, in which a loss curve is nearly straight; x lies in the curve."""
@@ -52,17 +56,21 @@ class Curve:
         return self.ys[right - 1] + weight * (self.ys[right] - self.ys[right - 1])
 
     @property
-    def noise(self) -> float:
-        noise = curve_noise(self.xs, self.ys)
-        return _UNKNOWN_NOISE if noise is None else noise
+    def noise(self) -> float | None:
+        """Of one evaluation: as the trainer tells it, or as they scatter around their trend; None with too few."""
+        return curve_noise(self.xs, self.ys) if self.error is None else self.error
+
+    def so_far(self) -> Curve:
+        """The lowest loss up to each point."""
+        return Curve(self.xs, tuple(accumulate(self.ys, min)), self.error)
 
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
     """Both curves where both are known."""
 
-    points: tuple[tuple[float, float, float], ...] = ()  # (x, a, b); the last is the furthest that both have
-    leader: Leader | None = None  # at the last point; None if there is none
+    points: tuple[tuple[float, float, float], ...] = ()  # (x, best of a so far, of b); the last is the end of the two
+    leader: Leader | None = None  # at the last point; None if there is none, or if it cannot be told
     crossover: float | None = None  # since when that leader is ahead, if the other was before
 
 
@@ -73,13 +81,22 @@ def align(a: Curve, b: Curve) -> Aligned:
     start, end = max(a.xs[0], b.xs[0]), min(a.xs[-1], b.xs[-1])
     if start > end:
         return Aligned()
-    tie = max(_SMALLEST, _CLEAR * math.hypot(a.noise, b.noise))
+    noises = a.noise, b.noise
+    a, b = a.so_far(), b.so_far()
     everywhere = sorted({x for x in (*a.xs, *b.xs) if start <= x <= end})
     leads = [(x, a.at(x) - b.at(x)) for x in everywhere]  # above zero where b is ahead
-    last = leads[-1][1]
-    leader: Leader = "tie" if abs(last) <= tie else "b" if last > 0 else "a"
     points = tuple((x, a.at(x), b.at(x)) for x in _table(a, b, start, end))
-    return Aligned(points, leader, None if leader == "tie" else _crossover(leads, tie))
+    last, tie = leads[-1][1], largest_tie(noises, points[-1][1])
+    if abs(last) <= tie:
+        return Aligned(points, None if None in noises and last else "tie")
+    return Aligned(points, "b" if last > 0 else "a", _crossover(leads, tie))
+
+
+def largest_tie(noises: Sequence[float | None], loss: float) -> float:
+    """The largest difference that is no lead."""
+    known = [noise for noise in noises if noise is not None]
+    tie = max(_SMALLEST, CLEAR * math.hypot(*known))
+    return tie if len(known) == len(noises) else max(tie, LARGE * abs(loss))
 
 
 def _table(a: Curve, b: Curve, start: float, end: float) -> list[float]:

@@ -12,14 +12,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nanopace.diagnosis.align import Curve
+from nanopace.diagnosis.align import CLEAR, LARGE, Curve
 from nanopace.diagnosis.comparable import OTHER_TOKENS, obstacle
 from nanopace.diagnosis.comparison import Arrival, ErrorBasis, Reached, Sooner, TrainingClock
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Metric
 
-_SAME_TIME = 1.02  # a smaller ratio is within what a machine does from day to day
-_CLEAR = 2.0  # standard deviations by which the later one has to be behind when the sooner one is there
+SAME_TIME = 1.02  # a smaller ratio is within what a machine does from day to day
 
 
 class Moment(NamedTuple):
@@ -72,7 +71,7 @@ def arrive(a: Diagnosis, b: Diagnosis) -> Arrival | None:
     of_a, of_b = (_reached(run, curve, target, error) for run, curve in zip((a, b), curves, strict=True))
     ratio = of_b.seconds / of_a.seconds if of_a.seconds > 0 else 0.0
     known = ratio if 0 < ratio < math.inf else None
-    sooner = None if known is None else _sooner((of_a, of_b), curves, known, target + _CLEAR * error)
+    sooner = None if known is None else _sooner((of_a, of_b), curves, known, target, error)
     return Arrival(metric, target, error, basis, of_a, of_b, known, sooner)
 
 
@@ -98,29 +97,34 @@ def _first_step_s(run: Diagnosis) -> float:
     return next(before, run.wall.startup_s)
 
 
-def _error(runs: Sequence[Diagnosis], curves: Sequence[Sequence[Moment]], metric: Metric) -> tuple[float, ErrorBasis]:
+def _error(
+    runs: Sequence[Diagnosis], curves: Sequence[Sequence[Moment]], metric: Metric
+) -> tuple[float | None, ErrorBasis]:
     """Of the difference of two losses: of each the standard error of its best one, or, where its trainer tells none, by
-    how much its evaluations scatter around their trend."""
-    errors, told = [], 0
+    how much its evaluations scatter around their trend. Unknown where one of them has too few."""
+    errors, told = list[float](), 0
     for run, curve in zip(runs, curves, strict=True):
         error = run.loss.best_val_error if metric == run.loss.metric else None
         if error is not None and 0 < error < math.inf:
             told += 1
         else:
             error = Curve.through((moment.iteration, moment.val) for moment in curve).noise
+        if error is None:
+            return None, "unknown"
         errors.append(error)
     return math.hypot(*errors), "standard_error" if told == len(errors) else "mixed" if told else "scatter"
 
 
-def _reached(run: Diagnosis, curve: Sequence[Moment], target: float, error: float) -> Reached:
+def _reached(run: Diagnosis, curve: Sequence[Moment], target: float, error: float | None) -> Reached:
     there = _crossing(curve, target)
-    early, late = _crossing(curve, target + error), _crossing(curve, target - error)
+    early, late = (
+        (None, None) if error is None else (_crossing(curve, target + error), _crossing(curve, target - error))
+    )
     assert there is not None, "the target is no lower than the lowest loss of either"
-    assert early is not None
     tokens = run.throughput.tokens_per_iteration
     return Reached(
         seconds=there.seconds,
-        early_s=early.seconds,
+        early_s=None if early is None else early.seconds,
         late_s=None if late is None else late.seconds,
         iteration=there.iteration,
         after_iteration=there.after,
@@ -154,10 +158,16 @@ def _clock(run: Diagnosis) -> TrainingClock:
     return "incomplete" if run.wall.unknown_s is None else "rows"
 
 
-def _sooner(reached: Sequence[Reached], curves: Sequence[Sequence[Moment]], ratio: float, clearly: float) -> Sooner:
-    """Who is there first, if the other one is clearly behind at that moment."""
+def _sooner(
+    reached: Sequence[Reached], curves: Sequence[Sequence[Moment]], ratio: float, target: float, error: float | None
+) -> Sooner | None:
+    """Who is there first, if the other one is clearly behind at that moment; None where the noise is unknown and the
+    difference is not large."""
+    clearly = target + (LARGE * abs(target) if error is None else CLEAR * error)
     first, second = (0, 1) if ratio > 1 else (1, 0)
     behind = _crossing(curves[second], clearly)
-    if behind is None or behind.seconds <= reached[first].seconds or max(ratio, 1 / ratio) < _SAME_TIME:
+    if max(ratio, 1 / ratio) < SAME_TIME:
         return "tie"
+    if behind is None or behind.seconds <= reached[first].seconds:
+        return None if error is None else "tie"
     return "b" if first else "a"

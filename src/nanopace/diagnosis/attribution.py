@@ -6,8 +6,9 @@ micro-batch that is halved while accumulation is doubled is one change, not two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from nanopace.config import KNOBS
 from nanopace.diagnosis.comparison import Change, Settling
@@ -16,22 +17,22 @@ from nanopace.run import Fact, FactValue
 
 MAIN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd")
 
-_SPEED_KNOBS = frozenset(MAIN_KNOBS) | {
-    "vocab_size",
-    "dropout",
-    "bias",
-    "dtype",
-    "compile",
-    "device",
-    "backend",
-    "gpu",
-    "gpu_count",
+Effect = Literal["speed", "loss", "bookkeeping"]
+
+# What a knob can change, for every knob there is: the time of a step (and the loss, perhaps); the loss alone; or
+# neither. Evaluations and checkpoints take time beside the steps, not in them, so how often they come is bookkeeping.
+EFFECTS: Mapping[str, Effect] = {
+    **dict.fromkeys(MAIN_KNOBS, "speed"),
+    **dict.fromkeys(("vocab_size", "dropout", "bias"), "speed"),
+    **dict.fromkeys(("dtype", "compile", "device", "backend", "gpu", "gpu_count"), "speed"),
+    **dict.fromkeys(("fused", "fp8", "memory", "memory_limit", "parallel", "recipe", "without"), "speed"),
+    **dict.fromkeys(("dataset", "documents", "seed", "init_from"), "loss"),
+    **dict.fromkeys(("learning_rate", "min_lr", "decay_lr", "warmup_iters", "lr_decay_iters", "max_iters"), "loss"),
+    **dict.fromkeys(("weight_decay", "beta1", "beta2", "grad_clip", "matrix_lr", "cooldown"), "loss"),
+    **dict.fromkeys(("out_dir", "wandb_log", "wandb_project", "wandb_run_name", "log_interval"), "bookkeeping"),
+    **dict.fromkeys(("eval_interval", "eval_iters", "eval_only", "always_save_checkpoint"), "bookkeeping"),
+    **dict.fromkeys(("eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite"), "bookkeeping"),
 }
-_BOOKKEEPING = frozenset(
-    {"out_dir", "wandb_log", "wandb_project", "wandb_run_name", "log_interval"}
-    | {"eval_interval", "eval_iters", "eval_only", "always_save_checkpoint"}  # change the overhead, not the steps
-    | {"eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite"}
-)
 _COUPLED = ("batch_size", "gradient_accumulation_steps")
 _NEAR = 0.05  # a vocabulary that was inferred from a loss is right only to about this
 
@@ -61,17 +62,19 @@ def one_sided(a: Diagnosis, b: Diagnosis) -> tuple[str, ...]:
 
 def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribution:
     """What the changes may have done to the speed, as far as these two runs tell."""
-    relevant = [change for change in changed if change.knob not in _BOOKKEEPING]
-    groups = _groups([change for change in relevant if change.knob in _SPEED_KNOBS])
+    relevant = [change for change in changed if EFFECTS[change.knob] != "bookkeeping"]
+    groups = _groups([change for change in relevant if EFFECTS[change.knob] == "speed"])
+    alone = groups[0] if len(groups) == 1 else relevant if not groups and len(relevant) == 1 else []
     findings = []
     if len(groups) > 1:
         knobs = [change.knob for group in groups for change in group]
         findings.append(Finding("compare_several_knobs", {"count": len(knobs), "knobs": ", ".join(knobs)}))
-    elif groups:
-        code = "compare_one_knob" if len(groups[0]) == len(relevant) else "compare_speed_knob"
-        findings.append(Finding(code, {"knob": _knob(groups[0])}))
-    elif len(relevant) == 1:
-        findings.append(Finding("compare_one_knob", {"knob": relevant[0].knob}))
+    elif alone:
+        only = len(alone) == len(relevant)
+        if _all_known(a, b):
+            findings.append(Finding("compare_one_knob" if only else "compare_speed_knob", {"knob": _knob(alone)}))
+        elif only:
+            findings.append(Finding("compare_known_differ", {"knob": _knob(alone)}))
     missing = [name for name in MAIN_KNOBS if name not in a.facts or name not in b.facts]
     if missing:
         findings.append(Finding("compare_settings_unknown", {"missing": ", ".join(missing)}))
@@ -81,6 +84,13 @@ def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribut
         return Attribution((), (), tuple(findings))
     together = tuple(change.knob for group in groups for change in group)
     return Attribution(together, tuple(_settling(group) for group in groups), tuple(findings))
+
+
+def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
+    """Whether a single difference can be credited: one trainer, and no run is silent on what matters to the speed."""
+    trainers = {"ledger" if run.source.format == "nanopace" else run.source.format for run in (a, b)}
+    main = all(name in run.facts for name in MAIN_KNOBS for run in (a, b))
+    return len(trainers) == 1 and main and not any(EFFECTS[name] == "speed" for name in one_sided(a, b))
 
 
 def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:

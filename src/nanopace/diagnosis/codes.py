@@ -84,7 +84,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "loss_spikes": ("count", "largest_z", "iteration"),  # largest_z: in standard deviations
     "core_metric": ("score", "core", "core_iteration", "best_core", "best_core_iteration"),  # the last two: or None
     "loss_noise": ("noise", "accumulation"),  # accumulation may be None
-    "overfitting": ("gap", "gap_trend", "best_val_iteration"),
+    "overfitting": ("gap", "gap_trend", "best_val", "best_val_iteration", "last_val"),  # gap_trend may be None
+    "gap_grows": ("gap", "gap_trend"),  # while validation is still at its best
     "best_not_saved": ("best_val", "best_val_iteration"),
     "loss_diverged": ("iteration",),
     "forecast": ("iteration", "loss", "low", "high"),
@@ -107,27 +108,40 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_speed_equal": ("tokens_per_s",),
     "compare_speed_unknown": ("missing",),
     "compare_time_per_iteration": ("faster", "slower", "faster_ms", "slower_ms"),  # where tokens are unknown
-    "compare_why": ("flops_per_token_share", "utilisation_share", "peak_share"),  # each: its factor on tokens/s, less 1
-    "compare_why_unknown_peak": ("flops_per_token_share", "utilisation_share"),
+    # each: its factor on tokens/s, less 1; gpu_count_share is None where the counts are the same, or one is unknown
+    "compare_why": ("flops_per_token_share", "gpu_count_share", "utilisation_share", "peak_share"),
+    "compare_why_unknown_peak": ("flops_per_token_share", "gpu_count_share", "utilisation_share"),
+    "compare_overall": ("faster", "slower", "faster_overall_tokens_per_s", "slower_overall_tokens_per_s"),  # by step
+    "compare_stretch": ("run", "first_iteration", "last_iteration", "ratio"),  # ratio: to its normal step
+    "compare_time_share": ("run", "phase", "time_share"),
+    "compare_data_unknown": (),  # losses are compared, and only hold if the data is the same
     "compare_loss_tokens": ("better", "worse", "tokens", "better_loss", "worse_loss"),
     "compare_loss_iterations": ("better", "worse", "iteration", "better_loss", "worse_loss"),
     "compare_crossover": ("early", "late", "crossover_s"),
+    "compare_crossover_best": ("early", "late", "crossover_s"),  # the later leader's loss has risen since
     "compare_leads_time": ("leader", "follower", "at_s", "leader_loss", "follower_loss"),
     "compare_loss_equal": ("better_loss", "worse_loss"),  # at the end of what both have; within noise
+    "compare_loss_uncertain": ("better_loss", "worse_loss"),  # too few evaluations to know their noise
+    "compare_risen": ("run", "best_val", "best_val_iteration", "last_val"),
     "compare_loss_unknown": (),
+    "compare_other_metric": ("a_metric", "b_metric"),  # bits per byte and nats
     "compare_other_data": ("a_dataset", "b_dataset"),  # losses on different data cannot be compared
     "compare_other_tokenizer": (),  # the same of losses per token
     "compare_other_vocabulary": ("a_vocabulary", "b_vocabulary"),
+    "compare_vocabulary_inferred": ("a_vocabulary", "b_vocabulary"),  # from the losses before the first step
     "compare_other_corpus": (),  # one name, other tokens
     "compare_sooner": (*_SOONER, "sooner_ratio", "sooner_tokens", "later_tokens"),
     "compare_sooner_iterations": (*_SOONER, "sooner_ratio", "sooner_iterations", "later_iterations"),  # tokens unknown
     "compare_arrival_equal": (*_SOONER, "loss_error"),
+    "compare_arrival_same": _SOONER,
+    "compare_arrival_uncertain": _SOONER,  # too few evaluations to know their noise
     "compare_sooner_bits": (*_SOONER, "sooner_ratio"),  # target_loss: in bits per byte, since the tokens differ
     "compare_arrival_equal_bits": (*_SOONER, "loss_error"),
     "compare_clock_incomplete": ("run",),
     "compare_late_start": ("run", "iteration"),
     "compare_one_knob": ("knob",),
     "compare_speed_knob": ("knob",),  # several changed, but only this one can change the speed
+    "compare_known_differ": ("knob",),  # the only known difference, but not all that matters is known
     "compare_several_knobs": ("count", "knobs"),
     "compare_same_settings": (),
     "compare_settings_unknown": ("missing",),

@@ -1,21 +1,34 @@
-"""Whether the losses of two runs may be held against each other: only on the same data, in the same tokens.
+"""Whether the losses of two runs may be held against each other: only in one unit, on the same data and tokens.
 
 A loss is per token, so another vocabulary makes another loss of the same model. Bits per byte do not depend on it. What
-is unknown is not held against the runs; what a config or a ledger shows is.
+is unknown is not held against the runs, but it is said. A vocabulary need not be named to be known: the loss of an
+untrained model is close to its logarithm.
 """
 
 from __future__ import annotations
 
+import math
+
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.run import FactValue
 
-OTHER_TOKENS = ("compare_other_tokenizer", "compare_other_vocabulary")  # what bits per byte do not mind
+# What bits per byte do not mind.
+OTHER_TOKENS = ("compare_other_tokenizer", "compare_other_vocabulary", "compare_vocabulary_inferred")
 _PADDED_TO = 128  # vocabularies are rounded up to a multiple of 64 or 128, which is the same vocabulary
+_OTHER_START = 0.5  # nats: untrained models of one vocabulary start closer to each other, however they are initialised
+_OTHER_START_SAME_DATA = 2.0  # the same where the data has one name: another initialisation is likelier then
+_NEAR = 0.05  # of the larger of the two
+_CHARACTERS = math.log(1000)  # a vocabulary below is one of characters ...
+_LEARNED = 0.6  # ... whose loss soon falls to this share
+_LARGEST_START = 14.0  # nats: a vocabulary of a million; a loss above is no untrained model's
 
 
 def obstacle(a: Diagnosis, b: Diagnosis) -> Finding | None:
-    """Why the losses cannot be compared; None if nothing speaks against it. Bits per byte and loss are another matter:
-    of these two no curve is ever compared with the other."""
+    """Why the losses cannot be compared; None if nothing speaks against it."""
+    if a.loss.metric != b.loss.metric:
+        if not (a.curves.eval_val and b.curves.eval_val):
+            return None  # one of them has no losses: there is nothing to compare, in whatever unit
+        return Finding("compare_other_metric", {"a_metric": a.loss.metric, "b_metric": b.loss.metric})
     corpora, tokenizers, datasets = (_both(a, b, name) for name in ("corpus", "tokenizer", "dataset"))
     if corpora is not None and corpora[0] == corpora[1]:
         return None  # the same tokens, by whatever name
@@ -28,7 +41,13 @@ def obstacle(a: Diagnosis, b: Diagnosis) -> Finding | None:
         return Finding("compare_other_tokenizer")
     if corpora is not None:
         return Finding("compare_other_corpus")
-    return _other_vocabulary(a, b)
+    return _other_vocabulary(a, b) or _other_start(a, b)
+
+
+def same_data(a: Diagnosis, b: Diagnosis) -> bool:
+    """Whether both logs tell that they train on the same data."""
+    told = (_both(a, b, name) for name in ("corpus", "dataset"))
+    return any(names is not None and names[0] == names[1] for names in told)
 
 
 def _other_vocabulary(a: Diagnosis, b: Diagnosis) -> Finding | None:
@@ -36,6 +55,36 @@ def _other_vocabulary(a: Diagnosis, b: Diagnosis) -> Finding | None:
     if of_a is None or of_b is None or _padded(of_a) == _padded(of_b):
         return None
     return Finding("compare_other_vocabulary", {"a_vocabulary": of_a, "b_vocabulary": of_b})
+
+
+def _other_start(a: Diagnosis, b: Diagnosis) -> Finding | None:
+    """Vocabularies that differ by what the first losses say."""
+    of_a, of_b = _start(a), _start(b)
+    if of_a is None or of_b is None or a.loss.metric != "loss":
+        return None
+    apart = _OTHER_START_SAME_DATA if same_data(a, b) else _OTHER_START
+    if abs(of_a - of_b) <= max(apart, _NEAR * max(of_a, of_b)):
+        return None
+    numbers = {"a_vocabulary": round(math.exp(of_a)), "b_vocabulary": round(math.exp(of_b))}
+    return Finding("compare_vocabulary_inferred", numbers)
+
+
+def _start(run: Diagnosis) -> float | None:
+    """What an untrained model's loss is, or would be: the logarithm of a vocabulary that is known, or the loss before
+    the first step. None where training began with somebody's weights."""
+    origin, vocabulary = run.facts.get("init_from"), run.facts.get("vocab_size")
+    if origin is not None and origin.value != "scratch":
+        return None
+    if vocabulary is not None and type(vocabulary.value) is int and vocabulary.value > 1:
+        return math.log(vocabulary.value)
+    if run.curves.eval_iteration[:1] != (0,):
+        return None
+    untrained, later = run.curves.eval_val[0], [val for val in run.curves.eval_val[1:] if val is not None]
+    if untrained is None or not 0 < untrained < _LARGEST_START:
+        return None
+    if untrained < _CHARACTERS and not min(later, default=math.inf) < _LEARNED * untrained:
+        return None  # a model that was trained before starts as low, but has not so much left to learn
+    return untrained
 
 
 def _padded(size: int) -> int:

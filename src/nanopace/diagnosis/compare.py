@@ -1,20 +1,22 @@
 """Two runs against each other: what changed, which is faster and why, which learns better, and what cannot be told.
 
-The speed is taken apart exactly: ln(tokens/s) changes by the FLOPs of a token, the peak of the card, and how much of
-that peak is used. Losses are compared on one axis at a time, since at equal tokens, equal time and equal FLOPs the
-answers may differ.
+The speed is taken apart exactly: ln(tokens/s) changes by the FLOPs of a token, the number of cards, the peak of one,
+and how much of that peak is used. Losses are compared on one axis at a time, since at equal tokens, equal time and
+equal FLOPs the answers may differ.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from nanopace.diagnosis.align import Aligned, Curve, align
-from nanopace.diagnosis.arrival import arrive
+from nanopace.diagnosis.arrival import arrive, starts_late
 from nanopace.diagnosis.attribution import attribute, changes, one_sided
 from nanopace.diagnosis.comparable import obstacle
 from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
 from nanopace.diagnosis.result import Diagnosis
+from nanopace.diagnosis.stretches import contradictions
 from nanopace.diagnosis.verdict import verdict
 
 
@@ -35,7 +37,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         unknown_knobs=one_sided(a, b),
         parameters=_pair(a.model.parameters, b.model.parameters),
         flops_per_token=_pair(a.model.flops_per_token, b.model.flops_per_token),
-        median_ms=_pair(a.step.median_ms, b.step.median_ms),
+        median_ms=_pair(a.step.median_ms or None, b.step.median_ms or None),
         micro_batch_ms=_pair(a.throughput.micro_batch_ms, b.throughput.micro_batch_ms),
         tokens_per_s=_pair(a.throughput.tokens_per_s, b.throughput.tokens_per_s),
         mfu_card=_pair(a.mfu.card, b.mfu.card),
@@ -50,7 +52,11 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         crossover_tokens=by_tokens.crossover,
         unattributable=attribution.unattributable,
         settling=attribution.settling,
-        findings=(*verdict(a, b, parts, by_time, by_tokens, by_iteration, arrival), *attribution.findings),
+        findings=(
+            *verdict(a, b, parts, by_time, by_tokens, by_iteration, arrival),
+            *contradictions(a, b, by_tokens, by_time),
+            *attribution.findings,
+        ),
         arrival=arrival,
     )
 
@@ -66,22 +72,23 @@ def decompose(a: Diagnosis, b: Diagnosis) -> Decomposition:
     """The parts of ln(tokens/s of b / tokens/s of a). What is not known of the cards is part of the utilisation."""
     total = _log_ratio(a.throughput.tokens_per_s, b.throughput.tokens_per_s)
     flops = _log_ratio(b.model.flops_per_token, a.model.flops_per_token)  # more work per token, fewer tokens
-    peak = _log_ratio(_peak_tflops(a), _peak_tflops(b))
+    count_a, count_b = _gpu_count(a), _gpu_count(b)
+    count = _log_ratio(count_a, count_b)
+    peak = _log_ratio(a.mfu.card_tflops, b.mfu.card_tflops)
+    if count is None and max(count_a or 1, count_b or 1) > 1:
+        peak = None  # of so many cards: how many the other run has is unknown
     if total is None or flops is None:
-        return Decomposition(total, flops, None, peak)
-    return Decomposition(total, flops, total - flops - (peak or 0.0), peak)
+        return Decomposition(total, flops, None, peak, count)
+    return Decomposition(total, flops, total - flops - (peak or 0.0) - (count or 0.0), peak, count)
 
 
 def _log_ratio(a: float | None, b: float | None) -> float | None:
     return math.log(b / a) if a is not None and b is not None and a > 0 and b > 0 else None
 
 
-def _peak_tflops(diagnosis: Diagnosis) -> float | None:
-    """Of all cards together; a log that does not say how many there are is taken to speak of one."""
-    peak, count = diagnosis.mfu.card_tflops, diagnosis.facts.get("gpu_count")
-    if peak is None or count is None or not isinstance(count.value, (int, float)):
-        return peak
-    return peak * count.value
+def _gpu_count(diagnosis: Diagnosis) -> float | None:
+    count = diagnosis.facts.get("gpu_count")
+    return float(count.value) if count is not None and isinstance(count.value, (int, float)) else None
 
 
 # --- loss ------------------------------------------------------------------------------------------------------------
@@ -97,20 +104,24 @@ def _by_iteration(a: Diagnosis, b: Diagnosis, scale_a: float | None, scale_b: fl
 
 
 def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
+    """Nothing of a log that begins in the middle: how long it took until there is unknown."""
+    if starts_late(a) or starts_late(b):
+        return Aligned()
     return _aligned(a, b, list(a.curves.eval_seconds), list(b.curves.eval_seconds))
 
 
 def _aligned(a: Diagnosis, b: Diagnosis, places_a: list[float], places_b: list[float]) -> Aligned:
     if a.loss.metric != b.loss.metric or obstacle(a, b) is not None:
         return Aligned()
-    return align(_trained(a, places_a), _trained(b, places_b))
+    return align(trained_curve(a, places_a), trained_curve(b, places_b))
 
 
-def _trained(diagnosis: Diagnosis, places: list[float]) -> Curve:
+def trained_curve(diagnosis: Diagnosis, places: Sequence[float]) -> Curve:
     """The validation curve without the untrained model, from which nothing can be interpolated."""
     curves = diagnosis.curves
     evaluations = zip(curves.eval_iteration, places, curves.eval_val, strict=True)
-    return Curve.through((place, val) for iteration, place, val in evaluations if iteration > 0)
+    error = diagnosis.loss.best_val_error
+    return Curve.through(((place, val) for iteration, place, val in evaluations if iteration > 0), error)
 
 
 def _flops_per_iteration(diagnosis: Diagnosis) -> float | None:

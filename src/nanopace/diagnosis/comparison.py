@@ -10,7 +10,8 @@ from nanopace.run import Metric
 
 # What tells the seconds: our ledger; the rows of a log, added up; or rows that leave out an evaluation or a checkpoint.
 TrainingClock = Literal["measured", "rows", "incomplete"]
-ErrorBasis = Literal["standard_error", "scatter", "mixed"]  # as the trainers tell; as evaluations scatter; one of each
+# As the trainers tell; as evaluations scatter; one of each; too few evaluations to know.
+ErrorBasis = Literal["standard_error", "scatter", "mixed", "unknown"]
 Sooner = Literal["a", "b", "tie"]
 
 
@@ -31,15 +32,18 @@ class PairOf(Record):
 
 
 class Decomposition(Record):
-    """Exact: ln(tokens/s of b) - ln(tokens/s of a) = flops_per_token + utilisation + peak."""
+    """Exact: ln(tokens/s of b) - ln(tokens/s of a) = flops_per_token + utilisation + peak + gpu_count."""
 
     total: float | None
     flops_per_token: float | None
     utilisation: float | None
-    peak: float | None  # 0 on the same card; None where a card is unknown, and then it is inside utilisation
+    peak: float | None  # of one card: 0 on the same; None where a card is unknown, and then it is inside utilisation
+    gpu_count: float | None = None  # None where a count is unknown
 
 
 class AtTokens(Record):
+    """The lowest validation losses of both up to there; the same below."""
+
     tokens: float
     a: float
     b: float
@@ -61,8 +65,8 @@ class Reached(Record):
     """When a run was first at or below a loss: straight between the evaluations before and after."""
 
     seconds: float  # since the first step
-    early_s: float  # when it was at the loss plus its error ...
-    late_s: float | None  # ... and at the loss less its error; None if it never was
+    early_s: float | None  # when it was at the loss plus its error; None where that is unknown ...
+    late_s: float | None  # ... and at the loss less its error; None if it never was, too
     iteration: float
     after_iteration: int | None  # the evaluation before; None if the first of all is there already
     by_iteration: int  # the evaluation that is there
@@ -75,12 +79,12 @@ class Arrival(Record):
 
     metric: Metric
     target: float
-    error: float  # of the difference of two such losses
+    error: float | None  # of the difference of two such losses
     error_basis: ErrorBasis
     a: Reached
     b: Reached
     ratio: float | None  # seconds of b over seconds of a; None where one was there before its first step
-    sooner: Sooner | None
+    sooner: Sooner | None  # None where it cannot be told
 
 
 class Settling(Record):
@@ -108,8 +112,8 @@ class Comparison(Record):
     equal_tokens: tuple[AtTokens, ...]
     equal_time: tuple[AtTime, ...]
     equal_flops: tuple[AtFlops, ...]
-    leader_tokens: Literal["a", "b", "tie"] | None  # at the most tokens both have
-    leader_time: Literal["a", "b", "tie"] | None  # at the longest time both have
+    leader_tokens: Literal["a", "b", "tie"] | None  # at the most tokens both have: the lower loss so far
+    leader_time: Literal["a", "b", "tie"] | None  # at the longest time both have; None if it cannot be told, too
     crossover_s: float | None  # from when on the later leader is ahead at equal time; None if the lead never changes
     crossover_tokens: float | None
     unattributable: tuple[str, ...]  # knobs that changed together and may each have moved the utilisation

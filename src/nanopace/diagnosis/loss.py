@@ -17,9 +17,12 @@ from nanopace.run import Evaluation, Metric, Run
 
 _FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
 _MOST_ROWS = 20_000  # the last ones; more would tell nothing new
-_RISING = 3  # evaluations in a row that make over-fitting more than an accident
+_RISING = 3  # the last evaluations, all of which have to be above the best: one or two are an accident
 _CLEAR = 3.0  # standard deviations that a change has to be beyond
-_MATERIAL = 0.03  # a gap that grew by this share of the loss is worth a word
+_APART = 4.0  # standard deviations that validation, and the gap, have to be above what they were at the best
+_LARGE = 0.01  # of the loss: what a change has to be beyond where too few evaluations tell their noise
+_SMALLEST = 0.003  # of the loss: nobody calls less a rise, however quiet the evaluations are
+_MATERIAL = 0.03  # of the loss: a gap that grew by this is worth a word, and a rise of this is one
 _HORIZONS = (1.5, 2.0)  # times the iterations done
 _LARGEST = 1e6  # a loss beyond this has diverged, even if it is still printed as a number
 _LARGEST_EXPONENT = 700.0  # of a perplexity that is still a number
@@ -32,11 +35,12 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
     curve = _curve(evaluations)
     best = _best(evaluations)
     last = curve[-1] if curve else None
-    gaps = _Gaps.of(evaluations)
+    gaps = _Gaps.of(evaluations, best)
     diverged = _diverged(run, evaluations)
-    rising = _overfitting(curve, best, gaps)
-    forecast = () if diverged is not None or rising else _forecast(run, curve)
     errors = {each.iteration: each.val_error for each in evaluations}
+    beyond = _beyond_noise(curve, best, errors.get(best.iteration)) if best else 0.0
+    turned = _turned_up(curve, best, beyond)
+    forecast = () if diverged is not None or turned else _forecast(run, curve)
     scores = _scores(run.evaluations)
     best_score = max(scores, key=lambda score: score[1], default=None)
     loss = Loss(
@@ -59,23 +63,25 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
         best_core=best_score[1] if best_score else None,
         best_core_iteration=best_score[0] if best_score else None,
     )
-    return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, rising)
+    growth = _growth(loss, gaps, turned, beyond)
+    return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, growth)
 
 
-def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, rising: bool) -> list[Finding]:
+def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growth: str | None) -> list[Finding]:
     found = []
     if diverged is not None:
         found.append(Finding("loss_diverged", {"iteration": diverged}))
-    if rising:
-        numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend, "best_val_iteration": loss.best_val_iteration}
-        found.append(Finding("overfitting", numbers))
+    if growth is not None:
+        numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend}
+        best = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration, "last_val": loss.last_val}
+        found.append(Finding(growth, numbers | best if growth == "overfitting" else numbers))
     if lost_best:
         numbers = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration}
         found.append(Finding("best_not_saved", numbers))
     if loss.core is not None:
         found.append(Finding("core_metric", _core_numbers(run, loss)))
     accumulation = run.number("gradient_accumulation_steps")
-    if loss.noise is not None and run.format == "nanogpt" and accumulation != 1:
+    if loss.noise and run.format == "nanogpt" and accumulation != 1:
         number = None if accumulation is None else int(accumulation)
         found.append(Finding("loss_noise", {"noise": loss.noise, "accumulation": number}))
     if loss.forecast:
@@ -104,9 +110,9 @@ def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:
 
 def _metric(evaluations: Sequence[Evaluation]) -> Metric:
     """The one that most evaluations have; benchmark scores, which rise, are none."""
-    in_bits = sum(each.metric == "bpb" for each in evaluations)
-    in_nats = sum(each.metric == "loss" for each in evaluations)
-    return "bpb" if in_bits > in_nats else "loss"
+    told = [each.metric for each in evaluations]
+    units: tuple[Metric, ...] = ("loss", "bpc", "bpb")
+    return max(units, key=told.count)
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
@@ -180,24 +186,43 @@ class _Gaps(NamedTuple):
     last_train: float | None = None
     last: float | None = None
     trend: float | None = None
-    error: float = math.inf  # standard error of the trend
+    error: float = math.inf  # standard error of the trend, more where few points tell it
+    train_rose: float = 0.0  # by how much the last training losses are above those up to the best validation loss ...
+    rose: float = 0.0  # ... and the gap above what it was ...
+    rose_error: float = math.inf  # ... with its standard error
 
     @classmethod
-    def of(cls, evaluations: Sequence[Evaluation]) -> _Gaps:
+    def of(cls, evaluations: Sequence[Evaluation], best: _Best | None) -> _Gaps:
         points = [
             (each.iteration, each.train, each.val - each.train)
             for each in evaluations
             if each.train is not None and each.val is not None and _sane(each.train) and _sane(each.val)
         ]
-        if not points:
+        if not points or best is None:
             return cls()
         end, last_train, last = points[-1]
+        rose = _rise(points, best)
         later = [(iteration, gap) for iteration, gap in _like_with_like(evaluations) if iteration >= end / 2]
         line = slope([iteration for iteration, _ in later], [gap for _, gap in later])
         if line is None:
-            return cls(last_train, last)
+            return cls(last_train, last, None, math.inf, *rose)
         span = later[-1][0] - later[0][0]
-        return cls(last_train, last, line[0] * span, line[1] * span)
+        unsure = 1 + 6 / math.pow(
+            len(later) - 2, 1.5
+        )  # about as Student's t: a scatter seen in few points is uncertain
+        return cls(last_train, last, line[0] * span, line[1] * span * unsure, *rose)
+
+
+def _rise(points: Sequence[tuple[int, float, float]], best: _Best) -> tuple[float, float, float]:
+    """Of the training loss and of the gap since the best validation loss, and the latter's error by its own scatter."""
+    until = [point for point in points if point[0] <= best.stands_at][-_RISING:]
+    since = [point for point in points if point[0] > best.stands_at][-_RISING:]
+    if not until or not since:
+        return 0.0, 0.0, math.inf
+    noise = step_noise([gap for _, _, gap in points]) if len(points) > _RISING else math.inf
+    gap = sum(point[2] for point in since) / len(since) - sum(point[2] for point in until) / len(until)
+    train = sum(point[1] for point in since) / len(since) - until[-1][1]
+    return train, gap, noise * math.sqrt(1 / len(until) + 1 / len(since))
 
 
 def _like_with_like(evaluations: Sequence[Evaluation]) -> Iterator[tuple[int, float]]:
@@ -216,15 +241,43 @@ def _like_with_like(evaluations: Sequence[Evaluation]) -> Iterator[tuple[int, fl
         before = each.val
 
 
-def _overfitting(curve: Sequence[tuple[int, float]], best: _Best | None, gaps: _Gaps) -> bool:
-    """The gap grows, and validation has clearly left its best or the gap is already a material part of the loss."""
-    if best is None or gaps.last is None or gaps.trend is None or gaps.last <= 0 or gaps.trend <= 0:
+def _beyond_noise(curve: Sequence[tuple[int, float]], best: _Best, error: float | None) -> float:
+    """What a validation loss has to be above the best to be clearly worse; where the noise is unknown, a lot."""
+    noise = error or _noise(curve)
+    if noise is None:
+        return _LARGE * abs(best.val)
+    unsure = 1 + 6 / math.pow(max(1, len(curve) // 2), 1.5)  # the noise of few evaluations is itself known badly
+    sure = min(_APART * unsure * noise, _MATERIAL * abs(best.val))
+    return max(_CLEAR * noise, sure, _SMALLEST * abs(best.val))
+
+
+def _turned_up(curve: Sequence[tuple[int, float]], best: _Best | None, beyond: float) -> bool:
+    """Whether validation has clearly left its best: each of the last evaluations is above it, and their mean above that
+    of the best and the lower one beside it. The lowest of many evaluations is low by luck, too."""
+    if best is None:
         return False
     recent = [val for iteration, val in curve if iteration > best.iteration][-_RISING:]
-    noise = _noise(curve)
-    if len(recent) == _RISING and noise is not None and min(recent) > best.val + _CLEAR * noise:
-        return True
-    return gaps.trend > max(_MATERIAL * curve[-1][1], _CLEAR * gaps.error)
+    place = bisect_left(curve, (best.iteration, -math.inf))
+    around = sorted(val for _, val in curve[max(0, place - 1) : place + 2])[:2]
+    return (
+        len(recent) == _RISING
+        and min(recent) > best.val + beyond
+        and sum(recent) / len(recent) > sum(around) / len(around) + beyond
+    )
+
+
+def _growth(loss: Loss, gaps: _Gaps, turned: bool, beyond: float) -> str | None:
+    """The finding about a gap that grows. It is over-fitting only if validation has turned up while training has not:
+    a restart, or a run that comes apart, raises both. While validation still falls, a growing gap is what every small
+    dataset shows."""
+    if loss.last_val is None or loss.best_val is None or gaps.last is None or gaps.last <= 0:
+        return None
+    if turned:
+        apart = gaps.rose > _APART * gaps.rose_error and gaps.train_rose < (loss.last_val - loss.best_val) / 2
+        return "overfitting" if apart else None
+    if gaps.trend is None or loss.last_val > loss.best_val + beyond:
+        return None
+    return "gap_grows" if gaps.trend > max(_MATERIAL * loss.last_val, _CLEAR * gaps.error) else None
 
 
 def _noise(curve: Sequence[tuple[int, float]]) -> float | None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
-from nanopace.diagnosis.align import Aligned
-from nanopace.diagnosis.arrival import starts_late
-from nanopace.diagnosis.comparable import obstacle
+from nanopace.diagnosis.align import LARGE, Aligned, Curve
+from nanopace.diagnosis.arrival import SAME_TIME, starts_late
+from nanopace.diagnosis.comparable import obstacle, same_data
 from nanopace.diagnosis.comparison import Arrival, Decomposition
+from nanopace.diagnosis.names import both_names
 from nanopace.diagnosis.result import Diagnosis, Finding, Number
 
 _SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
 _TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
+_RISEN = 3.0  # standard deviations by which a last loss has to be above the best to have risen
 
 
 def verdict(
@@ -23,15 +26,14 @@ def verdict(
     by_iteration: Aligned,
     arrival: Arrival | None,
 ) -> list[Finding]:
-    """The first two are the verdict, speed and loss; what follows explains them, and says who is sooner at a loss."""
+    """First speed and loss, and before the loss what it depends on; what follows explains them, and says who is sooner
+    at a loss."""
     speed = _speed(a, b, parts.total)
     loss = _loss(a, b, by_time, by_tokens, by_iteration)
-    return [speed[0], loss[0], *speed[1:], *loss[1:], *_arrival(a, b, arrival), *_why(parts)]
-
-
-def _names(a: Diagnosis, b: Diagnosis) -> tuple[str, str]:
-    of_a, of_b = a.source.name, b.source.name
-    return (of_a, of_b) if of_a != of_b else (f"{of_a} (A)", f"{of_b} (B)")
+    compared = bool(by_time.points or by_tokens.points or by_iteration.points or arrival)
+    if_same = [Finding("compare_data_unknown")] if compared and not same_data(a, b) else []
+    first = [loss[0], *if_same] if obstacle(a, b) is not None else [*if_same, loss[0]]
+    return [speed[0], *first, *speed[1:], *loss[1:], *_arrival(a, b, arrival), *_why(parts)]
 
 
 def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
@@ -41,7 +43,7 @@ def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
         return [missing, *_time_per_iteration(a, b)]
     if abs(total) <= _SAME_SPEED:
         return [Finding("compare_speed_equal", {"tokens_per_s": of_b})]
-    names = _names(a, b)
+    names = both_names(a, b)
     faster, slower = names if total < 0 else names[::-1]
     fast, slow = (of_a, of_b) if total < 0 else (of_b, of_a)
     numbers = {"faster": faster, "slower": slower, "faster_tokens_per_s": fast, "slower_tokens_per_s": slow}
@@ -57,9 +59,9 @@ def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:
 
 def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
     of_a, of_b = a.step.median_ms, b.step.median_ms
-    if abs(of_a - of_b) <= _SAME_SPEED * max(of_a, of_b):
+    if not of_a or not of_b or abs(of_a - of_b) <= _SAME_SPEED * max(of_a, of_b):
         return []
-    names = _names(a, b)
+    names = both_names(a, b)
     faster, slower = names if of_a < of_b else names[::-1]
     numbers: dict[str, Number] = {
         "faster": faster,
@@ -73,27 +75,45 @@ def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
 def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned) -> list[Finding]:
     if (why := obstacle(a, b)) is not None:
         return [why]
-    names = _names(a, b)
+    names = both_names(a, b)
     at_tokens = _ahead("compare_loss_tokens", "tokens", names, by_tokens)
     if not by_tokens.points:
         at_tokens = _ahead("compare_loss_iterations", "iteration", names, by_iteration)
-    found = _over_time(names, by_time) + at_tokens
+    risen = _risen(names, (a, b))
+    found = _over_time(names, by_time, {str(each.numbers["run"]) for each in risen}) + at_tokens
     if found:
-        return found
-    known = next((each.points[-1] for each in (by_time, by_tokens, by_iteration) if each.points), None)
+        return found + risen
+    known = next((each for each in (by_time, by_tokens, by_iteration) if each.points), None)
     if known is None:
         return [Finding("compare_loss_unknown")]
-    _, of_a, of_b = known
-    return [Finding("compare_loss_equal", {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)})]
+    code = "compare_loss_equal" if known.leader == "tie" else "compare_loss_uncertain"
+    _, of_a, of_b = known.points[-1]
+    return [Finding(code, {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)}), *risen]
 
 
-def _over_time(names: tuple[str, str], by_time: Aligned) -> list[Finding]:
+def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Finding]:
+    """The runs whose last loss is far above their best: who is ahead has that best, and no longer that model."""
+    found = []
+    for name, run in zip(names, runs, strict=True):
+        curve = Curve.through(zip(run.curves.eval_iteration, run.curves.eval_val, strict=True), run.loss.best_val_error)
+        if not curve.ys:
+            continue
+        best, last = min(curve.ys), curve.ys[-1]
+        if last - best > max(LARGE * abs(best), _RISEN * (curve.noise or 0.0)):
+            iteration = round(curve.xs[curve.ys.index(best)])
+            numbers: dict[str, Number] = {"run": name, "best_val": best, "best_val_iteration": iteration}
+            found.append(Finding("compare_risen", numbers | {"last_val": last}))
+    return found
+
+
+def _over_time(names: tuple[str, str], by_time: Aligned, risen: Collection[str]) -> list[Finding]:
+    """Nobody stays ahead whose loss has risen since: such a run only was the first to have the lower one."""
     if by_time.leader is None or by_time.leader == "tie":
         return []
     leader, follower = names if by_time.leader == "a" else names[::-1]
     if by_time.crossover is not None:
         numbers: dict[str, Number] = {"early": follower, "late": leader, "crossover_s": by_time.crossover}
-        return [Finding("compare_crossover", numbers)]
+        return [Finding("compare_crossover_best" if leader in risen else "compare_crossover", numbers)]
     seconds, of_a, of_b = by_time.points[-1]
     return [
         Finding(
@@ -120,7 +140,7 @@ def _ahead(code: str, axis: str, names: tuple[str, str], aligned: Aligned) -> li
 
 def _arrival(a: Diagnosis, b: Diagnosis, arrival: Arrival | None) -> list[Finding]:
     """Who was sooner at the loss that both reached, and what that rests on."""
-    names = _names(a, b)
+    names = both_names(a, b)
     if arrival is None:
         if obstacle(a, b) is not None or not (a.curves.eval_val and b.curves.eval_val):
             return []
@@ -147,6 +167,10 @@ def _sooner(names: tuple[str, str], arrival: Arrival) -> list[Finding]:
         "later_s": second.seconds,
     }
     in_bits = arrival.metric == "bpb"
+    if max(arrival.ratio, 1 / arrival.ratio) < SAME_TIME:
+        return [Finding("compare_arrival_same", numbers)]
+    if arrival.sooner is None:
+        return [Finding("compare_arrival_uncertain", numbers)]
     if arrival.sooner == "tie":
         code = "compare_arrival_equal_bits" if in_bits else "compare_arrival_equal"
         return [Finding(code, numbers | {"loss_error": arrival.error})]
@@ -163,10 +187,12 @@ def _why(parts: Decomposition) -> list[Finding]:
     """Nothing where the speeds are alike in every part."""
     if parts.flops_per_token is None or parts.utilisation is None:
         return []
-    if max(abs(parts.flops_per_token), abs(parts.utilisation), abs(parts.peak or 0.0)) <= _SAME_SPEED:
+    shown = (parts.flops_per_token, parts.utilisation, parts.peak or 0.0, parts.gpu_count or 0.0)
+    if max(map(abs, shown)) <= _SAME_SPEED:
         return []
     shares = {
         "flops_per_token_share": math.expm1(parts.flops_per_token),
+        "gpu_count_share": math.expm1(parts.gpu_count) if parts.gpu_count else None,
         "utilisation_share": math.expm1(parts.utilisation),
     }
     if parts.peak is None:

@@ -28,7 +28,7 @@ def arrival_rows(arrival: Arrival, words: Words) -> list[Row]:
             _when(b, words),
             _times(arrival.ratio, words),
         ),
-        (words.text("with the error"), _span(a, words), _span(b, words), ""),
+        (words.text("uncertainty"), _span(a, words), _span(b, words), ""),
         (words.text("tokens"), words.si(a.tokens), words.si(b.tokens), _times(_over(b.tokens, a.tokens), words)),
         (
             words.text("iterations"),
@@ -37,7 +37,7 @@ def arrival_rows(arrival: Arrival, words: Words) -> list[Row]:
             _times(_over(b.iteration, a.iteration), words),
         ),
         (words.text("between evaluations"), _around(a, words), _around(b, words), ""),
-        (words.text("clock"), words.clock(a.clock), words.clock(b.clock), ""),
+        (words.text("time source"), words.clock(a.clock), words.clock(b.clock), ""),
     ]
     return [row for row in rows if row[1:3] != (UNKNOWN, UNKNOWN)]
 
@@ -46,12 +46,13 @@ def arrival_notes(arrival: Arrival, words: Words) -> tuple[str, str]:
     """How to read the table."""
     error = words.number(arrival.error, 4)
     why = {
-        "standard_error": words.text("The error is ±{error}: the standard errors of both losses.", error=error),
-        "scatter": words.text("The error is ±{error}: by so much the evaluations scatter.", error=error),
+        "standard_error": words.text("Uncertainty: ±{error}, the standard errors of both losses.", error=error),
+        "scatter": words.text("Uncertainty: ±{error}, the scatter of the evaluations.", error=error),
         "mixed": words.text(
-            "The error is ±{error}: the standard error of one loss, and how the evaluations of the other run scatter.",
+            "Uncertainty: ±{error}, the standard error of one loss and the scatter of the other run's evaluations.",
             error=error,
         ),
+        "unknown": words.text("Uncertainty: unknown; too few evaluations to see how they scatter."),
     }[arrival.error_basis]
     clock = words.text(
         "The clock runs from the first step, with evaluations and checkpoints, without start-up and compilation; "
@@ -66,7 +67,7 @@ def goal_label(goal: float, words: Words) -> str:
 
 
 def _times(ratio: float | None, words: Words) -> str:
-    return "" if ratio is None else f"×{words.number(ratio, 2)}"
+    return "" if ratio is None else words.factor(ratio)
 
 
 def _over(b: float | None, a: float | None) -> float | None:
@@ -82,6 +83,8 @@ def _span(reached: Reached, words: Words) -> str:
     """From the loss plus its error to the loss less its error, which a run need not have reached."""
     if reached.seconds <= 0:
         return ""
+    if reached.early_s is None:
+        return UNKNOWN
     early = words.duration(reached.early_s)
     if reached.late_s is None:
         return words.text("from {early}", early=early)
@@ -160,7 +163,7 @@ def _marks(comparisons: Sequence[Comparison], words: Words, axis: Axis) -> list[
     found = []
     for run, points in sorted(crossings.items()):
         once = sorted(set(points))
-        label = words.text("{run} is there", run=run_letter(run))
+        label = words.text("{run} reaches it", run=run_letter(run))
         xs, ys = tuple(point[0] for point in once), tuple(point[1] for point in once)
         found.append(Series(label, xs, ys, run_colour(run), "ring"))
     return found

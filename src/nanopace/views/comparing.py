@@ -1,12 +1,15 @@
-"""Runs against the first of them, for the terminal. Each run has a letter; A is what the others are held against."""
+"""Two runs against each other, for the terminal: the verdict, then what it rests on. Three and more: ranking.py.
+
+Each run has a letter; A is what the others are held against.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nanopace.diagnosis.comparison import Change, Comparison
+from nanopace.diagnosis.comparison import Change, Comparison, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Finding, Number
 from nanopace.views.figures import MAIN_KNOBS
 from nanopace.views.paper import Cell, Paper, styled
@@ -15,20 +18,29 @@ from nanopace.wording.catalog import UNKNOWN, Words
 
 # The verdict is a sentence on speed, on learning and on the time to a loss: of each kind the first that there is.
 SPEED = ("compare_speed", "compare_speed_equal", "compare_time_per_iteration", "compare_speed_unknown")
+CAVEAT = ("compare_data_unknown",)  # goes before what is said of learning
 LEARNING = (
-    *("compare_crossover", "compare_leads_time", "compare_loss_tokens"),
-    *("compare_loss_iterations", "compare_loss_equal", "compare_other_data", "compare_loss_unknown"),
-    *("compare_other_tokenizer", "compare_other_vocabulary", "compare_other_corpus"),
+    *("compare_crossover", "compare_crossover_best", "compare_leads_time"),
+    *("compare_loss_tokens", "compare_loss_iterations"),
+    *("compare_loss_equal", "compare_loss_uncertain", "compare_loss_unknown"),
+    *("compare_other_metric", "compare_other_data", "compare_other_corpus"),
+    *("compare_other_tokenizer", "compare_other_vocabulary", "compare_vocabulary_inferred"),
 )
 ARRIVAL = (
-    *("compare_sooner", "compare_sooner_iterations", "compare_arrival_equal"),
-    *("compare_sooner_bits", "compare_arrival_equal_bits"),
+    *("compare_sooner", "compare_sooner_iterations", "compare_arrival_same", "compare_arrival_equal"),
+    *("compare_arrival_uncertain", "compare_sooner_bits", "compare_arrival_equal_bits"),
 )
-ATTRIBUTION = ("compare_one_knob", "compare_speed_knob", "compare_several_knobs")
+REASONS = ("compare_overall", "compare_stretch", "compare_time_share")  # why the faster one is not further
+CLOCK = ("compare_clock_incomplete", "compare_late_start")
+SETTINGS = ("compare_same_settings", "compare_settings_unknown")
+WHY = ("compare_why", "compare_why_unknown_peak")
+ATTRIBUTION = ("compare_one_knob", "compare_speed_knob", "compare_known_differ", "compare_several_knobs")
 NAMES = frozenset(  # of runs
     {"faster", "slower", "better", "worse", "early", "late", "leader", "follower", "sooner", "later", "run"}
 )
+ALIKE = (("sooner_tokens", "later_tokens"), ("sooner_iterations", "later_iterations"))  # not said if they print alike
 MOST_POINTS = 6  # of a loss table; --verbose shows all
+_LARGEST_EXPONENT = 700.0  # of a factor that is still a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,55 +63,83 @@ class Pair:
             if speed in numbers:
                 run = self.found.a if letter == self.a else self.found.b
                 numbers[speed] = _marked(run, ("tokens_per_iteration",), words.value(speed, numbers[speed]))
+        for one, other in ALIKE:
+            if one in numbers and words.value(one, numbers[one]) == words.value(other, numbers[other]):
+                numbers[one] = numbers[other] = None
         return words.finding(finding.code, numbers)
 
     def verdict(self) -> list[Finding]:
         """What is said first."""
-        found = (self.first(SPEED), self.first(LEARNING), self.first(ARRIVAL))
+        learning = self.first(LEARNING)
+        on_loss = {finding.code: finding for finding in self.found.findings if finding.code in CAVEAT}
+        on_loss |= {} if learning is None else {learning.code: learning}
+        found = (
+            self.first(SPEED),
+            *(finding for finding in self.found.findings if on_loss.get(finding.code) is finding),  # in their order
+            *(self._risen(learning), self.first(ARRIVAL)),
+            *(self.first((code,)) for code in REASONS),
+        )
         return [finding for finding in found if finding is not None]
+
+    def _risen(self, learning: Finding | None) -> Finding | None:
+        """That the loss of the run that is ahead has risen since."""
+        if learning is None:
+            return None
+        ahead = {learning.numbers.get(name) for name in ("late", "leader", "better")} - {None}
+        risen = (each for each in self.found.findings if each.code == "compare_risen")
+        return next((each for each in risen if each.numbers["run"] in ahead), None)
 
     def first(self, codes: Sequence[str]) -> Finding | None:
         found = {finding.code: finding for finding in reversed(self.found.findings)}
         return next((found[code] for code in codes if code in found), None)
 
 
-def write(comparisons: Sequence[Comparison], words: Words, paper: Paper, *, verbose: bool) -> None:
+def letter_pairs(comparisons: Sequence[Comparison]) -> list[Pair]:
+    """The comparisons with the letters of their runs."""
+    return [Pair(found, "A", chr(ord("B") + number)) for number, found in enumerate(comparisons)]
+
+
+def write(comparison: Comparison, words: Words, paper: Paper, *, verbose: bool) -> None:
     """The verdict first, then what it rests on."""
-    if not comparisons:
-        return
-    pairs = [Pair(found, "A", chr(ord("B") + number)) for number, found in enumerate(comparisons)]
-    runs = {"A": comparisons[0].a, **{pair.b: pair.found.b for pair in pairs}}
-    for pair in pairs:
-        said = " ".join(pair.sentence(words, finding) for finding in pair.verdict())
-        prefix = f"{pair.a} – {pair.b}: " if len(pairs) > 1 else ""
-        paper.line(styled(prefix + said, "bold"), indent=0)
+    (pair,) = letter_pairs([comparison])
+    paper.line(styled(" ".join(pair.sentence(words, finding) for finding in pair.verdict()), "bold"), indent=0)
+    introduce({pair.a: comparison.a, pair.b: comparison.b}, words, paper)
+    _figures(pair, words, paper)
+    _say_rest(pair, words, paper, SPEED)
+    details(pair, words, paper, "", verbose=verbose)
+
+
+def introduce(runs: Mapping[str, Diagnosis], words: Words, paper: Paper) -> None:
+    """Which letter is which run."""
     paper.blank()
     for letter, run in runs.items():
         span = words.text(
             "iterations {first} to {last}", first=run.source.first_iteration, last=run.source.last_iteration
         )
         paper.line(
-            styled(f"{letter}  ", "bold cyan"), f"{run.source.name} · {span} · {words.duration(run.wall.total_s)}"
+            styled(f"{letter}  ", "bold cyan"),
+            f"{run.source.name} · {span} · {words.duration(run.wall.total_s)}",
+            hanging=3,
         )
-    _figures(runs, words, paper)
-    for pair in pairs:
-        _say_rest(pair, words, paper, SPEED)
-    for pair in pairs:
-        title = f" ({pair.a}, {pair.b})" if len(pairs) > 1 else ""
-        _changes(pair, words, paper, title, verbose=verbose)
-        _decomposition(pair, words, paper, title)
-        _arrival(pair, words, paper, title)
-        _losses(pair, words, paper, title, None if verbose else MOST_POINTS)
-        _open_questions(pair, words, paper, title)
 
 
-def _figures(runs: Mapping[str, Diagnosis], words: Words, paper: Paper) -> None:
+def details(pair: Pair, words: Words, paper: Paper, title: str, *, verbose: bool) -> None:
+    """All that is known of a pair."""
+    _changes(pair, words, paper, title, verbose=verbose)
+    _decomposition(pair, words, paper, title)
+    _arrival(pair, words, paper, title)
+    _losses(pair, words, paper, title, None if verbose else MOST_POINTS)
+    _open_questions(pair, words, paper, title)
+
+
+def _figures(pair: Pair, words: Words, paper: Paper) -> None:
+    a, b = pair.found.a, pair.found.b
     figures: Sequence[
         tuple[str, Callable[[Diagnosis], float | None], Callable[[float | None], str], tuple[str, ...]]
     ] = (
         (words.fact("parameters"), lambda d: d.model.parameters, lambda x: words.si(x, digits=2), ("parameters",)),
         (words.fact("flops_per_token"), lambda d: d.model.flops_per_token, words.flops, ("flops_per_token",)),
-        (words.text("normal step"), lambda d: d.step.median_ms, words.ms, ()),
+        (words.text("normal step"), lambda d: d.step.median_ms or None, words.ms, ()),
         (
             words.text("one micro-batch"),
             lambda d: d.throughput.micro_batch_ms,
@@ -107,22 +147,38 @@ def _figures(runs: Mapping[str, Diagnosis], words: Words, paper: Paper) -> None:
             ("gradient_accumulation_steps",),
         ),
         (words.text("tokens per second"), lambda d: d.throughput.tokens_per_s, words.si, ("tokens_per_iteration",)),
-        (words.text("achieved"), lambda d: d.mfu.achieved_tflops, words.tflops, ("flops_per_token",)),
+        (words.text("achieved"), achieved_of((a, b)), words.tflops, ("flops_per_token",)),
         (words.text("mfu of the card"), lambda d: d.mfu.card, lambda x: words.percent(x, 0), ("flops_per_token",)),
         (words.text("evaluation and checkpoints"), lambda d: d.wall.overhead_share, lambda x: words.percent(x, 2), ()),
-        (words.text("best validation"), lambda d: d.loss.best_val, lambda x: words.number(x, 4), ()),
     )
     rows: list[Sequence[Cell]] = []
     for label, of, shown, facts in figures:
-        values = [of(run) for run in runs.values()]
-        if all(value is None for value in values):
+        of_a, of_b = of(a), of(b)
+        if of_a is None and of_b is None:
             continue
-        cells = [_marked(run, facts, shown(value)) for run, value in zip(runs.values(), values, strict=True)]
-        first, last = values[0], values[-1]
-        ratio = f"×{words.number(last / first, 2)}" if len(runs) == 2 and first and last is not None else ""
-        rows.append((label, *cells, ratio))
+        ratio = words.factor(of_b / of_a) if of_a and of_b else ""
+        rows.append((label, _marked(a, facts, shown(of_a)), _marked(b, facts, shown(of_b)), ratio))
+    if a.loss.metric == b.loss.metric:  # without a ratio: a loss has no zero that it could be measured from
+        best = words.number(a.loss.best_val, 4), words.number(b.loss.best_val, 4)
+        rows += [(words.text("best validation"), *best, "")] if best != (UNKNOWN, UNKNOWN) else []
     paper.heading(words.text("Figures"))
-    paper.table(rows, "l" + "r" * (len(runs) + 1), ("", *runs, "B/A"))
+    paper.table(rows, "lrrr", ("", pair.a, pair.b, f"{pair.b}/{pair.a}"))
+
+
+def achieved_of(runs: Iterable[Diagnosis]) -> Callable[[Diagnosis], float | None]:
+    """TFLOP/s of a card, of both runs on one basis: by tokens and FLOPs where both have them, as printed where neither
+    tells its tokens. Else the figures are no pair, and might contradict the tokens per second: none is shown."""
+    runs = tuple(runs)
+    if all(_counted_tflops(run) is not None for run in runs):
+        return _counted_tflops
+    printed = all(run.throughput.tokens_per_s is None for run in runs)
+    return lambda run: run.mfu.achieved_tflops if printed else None
+
+
+def _counted_tflops(run: Diagnosis) -> float | None:
+    tokens, flops, count = run.throughput.tokens_per_s, run.model.flops_per_token, run.facts.get("gpu_count")
+    cards = count.value if count is not None and isinstance(count.value, (int, float)) and count.value > 0 else 1
+    return None if tokens is None or flops is None else tokens * flops / cards / 1e12
 
 
 def _marked(run: Diagnosis, facts: Sequence[str], shown: str) -> str:
@@ -138,7 +194,7 @@ def _changes(pair: Pair, words: Words, paper: Paper, title: str, *, verbose: boo
             for change in found.changed
         ]
         paper.table(rows, "lrrl", ("", pair.a, pair.b, ""))
-    _say(pair, words, paper, ("compare_same_settings", "compare_settings_unknown"))
+    _say(pair, words, paper, SETTINGS)
     if found.unknown_knobs and pair.first(("compare_settings_unknown",)) is None:
         main = [knob for knob in found.unknown_knobs if verbose or knob in MAIN_KNOBS]
         if main:
@@ -167,36 +223,42 @@ def _decomposition(pair: Pair, words: Words, paper: Paper, title: str) -> None:
             words.text("Unknown: FLOPs per token of both runs. Pass n_layer, n_embd, vocab_size, block_size and bias.")
         )
         return
+    rows = [
+        (label, f"{'+' if part > 0 else ''}{words.number(part, 3)}", words.factor(math.exp(part)))
+        for label, part in parts_of_speed(parts, words)
+    ]
+    paper.table(rows, "lrr", ("", words.text("ln"), words.text("factor")))
+    _say(pair, words, paper, WHY)
+
+
+def parts_of_speed(parts: Decomposition, words: Words) -> list[tuple[str, float]]:
+    """What is known of them, and their sum; the number of cards only where it differs."""
     utilisation = words.text("use of the card") if parts.peak is not None else words.text("card and its use")
     named = (
         (words.fact("flops_per_token"), parts.flops_per_token),
+        (words.fact("gpu_count"), parts.gpu_count or None),
         (utilisation, parts.utilisation),
         (words.text("peak of the card"), parts.peak),
         (words.text("tokens per second"), parts.total),
     )
-    rows = [
-        (label, f"{'+' if part > 0 else ''}{words.number(part, 3)}", f"×{words.number(math.exp(part), 2)}")
-        for label, part in named
-        if part is not None
-    ]
-    paper.table(rows, "lrr", ("", words.text("ln"), words.text("factor")))
-    _say(pair, words, paper, ("compare_why", "compare_why_unknown_peak"))
+    return [(label, part) for label, part in named if part is not None and part < _LARGEST_EXPONENT]
 
 
 def _arrival(pair: Pair, words: Words, paper: Paper, title: str) -> None:
     """When each was at the loss that both reached."""
     from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # the page of one run does without it
 
-    notes, arrival = ("compare_clock_incomplete", "compare_late_start"), pair.found.arrival
-    if arrival is None and pair.first(notes) is None:
+    arrival = pair.found.arrival
+    known = arrival is not None and arrival.ratio is not None
+    if not known and pair.first(CLOCK) is None:
         return
     paper.heading(words.text("Time to the same validation loss") + title)
-    if arrival is not None:
+    if arrival is not None and known:
         head = (goal_label(arrival.target, words), pair.a, pair.b, f"{pair.b}/{pair.a}")
         paper.table(arrival_rows(arrival, words), "lrrr", head)
         for line in arrival_notes(arrival, words):
             paper.line(line)
-    _say(pair, words, paper, notes)
+    _say(pair, words, paper, CLOCK)
 
 
 def _losses(pair: Pair, words: Words, paper: Paper, title: str, most: int | None) -> None:
@@ -208,7 +270,7 @@ def _losses(pair: Pair, words: Words, paper: Paper, title: str, most: int | None
     )
     if not any(points for _, points in tables):
         return
-    paper.heading(words.text("Validation loss at equal tokens, time and arithmetic") + title)
+    paper.heading(words.text("Best validation loss so far, at equal tokens, time and arithmetic") + title)
     for number, (label, points) in enumerate(table for table in tables if table[1]):
         if number:
             paper.blank()
@@ -217,7 +279,8 @@ def _losses(pair: Pair, words: Words, paper: Paper, title: str, most: int | None
             for where, a, b in _spread(points, most)
         ]
         paper.table(rows, "rrrr", (label, pair.a, pair.b, f"{pair.b} - {pair.a}"))
-    _say_rest(pair, words, paper, LEARNING)
+    paper.line(words.text("Between two evaluations the losses are interpolated."))
+    _say_rest(pair, words, paper, (*LEARNING, "compare_risen"))
 
 
 def _spread(points: Sequence[tuple[str, float, float]], most: int | None) -> Sequence[tuple[str, float, float]]:
@@ -244,9 +307,11 @@ def _open_questions(pair: Pair, words: Words, paper: Paper, title: str) -> None:
 
 
 def _say_rest(pair: Pair, words: Words, paper: Paper, codes: Sequence[str]) -> None:
-    """All but the first of them, which the verdict has said."""
-    first = pair.first(codes)
-    _say(pair, words, paper, [code for code in codes if first is None or code != first.code])
+    """Those that the verdict has not said."""
+    said = pair.verdict()
+    for finding in pair.found.findings:
+        if finding.code in codes and finding not in said:
+            paper.line(pair.sentence(words, finding))
 
 
 def _say(pair: Pair, words: Words, paper: Paper, codes: Sequence[str]) -> None:

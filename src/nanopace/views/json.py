@@ -31,7 +31,7 @@ def explain_json(diagnoses: Sequence[Diagnosis]) -> str:
 
 
 def compare_json(comparisons: Sequence[Comparison]) -> str:
-    """The first pair's keys, then every run; and every pair where there are more than two runs."""
+    """The first pair's keys, then every run; where there are more than two, every pair, and the runs in their order."""
     return _dump({"version": JSON_VERSION, **_comparison(comparisons)})
 
 
@@ -42,12 +42,15 @@ def stages_json(staged: Sequence[tuple[Stage | None, Sequence[Comparison]]]) -> 
 
 
 def _comparison(comparisons: Sequence[Comparison]) -> dict[str, Json]:
+    from nanopace.diagnosis.ranking import rank  # explain does without it
+
     everyone = [comparisons[0].a, *(comparison.b for comparison in comparisons)]
     pairs = [_compared(comparison, other) for other, comparison in enumerate(comparisons, start=1)]
     document = dict(pairs[0])
     document["runs"] = [_explained(diagnosis, curves=False) for diagnosis in everyone]
     if len(pairs) > 1:
         document["pairs"] = list(pairs)
+        document["ranking"] = _plain(rank(everyone))
     return document
 
 

@@ -63,6 +63,7 @@ def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
         drawn,
         title=" / ".join(run.source.name for run in everyone),
         runs=[_introduced(number, run, words) for number, run in enumerate(everyone)],
+        ranking=_ranked(comparisons, words),
         charts=[_placed(chart, drawn, "all") for chart in overlays if chart is not None],
         pairs=[_compared(pair, number, words) for number, pair in enumerate(comparisons, start=1)],
     )
@@ -131,6 +132,17 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
         "about": _about(run, words),
         "facts": tables.facts_table(begin_report(run, words)[0]),
     }
+
+
+def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object] | None:
+    """The order of three runs and more, and the table that shows it."""
+    if len(comparisons) < 2:
+        return None
+    from nanopace.views.ranking import headline, ranking_of  # fewer runs do without it
+
+    letters = [charts.run_letter(number) for number in range(len(comparisons) + 1)]
+    said = headline(ranking_of(comparisons), letters, words)
+    return {"says": said, "table": pair_tables.ranking_table(comparisons, words)}
 
 
 def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:

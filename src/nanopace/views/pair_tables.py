@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nanopace.diagnosis.comparison import Comparison, PairOf
 from nanopace.views.charts import run_colour, run_letter
+from nanopace.views.comparing import parts_of_speed
 from nanopace.views.report import Report, typed
 from nanopace.views.tables import Cell, Table, Texts, make_table, marked
 from nanopace.wording.catalog import UNKNOWN, Words
+
+
+def ranking_table(comparisons: Sequence[Comparison], words: Words) -> Table:
+    """Three runs and more in one order, the best first."""
+    from nanopace.views.ranking import ranked_table, ranking_of, table_notes  # fewer do without it
+
+    ranking = ranking_of(comparisons)
+    runs = [comparisons[0].a, *(pair.b for pair in comparisons)]
+    head, rows = ranked_table(ranking, [run_letter(number) for number in range(len(runs))], runs, words)
+    shaded = [
+        (Cell(row[0], run_colour(each.run)), *map(Cell, row[1:])) for each, row in zip(ranking.runs, rows, strict=True)
+    ]
+    note = " ".join(table_notes(ranking, words)) or None
+    return make_table(words.text("Ranking"), head, shaded, range(1, len(head)), note=note)
 
 
 def changed_table(pair: Comparison, other: int, words: Words) -> Table:
@@ -46,7 +61,7 @@ def figures_table(pair: Comparison, other: int, a: Report, b: Report) -> Table:
             name,
             marked(a.tilde(fact), shown(figure.a)),
             marked(b.tilde(fact), shown(figure.b)),
-            _times(figure.ratio, 2, words),
+            words.factor(figure.ratio),
         )
         for name, figure, shown, fact in figures
         if figure.a is not None or figure.b is not None
@@ -57,20 +72,9 @@ def figures_table(pair: Comparison, other: int, a: Report, b: Report) -> Table:
 
 def decomposition_table(pair: Comparison, words: Words) -> Table:
     """Why one is faster: parts that add up to the logarithm, and factors that multiply to the ratio."""
-    parts = pair.decomposition
-    named = [
-        (words.fact("flops_per_token"), parts.flops_per_token),
-        (
-            words.text("use of the card") if parts.peak is not None else words.text("card and its use"),
-            parts.utilisation,
-        ),
-        (words.text("peak of the card"), parts.peak),
-        (words.text("tokens per second"), parts.total),
-    ]
     rows = [
-        (name, f"{'+' if x > 0 else ''}{words.number(x, 3)}", _times(math.exp(x), 2, words))
-        for name, x in named
-        if x is not None and x < 700
+        (name, f"{'+' if x > 0 else ''}{words.number(x, 3)}", words.factor(math.exp(x)))
+        for name, x in parts_of_speed(pair.decomposition, words)
     ]
     head = ("", words.text("ln"), words.text("factor"))
     return make_table(words.text("Why the speed differs"), head, rows, (1, 2))
@@ -80,8 +84,8 @@ def arrival_table(pair: Comparison, other: int, words: Words) -> Table | None:
     """When both were at the lowest validation loss that both reached."""
     from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # the page of one run does without it
 
-    if pair.arrival is None:
-        return None
+    if pair.arrival is None or pair.arrival.ratio is None:
+        return None  # also of one that was there before its first step: that took no time
     head: Texts = (goal_label(pair.arrival.target, words), *_runs(other), f"{run_letter(other)} / {run_letter(0)}")
     note = " ".join(arrival_notes(pair.arrival, words))
     title = words.text("Time to the same validation loss")
@@ -89,11 +93,14 @@ def arrival_table(pair: Comparison, other: int, words: Words) -> Table | None:
 
 
 def equal_tables(pair: Comparison, other: int, words: Words) -> tuple[Table, ...]:
-    """Validation loss of both at equal tokens, equal time and equal arithmetic; the better one of each is marked."""
+    """Best validation loss of both up to equal tokens, time and arithmetic; the better one of each is marked."""
+    by_tokens = [(words.si(at.tokens, digits=2), at.a, at.b) for at in pair.equal_tokens]
+    by_time = [(words.duration(at.seconds), at.a, at.b) for at in pair.equal_time]
+    by_flops = [(words.flops(at.flops), at.a, at.b) for at in pair.equal_flops]
     named = (
-        (words.text("Loss at equal tokens"), [(words.si(at.tokens, digits=2), at.a, at.b) for at in pair.equal_tokens]),
-        (words.text("Loss at equal time"), [(words.duration(at.seconds), at.a, at.b) for at in pair.equal_time]),
-        (words.text("Loss at equal FLOPs"), [(words.flops(at.flops), at.a, at.b) for at in pair.equal_flops]),
+        (words.text("Best loss at equal tokens"), by_tokens),
+        (words.text("Best loss at equal time"), by_time),
+        (words.text("Best loss at equal FLOPs"), by_flops),
     )
     better = words.text("better")
     return tuple(
@@ -124,7 +131,3 @@ def _better(a: float, b: float, other: int) -> Cell:
         return Cell("=")
     winner = 0 if a < b else other
     return Cell(run_letter(winner), run_colour(winner))
-
-
-def _times(ratio: float | None, digits: int, words: Words) -> str:
-    return UNKNOWN if ratio is None else f"×{words.number(ratio, digits)}"

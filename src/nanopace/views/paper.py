@@ -145,17 +145,23 @@ class Paper:
         return "  ".join(shown)
 
     def _widths(self, grid: Sequence[Sequence[Styled]], align: Sequence[str]) -> list[int]:
-        """As wide as their content; where that is too wide, the widest of those that may fold give way."""
+        """As wide as their content; where that is too wide, the widest of those that may fold give way, then all
+        others, and a word is broken only where a line would be longer than the terminal is wide."""
         widths = [max(columns(row[i].text) for row in grid) for i in range(len(align))]
+        words = [max(columns(word) for row in grid for word in row[i].text.split(" ")) for i in range(len(align))]
         may_fold = [i for i, side in enumerate(align) if side == "l" or (side == "L" and widths[i] >= self.width // 2)]
         excess = sum(widths) + 2 * len(widths) - self.width
-        while excess > 0 and max(widths) > 1:
-            widest = max(may_fold, key=lambda i: widths[i], default=None)
-            if widest is None or widths[widest] <= FOLDED:
-                may_fold = list(range(len(widths)))  # a line must never be longer than the terminal is wide
-                widest = max(may_fold, key=lambda i: widths[i])
-            widths[widest] -= 1
-            excess -= 1
+        for narrowest, folding in (
+            ([max(FOLDED, word) for word in words], may_fold),
+            (words, range(len(align))),
+            ([1] * len(align), range(len(align))),
+        ):
+            while excess > 0:
+                widest = max((i for i in folding if widths[i] > narrowest[i]), key=lambda i: widths[i], default=None)
+                if widest is None:
+                    break
+                widths[widest] -= 1
+                excess -= 1
         return widths
 
     def _painted(self, text: str, styles: Sequence[str]) -> str:

@@ -45,6 +45,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "skipped_steps",
         "loss_spikes",
         "overfitting",
+        "gap_grows",
         "best_not_saved",
         "core_metric",
         "loss_noise",

@@ -55,9 +55,12 @@ def print_compare(
     width: int | None = None,
     color: bool | None = None,
 ) -> None:
-    """Runs against the first of them: the verdict, then the tables."""
-    from nanopace.views import comparing  # explain does without it, and start-up matters
+    """Runs against the first of them: the verdict, then the tables; of three and more a ranking."""
+    from nanopace.views import comparing, ranking  # explain does without them, and start-up matters
 
     paper = Paper(out, width, color)
-    comparing.write(comparisons, words, paper, verbose=verbose)
+    if len(comparisons) == 1:
+        comparing.write(comparisons[0], words, paper, verbose=verbose)
+    elif comparisons:
+        ranking.write(comparisons, words, paper, verbose=verbose)
     paper.finish()

@@ -182,6 +182,13 @@ class Words:
         """With its standard error, where that is known: 3.2841 ±0.0031."""
         return self.number(x, 4) + ("" if x is None or error is None else f"{FIXED}±{self.number(error, 4)}")
 
+    def factor(self, ratio: float | None) -> str:
+        """How many times as much: ×0.42, ×15.50, and ×0.0031 rather than ×0.00; nothing is no factor."""
+        if not ratio:
+            return UNKNOWN
+        small = abs(ratio) < 0.095
+        return "×" + (numbers.significant(ratio, self._form, 2) if small else numbers.decimal(ratio, self._form, 2))
+
     def count(self, n: float | None) -> str:
         """A whole number, its thousands grouped."""
         return UNKNOWN if n is None else numbers.decimal(n, self._form, 0)
@@ -245,6 +252,10 @@ class Words:
             return self.text("unknown")
         if name.endswith("card_name"):
             return self.card(str(value))
+        if name.endswith("_metric") and isinstance(value, str):
+            return self.text("nats") if value == "loss" else self.metric(value)
+        if name == "phase" and isinstance(value, str):
+            return self.phase(value)
         if not isinstance(value, (int, float)) or isinstance(value, bool) or name in labels.KNOB_VALUES:
             return str(value)
         if name.endswith("tokens_per_s") or name == "tokens":

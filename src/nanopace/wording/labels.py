@@ -11,12 +11,13 @@ from nanopace.wording.template import label
 
 MFUS = frozenset({"card", "card_causal", "card_low", "card_high", "steady_printed", "printed_last", "computed_mfu"})
 LOSSES = frozenset(
-    {"loss", "low", "high", "best_val", "gap", "gap_trend"}
+    {"loss", "low", "high", "best_val", "last_val", "gap", "gap_trend"}
     | {"better_loss", "worse_loss", "leader_loss", "follower_loss", "target_loss", "loss_error"}
     | {"core", "best_core"}
 )
 SIGNED_SHARES = frozenset(
     {"change_share", "excess_share", "drift_share", "flops_per_token_share", "utilisation_share", "peak_share"}
+    | {"gpu_count_share"}
 )
 # Values of knobs are written as they are typed.
 KNOB_VALUES = frozenset(
@@ -115,14 +116,15 @@ VERDICTS: Mapping[str, str] = {
 
 METRICS: Mapping[str, str] = {
     "loss": label("loss"),
+    "bpc": label("bits per character"),
     "bpb": label("bits per byte"),
     "core": label("CORE metric"),
 }
 
 CLOCKS: Mapping[str, str] = {
     "measured": label("measured"),
-    "rows": label("rows of the log"),
-    "incomplete": label("rows, incomplete"),
+    "rows": label("log rows"),
+    "incomplete": label("log rows, incomplete"),
 }
 
 BASES: Mapping[str, str] = {

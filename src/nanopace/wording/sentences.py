@@ -340,8 +340,12 @@ SENTENCES: Mapping[str, Sentence] = {
     )
     | say("The loss on each row scatters by ±{noise}; the evaluations tell more."),
     "overfitting": say(
-        "The model is over-fitting: the validation loss is {gap} above the training loss, and the gap grew by "
-        "{gap_trend} in the second half. The best model is that of iteration {best_val_iteration}."
+        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
+        "to {last_val} since."
+    ),
+    "gap_grows": say(
+        "The gap between validation and training loss grew by {gap_trend} in the second half of the run, to {gap}; the "
+        "validation loss has not turned up."
     ),
     "best_not_saved": say(
         "The best validation loss ({best_val} at iteration {best_val_iteration}) was not saved as a checkpoint."

@@ -1,0 +1,234 @@
+"""Three runs and more, for the terminal: one ranked table first, then what is to be said of pairs, each thing once.
+
+Runs are rows here and figures columns: there may be many runs, and the names of their files are long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from nanopace.diagnosis.attribution import EFFECTS
+from nanopace.diagnosis.comparison import Change, Comparison
+from nanopace.diagnosis.ranking import Ranked, Ranking, rank
+from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.views import comparing
+from nanopace.views.comparing import Pair
+from nanopace.views.paper import Paper, styled
+from nanopace.views.report import tilde
+from nanopace.wording.catalog import UNKNOWN, Words
+
+# Said of pairs beside the table. Who is ahead, and at what loss, is in the table, for the runs that have a loss there.
+IN_TABLE = ("compare_leads_time", "compare_loss_tokens", "compare_loss_iterations", "compare_loss_unknown")
+SAID = (
+    *(code for code in comparing.LEARNING if code not in IN_TABLE),
+    *("compare_risen", "compare_speed_unknown", *comparing.REASONS, "compare_late_start"),
+)
+
+Column = tuple[str, Callable[[Ranked], str]]
+
+
+def ranking_of(comparisons: Sequence[Comparison]) -> Ranking:
+    """Of all their runs."""
+    return rank([comparisons[0].a, *(pair.b for pair in comparisons)])
+
+
+def write(comparisons: Sequence[Comparison], words: Words, paper: Paper, *, verbose: bool) -> None:
+    """The order and the table first, then what it rests on."""
+    pairs = comparing.letter_pairs(comparisons)
+    runs = {"A": comparisons[0].a, **{pair.b: pair.found.b for pair in pairs}}
+    ranking = ranking_of(comparisons)
+    paper.line(styled(headline(ranking, list(runs), words), "bold"), indent=0)
+    paper.blank()
+    head, rows = ranked_table(ranking, list(runs), list(runs.values()), words)
+    paper.table(rows, "l" + "r" * (len(head) - 1), head)
+    for line in table_notes(ranking, words):
+        paper.line(line)
+    comparing.introduce(runs, words, paper)
+    _said_of_pairs(ranking, pairs, words, paper)
+    _arrivals(pairs, words, paper)
+    _changes(pairs, words, paper, verbose=verbose)
+    _decompositions(pairs, words, paper)
+    if verbose:
+        for pair in pairs:
+            comparing.details(pair, words, paper, f" ({pair.a}, {pair.b})", verbose=True)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def headline(ranking: Ranking, letters: Sequence[str], words: Words) -> str:
+    """What the runs are ranked by, and their order, as far as they have that figure."""
+    by = ranking.by
+    if by is None:
+        return words.text("These logs tell nothing that the runs could be ranked by.")
+    known = [each for each in ranking.runs if getattr(each, by) is not None]
+    order = "".join((" = " if each.tied else ", ") + letters[each.run] for each in known).removeprefix(", ")
+    if by == "tokens_per_s":
+        return words.text("Ranked by tokens per second: {runs}.", runs=order)
+    caveat = ""
+    if not ranking.same_data:
+        told = words.text("The losses compare only if all runs train on the same data, which the logs do not say.")
+        caveat = told + " "
+    if by == "loss_time":
+        after = words.duration(ranking.seconds)
+        return caveat + words.text("Ranked by best validation loss after {time}: {runs}.", time=after, runs=order)
+    tokens = words.si(ranking.tokens, digits=2)
+    return caveat + words.text(
+        "Ranked by best validation loss after {tokens} tokens: {runs}.", tokens=tokens, runs=order
+    )
+
+
+def ranked_table(
+    ranking: Ranking, letters: Sequence[str], runs: Sequence[Diagnosis], words: Words
+) -> tuple[list[str], list[list[str]]]:
+    """Its head and its rows, the best run first; a figure that no run has is left out."""
+
+    def marked(each: Ranked, fact: str, shown: str) -> str:
+        return shown if shown == UNKNOWN else tilde(runs[each.run], fact) + shown
+
+    def step(each: Ranked) -> str:
+        ms = runs[each.run].step.median_ms
+        return words.duration(ms / 1000) if ms else UNKNOWN
+
+    def parameters(each: Ranked) -> str:
+        return marked(each, "parameters", words.si(runs[each.run].model.parameters))
+
+    columns: Sequence[Column] = (
+        (words.fact("parameters"), parameters),
+        (words.text("normal step"), step),
+        (words.text("tokens/s"), lambda each: marked(each, "tokens_per_iteration", words.si(each.tokens_per_s))),
+        (words.text("loss at equal tokens"), lambda each: words.number(each.loss_tokens, 4)),
+        (words.text("loss at equal time"), lambda each: words.number(each.loss_time, 4)),
+        (words.text("best loss"), lambda each: words.number(each.best_val, 4)),
+        (words.text("overhead"), lambda each: words.percent(each.overhead_share)),
+        (words.text("mfu of the card"), lambda each: marked(each, "flops_per_token", words.percent(each.mfu_card, 0))),
+    )
+    kept = [(name, of) for name, of in columns if any(of(each) != UNKNOWN for each in ranking.runs)]
+    rows = [[letters[each.run], *(of(each) for _, of in kept)] for each in ranking.runs]
+    return ["", *(name for name, _ in kept)], rows
+
+
+def table_notes(ranking: Ranking, words: Words) -> list[str]:
+    """At what point the losses of the table are."""
+    tokens, seconds = words.si(ranking.tokens, digits=2), words.duration(ranking.seconds)
+    notes = []
+    if ranking.tokens is not None:
+        notes.append(words.text("Loss at equal tokens: the best up to {tokens} tokens.", tokens=tokens))
+    if ranking.seconds is not None:
+        notes.append(words.text("Loss at equal time: the best up to {time}.", time=seconds))
+    if notes:
+        notes.append(words.text("Between two evaluations the losses are interpolated."))
+    if any(each.tied for each in ranking.runs):
+        notes.append(words.text("= in the order: not clearly apart, by the noise of the evaluations."))
+    if any(each.ended for each in ranking.runs):
+        notes.append(words.text("A run that had ended by then keeps its best."))
+    return [" ".join(notes)] if notes else []
+
+
+# --- what is said of pairs -------------------------------------------------------------------------------------------
+
+
+def _said_of_pairs(ranking: Ranking, pairs: Sequence[Pair], words: Words, paper: Paper) -> None:
+    without_loss = {each.run for each in ranking.runs if each.loss_tokens is None and each.loss_time is None}
+
+    def said(number: int, finding: Finding) -> bool:
+        return finding.code in SAID or (finding.code in IN_TABLE and number in without_loss)
+
+    found = [
+        (pair, finding)
+        for number, pair in enumerate(pairs, start=1)
+        for finding in pair.found.findings
+        if said(number, finding)
+    ]
+    if found:
+        paper.heading(words.text("Pairs"))
+        _say_once(found, words, paper)
+
+
+def _found(pairs: Sequence[Pair], codes: Sequence[str]) -> list[tuple[Pair, Finding]]:
+    return [(pair, finding) for pair in pairs for finding in pair.found.findings if finding.code in codes]
+
+
+def _say_once(found: Iterable[tuple[Pair, Finding]], words: Words, paper: Paper) -> None:
+    """Each sentence once, with the letters of all the pairs that it is about; what is about one run needs none."""
+    of_text: dict[str, list[Pair]] = {}
+    about_one = set()
+    for pair, finding in found:
+        text = pair.sentence(words, finding)
+        of_text.setdefault(text, []).append(pair)
+        if "run" in finding.numbers:
+            about_one.add(text)
+    for text, pairs in of_text.items():
+        paper.line(text if text in about_one else f"{_letters(pairs)}: {text}", hanging=2)
+
+
+def _letters(pairs: Sequence[Pair]) -> str:
+    return f"{pairs[0].a} – {', '.join(dict.fromkeys(pair.b for pair in pairs))}"
+
+
+def _arrivals(pairs: Sequence[Pair], words: Words, paper: Paper) -> None:
+    """When both of each pair were at the loss that both reached."""
+    rows = []
+    for pair in pairs:
+        arrival = pair.found.arrival
+        if arrival is None or arrival.ratio is None:
+            continue
+        faster = {"a": pair.a, "b": pair.b}.get(arrival.sooner or "", UNKNOWN)
+        times = words.duration(arrival.a.seconds), words.duration(arrival.b.seconds)
+        rows.append((pair.b, words.number(arrival.target, 4), *times, words.factor(arrival.ratio), faster))
+    if rows:
+        paper.heading(words.text("Time to the same validation loss"))
+        head = ("", words.text("goal"), pairs[0].a, words.text("this run"), words.text("factor"), words.text("faster"))
+        paper.table(rows, "lrrrrr", head)
+        paper.line(
+            words.text(
+                "Goal: the lowest loss that A and the run both reached. {unknown}: within the noise, or the noise is "
+                "unknown.",
+                unknown=UNKNOWN,
+            )
+        )
+        _say_once(_found(pairs, ("compare_clock_incomplete",)), words, paper)
+
+
+def _changes(pairs: Sequence[Pair], words: Words, paper: Paper, *, verbose: bool) -> None:
+    """What differs from the first run, on one line where it can be; bookkeeping only if it is asked for."""
+    paper.heading(words.text("What changed"))
+    of_text: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        shown = [each for each in pair.found.changed if verbose or EFFECTS[each.knob] != "bookkeeping"]
+        if shown:
+            of_text.setdefault(", ".join(map(_change, shown)), []).append(pair)
+    for text, alike in of_text.items():
+        paper.line(f"{_letters(alike)}: {text}", hanging=2)
+    _say_once(_found(pairs, (*comparing.SETTINGS, *comparing.ATTRIBUTION)), words, paper)
+
+
+def _change(change: Change) -> str:
+    marks = ["~" if origin == "inferred" else "" for origin in (change.a_origin, change.b_origin)]
+    return f"{change.knob} {marks[0]}{change.a} → {marks[1]}{change.b}".replace(" ", "\u00a0")
+
+
+def _decompositions(pairs: Sequence[Pair], words: Words, paper: Paper) -> None:
+    """The factors of each pair. Where a card is unknown, its peak and its use are one factor, for all of them."""
+    known = [pair for pair in pairs if pair.found.decomposition.utilisation is not None]
+    if not known:
+        return
+    with_peak = all(pair.found.decomposition.peak is not None for pair in known)
+    columns: Mapping[str, list[float | None]] = {
+        words.fact("flops_per_token"): [pair.found.decomposition.flops_per_token for pair in known],
+        words.fact("gpu_count"): [pair.found.decomposition.gpu_count or None for pair in known],
+        words.text("use of the card") if with_peak else words.text("card and its use"): [
+            (pair.found.decomposition.utilisation or 0.0) + (0.0 if with_peak else pair.found.decomposition.peak or 0.0)
+            for pair in known
+        ],
+        words.text("peak of the card"): [pair.found.decomposition.peak if with_peak else None for pair in known],
+        words.text("tokens per second"): [pair.found.decomposition.total for pair in known],
+    }
+    kept = {name: parts for name, parts in columns.items() if any(part is not None for part in parts)}
+    rows = [
+        (f"{pair.b}/{pair.a}", *(words.factor(math.exp(parts[number] or 0.0)) for parts in kept.values()))
+        for number, pair in enumerate(known)
+    ]
+    paper.heading(words.text("Why the speed differs"))
+    paper.table(rows, "l" + "r" * len(kept), ("", *kept))
