@@ -105,7 +105,7 @@ def test_shared_names_are_listed_with_their_memory(asked: str, listed: list[str]
         "GTX 4070",
         "RTX 4070 16GB",
         "RTX 4070 16",
-        "GTX 1660 SUPER",
+        "GTX 1660 Ti",
         "rtx 40",
         "40",
         "",
@@ -150,6 +150,7 @@ def test_what_a_driver_reports_is_close_enough() -> None:
         ("T4", None, (65, "fp16")),
         ("V100 SXM2 32GB", "float32", (125, "fp16")),
         ("1080 Ti", None, (11.3, "fp32")),
+        ("1660 SUPER", None, (5.0, "fp32")),
         ("P100", "float16", (9.3, "fp32")),
         ("GB10", None, None),  # its bf16 is unknown, and its fp32 no measure of it
         ("5090 laptop", None, None),

@@ -51,20 +51,25 @@ class Card(NamedTuple):
     @property
     def without_bf16(self) -> bool:
         """Whether it is known to have no bf16 arithmetic: torch then emulates it in fp32, which is slow."""
-        return self.arch in _WITHOUT_BF16
+        return self.without_tensor_cores or self.arch in ("Volta", "Turing")
+
+    @property
+    def without_tensor_cores(self) -> bool:
+        """Pascal, and the small Turing cards."""
+        return self.arch == "Pascal" or " GTX 16" in self.name
 
     def peak_for(self, dtype: str | None = None) -> Peak | None:
         """What an mfu is a fraction of; None where it is unknown.
 
         The 16-bit format that the run computes in, as far as the card has it: bf16 unless it is float16 or the card has
-        no bf16. A run in float32 is measured by the same peak, which it cannot reach. Only a card from before tensor
-        cores is measured by its fp32.
+        no bf16. A run in float32 is measured by the same peak, which it cannot reach. Only a card without tensor cores
+        is measured by its fp32.
         """
         if self.bf16_tflops is not None and (dtype != "float16" or self.fp16_tflops is None):
             return Peak(self.bf16_tflops, "bf16")
         if self.fp16_tflops is not None:
             return Peak(self.fp16_tflops, "fp16")
-        if self.arch in _WITHOUT_TENSOR_CORES and self.fp32_tflops is not None:
+        if self.without_tensor_cores and self.fp32_tflops is not None:
             return Peak(self.fp32_tflops, "fp32")
         return None
 
@@ -72,10 +77,6 @@ class Card(NamedTuple):
     def label(self) -> str:
         """The name with the memory, which tells namesakes apart."""
         return f"{self.name} ({self.memory_gb:g} GB)"
-
-
-_WITHOUT_TENSOR_CORES = frozenset({"Pascal"})
-_WITHOUT_BF16 = _WITHOUT_TENSOR_CORES | {"Volta", "Turing"}
 
 
 @cache
