@@ -25,6 +25,7 @@ from nanopace.run import (
     Rows,
     Run,
     Span,
+    Unread,
 )
 from nanopace.sources.fold import divide, rows_across, split_rows
 
@@ -63,6 +64,7 @@ class Draft(Told):
         self.wall_ms: float | None = None
         self.gpu_use: GpuUse | None = None
         self.ending: Ending | None = None
+        self.unread: Unread | None = None
 
     def evaluate(self, evaluation: Evaluation) -> None:
         """Of an iteration that is evaluated again the later one counts, and the earlier one took its time."""
@@ -130,6 +132,7 @@ class Draft(Told):
             micro_batches=tuple(self.micro_batches),
             rank_lags=self.rank_lags,
             notes=tuple(self.notes),
+            unread=self.unread,
         )
 
 
