@@ -22,6 +22,7 @@ _CLEAR = 3.0  # standard deviations that a change has to be beyond
 _MATERIAL = 0.03  # a gap that grew by this share of the loss is worth a word
 _HORIZONS = (1.5, 2.0)  # times the iterations done
 _LARGEST = 1e6  # a loss beyond this has diverged, even if it is still printed as a number
+_LOSS_METRICS: tuple[Metric, ...] = ("loss", "bpc", "bpb")  # of equally many the first
 _LARGEST_EXPONENT = 700.0  # of a perplexity that is still a number
 
 
@@ -79,9 +80,8 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, risin
 
 def _metric(evaluations: Sequence[Evaluation]) -> Metric:
     """The one that most evaluations have; benchmark scores, which rise, are none."""
-    in_bits = sum(each.metric == "bpb" for each in evaluations)
-    in_nats = sum(each.metric == "loss" for each in evaluations)
-    return "bpb" if in_bits > in_nats else "loss"
+    counts = {metric: sum(each.metric == metric for each in evaluations) for metric in _LOSS_METRICS}
+    return max(_LOSS_METRICS, key=counts.__getitem__)
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:

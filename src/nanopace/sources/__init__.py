@@ -71,13 +71,13 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
         if not any(head):
             raise NotALog("{path}: is empty; known are the logs of {formats}", path=_said(source), formats=FORMATS)
         if detector.format is None:
-            raise _refusal(source, head, builder)
+            raise _refusal(source, head, builder, detector)
         reader = reader_for(detector.format, builder, width_of(line for line, _ in lines([head[0][:SNIFF_BYTES]])))
         more = next(log.chunks, None)
         if more is None:
             _feed(reader, head, around)
         elif not detector.has_row:
-            raise _refusal(source, head, builder)
+            raise _refusal(source, head, builder, detector)
         else:
             chunks = chain(_consumed(head), (more,), log.chunks)
             if reader.format == "nanogpt":
@@ -88,7 +88,7 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
                 _feed(reader, chunks, around)
     runs = builder.finish()
     if not runs:
-        raise _refusal(source, head, builder, header=True)
+        raise _refusal(source, head, builder, detector)
     return [replace(run, truncated=log.truncated, quoted=around.quoted()) for run in runs]
 
 
@@ -121,8 +121,8 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
 # --- what is no log --------------------------------------------------------------------------------------------------
 
 
-def _refusal(source: Source, head: list[bytes], builder: RunBuilder, *, header: bool = False) -> NotALog:
-    """Why a file cannot be read, by what is in it. `header`: it has lines of a trainer that we know."""
+def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector) -> NotALog:
+    """Why a file cannot be read, by what is in it."""
     from nanopace.sources.others import is_tensorboard, look_for_others
 
     path = _said(source)
@@ -152,14 +152,14 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, *, header: 
             path=path,
             count=builder.evaluations_seen,
         )
-    if found.near_text:
+    if found.near_text and not detector.has_row:  # a row that is there was cut off
         return NotALog(
             "{path}: no line with a step and a time; the nearest is line {line}: {text}",
             path=path,
             line=found.near_line,
             text=found.near_text,
         )
-    if header:
+    if detector.format is not None:
         return NotALog("{path}: the beginning of a training log, but no row with a time yet", path=path)
     return NotALog(
         "{path}: text, but no training log in it; known are the logs of {formats}", path=path, formats=FORMATS

@@ -8,7 +8,7 @@ from nanopace.errors import AmbiguousCard, UnknownCard
 
 _MAKERS = re.compile(r"(?<![\w-])(?:NVIDIA|Tesla|Quadro|GeForce|AMD|Radeon|Instinct|TITAN)\s")
 # Where a name stands for certain. nvidia-smi cuts a long one short with dots.
-_TABLE = re.compile(r"\|\s{1,6}\d{1,3}\s{1,4}(\S.{1,40}?)(?:\.\.\.)?\s{1,40}(?:On|Off|N/A|WDDM|TCC)\s{1,4}\|")
+_TABLE = re.compile(r"\|\s{1,6}\d{1,3}\s{1,4}(\S.{1,40}?)\s{0,2}(\.\.\.)?\s{1,40}(?:On|Off|N/A|WDDM|TCC)\s{1,4}\|")
 _LISTED = re.compile(r"^GPU \d{1,3}: (\S.{1,60}?) \(UUID")
 _WARNED = re.compile(r"(?:^|[:\s])((?:NVIDIA|Tesla|Quadro|GeForce) \S.{0,50}?) does not support (?:bfloat16|bf16)")
 _LABELLED = re.compile(
@@ -19,9 +19,10 @@ _LABELLED = re.compile(
 
 def card_of(line: str) -> str | None:
     """The card that a line names; None where it names none for certain."""
-    for pattern in (_TABLE, _LISTED, _WARNED):
-        if found := pattern.search(line):
-            return _in_table(found[1]) or found[1].strip()
+    if found := _TABLE.search(line):
+        return _cut(found[1]) if found[2] else _in_table(found[1]) or found[1]
+    if found := _LISTED.search(line) or _WARNED.search(line):
+        return _in_table(found[1]) or found[1]
     if "#" in line:
         return None
     if (maker := _MAKERS.search(line)) is not None:
@@ -29,6 +30,16 @@ def card_of(line: str) -> str | None:
     if (labelled := _LABELLED.search(line)) is not None:
         return _known(labelled[1].strip())
     return None
+
+
+def _cut(name: str) -> str | None:
+    """A name without its end: the only card that begins like this, or the beginning if it is not a name by itself."""
+    from nanopace.hardware.cards import all_cards
+
+    like = {card.name for card in all_cards() if card.name.lower().startswith(name.lower())}
+    if len(like) == 1 and name not in like:
+        return like.pop()
+    return None if _in_table(name) or not any(map(str.isdigit, name)) else name
 
 
 def _in_table(text: str) -> str | None:

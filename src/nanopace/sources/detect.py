@@ -18,8 +18,8 @@ SNIFF_BYTES = 256 * 1024  # by which a file is judged that is no log, and a term
 # What only one trainer prints. A row is proof; a header line is a strong hint, used where no row is in sight.
 _ROW = re.compile(
     r"""(?P<nanopace>iter \d+: loss \S{1,24}, time [\d.]+ms, mfu (?:[\d.]+%|n/a), \d+ tok/s, )"""
-    r"""|(?P<nanogpt>iter\s*\d+(?:/\d+)?\s*:\s*(?:train(?:ing)?[\s_]*)?loss\s*[:=]?\s*-?(?:\d+\.\d+|nan|inf)"""
-    r""".{0,200}?(?:time|dt)\s*[:=]?\s*\d[\d.]{0,18}\s*(?:ms|s(?:ecs?|econds)?(?![A-Za-z])))"""
+    r"""|(?P<nanogpt>iter\s*\d+(?:/\d+)?\s*:\s*(?:train(?:ing)?[\s_]*)?loss[\s:=]{0,40}-?(?:\d+\.\d+|nan|inf)"""
+    r""".{0,200}?(?:time|dt)[\s:=]{0,40}\d[\d.]{0,18}\s*(?:ms|s(?:ecs?|econds)?(?![A-Za-z])))"""
     r"""|(?P<nanochat>step\s*\d+(?:/\d+)?\s*\([\d.]{1,9}%\)\s*\|\s*loss:[^|]{1,40}\|(?:[^|]{1,40}\|)?\s*lrm:)"""
     r"""|(?P<ledger>^\s*\{\s*"event"\s*:\s*"run")"""
 )
@@ -34,7 +34,7 @@ _WORDS_IN_BYTES = tuple(word.encode() for word in _WORDS)
 _CANDIDATE = re.compile(
     rb"iter\s*\d|[sS]tep\s*\d|\"event\"|number\s+of\s+parameters|tokens\s+per\s+iter|FLOPs\s+per|micro-batch|nanopace \d"
 )
-_WINDOW = 4096  # bytes before and behind
+_BEFORE, _BEHIND = 600, 8192  # bytes of a window
 
 
 class Detector:
@@ -50,15 +50,16 @@ class Detector:
         if self.has_row:
             return
         data = self._rest + chunk.replace(b"\0", b"")
-        self._rest = data[-_WINDOW:]
+        self._rest = data[-_BEFORE:]
         if not any(word in data for word in _WORDS_IN_BYTES):
             return
         at = 0
         while not self.has_row and (found := _CANDIDATE.search(data, at)) is not None:
-            begin = data.rfind(b"\n", 0, max(0, found.start() - _WINDOW)) + 1
-            at = found.end() + _WINDOW
-            self.look_at_lines(line for line, _ in lines([data[max(begin, found.start() - 2 * _WINDOW) : at]]))
-            at = max(found.end(), at - 600)  # a row that the window cut is in the next one
+            begin = data.rfind(b"\n", 0, max(0, found.start() - _BEFORE)) + 1
+            self.look_at_lines(
+                line for line, _ in lines([data[max(begin, found.start() - 2 * _BEFORE) : found.end() + _BEHIND]])
+            )
+            at = found.end() + _BEHIND - _BEFORE  # a row that the window cut is in the next one
 
     def look_at_lines(self, printed: Iterable[str]) -> None:
         """Lines that are cleaned of terminal debris.

@@ -25,12 +25,14 @@ HEADER: frozenset[Kind] = frozenset(
 _LOSS = r"-?(\d{1,9}\.\d{1,12}(?:[eE][+-]?\d{1,3})?|nan|inf)"
 _UNIT = r"(?:\s*((?i:bpc|bits?\s?(?:/|per\s)\s?char(?:acter)?))\b)?"  # nats have none
 _NUMBER = r"(?:\s*/\s*\d{1,12})?\s*:\s*"  # behind an iteration: some say of how many
-_ROW = re.compile(rf"iter\s*(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*)?loss\s*[:=]?\s*{_LOSS}{_UNIT}")
-_EVALUATION = re.compile(rf"step\s*(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*loss\s*[:=]?\s*{_LOSS}{_UNIT})?")
+_ROW = re.compile(rf"iter\s*(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*)?loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
+_EVALUATION = re.compile(rf"step\s*(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT})?")
+# Nearly every row is this one, which is read five times as fast.
+_PLAIN_ROW = re.compile(rf"iter (\d{{1,12}}): loss {_LOSS}, time (\d{{1,12}}\.\d{{1,6}})ms, mfu (-?\d{{1,9}}\.\d{{1,6}})%")
 # What belongs to them stands behind, in any order and among anything, but before the next of them begins.
 _NEXT = re.compile(r"(?:iter|step)\s*\d{1,12}(?:/\d{1,12})?\s*:")
 _LONGEST_TAIL = 300
-_VAL = re.compile(rf"(?<![A-Za-z])val(?:id(?:ation)?)?[\s_]*loss\s*[:=]?\s*{_LOSS}{_UNIT}")
+_VAL = re.compile(rf"(?<![A-Za-z])val(?:id(?:ation)?)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
 _TIME = re.compile(
     r"(?<![\w.])(?:(?:step|iter)[ _])?(?:time|dt)(?:/(?:iter|step))?\s*[:=]?\s*(\d{1,12}(?:\.\d{1,6})?)\s*"
     r"(ms|s|secs?|seconds)(?![A-Za-z])"
@@ -87,7 +89,9 @@ class Line(NamedTuple):
 
 def read_line(text: str) -> Line | None:
     """What the first thing in this text is that nanoGPT, or a fork of it, prints; None if it is nothing known."""
-    if "iter" in text and (row := _read_row(text)) is not None:
+    if (plain := _PLAIN_ROW.fullmatch(text)) is not None:
+        return Line("row", (*plain.groups(), "", "", ""), plain.end(), True)
+    if "iter" in text and (row := read_row(text)) is not None:
         return row if "#" not in _before(text, row.start) else None
     if "step" in text and (evaluation := _read_evaluation(text)) is not None:
         return evaluation if "#" not in _before(text, evaluation.start) else None
@@ -98,7 +102,7 @@ def read_line(text: str) -> Line | None:
     return None
 
 
-def _read_row(text: str) -> Line | None:
+def read_row(text: str) -> Line | None:
     """Its values: iteration, loss, milliseconds, mfu in percent, unit of the loss, tokens a second, other columns."""
     at = 0
     while (head := _ROW.search(text, at)) is not None:

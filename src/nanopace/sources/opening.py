@@ -155,7 +155,7 @@ def _chunks(
                 progress(out if density is None or size is None else file.tell(), size)
     except EOFError:
         if not out:
-            raise InputError("{path}: the compressed file is truncated, and nothing in it is whole", path=name) from None
+            raise InputError("{path}: the compressed file is truncated, and nothing in it can be read", path=name) from None
         opened.truncated = True  # what came before is a log all the same
     except (TooDenseError, MemoryError):
         raise InputError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
-_HEADING = re.compile(r"#{1,6} \S|(?:=|-){3,}\s*$")
-_MARKUP = re.compile(r"\]\(\S|\*\*\w|<(?:img|details|summary|p|br)\b|^\s*[-*] \w|^\s*\d{1,2}\. \w|^\|.*\|$")
+_HEADING = re.compile(r"#{1,6} \S")
+_MARKUP = re.compile(r"\]\(\S|\*\*\w|<(?:img|details|summary|p|br)\b|^\s*[-*] \w|^\s*\d{1,2}\. \w")
 _WORD = re.compile(r"[(\"'*_`]{0,3}[A-Za-zÀ-ÿ][A-Za-zÀ-ÿ'’-]{0,30}[)\"'*_`]{0,3}[.,;:!?]{0,3}")
 _FEWEST_WORDS = 6
 _OUTPUT = re.compile(r"(?i:warn|error|deprecat|download|install|wandb|require|traceback|file \")|[/\\]\w+[/\\]|<\|")

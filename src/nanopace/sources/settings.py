@@ -25,11 +25,11 @@ _NAMES = frozenset(
         *("lr_decay_iters", "min_lr", "device", "dtype", "compile"),
     )
 )
-_OPENING = re.compile(r"\{|\w*(?:Namespace|Config|Args)\(")
+_OPENING = re.compile(r"\{|(?:Namespace|Config|Args)\(")
 _LISTED = re.compile(r"[\s|*>-]{0,12}(\w{1,40})\s{0,30}[:=]\s{0,30}(\S.{0,200}?)\s{0,80}[,|]?$")
 _PAIR = re.compile(r"\b(n_layer|n_head|n_embd|vocab_size|block_size)=(\d{1,9})\b")
-_FEWEST_LISTED = 3  # of our names, one after the other: fewer may be anything
-_LONGEST_DICT = 20_000  # characters
+_FEWEST_LISTED = 3  # of these names in one head: fewer may be anything
+_MOST_LINES, _LONGEST_DICT = 300, 20_000  # lines and characters of a dict
 _DEVICES = ("cuda", "cpu", "mps")
 
 
@@ -61,7 +61,8 @@ class Settings:
     """Takes the lines of a head one by one."""
 
     def __init__(self) -> None:
-        self._open = ""  # a dict whose end has not come yet
+        self._open: list[str] = []  # lines of a dict whose end has not come yet
+        self._depth = 0  # of its brackets
         self._listed: dict[str, FactValue] = {}
 
     def read(self, line: str) -> dict[str, FactValue]:
@@ -70,9 +71,7 @@ class Settings:
             return self._go_on(line)
         if (opening := _OPENING.search(line)) is not None:
             return self._go_on(line[opening.start() :])
-        if (listed := _LISTED.match(line)) is None:
-            self._listed = {}
-        elif listed[1] in _NAMES:
+        if (listed := _LISTED.match(line)) is not None and listed[1] in _NAMES:
             return self._list(listed[1], listed[2])
         pairs = _PAIR.findall(line)
         if len(pairs) > 1:
@@ -90,10 +89,13 @@ class Settings:
         return dict(self._listed) if len(self._listed) >= _FEWEST_LISTED else _plain(f"{name}: {written}")
 
     def _go_on(self, line: str) -> dict[str, FactValue]:
-        text = f"{self._open}\n{line}" if self._open else line
-        left = sum(map(text.count, "{[(")) - sum(map(text.count, "}])"))
-        self._open = text if left > 0 and len(text) < _LONGEST_DICT else ""
-        return {} if left > 0 else dict(_pairs_of(text))
+        self._open.append(line)
+        self._depth += sum(map(line.count, "{[(")) - sum(map(line.count, "}])"))
+        if self._depth > 0 and len(self._open) <= _MOST_LINES:
+            return {}
+        text, closed = "\n".join(self._open), self._depth <= 0
+        self._open, self._depth = [], 0
+        return dict(_pairs_of(text)) if closed and len(text) <= _LONGEST_DICT else {}
 
 
 def _plain(line: str) -> dict[str, FactValue]:

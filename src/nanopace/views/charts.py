@@ -196,7 +196,7 @@ def _loss_series(run: Diagnosis, words: Words, against: str, number: int | None)
     alone = number is None
     own = "" if number is None else run_colour(number)
     before = "" if number is None else f"{run_letter(number)}: "
-    if run.loss.metric == "loss":  # a printed loss has no place on an axis of bits per byte
+    if run.loss.metric in ("loss", "bpc"):  # a printed loss has no place on an axis of bits per byte
         label = before + words.text("printed")
         yield Series(label, row_x, tuple(curves.row_loss), own or "training", "line", faint=True)
     if alone:

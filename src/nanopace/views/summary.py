@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nanopace.views.report import Report, span_of
+from nanopace.views.report import READING, Report, span_of
 
 ALARMS = (
     *("ended_out_of_memory", "ended_diverged", "loss_diverged", "memory_spill", "throttled_heat"),
@@ -16,6 +16,7 @@ def summary(report: Report) -> list[tuple[str, str]]:
     alarm = report.find(*ALARMS)
     lines = [
         (_title(report), ""),
+        *((report.sentence(finding), "yellow") for code in READING if (finding := report.find(code)) is not None),
         (_step(report), ""),
         (report.sentence(alarm) if alarm else "", "bold red"),
         (_cost(report), ""),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nanopace.views import charts, strip
-from nanopace.views.report import Report, parts_of_phases
+from nanopace.views.report import Report, parts_of_phases, share_done
 from nanopace.wording.catalog import UNKNOWN
 
 MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
@@ -120,6 +120,8 @@ def throughput_table(report: Report) -> Table:
         (words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000)),
     ]
     if ahead.remaining_iterations:
+        done = words.percent(share_done(run))
+        rows.append((words.text("done of max_iters"), marked(report.tilde("max_iters"), done)))
         rows.append((words.text("until max_iters"), marked(report.tilde("max_iters"), words.duration(ahead.eta_s))))
     return _known(words.text("Throughput"), rows)
 

@@ -234,6 +234,8 @@ class Words:
             return self.text("unknown")
         if name == "card_name":
             return self.card(str(value))
+        if name == "shown_by":
+            return self.text(labels.COVER_EVIDENCE.get(str(value), str(value)))
         if not isinstance(value, (int, float)) or isinstance(value, bool) or name in labels.KNOB_VALUES:
             return str(value)
         if name.endswith("tokens_per_s") or name == "tokens":
