@@ -14,7 +14,7 @@ from nanopace.run import FactValue, Run
 from nanopace.sources.build import LineReader, RunBuilder
 from nanopace.sources.detect import SNIFF_BYTES, Detector, reader_for
 from nanopace.sources.infer import complete
-from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log
+from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
 from nanopace.sources.quoted import Surroundings
 from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
 
@@ -70,25 +70,21 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
         head, detector = _head(log)
         if not any(head):
             raise NotALog("{path}: is empty; known are the logs of {formats}", path=_said(source), formats=FORMATS)
-        if detector.format is None:
-            raise _refusal(source, head, builder, detector)
+        long = sum(map(len, head)) >= BULK_BYTES
+        if detector.format is None or (long and not detector.has_row):
+            raise _refusal(source, head, builder, detector, log)
         reader = reader_for(detector.format, builder, width_of(line for line, _ in lines([head[0][:SNIFF_BYTES]])))
-        more = next(log.chunks, None)
-        if more is None:
+        if not long:
             _feed(reader, head, around)
-        elif not detector.has_row:
-            raise _refusal(source, head, builder, detector)
-        else:
-            chunks = chain(_consumed(head), (more,), log.chunks)
-            if reader.format == "nanogpt":
-                from nanopace.sources.bulk import feed_bulk
+        elif reader.format == "nanogpt":
+            from nanopace.sources.bulk import feed_bulk
 
-                feed_bulk(reader, chunks)
-            else:
-                _feed(reader, chunks, around)
+            feed_bulk(reader, chain(_consumed(head), log.chunks))
+        else:
+            _feed(reader, chain(_consumed(head), log.chunks), around)
     runs = builder.finish()
     if not runs:
-        raise _refusal(source, head, builder, detector)
+        raise _refusal(source, head, builder, detector, log)
     return [replace(run, truncated=log.truncated, quoted=around.quoted()) for run in runs]
 
 
@@ -121,7 +117,7 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
 # --- what is no log --------------------------------------------------------------------------------------------------
 
 
-def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector) -> NotALog:
+def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
     """Why a file cannot be read, by what is in it."""
     from nanopace.sources.others import is_tensorboard, look_for_others
 
@@ -146,6 +142,8 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
             count=found.rows,
             trainer=found.trainer,
         )
+    if log.truncated:
+        return truncated(path)
     if builder.evaluations_seen:
         return NotALog(
             "{path}: {count} evaluations, but no row with a time; there is nothing to explain",

@@ -51,9 +51,7 @@ def spread(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool 
     )
 
 
-def _evidence(
-    run: Run, interval: int, number: Number, row_tokens: object, a_fork: bool
-) -> CoverEvidence | None:
+def _evidence(run: Run, interval: int, number: Number, row_tokens: object, a_fork: bool) -> CoverEvidence | None:
     stamps = _by_stamps(run)
     if stamps is not None:
         return "stamps" if abs(stamps - 1) < _NEAR else None

@@ -32,7 +32,8 @@ _HINT = re.compile(
 _WORDS = ("iter", "step", "Step", "event", "parameters:", "FLOPs", "micro-batch", "nanopace")
 _WORDS_IN_BYTES = tuple(word.encode() for word in _WORDS)
 _CANDIDATE = re.compile(
-    rb"iter\s*\d|[sS]tep\s*\d|\"event\"|number\s+of\s+parameters|tokens\s+per\s+iter|FLOPs\s+per|micro-batch|nanopace \d"
+    rb"iter\s*\d|[sS]tep\s*\d|\"event\"|number\s+of\s+parameters|tokens\s+per\s+iter|FLOPs\s+per|micro-batch"
+    rb"|nanopace \d"
 )
 _BEFORE, _BEHIND = 600, 8192  # bytes of a window
 

@@ -158,9 +158,7 @@ def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> N
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
-def _infer_model(
-    known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, seen: frozenset[str]
-) -> None:
+def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, seen: frozenset[str]) -> None:
     shape = shape_of_groups(groups)
     for name, value in shape.items():
         known.check(name, value)

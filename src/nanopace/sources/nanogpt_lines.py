@@ -28,7 +28,9 @@ _NUMBER = r"(?:\s*/\s*\d{1,12})?\s*:\s*"  # behind an iteration: some say of how
 _ROW = re.compile(rf"iter\s*(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*)?loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
 _EVALUATION = re.compile(rf"step\s*(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT})?")
 # Nearly every row is this one, which is read five times as fast.
-_PLAIN_ROW = re.compile(rf"iter (\d{{1,12}}): loss {_LOSS}, time (\d{{1,12}}\.\d{{1,6}})ms, mfu (-?\d{{1,9}}\.\d{{1,6}})%")
+_PLAIN_ROW = re.compile(
+    rf"iter (\d{{1,12}}): loss {_LOSS}, time (\d{{1,12}}\.\d{{1,6}})ms, mfu (-?\d{{1,9}}\.\d{{1,6}})%"
+)
 # What belongs to them stands behind, in any order and among anything, but before the next of them begins.
 _NEXT = re.compile(r"(?:iter|step)\s*\d{1,12}(?:/\d{1,12})?\s*:")
 _LONGEST_TAIL = 300

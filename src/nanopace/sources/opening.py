@@ -155,7 +155,7 @@ def _chunks(
                 progress(out if density is None or size is None else file.tell(), size)
     except EOFError:
         if not out:
-            raise InputError("{path}: the compressed file is truncated, and nothing in it can be read", path=name) from None
+            raise truncated(name) from None
         opened.truncated = True  # what came before is a log all the same
     except (TooDenseError, MemoryError):
         raise InputError(
@@ -173,6 +173,11 @@ def _chunks(
         if not out:
             raise InputError("{path}: is compressed, but broken: {reason}", path=name, reason=str(error)) from None
         opened.truncated = True
+
+
+def truncated(name: str) -> InputError:
+    """Nothing of use is left of it."""
+    return InputError("{path}: the compressed file is truncated before the first row of a log", path=name)
 
 
 def _unpacked(stream: BinaryIO) -> Iterator[bytes]:

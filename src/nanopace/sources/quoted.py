@@ -11,7 +11,7 @@ _WORD = re.compile(r"[(\"'*_`]{0,3}[A-Za-zÀ-ÿ][A-Za-zÀ-ÿ'’-]{0,30}[)\"'*_`
 _FEWEST_WORDS = 6
 _OUTPUT = re.compile(r"(?i:warn|error|deprecat|download|install|wandb|require|traceback|file \")|[/\\]\w+[/\\]|<\|")
 _FEWEST_PROSE = 3  # lines
-_LEAST_SHARE = 0.1  # of the lines that are not blank
+_LEAST_SHARE = 0.05  # of the lines that are not blank
 _MOST_LINES = 20_000  # that are looked at: no page is longer
 
 
@@ -40,16 +40,14 @@ class Surroundings:
     def quoted(self) -> tuple[int, int] | None:
         """(lines of the log, lines of the file) if this is prose around a log; None if it is a log.
 
-        A log may hold prose too: samples of what the model writes. So without code fences, which no trainer prints, the
-        prose has to be the larger part, and some of it stands before the log.
+        A log may hold prose too: samples of what the model writes. So some of it has to stand before the log; and
+        without code fences, which no trainer prints, it has to be the larger part.
         """
         if self._lines >= _MOST_LINES or self._prose < _FEWEST_PROSE:
             return None
-        if self._fences >= 2 and self._prose >= _LEAST_SHARE * self._lines:
-            return self._of_log, self._lines
-        if self._prose_before >= _FEWEST_PROSE and self._prose > self._lines / 2:
-            return self._of_log, self._lines
-        return None
+        fenced = self._fences >= 2 and self._prose_before and self._prose >= _LEAST_SHARE * self._lines
+        mostly_prose = self._prose_before >= _FEWEST_PROSE and self._prose > self._lines / 2
+        return (self._of_log, self._lines) if fenced or mostly_prose else None
 
 
 def _is_prose(line: str) -> bool:
