@@ -36,7 +36,7 @@ def spread(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool 
     evidence = _evidence(run, interval, number, row_tokens, a_fork) if interval > 1 else None
     if evidence is None:
         return run
-    firsts = {each.row for each in (*run.restarts, *run.rollbacks)}
+    firsts = {each.row for each in run.restarts} | {each.row for each in run.rollbacks}
     rows = Rows()
     for index, row in enumerate(run.rows):
         alone = index in firsts or (index == 0 and row.iteration == 0)
@@ -66,7 +66,7 @@ def _by_stamps(run: Run) -> float | None:
     Where an evaluation or a save may be between two rows, or a part of one, they are left out.
     """
     rows = run.rows[:_MOST_ROWS]
-    busy = sorted(each.iteration for each in (*run.evaluations, *run.checkpoints))
+    busy = sorted([*(each.iteration for each in run.evaluations), *(each.iteration for each in run.checkpoints)])
     told_s = passed_s = 0.0
     pairs = 0
     for before, row in pairwise(rows):

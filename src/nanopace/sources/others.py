@@ -78,7 +78,8 @@ def look_for_others(printed: Iterator[str]) -> Others:
         parts = sum(pattern.search(line) is not None for pattern in _PARTS)
         if parts > nearest:
             nearest, near_line, near_text = parts, number, line
-    trainer, count = (rows.most_common(1) or [(None, 0)])[0]
+    trainer = max(rows, key=rows.__getitem__, default=None)
+    count = rows[trainer] if trainer else 0
     return Others(trainer if count else None, count, near_line, _shortened(near_text))
 
 
