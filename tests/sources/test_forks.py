@@ -27,6 +27,7 @@ Print = Callable[..., str]
         ("iter 100: loss 3.1000 | time 1.25s | 4,096 tok/s", 100, 1250.0, 3.1),
         ("iter 100/5000: train loss: 3.1000, dt 123ms", 100, 123.0, 3.1),
         ("iter 7: loss 3.1, total time 99.00s, time 12.50ms", 7, 12.5, 3.1),
+        ("Iteration 100 | loss 3.1000 | time 12.50ms", 100, 12.5, 3.1),
         ("iter 7: loss 9.5e-05, tok/s 5000, step time 12.50 ms", 7, 12.5, 9.5e-05),
     ],
 )
@@ -61,6 +62,7 @@ def test_what_is_no_row(line: str) -> None:
         ("step 100: train loss 4.2000, train_stdev 0.0100, val loss 4.3000, val_stdev 0.0200", 4.2, 4.3),
         ("step 100: train_loss: 4.2000, val_loss: 4.3000", 4.2, 4.3),
         ("step 100: val loss 4.3000", None, 4.3),
+        ("Step 100 | train loss 4.2000 | val loss 4.3000", 4.2, 4.3),
         ("2024-01-01 10:00:00 step 100/5000: train loss 4.2000; validation loss 4.3000", 4.2, 4.3),
     ],
 )

@@ -18,7 +18,7 @@ SNIFF_BYTES = 256 * 1024  # by which a file is judged that is no log, and a term
 # What only one trainer prints. A row is proof; a header line is a strong hint, used where no row is in sight.
 _ROW = re.compile(
     r"""(?P<nanopace>iter \d+: loss \S{1,24}, time [\d.]+ms, mfu (?:[\d.]+%|n/a), \d+ tok/s, )"""
-    r"""|(?P<nanogpt>iter\s*\d+(?:/\d+)?\s*:\s*(?:train(?:ing)?[\s_]*)?loss[\s:=]{0,40}-?(?:\d+\.\d+|nan|inf)"""
+    r"""|(?P<nanogpt>[iI]ter(?:ation)?\s*\d+(?:/\d+)?\s*[:|]\s*(?:train(?:ing)?[\s_]*)?loss[\s:=]{0,40}-?(?:\d+\.\d+|nan|inf)"""
     r""".{0,200}?(?:time|dt)[\s:=]{0,40}\d[\d.]{0,18}\s*(?:ms|s(?:ecs?|econds)?(?![A-Za-z])))"""
     r"""|(?P<nanochat>step\s*\d+(?:/\d+)?\s*\([\d.]{1,9}%\)\s*\|\s*loss:[^|]{1,40}\|(?:[^|]{1,40}\|)?\s*lrm:)"""
     r"""|(?P<ledger>^\s*\{\s*"event"\s*:\s*"run")"""
@@ -29,10 +29,10 @@ _HINT = re.compile(
     r"""|(?P<nanochat>Step\s*\d+\s*\|\s*(?:Validation|CORE)|Estimated\s+FLOPs\s+per\s+token|Tokens\s*/\s*micro-batch)"""
 )
 # One is in each of them. The beginnings of windows in which the lines are worth a closer look, in any chunk of bytes.
-_WORDS = ("iter", "step", "Step", "event", "parameters:", "FLOPs", "micro-batch", "nanopace")
+_WORDS = ("iter", "Iter", "step", "Step", "event", "parameters:", "FLOPs", "micro-batch", "nanopace")
 _WORDS_IN_BYTES = tuple(word.encode() for word in _WORDS)
 _CANDIDATE = re.compile(
-    rb"iter\s*\d|[sS]tep\s*\d|\"event\"|number\s+of\s+parameters|tokens\s+per\s+iter|FLOPs\s+per|micro-batch"
+    rb"[iI]ter(?:ation)?\s*\d|[sS]tep\s*\d|\"event\"|number\s+of\s+parameters|tokens\s+per\s+iter|FLOPs\s+per|micro-batch"
     rb"|nanopace \d"
 )
 _BEFORE, _BEHIND = 600, 8192  # bytes of a window

@@ -24,15 +24,16 @@ HEADER: frozenset[Kind] = frozenset(
 
 _LOSS = r"-?(\d{1,9}\.\d{1,12}(?:[eE][+-]?\d{1,3})?|nan|inf)"
 _UNIT = r"(?:\s*((?i:bpc|bits?\s?(?:/|per\s)\s?char(?:acter)?))\b)?"  # nats have none
-_NUMBER = r"(?:\s*/\s*\d{1,12})?\s*:\s*"  # behind an iteration: some say of how many
-_ROW = re.compile(rf"iter\s*(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*)?loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
-_EVALUATION = re.compile(rf"step\s*(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT})?")
+_ITER, _STEP = r"[iI]ter(?:ation)?\s*", r"[sS]tep\s*"
+_NUMBER = r"(?:\s*/\s*\d{1,12})?\s*[:|]\s*"  # behind an iteration: some say of how many
+_ROW = re.compile(rf"{_ITER}(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*)?loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
+_EVALUATION = re.compile(rf"{_STEP}(\d{{1,12}}){_NUMBER}(?:train(?:ing)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT})?")
 # Nearly every row is this one, which is read five times as fast.
 _PLAIN_ROW = re.compile(
     rf"iter (\d{{1,12}}): loss {_LOSS}, time (\d{{1,12}}\.\d{{1,6}})ms, mfu (-?\d{{1,9}}\.\d{{1,6}})%"
 )
 # What belongs to them stands behind, in any order and among anything, but before the next of them begins.
-_NEXT = re.compile(r"(?:iter|step)\s*\d{1,12}(?:/\d{1,12})?\s*:")
+_NEXT = re.compile(rf"(?:{_ITER}|{_STEP})\d{{1,12}}{_NUMBER}")
 _LONGEST_TAIL = 300
 _VAL = re.compile(rf"(?<![A-Za-z])val(?:id(?:ation)?)?[\s_]*loss[\s:=]{{0,40}}{_LOSS}{_UNIT}")
 _TIME = re.compile(
@@ -49,7 +50,7 @@ _TOKENS = re.compile(
     r"|tok(?:ens?)?(?:\s?/\s?|_per_)s(?:ec(?:ond)?)?\s*[:=]?\s*(\d[\d,]{0,14}(?:\.\d{1,6})?)\s*(k?)",
     re.IGNORECASE,
 )
-_LIKE_EVALUATION = re.compile(r"step\s*\d{1,12}(?:/\d{1,12})?\s*[:|,-].{0,200}?loss\D{0,12}\d{1,9}\.\d")
+_LIKE_EVALUATION = re.compile(r"[sS]tep\s*\d{1,12}(?:/\d{1,12})?\s*[:|,-].{0,200}?loss\D{0,12}\d{1,9}\.\d")
 # One alternation: the outer group that matched is the kind.
 _OTHER = re.compile(
     r"(?P<saving>(?:[Ss]av(?:ing|ed)|[Ww]riting|[Ww]rote) (?:\w{1,12} ){0,2}(?:checkpoint|model)(?: file)?"
@@ -75,7 +76,7 @@ _WORD = re.compile(
     r"|OutOfMemoryError|CUDA|KeyboardInterrupt|\^C|Traceback|Killed|Segmentation"
 )
 # How a row, an evaluation and the parameter groups begin: a line like this may have been broken by a terminal.
-_BEGUN = re.compile(r"(?:iter\s*\d|step\s*\d{1,12}(?:$|:\s*(?:$|[tv]))|num\s*(?:non-)?decayed)")
+_BEGUN = re.compile(rf"(?:{_ITER}\d|{_STEP}\d{{1,12}}(?:$|\s?[:|]\s*(?:$|[tv]))|num\s*(?:non-)?decayed)")
 _LONGEST_PREFIX = 2000  # what stands before a row: time stamps, ranks, a progress bar
 
 
@@ -93,9 +94,9 @@ def read_line(text: str) -> Line | None:
     """What the first thing in this text is that nanoGPT, or a fork of it, prints; None if it is nothing known."""
     if (plain := _PLAIN_ROW.fullmatch(text)) is not None:
         return Line("row", (*plain.groups(), "", "", ""), plain.end(), True)
-    if "iter" in text and (row := read_row(text)) is not None:
+    if "ter" in text and (row := read_row(text)) is not None:
         return row if "#" not in _before(text, row.start) else None
-    if "step" in text and (evaluation := _read_evaluation(text)) is not None:
+    if "tep" in text and (evaluation := _read_evaluation(text)) is not None:
         return evaluation if "#" not in _before(text, evaluation.start) else None
     if _WORD.search(text) and (found := _OTHER.search(text)) and "#" not in _before(text, found.start()):
         kind: Kind = found.lastgroup  # type: ignore[assignment]
@@ -168,7 +169,7 @@ def begins_line(text: str) -> bool:
 
 def like_evaluation(text: str) -> bool:
     """Whether this would be an evaluation if it could be read."""
-    return "step" in text and "loss" in text and _LIKE_EVALUATION.search(text) is not None
+    return "tep" in text and "loss" in text and _LIKE_EVALUATION.search(text) is not None
 
 
 def _before(text: str, start: int) -> str:
