@@ -58,12 +58,11 @@ def test_times_of_one_iteration_are_not(options: dict[str, bool], read: Read) ->
 
 
 def test_stamps_that_contradict_a_short_first_row_are_believed(read: Read) -> None:
-    """Rows of 10 s each with an interval of 2, 20 s apart: nothing is divided, however short the first one is."""
+    """Rows of 10 s each with an interval of 6, a minute apart: nothing is divided, however short the first one is."""
     rows = ["step 0: train loss 4.2099 | val loss 4.2111\n", "10:00:00 iter 0: loss 3.1000, lr 1e-3, time 4000.00ms\n"]
-    rows += [
-        f"10:{n // 3:02d}:{n % 3 * 20:02d} iter {2 * n}: loss 3.1000, lr 1e-3, time 10000.00ms\n" for n in range(1, 30)
-    ]
+    rows += [f"10:{n:02d}:00 iter {6 * n}: loss 3.1000, lr 1e-3, time 10000.00ms\n" for n in range(1, 30)]
     assert read("".join(rows))[0].rows_cover == 1
+    assert read("".join(row.removeprefix(row[:9]) if row[0] == "1" else row for row in rows))[0].rows_cover == 6
 
 
 def test_a_beginning_that_is_missing_shows_nothing(read: Read) -> None:
@@ -101,6 +100,12 @@ def test_nanogpt_is_never_divided(
         seed=seed,
     )
     assert spread(run, {"log_interval": log_interval, "tokens_per_iteration": 512}.get) is run
+
+
+def test_a_fork_that_prints_an_mfu_has_nanogpts_clock(read: Read) -> None:
+    """Which does not wait for the GPU, so that a first row without compiling may be short."""
+    log = fork(covers=100).replace("ms\n", "ms, mfu 12.00%\n")
+    assert read(log)[0].rows_cover == 1
 
 
 def test_the_last_row_may_cover_fewer(read: Read) -> None:

@@ -117,6 +117,12 @@ def test_unread_evaluations_are_counted(read: Read) -> None:
     assert run.unread.text == "step 10: loss/train 2.5000 loss/val 2.6000"
 
 
+def test_an_evaluation_that_may_have_been_broken_is_missed_too(read: Read) -> None:
+    (run,) = read(ROWS + "step 10: train loss 2.5000 and no other\n" + "iter 11: loss 3.1000, time 5.00ms, mfu 1.00%\n")
+    assert run.unread is not None
+    assert (run.unread.count, run.unread.line) == (1, 11)
+
+
 def test_unread_evaluations_have_their_line_in_a_long_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nanopace.sources.BULK_BYTES", 1000)
     rows = [f"iter {n}: loss 3.1000, time 5.00ms, mfu 1.00%" for n in range(3000)]

@@ -60,7 +60,14 @@ def test_a_log_with_some_text_around_it(whole_log: str, read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    "noise", ["", WARNING * 40, SAMPLE * 200, "Collecting torch\n  Downloading torch.whl (700 MB)\n" * 50]
+    "noise",
+    [
+        "",
+        WARNING * 40,
+        SAMPLE * 200,
+        f"```\n{SAMPLE * 50}```\n",
+        "Collecting torch\n  Downloading torch.whl (700 MB)\n" * 50,
+    ],
 )
 def test_a_log_is_no_prose(noise: str, whole_log: str, read: Read) -> None:
     half = whole_log.index("iter 1200:")

@@ -11,6 +11,7 @@ The last is no proof in nanoGPT's own rows: their clock does not wait for the GP
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import pairwise
@@ -90,7 +91,8 @@ def _by_first_row(run: Run, interval: int) -> bool:
     """The other rows cannot be longer than so many first ones either, or something else is odd about it."""
     first, others = run.rows[0], run.rows[1:_MOST_ROWS]
     evaluated = any(each.iteration == 0 and each.row == 0 for each in run.evaluations)
-    if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST:
+    nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # whoever prints its mfu has its clock, too
+    if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
         return False
     typical = sorted(others.ms)[len(others) // 2]
     return 2 * first.ms < min(others.ms) and typical <= interval * first.ms
