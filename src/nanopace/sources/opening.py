@@ -106,13 +106,13 @@ def _head(path: Path) -> list[str] | None:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
             return None
         with open_log(path) as opened:
-            head, detector, left = b"", Detector(), MOST_BYTES
+            head, detector, read = b"", Detector(), 0
             for chunk in opened.chunks:
-                head += chunk[: SNIFF_BYTES - len(head)]
+                head = head or chunk[:SNIFF_BYTES]
                 detector.look_at(chunk)
-                left -= len(chunk)
-                if detector.has_row or left <= 0 or looks_binary(head):
+                if detector.has_row or read >= MOST_BYTES or (not read and looks_binary(head)):
                     break
+                read += len(chunk)
     except (OSError, InputError):
         return None
     return [line for line, _ in lines([head])] if detector.has_row else None
