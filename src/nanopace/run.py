@@ -24,6 +24,7 @@ Phase = Literal[
 ]
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
 Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss
+CoverEvidence = Literal["tokens", "stamps", "first_row"]  # see sources/cover.py
 Stage = Literal["base", "mid", "sft", "rl"]  # of nanochat, which trains one model in several programs
 
 # How an inferred fact was inferred. Wording has a short phrase for each.
@@ -306,6 +307,7 @@ class Run(Record):
     notes: tuple[Note, ...] = ()
     stage: Stage | None = None
     rows_cover: int = 1  # iterations that a printed time covers; the rows here have been divided by it
+    rows_cover_shown_by: CoverEvidence | None = None  # how the log shows that it is more than one
     unread: Unread | None = None  # lines that look like evaluations
     truncated: bool = False  # the compressed file ends before its log does
     quoted: tuple[int, int] | None = None  # (lines of the log, lines of the file): prose that quotes a log

@@ -4,7 +4,7 @@ import pytest
 
 from nanopace.run import Format
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.detect import detect, has_row, reader_for
+from nanopace.sources.detect import Detector, detect, reader_for
 
 NANOGPT = "iter 100: loss 7.9016, time 169.81ms, mfu 12.02%"
 OURS = "iter 100: loss 7.9016, time 169.81ms, mfu 41.20%, 388652 tok/s, norm 0.84, lr 6.00e-04"
@@ -21,6 +21,11 @@ NANOCHAT = "step 00010/21400 (0.05%) | loss: 9.123456 | lrm: 1.00 | dt: 312.10ms
         (["iter 100: loss 7.9016, ti", "me 169.81ms"], "nanogpt"),
         (["step 0: train loss 10.8, val loss 10.9"], "nanogpt"),
         (["tokens per iteration will be: 5"], "nanogpt"),
+        (["iter 100: loss 6.1551 BPC, time 169.81ms, mfu 12.02%"], "nanogpt"),
+        (["iter 100: loss 2.6099, lr 9.99e-04, grad_norm 1.1197, time 16188.54ms"], "nanogpt"),
+        (["iter 100/5000: train loss: 2.6099 | dt 161ms"], "nanogpt"),
+        (["step     1 | loss: 10.902713 | lr 1.6783e-06 | norm: 14.8626 | dt: 1572.02ms | tok/sec: 333511.73"], None),
+        (["Epoch 1 | iter 1 step 0 | loss train: 1.646, val: n/a | iter time: 820.31 ms"], None),
         ([NANOCHAT], "nanochat"),
         (["Step 00000 | Validation bpb: 3.2"], "nanochat"),
         (['{"event": "run", "version": 1}'], "ledger"),
@@ -46,6 +51,11 @@ def test_a_row_counts_more_than_a_hint() -> None:
 
 
 def test_a_header_alone_is_no_row() -> None:
+    def has_row(lines: list[str]) -> bool:
+        detector = Detector()
+        detector.look_at("\n".join(lines).encode())
+        return detector.has_row
+
     assert not has_row(["step 0: train loss 10.8, val loss 10.9"])
     assert not has_row([HEADER])
     assert has_row(["iter 100: loss 7.9", "016, time 169.81ms"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from dataclasses import fields
@@ -25,6 +26,7 @@ from nanopace.ledger import (
 from nanopace.ledger.codec import to_json
 from nanopace.ledger.events import EVENTS
 from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Span
+from nanopace.sources import open_runs
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.detect import detect, reader_for
 from nanopace.sources.from_ledger import LedgerReader
@@ -275,3 +277,10 @@ def test_the_measured_peak_is_that_of_the_card_on_which_a_run_went_on() -> None:
     assert run.number("measured_tflops") == 300.0
     (run,) = runs_of([first, *steps(0, 3), run_event(gpu="another, which nobody measured"), *more])
     assert run.number("measured_tflops") is None
+
+
+def test_a_step_that_took_ages_is_damaged() -> None:
+    lines = ['{"event":"run","ledger":"1.3","started":"","nanopace":"0","config":{}}']
+    lines += [f'{{"event":"step","iteration":{n},"ms":{ms}}}' for n, ms in enumerate((1e308, 5.0, 1e16, 1e308))]
+    (run,) = open_runs(io.BytesIO("\n".join(lines).encode()))
+    assert list(run.rows.ms) == [5.0]

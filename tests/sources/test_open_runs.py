@@ -25,7 +25,10 @@ Print = Callable[..., str]
         (b"dear diary, iter is a word\n", "no training log in it; known are the logs of nanoGPT, nanochat, nanopace"),
         (b"step 0: train loss 10.8684, val loss 10.8727\n" * 3, "3 evaluations, but no row"),
         (b"number of parameters: 123.59M\n", "no row with a time yet"),
-        (b"iter 0: loss 10.8720, time 320", "no training log"),
+        (
+            b"iter 0: loss 10.8720, time 320",
+            "no line with a step and a time; the nearest is line 1: iter 0: loss 10.87",
+        ),
         (b"iter 0: loss 10.8720, time 320.00ms", "no row with a time yet"),  # of 320.00ms, mfu ...
     ],
 )

@@ -5,13 +5,16 @@ import gzip
 import io
 import lzma
 import os
+import random
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from nanopace.errors import InputError
+from nanopace.sources import open_runs
 from nanopace.sources.opening import find_logs, open_log
+from nanopace.sources.text import CHUNK
 
 ROW = b"iter 0: loss 10.8720, time 32025.45ms, mfu -100.00%\n"
 TEXT = ROW * 50_000  # more than one chunk
@@ -45,6 +48,41 @@ def test_compressed_and_cut(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_bytes(packed[: len(packed) // 2])
     assert lines.startswith(content(path))
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz", "zst"])  # bz2 has no part of a log this small
+def test_a_small_log_that_is_cut_is_read_to_where_it_is_whole(kind: str, tmp_path: Path) -> None:
+    noisy = random.Random(1)
+    log = b"".join(b"iter %d: loss %.4f, time %.2fms\n" % (n, noisy.random(), noisy.random()) for n in range(9000))
+    packed = COMPRESSORS[kind](log)
+    path = tmp_path / "train.log"
+    path.write_bytes(packed[: len(packed) * 3 // 4])
+    with open_log(path) as opened:
+        assert not opened.truncated
+        read = b"".join(opened.chunks)
+        assert opened.truncated
+    assert log.startswith(read)
+    assert len(read) > len(log) / 4
+    (run,) = open_runs(path)
+    assert run.truncated
+    assert run.rows.last_iteration[-1] in (read.count(b"\n") - 1, read.count(b"\n"))
+
+
+@pytest.mark.parametrize("kind", COMPRESSORS)
+def test_what_is_whole_is_not_called_truncated(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(COMPRESSORS[kind](TEXT))
+    with open_log(path) as opened:
+        assert b"".join(opened.chunks) == TEXT
+        assert not opened.truncated
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz", "bz2", "zst"])
+def test_nothing_left_of_it_is_called_truncated_and_not_empty(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(COMPRESSORS[kind](ROW)[:11])
+    with pytest.raises(InputError, match=r"train\.log: the compressed file is truncated before the first row"):
+        open_runs(path)
 
 
 @pytest.mark.parametrize("kind", ["gz", "xz", "bz2", "zst"])
@@ -127,6 +165,24 @@ def test_find_logs(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.log")
     found = [str(path.relative_to(tmp_path)) for path in find_logs(tmp_path)]
     assert found == ["a.txt", "b.log", "packed.log.gz", "runs/c.out", "runs/deep/d"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_row_anywhere_makes_a_log(packed: bool, tmp_path: Path) -> None:
+    """Speedruns download, build and tokenize before they train."""
+    preamble = b"Downloading shard 1 of 370 to /root/.cache, step by step\n" * 60_000
+    data = preamble + b"step 1 is done\n" + ROW.replace(b"iter 0", b"iter 7")
+    (tmp_path / "far.log").write_bytes(gzip.compress(data) if packed else data)
+    (tmp_path / "none.log").write_bytes(preamble)
+    assert [path.name for path in find_logs(tmp_path)] == ["far.log"]
+    (run,) = open_runs(tmp_path / "far.log")
+    assert list(run.rows.iteration) == [7]
+
+
+@pytest.mark.parametrize("shift", range(-60, 5, 7))
+def test_a_first_row_across_two_chunks(shift: int, tmp_path: Path) -> None:
+    (tmp_path / "far.log").write_bytes(b"x" * (CHUNK + shift - 1) + b"\n" + ROW)
+    assert [path.name for path in find_logs(tmp_path)] == ["far.log"]
 
 
 def test_find_logs_below_a_hidden_directory(tmp_path: Path) -> None:

@@ -311,3 +311,24 @@ def test_a_log_that_tells_little_is_still_explained(language: str) -> None:
 def test_the_answer_takes_five_lines(lang: str, log: str, settings: dict[str, Any]) -> None:
     report = render(diagnose(open_run(EXAMPLES / log, **settings)), lang=lang, width=80)
     assert len(report.split("\n\n")[0].splitlines()) <= 5, report
+
+
+def test_how_the_log_was_read_is_said_below_the_title_and_once() -> None:
+    numbers: dict[str, dict[str, Any]] = {
+        "quoted_log": {"log_lines": 66, "lines": 87, "rows": None},
+        "log_truncated": {"last_iteration": 500},
+        "unread_evaluations": {"count": 2, "line": 12, "line_text": "step 10: mean loss 2.5"},
+        "rows_cover_several": {"iterations": 100, "shown_by": "first_row"},
+    }
+    text = " ".join(explain(findings=tuple(Finding(code, each) for code, each in numbers.items())).split())
+    for code, each in numbers.items():
+        said = " ".join(words("en").finding(code, each).split())
+        assert text.count(said) == 1
+        assert text.index(said) < text.index("A normal step takes")
+    assert "line 12: “step 10: mean loss 2.5”." in text
+    assert "covers 100 iterations here, not one: the first row, with an evaluation in it, takes less" in text
+
+
+def test_a_readme_is_said_to_quote_rows() -> None:
+    text = explain(findings=(Finding("quoted_log", {"log_lines": None, "lines": None, "rows": 2}),))
+    assert text.splitlines()[1] == "This file quotes 2 rows of a log; it is not a log itself."

@@ -13,6 +13,11 @@ from collections.abc import Mapping
 _SOONER = ("sooner", "later", "target_loss", "sooner_s", "later_s")  # of two runs at one loss
 
 FINDINGS: Mapping[str, tuple[str, ...]] = {
+    # --- how the log was read
+    "quoted_log": ("log_lines", "lines", "rows"),  # the first two, or the last, may be None
+    "log_truncated": ("last_iteration",),  # the compressed file ends before its log does
+    "unread_evaluations": ("count", "line", "line_text"),  # line: number of the first one, line_text: it, shortened
+    "rows_cover_several": ("iterations", "shown_by"),  # a printed time covers so many; shown_by: a code of run.py
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     "checkpoint_measured": ("evaluation_s", "checkpoint_s", "checkpoint_share", "saved_rows", "unsaved_rows"),

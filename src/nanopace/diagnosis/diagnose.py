@@ -11,6 +11,7 @@ from nanopace.diagnosis.loss import describe_loss
 from nanopace.diagnosis.mfu import find_mfu
 from nanopace.diagnosis.mfu_findings import mfu_findings
 from nanopace.diagnosis.phases import find_phases
+from nanopace.diagnosis.reading import reading_findings
 from nanopace.diagnosis.result import Diagnosis, Model, Source
 from nanopace.diagnosis.rows import find_pace
 from nanopace.diagnosis.spikes import find_spikes
@@ -46,6 +47,7 @@ def diagnose(run: Run) -> Diagnosis:
         model=_model(run),
         loss=loss,
         findings=(
+            *reading_findings(run),
             *time_findings(run, pace, spikes, wall, restarts, clock, faults),
             *memory_findings(faults),
             *straggler(run, faults),

@@ -25,6 +25,7 @@ _SMALLEST = 0.003  # of the loss: nobody calls less a rise, however quiet the ev
 _MATERIAL = 0.03  # of the loss: a gap that grew by this is worth a word, and a rise of this is one
 _HORIZONS = (1.5, 2.0)  # times the iterations done
 _LARGEST = 1e6  # a loss beyond this has diverged, even if it is still printed as a number
+_LOSS_METRICS: tuple[Metric, ...] = ("loss", "bpc", "bpb")  # of equally many the first
 _LARGEST_EXPONENT = 700.0  # of a perplexity that is still a number
 
 
@@ -111,8 +112,7 @@ def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:
 def _metric(evaluations: Sequence[Evaluation]) -> Metric:
     """The one that most evaluations have; benchmark scores, which rise, are none."""
     told = [each.metric for each in evaluations]
-    units: tuple[Metric, ...] = ("loss", "bpc", "bpb")
-    return max(units, key=told.count)
+    return max(_LOSS_METRICS, key=told.count)
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:

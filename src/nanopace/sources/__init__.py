@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 from nanopace.errors import InputError, NotALog
+from nanopace.record import replace
 from nanopace.run import FactValue, Run
 from nanopace.sources.build import LineReader, RunBuilder
-from nanopace.sources.detect import SNIFF_BYTES, detect, reader_for
+from nanopace.sources.detect import SNIFF_BYTES, Detector, reader_for
 from nanopace.sources.infer import complete
-from nanopace.sources.opening import Progress, Source, find_logs, open_log
+from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
+from nanopace.sources.quoted import Surroundings
 from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
 
 __all__ = ["find_logs", "open_runs"]
 
 BULK_BYTES = 16 * CHUNK  # from here on numpy is worth its import, and rows are folded
-_PREAMBLE = 4  # chunks of other things that may come before the first line of a trainer
 FORMATS = "nanoGPT, nanochat, nanopace"
 
 
@@ -63,30 +64,46 @@ def _read_all(directory: Path, progress: Progress | None) -> list[Run]:
 
 
 def _read(source: Source, progress: Progress | None) -> list[Run]:
+    builder, around = RunBuilder(""), Surroundings()
     with open_log(source, progress) as log:
-        head = list(islice(log.chunks, BULK_BYTES // CHUNK))
-        builder = RunBuilder(log.name)
-        reader = _reader(head, builder, source)
-        more = next(log.chunks, None)
-        if more is None:
-            _feed(reader, head)
-        else:
-            chunks = chain(_consumed(head), (more,), log.chunks)
-            if reader.format == "nanogpt":
-                from nanopace.sources.bulk import feed_bulk
+        builder.name = log.name
+        head, detector = _head(log)
+        if not any(head):
+            raise NotALog("{path}: is empty; known are the logs of {formats}", path=_said(source), formats=FORMATS)
+        long = sum(map(len, head)) >= BULK_BYTES
+        if detector.format is None or (long and not detector.has_row):
+            raise _refusal(source, head, builder, detector, log)
+        reader = reader_for(detector.format, builder, width_of(line for line, _ in lines([head[0][:SNIFF_BYTES]])))
+        if not long:
+            _feed(reader, head, around)
+        elif reader.format == "nanogpt":
+            from nanopace.sources.bulk import feed_bulk
 
-                feed_bulk(reader, chunks)
-            else:
-                _feed(reader, chunks)
+            feed_bulk(reader, chain(_consumed(head), log.chunks))
+        else:
+            _feed(reader, chain(_consumed(head), log.chunks), around)
     runs = builder.finish()
     if not runs:
-        raise _no_rows(source, builder)
-    return runs
+        raise _refusal(source, head, builder, detector, log)
+    return [replace(run, truncated=log.truncated, quoted=around.quoted()) for run in runs]
 
 
-def _feed(reader: LineReader, chunks: Iterable[bytes]) -> None:
+def _head(log: Opened) -> tuple[list[bytes], Detector]:
+    """The beginning of a log, as far as to its first row if that is not too far, and what it tells of its format."""
+    head, detector, size = [], Detector(), 0
+    for chunk in log.chunks:
+        head.append(chunk)
+        detector.look_at(chunk)
+        size += len(chunk)
+        if size >= (BULK_BYTES if detector.has_row else MOST_BYTES):
+            break
+    return head, detector
+
+
+def _feed(reader: LineReader, chunks: Iterable[bytes], around: Surroundings) -> None:
     for line, ended in lines(chunks):
-        (reader.feed if ended else reader.feed_cut)(line)
+        understood = (reader.feed if ended else reader.feed_cut)(line)
+        around.add(line, of_log=understood)
     reader.finish()
 
 
@@ -97,37 +114,54 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
         yield chunks.pop()
 
 
-def _reader(head: list[bytes], builder: RunBuilder, source: Source) -> LineReader:
-    """For the format of the log's beginning. A long preamble of other things may come before it."""
-    if not any(head):
-        raise NotALog("{path}: is empty; known are the logs of {formats}", path=_said(source), formats=FORMATS)
-    sniffed = [line for line, _ in lines([head[0][:SNIFF_BYTES]])]
-    format = detect(sniffed)
-    if format is None:
-        if looks_binary(head[0][:SNIFF_BYTES]):
-            raise NotALog(
-                "{path}: a binary file, not a training log; known are the logs of {formats}",
-                path=_said(source),
-                formats=FORMATS,
-            )
-        format = detect(line for line, _ in lines(head[:_PREAMBLE]))
-    if format is None:
-        raise NotALog(
-            "{path}: text, but no training log in it; known are the logs of {formats}",
-            path=_said(source),
-            formats=FORMATS,
+# --- what is no log --------------------------------------------------------------------------------------------------
+
+
+def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
+    """Why a file cannot be read, by what is in it."""
+    from nanopace.sources.others import is_tensorboard, look_for_others
+
+    path = _said(source)
+    if head and is_tensorboard(head[0]):
+        return NotALog("{path}: an event file of TensorBoard, which nanopace cannot read yet", path=path)
+    if head and looks_binary(head[0][:SNIFF_BYTES]):
+        return NotALog(
+            "{path}: a binary file, not a training log; known are the logs of {formats}", path=path, formats=FORMATS
         )
-    return reader_for(format, builder, width_of(sniffed))
-
-
-def _no_rows(source: Source, builder: RunBuilder) -> NotALog:
+    found = look_for_others(line for line, _ in lines(head))
+    if found.trainer is not None:
+        if found.rows == 1:
+            return NotALog(
+                "{path}: one line looks like a row of {trainer}, which nanopace cannot read yet",
+                path=path,
+                trainer=found.trainer,
+            )
+        return NotALog(
+            "{path}: {count} lines look like rows of {trainer}, which nanopace cannot read yet",
+            path=path,
+            count=found.rows,
+            trainer=found.trainer,
+        )
+    if log.truncated:
+        return truncated(path)
     if builder.evaluations_seen:
         return NotALog(
             "{path}: {count} evaluations, but no row with a time; there is nothing to explain",
-            path=_said(source),
+            path=path,
             count=builder.evaluations_seen,
         )
-    return NotALog("{path}: the beginning of a training log, but no row with a time yet", path=_said(source))
+    if found.near_text and not detector.has_row:  # a row that is there was cut off
+        return NotALog(
+            "{path}: no line with a step and a time; the nearest is line {line}: {text}",
+            path=path,
+            line=found.near_line,
+            text=found.near_text,
+        )
+    if detector.format is not None:
+        return NotALog("{path}: the beginning of a training log, but no row with a time yet", path=path)
+    return NotALog(
+        "{path}: text, but no training log in it; known are the logs of {formats}", path=path, formats=FORMATS
+    )
 
 
 def _said(source: Source) -> str:

@@ -28,9 +28,12 @@ from nanopace.run import (
     Run,
     Span,
     Stage,
+    Unread,
 )
 from nanopace.sources.draft import Draft, Told, name_runs
 from nanopace.sources.fold import Mixture
+
+_LONGEST_UNREAD = 80  # characters
 
 
 class LineReader(Protocol):
@@ -100,6 +103,17 @@ class RunBuilder:
         """A knob or a derived fact. The last one said counts: a flag comes after the config that it overrides."""
         self._told().facts[name] = Fact(value, origin, because)
 
+    def forget(self, name: str) -> None:
+        """A fact that turned out to be none."""
+        self._told().facts.pop(name, None)
+
+    def unread(self, line: int, text: str) -> None:
+        """A line that looks like an evaluation and is none that can be read."""
+        before = self._draft.unread
+        text = " ".join(text.split())
+        text = text if len(text) <= _LONGEST_UNREAD else f"{text[: _LONGEST_UNREAD - 1]}…"
+        self._draft.unread = Unread(1, line, text) if before is None else replace(before, count=before.count + 1)
+
     def row(self, row: Row, *, restarted: bool = False) -> None:
         """A line with a time. `restarted`: it shows by itself that its process is a new one."""
         rows = self._draft.rows
@@ -109,7 +123,7 @@ class RunBuilder:
             and not self._began
             and not self._rollbacks
             and rows.last_iteration[-1] == row.iteration == row.last_iteration
-            and rows[-1] == row
+            and rows[-1] == replace(row, at_s=rows[-1].at_s)
         ):
             return  # the same line twice: two log handlers, or a log pasted twice
         self._settle(row.iteration, restarted)
@@ -144,6 +158,7 @@ class RunBuilder:
         val_error: float | None = None,
         train_steps: int | None = None,
         bits_per_byte: float | None = None,
+        at_s: float | None = None,
     ) -> None:
         """An evaluation; the row that contains it is found by its iteration."""
         self.evaluations_seen += 1
@@ -159,6 +174,7 @@ class RunBuilder:
                 val_error=val_error,
                 train_steps=train_steps,
                 bits_per_byte=bits_per_byte,
+                at_s=at_s,
             )
         )
 

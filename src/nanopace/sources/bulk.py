@@ -55,8 +55,9 @@ def feed_bulk(reader: LineReader, chunks: Iterable[bytes]) -> None:
     assert isinstance(reader, NanogptReader)
     left = HEAD
     single = True  # the next row follows a line that is no row
-    rows_read = 0
+    rows_read = lines_read = 0
     for block, ended in whole_lines(chunks):
+        reader.line = lines_read
         if not ended:
             reader.feed_cut(clean(block.decode("utf-8", "replace")))
             continue
@@ -64,6 +65,7 @@ def feed_bulk(reader: LineReader, chunks: Iterable[bytes]) -> None:
         head, left = _head(lines.rows, left)
         _feed(reader, lines, head, single, longest=max(LEAST_STRETCH, min(LONGEST_STRETCH, rows_read // 128)))
         rows_read += len(lines.rows.line)
+        lines_read += len(lines.text)
         single = bool(lines.kind[-1] != _ROW)
     reader.finish()
 
@@ -134,9 +136,10 @@ def _feed(reader: NanogptReader, lines: _Lines, head: Flags, single: bool, *, lo
 def _feed_in_order(
     reader: NanogptReader, text: Text, folded: list[tuple[int, Row | Mixture]], others: list[int]
 ) -> None:
-    at = 0
+    at, lines_before = 0, reader.line
     for line, item in folded:
         while at < len(others) and others[at] < line:
+            reader.line = lines_before + others[at]
             _feed_line(reader, text, others[at])
             at += 1
         if isinstance(item, Row):
@@ -144,6 +147,7 @@ def _feed_in_order(
         else:
             reader.feed_mixture(item)
     for other in others[at:]:
+        reader.line = lines_before + other
         _feed_line(reader, text, other)
 
 

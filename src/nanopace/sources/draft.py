@@ -26,6 +26,7 @@ from nanopace.run import (
     Run,
     Span,
     Stage,
+    Unread,
 )
 from nanopace.sources.fold import divide, rows_across, split_rows
 
@@ -69,6 +70,7 @@ class Draft(Told):
         self.told_training_s: float | None = None
         self.told_tokens: int | None = None
         self.untimed: dict[Stage, int] = {}
+        self.unread: Unread | None = None
 
     def evaluate(self, evaluation: Evaluation) -> None:
         """Of an iteration that is evaluated again the later one counts, and the earlier one took its time."""
@@ -140,6 +142,7 @@ class Draft(Told):
             told_training_s=self.told_training_s,
             told_tokens=self.told_tokens,
             untimed=MappingProxyType(self.untimed),
+            unread=self.unread,
         )
 
 

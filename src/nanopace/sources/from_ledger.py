@@ -32,6 +32,8 @@ from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.gpu_samples import GpuSamples
 from nanopace.sources.rank_lags import RankLags
 
+_DURATIONS = ("ms", "at_ms", "stall_ms", "background_ms")
+_LONGEST_MS = 1e15  # thirty thousand years: what takes longer is damaged, and sums of it would be infinite
 _PHASES: frozenset[str] = frozenset(get_args(Phase))
 _METRICS: frozenset[str] = frozenset(get_args(Metric))
 _ENDINGS: frozenset[str] = frozenset(get_args(Ending))
@@ -68,7 +70,8 @@ class LedgerReader:
     def feed(self, line: str) -> bool:
         events = self._events.read(line)
         for event in events:
-            self._take(event)
+            if _possible(event):
+                self._take(event)
         return bool(events)
 
     def feed_cut(self, line: str) -> bool:
@@ -207,6 +210,10 @@ class LedgerReader:
             if self._clock_ms > 0:
                 self._builder.wall_ms(self._clock_ms)
         self._clock_ms, self._process_counts, self._energy_kwh = 0.0, False, None
+
+
+def _possible(event: Event) -> bool:
+    return all((getattr(event, name, None) or 0.0) < _LONGEST_MS for name in _DURATIONS)
 
 
 def _span(event: SpanEvent | CompileEvent | StallEvent) -> Span:

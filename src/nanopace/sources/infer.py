@@ -18,6 +18,7 @@ from nanopace.hardware.cards import find_card, split_count
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
 from nanopace.run import Because, Ending, Fact, FactValue, Rows, Run
+from nanopace.sources.cover import spread
 from nanopace.sources.groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.tokens import tokens_of_mfu
 from nanopace.sources.vocabulary import vocabulary_of_loss
@@ -31,6 +32,9 @@ _WITHOUT_DEFAULT = frozenset(("vocab_size", "dtype", "device", "init_from")) | {
 }
 # What the log tells outside of an echoed config: it does not show that all other knobs have their defaults.
 _SAID_ANYWAY = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
+
+# What a reader saw of the rows and the head; it serves to infer, and is no fact of the run.
+_SEEN = ("row_tokens", "other_columns", "fork_settings", "loss_unit")
 
 Conflict = tuple[str, FactValue, FactValue]
 
@@ -73,10 +77,12 @@ def complete(
         if count > 1:
             known.facts["gpu_count"] = Fact(count, "flag")
     groups = {name: int(known.facts.pop(name).value) for name in GROUP_FACTS if name in known.facts}
+    seen = {name: known.facts.pop(name).value for name in _SEEN if name in known.facts}
     _infer_intervals(known, run)
     if run.format == "nanogpt":
+        run = spread(run, known.number, row_tokens=seen.get("row_tokens"), a_fork="other_columns" in seen)
         known.add("printed_peak_tflops", A100_TFLOPS, "trainer")
-        _infer_model(known, run, groups, had_config=config is not None)
+        _infer_model(known, run, groups, had_config=config is not None, seen=frozenset(seen))
     elif run.format != "nanochat" and "parameters" not in known.facts:
         _infer_parameters(known)
     if run.format == "nanopace":
@@ -164,12 +170,12 @@ def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> N
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
-def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool) -> None:
+def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, seen: frozenset[str]) -> None:
     shape = shape_of_groups(groups)
     for name, value in shape.items():
         known.check(name, value)
         known.add(name, value, "parameter_groups")
-    if _defaults_hold(known, run, had_config):
+    if "fork_settings" not in seen and _defaults_hold(known, run, had_config):
         from nanopace.config import KNOBS
 
         for knob in KNOBS.values():
@@ -182,7 +188,7 @@ def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_confi
         known.add("vocab_size", vocabulary, "parameter_groups")
         known.add("block_size", block, "parameter_groups")
     init_from = known.facts.get("init_from")
-    if init_from is None or init_from.value == "scratch":
+    if (init_from is None or init_from.value == "scratch") and "loss_unit" not in seen:  # ln(V) is in nats
         known.add("vocab_size", vocabulary_of_loss(run, known.number("n_embd")), "first_loss")
     _infer_parameters(known)
 

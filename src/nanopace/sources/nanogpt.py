@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from nanopace.errors import UsageError
 from nanopace.run import Format, Row
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.nanogpt_lines import HEADER, Line, begins_line, read_line
+from nanopace.sources.nanogpt_lines import HEADER, Line, begins_line, like_evaluation, read_line
 from nanopace.sources.process import ENDINGS, RANK
 
 if TYPE_CHECKING:
     from nanopace.sources.echo import EchoedConfig
     from nanopace.sources.fold import Mixture
+    from nanopace.sources.head import Head
+    from nanopace.sources.stamps import Stamps
 
 MFU_SMOOTHING = 0.9
 
@@ -43,9 +45,14 @@ class NanogptReader:
         builder.describe("nanogpt", mfu_smoothing=MFU_SMOOTHING)
         self._builder = builder
         self._width = width or 1 << 30
+        self.line = 0  # number of the line that is read
         self._held = ""
+        self._held_line = 0
         self._pieces = 0
         self._config: EchoedConfig | None = None  # one whose lines are being printed
+        self._head: Head | None = None  # what stands before the rows of a process in a fork's own words
+        self._stamps: Stamps | None = None
+        self._rank: str | None = None  # whose rows are read, where several ranks print them
         self._rows = 0
         self.mfu_seen = False
         self._measured = False  # this process has printed an mfu
@@ -54,8 +61,11 @@ class NanogptReader:
 
     def feed(self, line: str) -> bool:
         """One line: the continuation of what is held, the beginning of something, or a whole."""
-        if line.startswith("["):
-            line = RANK.sub("", line, count=1)
+        self.line += 1
+        if line.startswith("[") and (rank := RANK.match(line)) is not None:
+            line = line[rank.end() :]
+            if self._of_another(rank[1], line):
+                return True
         known = read_line(line)
         if self._held:
             if known is None and not begins_line(line) and self._go_on(line):
@@ -111,7 +121,7 @@ class NanogptReader:
         return len(last) >= self._width and known.end == len(text)
 
     def _hold(self, line: str) -> None:
-        self._held, self._pieces = line, 1
+        self._held, self._pieces, self._held_line = line, 1, self.line
 
     def _go_on(self, line: str) -> bool:
         """Try the line as the continuation of what is held."""
@@ -135,25 +145,51 @@ class NanogptReader:
     def _release(self) -> None:
         """What is held has no continuation: it counts if it can be read as it is."""
         held, self._held = self._held, ""
-        if held and (known := read_line(held)) is not None:
+        if not held:
+            return
+        if (known := read_line(held)) is not None:
             self._take(known, held)
+        elif like_evaluation(held):
+            self._builder.unread(self._held_line, held)
 
     def _release_last(self) -> None:
         """The same at the end of the log: it is either whole after all, or the log was cut there."""
         known = read_line(self._held) if self._held else None
-        if known is not None and not known.sure:
+        if known is None:
+            self._held = ""
+        elif not known.sure:
             cut = self.mfu_seen if known.kind == "row" else len(self._held) >= self._width
             if cut:
                 self._held = ""
         self._release()
 
     def _unknown(self, line: str) -> bool:
+        told = self._told_in_head(line)
         if self._config is not None:
             self._config.add(line)
             return True
         if len(line) >= self._width or begins_line(line):
             self._hold(line[-1000:])
-        return False
+        elif like_evaluation(line):
+            self._builder.unread(self.line, line)
+        return told
+
+    def _told_in_head(self, line: str) -> bool:
+        """Before the first row of a process a fork may say things in words of its own, and any log its card."""
+        if self.format != "nanogpt" or (self._rows and self._head is None):
+            return False
+        if self._head is None:
+            from nanopace.sources.head import Head
+
+            self._head = Head(self._builder)
+        return self._head.feed(line, settings=self._config is None)
+
+    def _of_another(self, rank: str, line: str) -> bool:
+        """Whether this is a row or an evaluation of another rank than the one whose rows are read."""
+        if (known := read_line(line)) is None or known.kind not in ("row", "evaluation"):
+            return False
+        self._rank = self._rank or rank
+        return rank != self._rank
 
     # --- what they say -----------------------------------------------------------------------------------------------
 
@@ -161,10 +197,16 @@ class NanogptReader:
         self._close_config()
         while known is not None:
             if known.kind == "row":
-                self._row(*known.values)
+                self._row(known.values, self._at_s(known, text))
             elif known.kind == "evaluation":
-                iteration, train, val = known.values
-                self._builder.evaluation(int(iteration), _loss(train), _loss(val))
+                iteration, train, val, unit = known.values
+                self._builder.evaluation(
+                    int(iteration),
+                    _loss(train) if train else None,
+                    _loss(val),
+                    metric="bpc" if unit else "loss",
+                    at_s=self._at_s(known, text),
+                )
             elif known.kind in ENDINGS:
                 self._builder.ending(ENDINGS[known.kind])
             else:
@@ -173,18 +215,36 @@ class NanogptReader:
             text = text[known.end :]  # two processes may print into one line
             known = read_line(text) if text else None
 
-    def _row(self, iteration: str, loss: str, ms: str, percent: str) -> None:
+    def _row(self, values: tuple[str, ...], at_s: float | None) -> None:
+        iteration, loss, ms, percent, unit, tokens, others = values
         mfu = float(percent) / 100 if percent else None
         if mfu is not None and not mfu >= 0:
             mfu = None  # -100% until five iterations are done
         restarted = bool(percent) and mfu is None and self._measured and int(iteration) > 0
-        row = Row(int(iteration), float(ms), _loss(loss), mfu)
+        row = Row(int(iteration), float(ms), _loss(loss), mfu, at_s=at_s)
         if row.ms > 0:  # a clock that stood still tells nothing
             self.mfu_seen |= bool(percent)
             self._add(row, restarted)
+            if tokens:
+                self._builder.fact("row_tokens", float(tokens) * row.ms / 1000)
+            if others:
+                self._builder.fact("other_columns", True)
+            if unit:
+                self._builder.fact("loss_unit", "bpc")
+
+    def _at_s(self, known: Line, text: str) -> float | None:
+        """What stands before it may be a time stamp."""
+        if not known.start:
+            return None
+        if self._stamps is None:
+            from nanopace.sources.stamps import Stamps
+
+            self._stamps = Stamps()
+        return self._stamps.read(text[: known.start])
 
     def _add(self, row: Row, restarted: bool) -> None:
         self._rows += 1
+        self._head = None
         self._measured = row.mfu is not None
         self._builder.row(row, restarted=restarted)
 
@@ -194,6 +254,10 @@ class NanogptReader:
         if known.kind in HEADER:
             fresh = {"scratch": True, "pretrained": True, "resuming": False}.get(known.kind)
             builder.begin_process(fresh=fresh)
+            if self._head is None and self.format == "nanogpt":
+                from nanopace.sources.head import Head
+
+                self._head = Head(builder)
         match known.kind:
             case "saving":
                 builder.checkpoint(path=values[0].strip())

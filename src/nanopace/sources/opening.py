@@ -13,28 +13,32 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 from nanopace.compressed import DENSEST, Density, TooDenseError, decompressed
 from nanopace.errors import InputError
-from nanopace.sources.detect import SNIFF_BYTES, has_row
-from nanopace.sources.text import CHUNK, lines
+from nanopace.sources.detect import SNIFF_BYTES, Detector
+from nanopace.sources.text import CHUNK, lines, looks_binary
 
 Source = str | Path | BinaryIO
 Progress = Callable[[int, int | None], object]
 
 _MOST_FILES = 20_000  # looked at in one directory tree
+_PACKED = 2048  # bytes of a zst file that are unpacked at a time: even a bomb of them comes to 64 MB only
+MOST_BYTES = 64 << 20  # in which a row is looked for: speedruns print megabytes before their first one
 # Not looked into. A program or a page may quote a row, and is no log for that.
 _PROGRAMS_AND_PAGES = (".py", ".pyc", ".js", ".css", ".md", ".rst", ".html", ".ipynb", ".toml", ".yaml", ".yml", ".pdf")
 _LARGE = (".pt", ".pth", ".bin", ".safetensors", ".ckpt", ".npy", ".npz", ".parquet", ".arrow", ".pkl", ".so", ".zip")
 _NO_LOGS = frozenset((*_PROGRAMS_AND_PAGES, *_LARGE, ".png", ".jpg", ".gif", ".svg", ".tar", ".o"))
 
 
-class Opened(NamedTuple):
+class Opened:
     """A log that is being read."""
 
-    name: str
-    chunks: Iterator[bytes]
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.chunks: Iterator[bytes] = iter(())
+        self.truncated = False  # compressed, and at its end before its log is; known when all chunks have been read
 
 
 @contextmanager
@@ -44,13 +48,19 @@ def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opene
         path = Path(source)
         with _open_file(path) as file:
             size = os.fstat(file.fileno()).st_size or None
-            yield Opened(_called(path), _chunks(file, str(path), size, progress))
+            yield _opened(_called(path), file, str(path), size, progress)
     elif isinstance(source, (str, Path)):
-        yield Opened("stdin", _chunks(_peekable(sys.stdin.buffer), "stdin", None, progress))
+        yield _opened("stdin", _peekable(sys.stdin.buffer), "stdin", None, progress)
     else:
         name = getattr(source, "name", "log")
         name = os.path.basename(name) if isinstance(name, str) else "log"
-        yield Opened(name, _chunks(_peekable(source), name, None, progress))
+        yield _opened(name, _peekable(source), name, None, progress)
+
+
+def _opened(name: str, file: io.BufferedReader, said: str, size: int | None, progress: Progress | None) -> Opened:
+    opened = Opened(name)
+    opened.chunks = _chunks(opened, file, said, size, progress)
+    return opened
 
 
 def _called(path: Path) -> str:
@@ -77,7 +87,7 @@ def find_logs(directory: str | Path) -> list[Path]:
             path = Path(folder, name)
             if path.suffix.lower() not in _NO_LOGS and not name.startswith("."):
                 head = _head(path)
-                if has_row(head):
+                if head is not None:
                     logs[path] = introduced(head)
         found += without_twins(logs)
         left = max(0, left - len(files))
@@ -90,25 +100,22 @@ def find_logs(directory: str | Path) -> list[Path]:
     return found
 
 
-def _head(path: Path) -> list[str]:
-    """The first lines of what may be a log; none of what cannot be read."""
+def _head(path: Path) -> list[str] | None:
+    """The first lines of a log; None where no row is in sight, or nothing can be read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
-            return []
+            return None
         with open_log(path) as opened:
-            head = _first(opened.chunks, SNIFF_BYTES)
+            head, detector, read = b"", Detector(), 0
+            for chunk in opened.chunks:
+                head = head or chunk[:SNIFF_BYTES]
+                detector.look_at(chunk)
+                if detector.has_row or read >= MOST_BYTES or (not read and looks_binary(head)):
+                    break
+                read += len(chunk)
     except (OSError, InputError):
-        return []
-    return [line for line, _ in lines([head])]
-
-
-def _first(chunks: Iterator[bytes], size: int) -> bytes:
-    head = b""
-    for chunk in chunks:
-        head += chunk
-        if len(head) >= size:
-            break
-    return head[:size]
+        return None
+    return [line for line, _ in lines([head])] if detector.has_row else None
 
 
 def _open_file(path: Path) -> io.BufferedReader:
@@ -131,42 +138,90 @@ def _peekable(stream: BinaryIO) -> io.BufferedReader:
     return io.BufferedReader(cast(io.RawIOBase, stream))
 
 
-def _chunks(file: io.BufferedReader, name: str, size: int | None, progress: Progress | None) -> Iterator[bytes]:
+def _chunks(
+    opened: Opened, file: io.BufferedReader, name: str, size: int | None, progress: Progress | None
+) -> Iterator[bytes]:
     """The decompressed bytes. `progress` hears of the bytes of the file itself."""
-    done = 0
+    out = 0
     try:
         stream = decompressed(file, _zstd)
         density = None if stream is file else Density(file)
-        while chunk := stream.read(CHUNK):
+        for chunk in iter(lambda: file.read(CHUNK), b"") if density is None else _unpacked(stream):
             yield chunk
+            out += len(chunk)
             if density is not None:
                 density.add(len(chunk))
-            done = done + len(chunk) if stream is file or size is None else file.tell()
             if progress is not None:
-                progress(done, size)
+                progress(out if density is None or size is None else file.tell(), size)
     except EOFError:
-        pass  # compressed, and cut: what came before is a log all the same
+        if not out:
+            raise truncated(name) from None
+        opened.truncated = True  # what came before is a log all the same
     except (TooDenseError, MemoryError):
         raise InputError(
             "{path}: unpacks to more than {times} times its size, and no log does", path=name, times=DENSEST
         ) from None
     except OSError as error:
-        if not done:
+        if not out:
             raise InputError(
                 "{path}: cannot be read: {reason}", path=name, reason=error.strerror or str(error)
             ) from None
+        opened.truncated = True
     except Exception as error:
         if not _is_corrupt(error):
             raise
-        if not done:
+        if not out:
             raise InputError("{path}: is compressed, but broken: {reason}", path=name, reason=str(error)) from None
+        opened.truncated = True
+
+
+def truncated(name: str) -> InputError:
+    """Nothing of use is left of it."""
+    return InputError("{path}: the compressed file is truncated before the first row of a log", path=name)
+
+
+def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
+    """What comes out, up to the very byte at which a decompressor gives up."""
+    parts: list[bytes] = []
+    try:
+        while part := stream.read1(CHUNK):  # type: ignore[attr-defined]  # every decompressor has it
+            parts.append(part)
+            if sum(map(len, parts)) >= CHUNK:
+                yield b"".join(parts)
+                parts = []
+    except Exception:
+        if parts:
+            yield b"".join(parts)
+        raise
+    if parts:
+        yield b"".join(parts)
 
 
 def _zstd(file: io.BufferedReader) -> BinaryIO:
-    """Gives what is there of a file that is cut: the log of a run that goes on is."""
-    import zstandard
+    return cast(BinaryIO, _Zstd(file))
 
-    return cast(BinaryIO, zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False))
+
+class _Zstd:
+    """Notices a file that is cut, as the readers of the other kinds do; zstandard's own reader does not."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        import zstandard
+
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj
+        self._open = self._frame()
+        self._begun = False
+
+    def read1(self, _size: int = -1) -> bytes:
+        while packed := self._open.unused_data or self._file.read(_PACKED):
+            if self._open.eof:
+                self._open = self._frame()
+            self._begun = True
+            if out := self._open.decompress(packed):
+                return out
+        if self._begun and not self._open.eof:
+            raise EOFError
+        return b""
 
 
 def _is_corrupt(error: Exception) -> bool:

@@ -6,7 +6,7 @@ import re
 
 from nanopace.run import Ending
 
-RANK = re.compile(r"\[(?:rank|default)\d+\]:\s?")  # in front of every line, where torchrun is asked for it
+RANK = re.compile(r"\[(?:rank|default)(\d+)\]:\s?")  # in front of every line, where torchrun is asked for it
 
 # For an alternation: the group that matched is a key of ENDINGS.
 ENDING = (

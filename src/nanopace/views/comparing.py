@@ -249,11 +249,10 @@ def _arrival(pair: Pair, words: Words, paper: Paper, title: str) -> None:
     from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # the page of one run does without it
 
     arrival = pair.found.arrival
-    known = arrival is not None and arrival.ratio is not None
-    if not known and pair.first(CLOCK) is None:
+    if arrival is None and pair.first(CLOCK) is None:
         return
     paper.heading(words.text("Time to the same validation loss") + title)
-    if arrival is not None and known:
+    if arrival is not None:
         head = (goal_label(arrival.target, words), pair.a, pair.b, f"{pair.b}/{pair.a}")
         paper.table(arrival_rows(arrival, words), "lrrr", head)
         for line in arrival_notes(arrival, words):

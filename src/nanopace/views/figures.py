@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nanopace.run import DERIVED_FACTS, Fact
 from nanopace.views.paper import Cell, styled
-from nanopace.views.report import card_range
+from nanopace.views.report import card_range, share_done
 from nanopace.views.sections import TerminalReport
 from nanopace.wording.catalog import Words
 
@@ -45,7 +45,8 @@ def throughput(report: TerminalReport) -> None:
         rows.append((words.text("tokens per day"), tokens + words.si(pace.tokens_per_day), each))
     rows.append((words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000), ""))
     if ahead.eta_s is not None and ahead.remaining_iterations:
-        note = words.text("{n} iterations to go", n=ahead.remaining_iterations)
+        done = words.percent(share_done(diagnosis))
+        note = words.text("{n} iterations to go, {share} done", n=ahead.remaining_iterations, share=done)
         mark = report.tilde("max_iters")
         rows.append((words.text("until max_iters"), mark + words.duration(ahead.eta_s), note))
     if pace.told_training_s is not None:

@@ -14,6 +14,7 @@ from nanopace.wording.catalog import Words
 
 Against = Literal["tokens", "iteration", "seconds"]
 
+AS_PRINTED: tuple[Metric, ...] = ("loss", "bpc")  # evaluations in the unit of the rows: they share an axis
 START_SHARE = 0.05  # the part of a run whose loss may rise above the frame, or nothing else could be told apart
 
 
@@ -64,7 +65,7 @@ def _printed_chart(runs: Sequence[Diagnosis], words: Words, against: Against) ->
     series = tuple(
         _printed(run, words, against, number if len(runs) > 1 else None)
         for number, run in enumerate(runs)
-        if run.loss.metric != "loss" and any(loss is not None for loss in run.curves.row_loss)
+        if run.loss.metric not in AS_PRINTED and any(loss is not None for loss in run.curves.row_loss)
     )
     if not series:
         return None
@@ -92,7 +93,7 @@ def _loss_axis(against: str, words: Words) -> tuple[str, Unit]:
 def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
     """Of one run alone, in the colours of the splits."""
     curves, x = run.curves, _eval_x(run, against)
-    if run.loss.metric == "loss":
+    if run.loss.metric in AS_PRINTED:
         yield _printed(run, words, against, None)
     yield Series(words.text("training"), x, tuple(curves.eval_train), "evaluation", "line", dash=DASHED)
     yield Series(words.text("validation"), x, tuple(curves.eval_val), "checkpoint", "line")
@@ -104,7 +105,7 @@ def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
 
 def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int) -> Iterable[Series]:
     """Of one of several runs, in its own colour and dash."""
-    if run.loss.metric == "loss":
+    if run.loss.metric in AS_PRINTED:
         yield _printed(run, words, against, number)
     label = f"{run_name(number, run)}: {words.text('validation')}"
     x, y = _eval_x(run, against), tuple(run.curves.eval_val)
@@ -113,7 +114,7 @@ def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int
 
 def _printed(run: Diagnosis, words: Words, against: Against, number: int | None) -> Series:
     """Faint where it is the background of the evaluations."""
-    curves, label, faint = run.curves, words.text("printed"), run.loss.metric == "loss"
+    curves, label, faint = run.curves, words.text("printed"), run.loss.metric in AS_PRINTED
     x = tuple(curves.row_seconds) if against == "seconds" else _on_axis(run, curves.row_iteration, against)
     y = tuple(curves.row_loss)
     if number is None:

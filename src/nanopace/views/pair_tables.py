@@ -84,7 +84,7 @@ def arrival_table(pair: Comparison, other: int, words: Words) -> Table | None:
     """When both were at the lowest validation loss that both reached."""
     from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # the page of one run does without it
 
-    if pair.arrival is None or pair.arrival.ratio is None:
+    if pair.arrival is None:
         return None  # also of one that was there before its first step: that took no time
     head: Texts = (goal_label(pair.arrival.target, words), *_runs(other), f"{run_letter(other)} / {run_letter(0)}")
     note = " ".join(arrival_notes(pair.arrival, words))

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Phases, Wall
 from nanopace.wording.catalog import Words
 
+# What has to be known before anything else: how the log was read. It is said below the title.
+READING = ("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several")
+
 # Under which section a finding is said. Advice has a section of its own.
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "times": (
@@ -51,7 +54,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "loss_noise",
         "forecast",
     ),
-    "known": ("conflict", "untimed_sft", "untimed_rl"),
+    "known": ("conflict", "untimed_sft", "untimed_rl", *READING),
 }
 
 # The facts behind the numbers of findings: a number is marked where one of its facts is inferred.
@@ -192,6 +195,12 @@ def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
         together = words.text("{n} processes", n=facts["world_size"].value)
         parts.append(f"{together} ({facts['parallel'].value})" if "parallel" in facts else together)
     return parts
+
+
+def share_done(diagnosis: Diagnosis) -> float | None:
+    """Of max_iters; None where nothing is left, or that is unknown."""
+    done, left = diagnosis.source.last_iteration, diagnosis.ahead.remaining_iterations
+    return done / (done + left) if left else None
 
 
 def notes(diagnosis: Diagnosis, words: Words) -> list[str]:

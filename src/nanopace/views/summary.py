@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nanopace.diagnosis.result import Finding
-from nanopace.views.report import Report, card_range, span_of
+from nanopace.views.report import READING, Report, card_range, span_of
 
 ALARMS = (
     *("ended_out_of_memory", "ended_diverged", "loss_diverged", "memory_spill", "throttled_heat"),
@@ -17,6 +17,7 @@ def summary(report: Report) -> list[tuple[str, str]]:
     alarm = report.find(*ALARMS)
     lines = [
         (_title(report), ""),
+        *((report.sentence(finding), "yellow") for code in READING if (finding := report.find(code)) is not None),
         (_step(report), ""),
         (report.sentence(alarm) if alarm else "", "bold red"),
         (_cost(report), ""),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nanopace.run import DERIVED_FACTS
 from nanopace.views import charts, strip
-from nanopace.views.report import Report, card_range, parts_of_phases, typed
+from nanopace.views.report import Report, card_range, parts_of_phases, share_done, typed
 from nanopace.wording.catalog import UNKNOWN
 
 MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
@@ -123,6 +123,8 @@ def throughput_table(report: Report) -> Table:
         (words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000)),
     ]
     if ahead.remaining_iterations:
+        done = words.percent(share_done(run))
+        rows.append((words.text("done of max_iters"), marked(report.tilde("max_iters"), done)))
         rows.append((words.text("until max_iters"), marked(report.tilde("max_iters"), words.duration(ahead.eta_s))))
     by_trainer = words.text("time in steps, by the trainer's own count from step 11 on")
     rows.append((by_trainer, words.duration(pace.told_training_s)))

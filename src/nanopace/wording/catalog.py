@@ -256,6 +256,8 @@ class Words:
             return self.text("nats") if value == "loss" else self.metric(value)
         if name == "phase" and isinstance(value, str):
             return self.phase(value)
+        if name == "shown_by":
+            return self.text(labels.COVER_EVIDENCE.get(str(value), str(value)))
         if not isinstance(value, (int, float)) or isinstance(value, bool) or name in labels.KNOB_VALUES:
             return str(value)
         if name.endswith("tokens_per_s") or name == "tokens":

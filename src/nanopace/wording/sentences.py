@@ -14,6 +14,27 @@ from nanopace.wording.comparisons import COMPARISONS
 from nanopace.wording.template import Sentence, say, say_n
 
 SENTENCES: Mapping[str, Sentence] = {
+    # --- how the log was read
+    "quoted_log": say("{log_lines} of {lines} lines are a training log; the rest is text around it.")
+    | say_n(
+        "This file quotes {rows} row of a log; it is not a log itself.",
+        "This file quotes {rows} rows of a log; it is not a log itself.",
+        count="rows",
+    ),
+    "log_truncated": say(
+        "The compressed file is truncated: it could be read up to iteration {last_iteration}, and what follows is "
+        "missing."
+    ),
+    "unread_evaluations": say_n(
+        "{count} line looks like an evaluation but could not be read, so it is missing below. It is line {line}: "
+        "“{line_text}”.",
+        "{count} lines look like evaluations but could not be read, so they are missing below. The first is line "
+        "{line}: “{line_text}”.",
+        count="count",
+    ),
+    "rows_cover_several": say(
+        "The time of a row covers {iterations} iterations here, not one: {shown_by}. All times below are per iteration."
+    ),
     # --- slow rows
     "evaluation_rows": say_n(
         "{slow} of {rows} rows is slow, and it is not slow training: its time contains evaluation and saving "

@@ -1,0 +1,35 @@
+"""What has to be known of how the log was read, before anything that was read in it."""
+
+from __future__ import annotations
+
+from nanopace.diagnosis.result import Finding, Number
+from nanopace.run import Run
+
+
+def reading_findings(run: Run) -> list[Finding]:
+    """Prose around the log, a file that is cut, lines that were not read, and times that were divided."""
+    findings = []
+    if run.quoted is not None:
+        findings.append(Finding("quoted_log", _quoted(*run.quoted, rows=run.rows.lines)))
+    if run.truncated:
+        findings.append(Finding("log_truncated", {"last_iteration": run.rows.last_iteration[-1]}))
+    if run.unread is not None:
+        unread = run.unread
+        findings.append(
+            Finding("unread_evaluations", {"count": unread.count, "line": unread.line, "line_text": unread.text})
+        )
+    if run.rows_cover > 1:
+        findings.append(
+            Finding("rows_cover_several", {"iterations": run.rows_cover, "shown_by": run.rows_cover_shown_by})
+        )
+    return findings
+
+
+def _quoted(log_lines: int, lines: int, rows: int) -> dict[str, Number]:
+    """A log with some text around it, or a text that quotes a few rows."""
+    mostly_log = 2 * log_lines >= lines
+    return {
+        "log_lines": log_lines if mostly_log else None,
+        "lines": lines if mostly_log else None,
+        "rows": None if mostly_log else rows,
+    }

@@ -1,0 +1,112 @@
+"""Forks whose printed time covers all iterations since the row before, and not one of them.
+
+nanoGPT's covers one, however far its rows are apart. A log is taken for the other kind only where it shows it itself:
+
+tokens      its own tokens a second, times its time, are the tokens of all those iterations
+stamps      from one time stamp to the next it is as long as the row says, and not that many times as long
+first_row   the first row, which holds one iteration and an evaluation, takes less than half of every other row
+
+The last is no proof in nanoGPT's own rows: their clock does not wait for the GPU, so that a first row may be short.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from itertools import pairwise
+
+from nanopace.record import replace
+from nanopace.run import CoverEvidence, Row, Rows, Run
+
+_NEAR = 0.1  # of what is expected
+_SHORTEST_S = 20.0  # that stamps have to span: they may be whole seconds
+_FEWEST = 3  # rows, or pairs of rows, that have to agree
+_MOST_ROWS = 2000  # that are looked at
+
+Number = Callable[[str], float | None]
+
+
+def spread(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool = False) -> Run:
+    """The run with the time of one iteration in each row.
+
+    `number` gives facts, `row_tokens` are the tokens a second of a row times its time, and `a_fork` says that the rows
+    are not as nanoGPT prints them.
+    """
+    interval = int(number("log_interval") or 1)
+    evidence = _evidence(run, interval, number, row_tokens, a_fork) if interval > 1 else None
+    if evidence is None:
+        return run
+    firsts = {each.row for each in run.restarts} | {each.row for each in run.rollbacks}
+    rows = Rows()
+    for index, row in enumerate(run.rows):
+        alone = index in firsts or (index == 0 and row.iteration == 0)
+        rows.append(row if alone else _divided(row, _covered(run.rows, index, interval)))
+    return replace(
+        run,
+        rows=rows,
+        restarts=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.restarts),
+        rollbacks=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.rollbacks),
+        rows_cover=interval,
+        rows_cover_shown_by=evidence,
+    )
+
+
+def _evidence(run: Run, interval: int, number: Number, row_tokens: object, a_fork: bool) -> CoverEvidence | None:
+    stamps = _by_stamps(run)
+    if stamps is not None:
+        return "stamps" if abs(stamps - 1) < _NEAR else None
+    if isinstance(row_tokens, float) and _by_tokens(row_tokens, interval, number):
+        return "tokens"
+    return "first_row" if a_fork and _by_first_row(run, interval) else None
+
+
+def _by_stamps(run: Run) -> float | None:
+    """How many times as long as the rows say it took from row to row; None where the stamps do not tell.
+
+    Where an evaluation or a save may be between two rows, or a part of one, they are left out.
+    """
+    rows = run.rows[:_MOST_ROWS]
+    busy = sorted([*(each.iteration for each in run.evaluations), *(each.iteration for each in run.checkpoints)])
+    told_s = passed_s = 0.0
+    pairs = 0
+    for before, row in pairwise(rows):
+        quiet = bisect_left(busy, before.iteration) == bisect_right(busy, row.iteration)
+        if before.at_s is None or row.at_s is None or not quiet:
+            continue
+        told_s, passed_s, pairs = told_s + row.ms / 1000, passed_s + row.at_s - before.at_s, pairs + 1
+    return passed_s / told_s if pairs >= _FEWEST and passed_s >= _SHORTEST_S else None
+
+
+def _by_tokens(row_tokens: float, interval: int, number: Number) -> bool:
+    """Not where the same factor may come from several GPUs or micro-batches that one of the figures leaves out."""
+    batch, steps, block = (number(name) for name in ("batch_size", "gradient_accumulation_steps", "block_size"))
+    tokens = number("tokens_per_iteration") or (batch or 0) * (steps or 0) * (block or 0)
+    if not tokens or interval in (number("gpu_count"), steps):
+        return False
+    return abs(row_tokens / tokens / interval - 1) < _NEAR
+
+
+def _by_first_row(run: Run, interval: int) -> bool:
+    """The other rows cannot be longer than so many first ones either, or something else is odd about it."""
+    first, others = run.rows[0], run.rows[1:_MOST_ROWS]
+    evaluated = any(each.iteration == 0 and each.row == 0 for each in run.evaluations)
+    nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # whoever prints its mfu has its clock, too
+    if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
+        return False
+    typical = sorted(others.ms)[len(others) // 2]
+    return 2 * first.ms < min(others.ms) and typical <= interval * first.ms
+
+
+def _covered(rows: Rows, index: int, interval: int) -> int:
+    """Iterations since the row before: the last row of a run may be nearer to it than the others."""
+    since = rows.iteration[index] - rows.last_iteration[index - 1] if index else interval
+    return min(interval, max(1, since)) if rows.count[index] == 1 else interval
+
+
+def _divided(row: Row, by: int) -> Row:
+    return replace(row, ms=row.ms / by, sum_ms=row.sum_ms / by)
+
+
+def _all_divided(rows: Rows, by: int) -> Rows:
+    return Rows([_divided(row, by) for row in rows])

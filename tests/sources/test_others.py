@@ -1,0 +1,76 @@
+"""A refusal names what was seen. One line in the form of each trainer, with figures of our own."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from nanopace.errors import NotALog
+from nanopace.sources import open_runs
+
+ROWS = {
+    "build-nanogpt": "step    {n} | loss: 9.{n}00000 | lr 1.0000e-06 | norm: 3.0000 | dt: 150.00ms | tok/sec: 3000.00",
+    "modded-nanogpt": "step:{n}/1000 train_loss:9.{n}000 train_time:{n}00ms step_avg:50.00ms",
+    "llm.c": "step    {n}/1000 | loss 9.{n}00000 (+nanz)| norm 3.0000 (+nanz)| lr 1.00e-06 | 150.00 ms",
+    "llama2.c": "{n} | loss 9.{n}000 | lr 5.000000e-04 | 150.00ms | mfu 12.00%",
+    "torchtitan": "[rank0]:[titan] 2025-01-01 10:00:0{n},000 - root - INFO - step:  {n}  loss:  9.{n}0000  tps: 900",
+    "Megatron": " iteration        {n}/    1000 | consumed samples:  4{n} | elapsed time per iteration (ms): 150.0 |",
+    "litgpt": "Epoch 1 | iter {n} step {n} | loss train: 9.{n}00, val: n/a | iter time: 150.00 ms (step)",
+    "lingua": "0: INFO    25-01-01 10:00:0{n}.000000 - 0:00:0{n} - step: {n}  acc: 0  loss:  9.{n}  wps: 1.00e+03",
+    "LLaMA-Factory": '{{"current_steps": {n}, "total_steps": 1000, "loss": 9.{n}, "elapsed_time": "0:00:0{n}"}}',
+    "Hugging Face Trainer": "{{'loss': 9.{n}, 'grad_norm': 3.0, 'learning_rate': 5e-05, 'epoch': 0.0{n}}}",
+}
+
+
+def refused(text: str | bytes) -> str:
+    data = text.encode() if isinstance(text, str) else text
+    with pytest.raises(NotALog) as caught:
+        open_runs(io.BytesIO(data))
+    said = str(caught.value)
+    assert "\n" not in said
+    assert "the beginning of a training log" not in said
+    return said
+
+
+@pytest.mark.parametrize("trainer", ROWS)
+def test_rows_of_other_trainers(trainer: str) -> None:
+    log = "loading the data\n" + "".join(ROWS[trainer].format(n=n) + "\n" for n in range(1, 9))
+    assert refused(log) == f"log: 8 lines look like rows of {trainer}, which nanopace cannot read yet"
+
+
+def test_one_row() -> None:
+    assert "one line looks like a row of llama2.c" in refused(ROWS["llama2.c"].format(n=1) + "\n")
+
+
+def test_evaluations_as_nanogpt_has_them_do_not_hide_whose_rows_they_are() -> None:
+    log = "step 0: train loss 4.9000, val loss 4.9100\n" + ROWS["llama2.c"].format(n=0) + "\n"
+    assert "llama2.c" in refused(log)
+
+
+def test_a_trainer_state() -> None:
+    entries = ",".join(f'{{"epoch": 0.1, "loss": 9.{n}, "step": {n}}}' for n in range(5))
+    assert "5 lines look like rows of Hugging Face Trainer" in refused(
+        f'{{"log_history": [{entries}], "max_steps": 9}}'
+    )
+
+
+def test_a_csv_of_lightning() -> None:
+    assert "3 lines look like rows of Lightning" in refused("epoch,step,train_loss\n0,49,2.62\n0,99,2.47\n0,149,2.43\n")
+
+
+def test_an_event_file_of_tensorboard() -> None:
+    head = bytes.fromhex("18000000000000009c8a5d2b09") + b"\0\0\0\xc0\x15\xf2\xd8A\x1a\rbrain.Event:2" + bytes(99)
+    assert "an event file of TensorBoard" in refused(head)
+
+
+def test_the_line_that_is_nearest() -> None:
+    said = refused("hello\nthe loss was 3\nepoch 4 has loss 2.5000 and took 3.5 s\nepoch 5 has loss 2.4\n")
+    assert said == (
+        "log: no line with a step and a time; the nearest is line 3: epoch 4 has loss 2.5000 and took 3.5 s"
+    )
+
+
+def test_a_header_and_nothing_else_is_a_beginning() -> None:
+    with pytest.raises(NotALog, match="the beginning of a training log, but no row with a time yet"):
+        open_runs(io.BytesIO(b"tokens per iteration will be: 16,384\nnumber of parameters: 10.65M\n"))

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nanopace.run import Run
+
+Read = Callable[..., list[Run]]
+Print = Callable[..., str]
+
+README = """\
+# tinytrain
+
+A small trainer for people who like to read their code. It fits on one page and needs no framework.
+
+- It trains on one card, and tells you why it was slow.
+- It writes a log like this one, which you can explain:
+
+```
+step 500: train loss 3.1000, val loss 3.2000
+iter 500: loss 3.1500, time 5800.00ms, mfu 12.00%
+iter 510: loss 3.1400, time 200.00ms, mfu 12.00%
+```
+
+## Installing
+
+Everything that you need is in the file, so that nothing has to be built before you begin.
+"""
+NOTES = """\
+Hello everybody, I have a question about the rows that my run prints every now and then.
+They are much slower than all of the others, and I do not know why that is.
+Does anybody here know whether this is normal for a card like mine or not?
+iter 500: loss 3.1500, time 5800.00ms, mfu 12.00%
+iter 510: loss 3.1400, time 200.00ms, mfu 12.00%
+Thank you for all of your help with this, and have a nice day.
+"""
+SAMPLE = "KING: My lord, the people of this town do love you well and wish to see you soon.\n"
+WARNING = (
+    "/usr/lib/python3/dist-packages/torch/x.py:12: UserWarning: Please use the new way to do this, not the old.\n"
+    "  warnings.warn(\n"
+)
+
+
+@pytest.mark.parametrize("text", [README, NOTES])
+def test_prose_that_quotes_a_few_rows(text: str, read: Read) -> None:
+    quoted = read(text)[0].quoted
+    assert quoted is not None
+    of_log, lines = quoted
+    assert of_log == text.count("iter 5") + text.count("step 5")
+    assert lines == sum(bool(line.strip()) for line in text.splitlines())
+
+
+def test_a_log_with_some_text_around_it(whole_log: str, read: Read) -> None:
+    about = "# My run\n\nIt went well, and this is what it printed while it did.\n\n1. a small model\n2. no bias\n"
+    page = f"{about}3. rotary positions\n\n```\n{whole_log}```\n"
+    quoted = read(page)[0].quoted
+    assert quoted is not None
+    assert quoted[0] > quoted[1] / 2
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "",
+        WARNING * 40,
+        SAMPLE * 200,
+        f"```\n{SAMPLE * 50}```\n",
+        "Collecting torch\n  Downloading torch.whl (700 MB)\n" * 50,
+    ],
+)
+def test_a_log_is_no_prose(noise: str, whole_log: str, read: Read) -> None:
+    half = whole_log.index("iter 1200:")
+    assert read(whole_log[:half] + noise + whole_log[half:])[0].quoted is None
+    assert read(WARNING * 40 + whole_log)[0].quoted is None
