@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nanopace.diagnosis.rows import MARKED, NORMAL, SLOW, UNEVEN, Pace, find_pace, step_findings
+from nanopace.diagnosis.pace_findings import step_findings
+from nanopace.diagnosis.rows import MARKED, NORMAL, SLOW, UNEVEN, Pace, find_pace
 from nanopace.run import GpuUse, Restart, Row, Rows, Run
 
 from .synthetic import nanogpt_run, rows_run

@@ -100,7 +100,7 @@ def test_nothing_to_change_is_said_once() -> None:
     "code", ["memory_spill", "level_shift", "loss_diverged", "ended_out_of_memory", "throttled_heat"]
 )
 def test_an_alarm_is_among_the_first_lines_and_said_once(code: str) -> None:
-    numbers = dict.fromkeys(FINDINGS[code], 7)
+    numbers = dict.fromkeys(FINDINGS[code], 70)  # a loss of 70 s among them, which is worth an alarm
     text = " ".join(explain(findings=(Finding(code, numbers),)).split())
     said = words("en").finding(code, numbers).replace("\u00a0", " ")
     assert text.count(said) == 1
