@@ -24,7 +24,6 @@ HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough t
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
 SURELY = 4.0  # standard errors between the two sides of a jump, or of a trend ...
 NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
-CREEP_GAIN = 12.0  # in squared noise: by so much a line must explain a jump better to be what there is
 LEAST_NOISE = 0.005
 
 LEAST_FIFTH = 8  # rows: fewer may lie apart by chance
@@ -51,7 +50,7 @@ def level_starts(logs: Sequence[float]) -> list[int]:
         if split is not None:
             starts.append(split)
             pending += [(begin, split), (split, end)]
-    return [start * size for start in _without_false(blocks, sorted(starts), least, noise)]
+    return [start * size for start in _without_false(blocks, sorted(starts), least)]
 
 
 def baseline(logs: Sequence[float]) -> list[float]:
@@ -63,8 +62,8 @@ def baseline(logs: Sequence[float]) -> list[float]:
 
 
 def drift(logs: Sequence[float]) -> float | None:
-    """How far the level crept from the first to the last row, as a fraction, if it did so by 2% or more, all the way
-    and along a straight line."""
+    """How far the level crept from the first to the last row, as a fraction, if it did so by 2% or more, along a
+    straight line and without a jump on it."""
     if len(logs) < 4 * DRIFT_PARTS:
         return None
     bounds = [len(logs) * part // DRIFT_PARTS for part in range(DRIFT_PARTS + 1)]
@@ -76,8 +75,11 @@ def drift(logs: Sequence[float]) -> float | None:
     line = [centres[0] + whole * part / (DRIFT_PARTS - 1) for part in range(DRIFT_PARTS)]
     astray = max(abs(centre - along) for centre, along in zip(centres, line, strict=True))
     straight = astray <= STRAIGHT * abs(whole) and abs(whole) > SURE_OF_DRIFT * uncertain
-    share = math.expm1(whole * DRIFT_PARTS / (DRIFT_PARTS - 1))
-    return share if abs(share) >= LEAST_DRIFT and straight else None
+    change = whole * DRIFT_PARTS / (DRIFT_PARTS - 1)
+    if abs(math.expm1(change)) < LEAST_DRIFT or not straight:
+        return None
+    flat = [value - change * position / len(logs) for position, value in enumerate(logs)]
+    return math.expm1(change) if level_starts(flat) == [0] else None
 
 
 def trend(logs: Sequence[float]) -> int:
@@ -121,23 +123,23 @@ def _line_gain(values: Sequence[float]) -> float:
     return along**2 * 12 / (count * (count**2 - 1))
 
 
-def _without_false(blocks: Sequence[float], starts: list[int], least: int, noise: float) -> list[int]:
+def _without_false(blocks: Sequence[float], starts: list[int], least: int) -> list[int]:
     """Without the splits that separate like from like, once all their neighbours are known: the least sure first."""
     while True:
         false = []
         for begin, at, end in zip(starts, starts[1:], [*starts[2:], len(blocks)], strict=False):
             before, after = blocks[begin:at], blocks[at:end]
-            if not _jumps(before, after, least, noise):
+            if not _jumps(before, after, least):
                 false.append((abs(rank_difference(before, after)), at))
         if not false:
             return starts
         starts = [start for start in starts if start != min(false)[1]]
 
 
-def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
+def _jumps(before: Sequence[float], after: Sequence[float], least: int) -> bool:
     """Whether one level ends and another begins here: beyond chance, by enough, in enough rows, and at once."""
     jump = median(after) - median(before)
-    if abs(jump) < LEAST_SHIFT or not _apart(before, after, NEARLY) or _creeps(before, after, noise):
+    if abs(jump) < LEAST_SHIFT or not _apart(before, after, NEARLY) or _creeps(before, after):
         return False
     shorter = min(len(before), len(after))
     before, after = before[-NEIGHBOURHOOD:], after[:NEIGHBOURHOOD]
@@ -155,13 +157,13 @@ def _apart(before: Sequence[float], after: Sequence[float], nearly: float) -> bo
     return abs(rank_difference(before, after)) >= min(SURELY, nearly * most)
 
 
-def _creeps(before: Sequence[float], after: Sequence[float], noise: float) -> bool:
+def _creeps(before: Sequence[float], after: Sequence[float]) -> bool:
     """Whether a straight line through as many rows on either side explains the change better than a jump does."""
     width = min(len(before), len(after))
     left, right = before[-width:], after[:width]
     centre = (sum(left) + sum(right)) / (2 * width)
     gain = 2 * width * (sum(left) / width - centre) ** 2
-    return _line_gain([value - centre for value in (*left, *right)]) > gain + CREEP_GAIN * noise**2
+    return _line_gain([value - centre for value in (*left, *right)]) > gain
 
 
 def fifths(times: Sequence[float], weights: Sequence[int]) -> tuple[float, float]:

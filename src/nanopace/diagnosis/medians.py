@@ -24,6 +24,9 @@ def weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:
 
 def weighted_quantiles(values: Sequence[float], weights: Sequence[int], shares: Sequence[float]) -> list[float]:
     """For each share the value that so much of the weight does not exceed."""
+    if max(weights) == 1:
+        ordered = sorted(values)
+        return [ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in shares]
     pairs = sorted(zip(values, weights, strict=True))
     seen = list(accumulate(weight for _, weight in pairs))
     return [pairs[bisect_left(seen, share * seen[-1])][0] for share in shares]

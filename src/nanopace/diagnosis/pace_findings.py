@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from nanopace.diagnosis.gpu_use import at_power_limit, samples_at_limit
-from nanopace.diagnosis.levels import MOST_BLOCKS
+from nanopace.diagnosis.levels import LEAST_SHIFT, MOST_BLOCKS
 from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Finding, Level, Number, Step
 from nanopace.diagnosis.rows import CHANGED_SHARE, NORMAL, UNEVEN, Pace
@@ -19,12 +19,13 @@ SAME_PLACE = 10  # iterations: how exactly the beginning of a level can be told
 SAME_ROWS = 3  # the same in rows, for events that only rows tell of
 BEGINNING_RATIO = 1.25  # by so much a beginning is slower that is told as one ...
 BEGINNING = 0.2  # ... and no more than this of the run
+LEAST_MS = 1e-9  # some logs print a time of 0
 EACH = 3  # shifts that are told one by one; of more, the gravest
 
 LEAST_WORK = 1.15  # a batch that changes by less is not told from noise ...
 SAME_WORK = 0.1  # ... and this near to the change of the time the change of the work must be
 LEAST_PRINTED = 0.01  # two decimals of a smaller mfu say too little of one row
-ENOUGH_PRINTED = 5  # rows of a level that tell its work
+ENOUGH_PRINTED, MOST_PRINTED = 5, 500  # rows of a level that tell its work
 
 
 def step_findings(run: Run, pace: Pace) -> list[Finding]:
@@ -38,7 +39,8 @@ def step_findings(run: Run, pace: Pace) -> list[Finding]:
 def lost_to_levels_s(step: Step) -> float:
     """What the run would have been shorter by, had all of it kept its fastest level."""
     best = min(level.median_ms for level in step.levels)
-    return sum(_iterations(level) * (level.median_ms - best) for level in step.levels) / 1000
+    lengths = _iterations(step.levels)
+    return sum(count * (level.median_ms - best) for count, level in zip(lengths, step.levels, strict=True)) / 1000
 
 
 def _of_levels(run: Run, pace: Pace) -> list[Finding]:
@@ -78,7 +80,7 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
     """The change to the level of this number, told as what it coincides with."""
     levels = pace.step.levels
     before, after = levels[number - 1], levels[number]
-    ratio = after.median_ms / before.median_ms
+    ratio = _ratio(before, after)
     numbers: dict[str, Number] = {
         "iteration": after.first_iteration,
         "before_ms": before.median_ms,
@@ -96,9 +98,11 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
     restart = next((each for each in run.restarts if abs(each.row - row) <= near), None)
     if restart is not None:
         return Finding("level_shift_at_restart", {**numbers, "restart_iteration": restart.iteration})
-    if number == 1 and ratio * BEGINNING_RATIO <= 1 and _iterations(before) <= BEGINNING * _span(levels):
-        beginning = {"iterations": _iterations(before), "ratio": 1 / ratio, "lost_s": _lost_s(before, after.median_ms)}
-        return Finding("slow_beginning", {name: numbers[name] for name in ("before_ms", "after_ms")} | beginning)
+    first, *_ = lengths = _iterations(levels)
+    if number == 1 and ratio * BEGINNING_RATIO <= 1 and first <= BEGINNING * sum(lengths):
+        lost = first * (before.median_ms - after.median_ms) / 1000
+        times = {"before_ms": before.median_ms, "after_ms": after.median_ms}
+        return Finding("slow_beginning", {"iterations": first, **times, "ratio": 1 / ratio, "lost_s": lost})
     if ratio >= SPILL_RATIO:
         return Finding("memory_spill", {**numbers, "ratio": ratio})
     if at_power_limit(run) and abs(ratio - 1) <= WARMTH:
@@ -106,27 +110,25 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
     return Finding("level_shift", numbers)
 
 
+def _ratio(before: Level, after: Level) -> float:
+    return max(after.median_ms, LEAST_MS) / max(before.median_ms, LEAST_MS)
+
+
 def _cost_s(levels: Sequence[Level], number: int) -> float:
-    """What a shift cost: its change, for as long as the steps stayed slower than before it."""
+    """What a shift cost: its change, until the steps are as fast as before it."""
     before_ms, after_ms = levels[number - 1].median_ms, levels[number].median_ms
     lost_ms = 0.0
-    for level in levels[number:]:
-        if level.median_ms <= before_ms:
+    for count, level in list(zip(_iterations(levels), levels, strict=True))[number:]:
+        if level.median_ms < before_ms * math.exp(LEAST_SHIFT):
             break
-        lost_ms += _iterations(level) * (min(level.median_ms, after_ms) - before_ms)
+        lost_ms += count * (min(level.median_ms, after_ms) - before_ms)
     return lost_ms / 1000
 
 
-def _iterations(level: Level) -> int:
-    return level.last_iteration - level.first_iteration + 1
-
-
-def _span(levels: Sequence[Level]) -> int:
-    return sum(_iterations(level) for level in levels)
-
-
-def _lost_s(level: Level, other_ms: float) -> float:
-    return _iterations(level) * (level.median_ms - other_ms) / 1000
+def _iterations(levels: Sequence[Level]) -> list[int]:
+    """How many each level has, with those between its last row and the next level's first."""
+    ends = [*(level.first_iteration for level in levels[1:]), levels[-1].last_iteration + 1]
+    return [end - level.first_iteration for end, level in zip(ends, levels, strict=True)]
 
 
 def _first_lost_loss(run: Run) -> int | None:
@@ -151,7 +153,7 @@ def _work(run: Run, pace: Pace, level: Level) -> float | None:
     begin = bisect_left(rows.last_iteration, level.first_iteration)
     end = bisect_left(rows.last_iteration, level.last_iteration + 1)
     found = []
-    for index in range(begin + 1, end):
+    for index in range(begin + 1, min(end, begin + MOST_PRINTED)):
         mfu, last = rows.mfu[index], rows.mfu[index - 1]
         plain = pace.kind[index] in (NORMAL, UNEVEN) and rows.count[index] == rows.count[index - 1] == 1
         if plain and min(mfu, last) >= LEAST_PRINTED:  # false where one is unknown
@@ -165,18 +167,14 @@ def _over_the_run(run: Run, pace: Pace) -> list[Finding]:
     if step.first_fifth_ms is None or step.last_fifth_ms is None:
         return []
     share = step.last_fifth_ms / step.first_fifth_ms - 1 if step.first_fifth_ms else 0.0
-    numbers: dict[str, Number] = {
-        "first_ms": step.first_fifth_ms,
-        "last_ms": step.last_fifth_ms,
-        "change_share": share,
-        "lost_s": _crept_s(run, pace, step.first_fifth_ms),
-    }
-    if step.drift_share is not None:
-        return [Finding("drift", {**numbers, "drift_share": step.drift_share})]
-    told = levels[-1].median_ms / levels[0].median_ms - 1
-    if step.change_share is None or abs(share - told) < CHANGED_SHARE:
+    told = _ratio(levels[0], levels[-1]) - 1
+    if step.drift_share is None and (step.change_share is None or abs(share - told) < CHANGED_SHARE):
         return []
-    return [Finding("slower_at_the_end" if share > 0 else "faster_at_the_end", numbers)]
+    lost = _crept_s(run, pace, step.first_fifth_ms)
+    ends = {"first_ms": step.first_fifth_ms, "last_ms": step.last_fifth_ms, "change_share": share, "lost_s": lost}
+    if step.drift_share is not None:
+        return [Finding("drift", {**ends, "drift_share": step.drift_share})]
+    return [Finding("slower_at_the_end" if share > 0 else "faster_at_the_end", ends)]
 
 
 def _crept_s(run: Run, pace: Pace, first_ms: float) -> float:

@@ -155,11 +155,11 @@ def _walk(
             clock_ms += events[pending].ms
             event_ends.append(clock_ms / 1000)
             pending += 1
-        covered = pace.covers(index)
-        row_ms *= covered
+        if run.rows_cover > 1:
+            row_ms, count = row_ms * pace.covers(index), count * pace.covers(index)
         if known:
             # And the iterations that have no row. Where groups overlap, what is too much before is too little after.
-            row_ms += (end - last - count * covered) * step_ms
+            row_ms += (end - last - count) * step_ms
         last = end
         clock_ms += row_ms
         training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts[index], spent)
