@@ -110,3 +110,12 @@ def test_fifths_are_medians_of_the_ends() -> None:
     times = [1.0, 1.0, 9.0, *[5.0] * 10, 2.0, 2.0, 8.0]
     assert fifths(times, [1] * 16) == (1.0, 2.0)
     assert fifths([1.0, 5.0, 2.0, 3.0], [20, 60, 15, 5]) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(("count", "at", "change"), [(12_000, 6007, 1.3), (40_000, 25_010, 1.1), (3000, 2210, 0.7)])
+def test_a_clear_shift_in_a_long_log_is_found_to_the_row(count: int, at: int, change: float) -> None:
+    assert level_starts(series(count, lambda position: change if position >= at else 1.0, 0.01)) == [0, at]
+
+
+def test_warming_up_along_a_curve_is_no_level() -> None:
+    assert level_starts(series(60, lambda position: 1 - 0.1 * math.exp(-position / 5), 0.002)) == [0]

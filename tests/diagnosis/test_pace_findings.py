@@ -170,6 +170,10 @@ def test_the_printed_mfu_of_a_slower_card_falls() -> None:
     assert codes(shifted(2.0)) == ["memory_spill"]
 
 
+def test_what_goes_away_was_no_full_memory() -> None:
+    assert codes(nanogpt_run(pace=lambda iteration: 2.3 if 8000 <= iteration < 14_000 else 1.0)) == ["level_shift"] * 2
+
+
 def test_a_smaller_micro_batch_is_told_elsewhere() -> None:
     smaller = MicroBatch(10_100, 8, 16, "step")
     assert codes(replace(shifted(1.2, 10_100), micro_batches=(smaller,))) == []

@@ -180,6 +180,9 @@ def test_steady_is_one_level_and_both_ends_alike() -> None:
     assert not steady(find_pace(nanogpt_run(pace=lambda iteration: 1 + 0.04 * (5000 < iteration < 9000))).step)
     assert not steady(find_pace(nanogpt_run(pace=lambda iteration: 1 + 0.025 * (iteration > 10_000))).step)  # the ends
     assert not steady(find_pace(nanogpt_run(900)).step)  # eight rows
+    few = [100.0, 105.0, 98.0, 103.0] * 5
+    assert not steady(find_pace(rows_run([500.0, *few])).step)  # too few for their scatter
+    assert steady(find_pace(rows_run([500.0, *few * 20])).step)
 
 
 def test_rows_that_are_slow_only_at_the_end_count_among_the_last_fifth() -> None:

@@ -24,14 +24,16 @@ HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough t
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
 SURELY = 4.0  # standard errors between the two sides of a jump, or of a trend ...
 NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
+AT_ONCE = 2 / 3  # of a jump is there within its first rows; what warms up in the course of many is no level
 LEAST_NOISE = 0.005
 
 LEAST_FIFTH = 8  # rows: fewer may lie apart by chance
 TREND_ROWS = 30  # fewer have no trend that could be told from a few slow rows
 DRIFT_PARTS = 8
 LEAST_DRIFT = 0.02
-SURE_OF_DRIFT = 12  # standard errors of one part: a smaller change does not show which way it took
-STRAIGHT = 0.25  # of the whole change: so near to a straight line each part of a drift lies
+SURE_OF_DRIFT = 24  # standard errors of one part: a smaller change does not show which way it took
+JUMP_PARTS = 20  # of the run: stretches whose neighbours are looked at for a jump
+STRAIGHT = 0.12  # of the whole change: so near to a straight line each part of a drift lies
 
 
 def level_starts(logs: Sequence[float]) -> list[int]:
@@ -50,7 +52,8 @@ def level_starts(logs: Sequence[float]) -> list[int]:
         if split is not None:
             starts.append(split)
             pending += [(begin, split), (split, end)]
-    return [start * size for start in _without_false(blocks, sorted(starts), least)]
+    found = _without_false(blocks, sorted(starts), least, noise)
+    return [0, *(_to_the_row(logs, start * size, size) for start in found[1:])]
 
 
 def baseline(logs: Sequence[float]) -> list[float]:
@@ -63,7 +66,7 @@ def baseline(logs: Sequence[float]) -> list[float]:
 
 def drift(logs: Sequence[float]) -> float | None:
     """How far the level crept from the first to the last row, as a fraction, if it did so by 2% or more, along a
-    straight line and without a jump on it."""
+    straight line and without a visible jump on it."""
     if len(logs) < 4 * DRIFT_PARTS:
         return None
     bounds = [len(logs) * part // DRIFT_PARTS for part in range(DRIFT_PARTS + 1)]
@@ -79,7 +82,15 @@ def drift(logs: Sequence[float]) -> float | None:
     if abs(math.expm1(change)) < LEAST_DRIFT or not straight:
         return None
     flat = [value - change * position / len(logs) for position, value in enumerate(logs)]
-    return math.expm1(change) if level_starts(flat) == [0] else None
+    return None if _has_jump(flat, noise) else math.expm1(change)
+
+
+def _has_jump(flat: Sequence[float], noise: float) -> bool:
+    """Whether neighbouring stretches lie apart anywhere: a jump on a slope shows there, and not in the levels."""
+    width = max(LEAST_ROWS, len(flat) // JUMP_PARTS)
+    centres = rolling_median(flat, width // 2)
+    least = max(LEAST_SHIFT / 2, 5 * 1.25 * noise * math.sqrt(2 / width))
+    return any(abs(after - before) > least for before, after in zip(centres, centres[width:], strict=False))
 
 
 def trend(logs: Sequence[float]) -> int:
@@ -97,6 +108,19 @@ def _blocks(logs: Sequence[float]) -> tuple[int, Sequence[float]]:
     """The rows of one block, and each block's median."""
     size = math.ceil(len(logs) / MOST_BLOCKS)
     return size, [median(logs[at : at + size]) for at in range(0, len(logs), size)] if size > 1 else logs
+
+
+def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
+    """Where within a block of either side the rows change sides."""
+    if size == 1:
+        return start
+    low, high = median(logs[max(0, start - 3 * size) : start - size]), median(logs[start + size : start + 3 * size])
+    middle, rises = (low + high) / 2, high > low
+    near = range(start - size, start + size)
+    # One more for a row that is like those before, one less for one like those after: highest where they change.
+    before = accumulate(1 if (logs[position] <= middle) == rises else -1 for position in near)
+    best = max(zip(before, near, strict=True), key=lambda each: each[0])
+    return best[1] + 1 if best[0] > 0 else start - size
 
 
 def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise: float) -> int | None:
@@ -123,31 +147,33 @@ def _line_gain(values: Sequence[float]) -> float:
     return along**2 * 12 / (count * (count**2 - 1))
 
 
-def _without_false(blocks: Sequence[float], starts: list[int], least: int) -> list[int]:
+def _without_false(blocks: Sequence[float], starts: list[int], least: int, noise: float) -> list[int]:
     """Without the splits that separate like from like, once all their neighbours are known: the least sure first."""
     while True:
         false = []
         for begin, at, end in zip(starts, starts[1:], [*starts[2:], len(blocks)], strict=False):
             before, after = blocks[begin:at], blocks[at:end]
-            if not _jumps(before, after, least):
+            if not _jumps(before, after, least, noise):
                 false.append((abs(rank_difference(before, after)), at))
         if not false:
             return starts
         starts = [start for start in starts if start != min(false)[1]]
 
 
-def _jumps(before: Sequence[float], after: Sequence[float], least: int) -> bool:
+def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
     """Whether one level ends and another begins here: beyond chance, by enough, in enough rows, and at once."""
     jump = median(after) - median(before)
-    if abs(jump) < LEAST_SHIFT or not _apart(before, after, NEARLY) or _creeps(before, after):
+    if abs(jump) < LEAST_SHIFT or not _apart(before, after, NEARLY):
         return False
     shorter = min(len(before), len(after))
+    here = abs(median(after[:least]) - median(before[-least:]))
+    if _creeps(before, after) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
+        return False
     before, after = before[-NEIGHBOURHOOD:], after[:NEIGHBOURHOOD]
     low, high = sorted((median(before), median(after)))
-    here, middle = high - low, (low + high) / 2
-    rises = jump > 0
+    middle, rises = (low + high) / 2, jump > 0
     showing = min(sum((value > middle) != rises for value in before), sum((value > middle) == rises for value in after))
-    return here >= LEAST_SHIFT and here * shorter >= LEAST_AREA and showing >= least
+    return high - low >= LEAST_SHIFT and (high - low) * shorter >= LEAST_AREA and showing >= least
 
 
 def _apart(before: Sequence[float], after: Sequence[float], nearly: float) -> bool:

@@ -103,7 +103,7 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
         lost = first * (before.median_ms - after.median_ms) / 1000
         times = {"before_ms": before.median_ms, "after_ms": after.median_ms}
         return Finding("slow_beginning", {"iterations": first, **times, "ratio": 1 / ratio, "lost_s": lost})
-    if ratio >= SPILL_RATIO:
+    if all(_ratio(before, level) >= SPILL_RATIO for level in levels[number:]):  # what goes away was another program
         return Finding("memory_spill", {**numbers, "ratio": ratio})
     if at_power_limit(run) and abs(ratio - 1) <= WARMTH:
         return Finding("level_shift_at_power_limit", {**numbers, **samples_at_limit(run)})
@@ -167,8 +167,8 @@ def _over_the_run(run: Run, pace: Pace) -> list[Finding]:
     if step.first_fifth_ms is None or step.last_fifth_ms is None:
         return []
     share = step.last_fifth_ms / step.first_fifth_ms - 1 if step.first_fifth_ms else 0.0
-    told = _ratio(levels[0], levels[-1]) - 1
-    if step.drift_share is None and (step.change_share is None or abs(share - told) < CHANGED_SHARE):
+    beyond = (1 + share) / _ratio(levels[0], levels[-1]) - 1
+    if step.drift_share is None and (step.change_share is None or abs(beyond) < CHANGED_SHARE):
         return []
     lost = _crept_s(run, pace, step.first_fifth_ms)
     ends = {"first_ms": step.first_fifth_ms, "last_ms": step.last_fifth_ms, "change_share": share, "lost_s": lost}

@@ -9,22 +9,23 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.levels import baseline, drift, fifths, level_starts, trend
 from nanopace.diagnosis.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.diagnosis.result import Level, Step
+from nanopace.diagnosis.telling_rows import SLOW_RATIO, find_typical_rows, telling_rows
 from nanopace.run import Rows, Run
 
 NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
-SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
 DUST = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
 STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
+STEADY_ERROR = 0.01  # what is less sure may hide a change of several per cent
 CHANGED_SHARE = 0.05  # by so much or more they differ where the pace is said to have changed
 LEAST_OF_FIFTHS = 10  # plain rows: fewer have no fifths
 
@@ -80,8 +81,8 @@ def find_pace(run: Run) -> Pace:
         return _pace_without_plain_rows(run, marks)
 
     logs = [math.log(max(rows.ms[index], 1e-9)) for index in plain]
-    typical_rows = _typical_rows(rows, special)
-    kept = _telling(logs, plain, typical_rows)  # positions in `plain`
+    typical_rows = find_typical_rows(rows, special)
+    kept = telling_rows(logs, plain, typical_rows)  # positions in `plain`
     starts = level_starts([logs[position] for position in kept])
     around = _step_around(rows, plain, logs, kept, starts)
     for index, typical_row in typical_rows.items():
@@ -90,10 +91,11 @@ def find_pace(run: Run) -> Pace:
 
     normal = [index for index in plain if kind[index] != SLOW]
     times, weights = [rows.ms[index] for index in normal], [rows.count[index] for index in normal]
-    telling = [plain[position] for position in kept]  # with the slow ones among them, which may all be at the end
-    counts = [rows.count[index] for index in telling]
+    # Of a folded log the typical rows; else all, with the slow ones among them: they may all be at the end.
+    along = kept if typical_rows else range(len(plain))
+    counts = [rows.count[plain[position]] for position in along]
     enough = sum(counts) >= LEAST_OF_FIFTHS
-    ends_ms = fifths([rows.ms[index] for index in telling], counts) if enough else None
+    ends_ms = fifths([rows.ms[plain[position]] for position in along], counts) if enough else None
     low_ms, high_ms = weighted_quantiles(times, weights, (0.1, 0.9))
     step = Step(
         median_ms=weighted_median(times, weights),
@@ -102,7 +104,7 @@ def find_pace(run: Run) -> Pace:
         uneven_rows=sum(rows.count[index] for index in normal if kind[index] == UNEVEN),
         levels=_levels(rows, normal, [plain[kept[start]] for start in starts]),
         drift_share=drift([math.log(max(ms, 1e-9)) for ms in times]) if len(starts) == 1 else None,
-        change_share=_change(ends_ms, [logs[position] for position in kept]),
+        change_share=_change(ends_ms, [logs[position] for position in along]),
         first_fifth_ms=ends_ms and ends_ms[0],
         last_fifth_ms=ends_ms and ends_ms[1],
         low_ms=low_ms,
@@ -112,11 +114,12 @@ def find_pace(run: Run) -> Pace:
 
 
 def steady(step: Step) -> bool:
-    """Whether the steps took the same time from the beginning to the end: one level, no drift, and the first fifth of
-    the run like the last. Too few rows do not tell."""
-    if len(step.levels) > 1 or step.drift_share is not None or step.first_fifth_ms is None:
+    """Whether the steps surely took the same time from the beginning to the end: one level, no drift, and the last
+    fifth of the run like the first. Few rows that scatter do not tell."""
+    if len(step.levels) > 1 or step.drift_share is not None or not step.first_fifth_ms or not step.last_fifth_ms:
         return False
-    return abs((step.last_fifth_ms or math.inf) / max(step.first_fifth_ms, 1e-9) - 1) <= STEADY_SHARE
+    error = 1.25 * step.spread * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
+    return error <= STEADY_ERROR and abs(step.last_fifth_ms / step.first_fifth_ms - 1) <= STEADY_SHARE
 
 
 def micro_steps(run: Run) -> float | None:
@@ -144,40 +147,6 @@ def _marks(run: Run) -> Marks:
         checkpoint=frozenset(checkpoint.row for checkpoint in run.checkpoints if checkpoint.row is not None),
         first=first,
     )
-
-
-def _typical_rows(rows: Rows, special: frozenset[int]) -> dict[int, int]:
-    """For rows that were folded like with like: the one of their part of the log that stands for the plain rows."""
-    typical_rows = {}
-    for part in rows.mixtures():
-        plain = [index for index in part if index not in special]
-        largest = max(plain, key=lambda index: rows.count[index], default=part.start)
-        if plain and rows.count[largest] > 1:
-            typical_rows.update(dict.fromkeys(part, largest))
-    return typical_rows
-
-
-def _telling(logs: Sequence[float], plain: Sequence[int], typical_rows: Mapping[int, int]) -> Sequence[int]:
-    """Positions of the rows that tell what a step takes. Of many that were folded, only the slow ones are single."""
-    if not typical_rows:
-        return _without_interleaved(logs)
-    return [position for position, index in enumerate(plain) if typical_rows.get(index, index) == index]
-
-
-def _without_interleaved(logs: Sequence[float]) -> Sequence[int]:
-    """Positions without the slow rows where these alternate with normal ones, as when every second row evaluates and
-    the lines that say so were cut out. A median cannot tell such rows from the normal ones: they are too many."""
-    everything = range(len(logs))
-    ordered = sorted(logs)
-    gaps = [(high - low, low) for low, high in pairwise(ordered)]
-    gap, bound = max(gaps, default=(0.0, 0.0))
-    if gap < math.log(SLOW_RATIO):
-        return everything
-    low = [position for position in everything if logs[position] <= bound]
-    high = len(logs) - len(low)
-    crossings = sum((a <= bound) != (b <= bound) for a, b in pairwise(logs))
-    alternate = crossings >= high and 0.3 * len(logs) <= high and len(low) >= max(3, 0.25 * len(logs))
-    return low if alternate else everything
 
 
 def _step_around(

@@ -132,8 +132,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "gradient_accumulation_steps."
     ),
     "drift": say(
-        "The step time changed gradually over the run, without a jump: {first_ms} in the first fifth, {last_ms} in the "
-        "last ({change_share})."
+        "The step time changed gradually over the run: {first_ms} in the first fifth, {last_ms} in the last "
+        "({change_share})."
     ),
     "slower_at_the_end": say(
         "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). "
