@@ -119,3 +119,11 @@ def test_a_clear_shift_in_a_long_log_is_found_to_the_row(count: int, at: int, ch
 
 def test_warming_up_along_a_curve_is_no_level() -> None:
     assert level_starts(series(60, lambda position: 1 - 0.1 * math.exp(-position / 5), 0.002)) == [0]
+
+
+def test_nor_is_it_where_its_rows_scatter() -> None:
+    def warming(position: int) -> float:
+        return 1.28 - 0.28 * math.exp(-position / 15)
+
+    found = [level_starts(series(100, warming, 0.05, seed)) for seed in range(60)]
+    assert sum(starts != [0] for starts in found) <= 12
