@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nanopace.diagnosis.levels import drift, level_starts
+from nanopace.diagnosis.levels import drift, fifths, level_starts, trend
 
 
 def series(count: int, factor: Callable[[int], float], noise: float = 0.003, seed: int = 3) -> list[float]:
@@ -60,3 +60,70 @@ def test_noise_is_no_drift(noise: float) -> None:
 
 def test_up_and_down_is_no_drift() -> None:
     assert drift(series(200, lambda position: 1 + 0.1 * math.sin(position / 10))) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_last_quarter_of_a_short_log_may_be_a_level(seed: int) -> None:
+    logs = series(16, lambda position: 1.3 if position >= 12 else 1.0, 0.02, seed)
+    assert level_starts(logs) == [0, 12]
+
+
+def test_of_many_rows_four_are_no_level() -> None:
+    assert level_starts(series(60, lambda position: 1.3 if position >= 56 else 1.0)) == [0]
+
+
+def test_rows_of_two_kinds_that_alternate_by_chance_are_one_level() -> None:
+    """A third of the rows is slower by a third, wherever they lie: their scatter has two sides and no width."""
+    found = 0
+    for seed in range(200):
+        dice = random.Random(seed)
+        found += level_starts([0.26 if dice.random() < 0.3 else 0.0 for _ in range(40)]) != [0]
+    assert found <= 2
+
+
+def test_levels_far_apart_are_found_though_each_scatters() -> None:
+    logs = series(400, lambda position: 1.8 if 150 <= position < 260 else 1.0, 0.3)
+    starts = level_starts(logs)
+    assert len(starts) == 3
+    assert starts[1] == pytest.approx(150, abs=8)
+    assert starts[2] == pytest.approx(260, abs=8)
+
+
+def test_a_warm_up_is_neither_a_shift_nor_a_drift() -> None:
+    logs = series(60, lambda position: 1 + 0.12 * min(1.0, position / 20))
+    assert level_starts(logs) == [0]
+    assert drift(logs) is None
+    assert trend(logs) == 1
+
+
+def test_a_jump_on_the_way_is_no_drift() -> None:
+    assert drift(series(160, lambda position: 1 + 0.3 * position / 160 - (0.2 if 30 <= position < 38 else 0))) is None
+
+
+@pytest.mark.parametrize(("whole", "expected"), [(0.3, 1), (-0.3, -1), (0.0, 0)])
+def test_a_trend_has_a_direction_whatever_the_noise(whole: float, expected: int) -> None:
+    for seed in range(20):
+        assert trend(series(100, lambda position: 1 + whole * position / 100, 0.1, seed)) == expected
+
+
+def test_fifths_are_medians_of_the_ends() -> None:
+    times = [1.0, 1.0, 9.0, *[5.0] * 10, 2.0, 2.0, 8.0]
+    assert fifths(times, [1] * 16) == (1.0, 2.0)
+    assert fifths([1.0, 5.0, 2.0, 3.0], [20, 60, 15, 5]) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(("count", "at", "change"), [(12_000, 6007, 1.3), (40_000, 25_010, 1.1), (3000, 2210, 0.7)])
+def test_a_clear_shift_in_a_long_log_is_found_to_the_row(count: int, at: int, change: float) -> None:
+    assert level_starts(series(count, lambda position: change if position >= at else 1.0, 0.01)) == [0, at]
+
+
+def test_warming_up_along_a_curve_is_no_level() -> None:
+    assert level_starts(series(60, lambda position: 1 - 0.1 * math.exp(-position / 5), 0.002)) == [0]
+
+
+def test_nor_is_it_where_its_rows_scatter() -> None:
+    def warming(position: int) -> float:
+        return 1.28 - 0.28 * math.exp(-position / 15)
+
+    found = [level_starts(series(100, warming, 0.05, seed)) for seed in range(60)]
+    assert sum(starts != [0] for starts in found) <= 12

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nanopace.diagnosis.rows import MARKED, NORMAL, SLOW, UNEVEN, Pace, find_pace, step_findings
+from nanopace.diagnosis.pace_findings import step_findings
+from nanopace.diagnosis.rows import MARKED, NORMAL, SLOW, UNEVEN, Pace, find_pace, steady
 from nanopace.run import GpuUse, Restart, Row, Rows, Run
 
 from .synthetic import nanogpt_run, rows_run
@@ -170,3 +171,35 @@ def test_a_hundred_thousand_rows_are_quick() -> None:
     pace: Pace = find_pace(run)
     assert time.perf_counter() - start < 5  # a busy machine; about 0.4 s otherwise
     assert pace.step.normal_rows == 99_999
+
+
+def test_steady_is_one_level_and_both_ends_alike() -> None:
+    assert steady(find_pace(nanogpt_run()).step)
+    assert steady(find_pace(nanogpt_run(pace=lambda iteration: 1 + 0.01 * iteration / 20_000)).step)
+    assert not steady(find_pace(nanogpt_run(pace=lambda iteration: 1 + 0.05 * iteration / 20_000)).step)  # a drift
+    assert not steady(find_pace(nanogpt_run(pace=lambda iteration: 1 + 0.04 * (5000 < iteration < 9000))).step)
+    assert not steady(find_pace(nanogpt_run(pace=lambda iteration: 1 + 0.025 * (iteration > 10_000))).step)  # the ends
+    assert not steady(find_pace(nanogpt_run(900)).step)  # eight rows
+    few = [100.0, 105.0, 98.0, 103.0] * 5
+    assert not steady(find_pace(rows_run([500.0, *few])).step)  # too few for their scatter
+    assert steady(find_pace(rows_run([500.0, *few * 20])).step)
+
+
+def test_rows_that_are_slow_only_at_the_end_count_among_the_last_fifth() -> None:
+    """They are no stalls there: nothing else tells what a step took."""
+    step = find_pace(rows_run([500.0, *[100.0] * 12, 130.0, 100.0, 130.0, 130.0])).step
+    assert (step.first_fifth_ms, step.last_fifth_ms) == (100.0, 130.0)
+
+
+def test_the_range_of_normal_rows_is_of_eight_in_ten() -> None:
+    step = find_pace(rows_run([900.0, *(100.0 + index for index in range(100))])).step
+    assert (step.low_ms, step.high_ms) == (109.0, 189.0)
+
+
+def test_a_time_that_covers_many_iterations_counts_as_often() -> None:
+    """Steps of 100 ms, and 5 s of evaluation in a row of 100 of them: 150 ms each."""
+    run = replace(rows_run([5100.0, *[100.0, 100.0, 150.0] * 5], log_interval=100), rows_cover=100)
+    pace = find_pace(run)
+    assert pace.excess_ms(run.rows, 3) == pytest.approx(5000)
+    assert pace.typical_excess_ms(run.rows, 3) == (pytest.approx(5000), 1)
+    assert pace.excess_ms(run.rows, 0) == pytest.approx(5000)  # the first row is of one iteration

@@ -9,7 +9,7 @@ from nanopace.diagnosis.result import Ahead, Restarts, Wall
 from nanopace.diagnosis.rows import find_pace
 from nanopace.diagnosis.spikes import find_spikes
 from nanopace.diagnosis.wall import Clock, account, look_ahead
-from nanopace.run import Checkpoint, Evaluation, Row, Rows, Run, Span
+from nanopace.run import Checkpoint, Evaluation, Restart, Row, Rows, Run, Span
 
 from .synthetic import known, nanogpt_run, rows_run
 
@@ -154,3 +154,39 @@ def test_a_folded_row_counts_all_its_rows_and_what_lies_between() -> None:
         rows.append(Row(iteration, 10.0))
     wall, _, _, _ = accounted(Run("log", "nanogpt", rows))
     assert math.isclose(wall.total_s, (1091 * 10 + 5) / 1000)
+
+
+def covering(evaluates: int) -> Run:
+    """Steps of 100 ms, 5 s of evaluation every `evaluates` iterations, and rows that are means of 100 iterations."""
+    iterations = range(0, 2001, 100)
+    evaluated = [iteration for iteration in iterations if iteration % evaluates == 0]
+    rows = [Row(each, 100.0 + (5000.0 if each in evaluated else 0.0) / (100 if each else 1)) for each in iterations]
+    marks = tuple(Evaluation(iteration, None, 4.0, row=iteration // 100) for iteration in evaluated)
+    return Run("train.log", "nanogpt", Rows(rows), marks, rows_cover=100)
+
+
+def test_a_time_that_covers_many_iterations_is_all_of_them() -> None:
+    wall, _, _, _ = accounted(covering(500))
+    assert wall.training_s == pytest.approx(2001 * 0.1)
+    assert wall.evaluation_s == pytest.approx(4 * 5.0)
+    assert wall.startup_s == pytest.approx(5.0)
+    assert wall.total_s == pytest.approx(2001 * 0.1 + 5 * 5.0)
+
+
+def test_where_every_such_row_evaluates_the_total_is_still_exact() -> None:
+    run = covering(100)
+    wall, _, _, _ = accounted(run)
+    assert find_pace(run).basis == "none"
+    assert wall.total_s == pytest.approx(2001 * 0.1 + 21 * 5.0)
+    # 2 x 75 forward passes at a third of a step of one micro-batch: an evaluation takes 50 steps, 5 s
+    known_run = replace(run, facts=known({"eval_iters": 75, "gradient_accumulation_steps": 1}))
+    assert find_pace(known_run).step.median_ms == pytest.approx(100)
+    assert accounted(known_run)[0].evaluation_s == pytest.approx(20 * 5.0, rel=0.01)
+
+
+def test_what_such_rows_lost_to_a_restart_is_all_of_them() -> None:
+    run = covering(5000)
+    lost = Rows([Row(1000, 100.0), Row(1100, 100.0)])
+    run = replace(run, restarts=(Restart(10, 1000, 1100, lost),))
+    _, restarts, _, _ = accounted(run)
+    assert restarts.lost_s == pytest.approx(200 * 0.1, rel=0.01)

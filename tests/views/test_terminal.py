@@ -100,7 +100,7 @@ def test_nothing_to_change_is_said_once() -> None:
     "code", ["memory_spill", "level_shift", "loss_diverged", "ended_out_of_memory", "throttled_heat"]
 )
 def test_an_alarm_is_among_the_first_lines_and_said_once(code: str) -> None:
-    numbers = dict.fromkeys(FINDINGS[code], 7)
+    numbers = dict.fromkeys(FINDINGS[code], 70)  # a loss of 70 s among them, which is worth an alarm
     text = " ".join(explain(findings=(Finding(code, numbers),)).split())
     said = words("en").finding(code, numbers).replace("\u00a0", " ")
     assert text.count(said) == 1
@@ -114,6 +114,48 @@ def test_of_two_level_shifts_none_is_lost() -> None:
     ]
     text = " ".join(explain(findings=tuple(shifts)).split())
     assert text.count("From iteration 5,000 on") == text.count("From iteration 9,000 on") == 1
+
+
+def slow_down(code: str, iteration: int, lost_s: float) -> Finding:
+    return Finding(code, {**dict.fromkeys(FINDINGS[code], 7), "iteration": iteration, "lost_s": lost_s})
+
+
+def headline(*findings: Finding) -> str:
+    return " ".join(explain(findings=findings).split("Where the time went")[0].split())
+
+
+def test_of_several_slow_downs_the_headline_names_the_gravest() -> None:
+    small, grave = slow_down("level_shift", 5000, 90.0), slow_down("level_shift", 9000, 900.0)
+    assert "From iteration 9,000 on" in headline(small, grave)
+    assert "From iteration 5,000 on" not in headline(small, grave)
+    spill = slow_down("memory_spill", 7000, 300.0)
+    assert "From iteration 9,000 on" in headline(spill, small, grave)
+    assert "From iteration 7,000 on" in headline(spill, small)
+
+
+def test_what_cost_little_or_made_steps_faster_is_no_alarm() -> None:
+    wall_s = case_1().wall.awake_s
+    assert "From iteration" not in headline(slow_down("level_shift", 5000, min(59.0, 0.0099 * wall_s)))
+    assert "From iteration" not in headline(slow_down("level_shift", 5000, 0.0))
+    assert "From iteration" in headline(slow_down("level_shift", 5000, 0.011 * wall_s))
+
+
+def test_steps_that_became_slower_are_an_alarm() -> None:
+    assert "Steps became slower over the run" in headline(slow_down("slower_at_the_end", 0, 300.0))
+
+
+def test_a_loss_that_diverged_comes_before_any_slow_down() -> None:
+    text = headline(slow_down("level_shift", 5000, 900.0), Finding("loss_diverged", {"iteration": 8000}))
+    assert "diverged" in text
+    assert "From iteration" not in text
+
+
+def test_steps_that_scatter_wildly_are_a_range() -> None:
+    step = case_1().step
+    wild = dataclasses.replace(step, spread=0.3, low_ms=4100.0, median_ms=6900.0, high_ms=9000.0)
+    assert "A normal step takes between 4.10 s and 9.00 s (typically 6.90 s)" in " ".join(explain(step=wild).split())
+    calm = dataclasses.replace(wild, spread=0.05)
+    assert "A normal step takes 6.90 s" in " ".join(explain(step=calm).split())
 
 
 def test_verbose_shows_every_slow_row_with_its_parts() -> None:

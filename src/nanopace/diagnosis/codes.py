@@ -12,6 +12,10 @@ from collections.abc import Mapping
 
 _SOONER = ("sooner", "later", "target_loss", "sooner_s", "later_s")  # of two runs at one loss
 
+# lost_s: what the change cost as long as it lasted; 0 where the steps became faster
+_SHIFT = ("iteration", "before_ms", "after_ms", "change_share", "lost_s")
+_FIFTHS = ("first_ms", "last_ms", "change_share", "lost_s")  # of the first and the last fifth of the run
+
 FINDINGS: Mapping[str, tuple[str, ...]] = {
     # --- how the log was read
     "quoted_log": ("log_lines", "lines", "rows"),  # the first two, or the last, may be None
@@ -33,11 +37,18 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "periodic_stalls": ("rows", "interval", "each_s", "total_s", "total_share"),
     "stalls": ("rows", "largest_s", "iteration", "total_s", "total_share"),
     "uneven_rows": ("rows", "normal_rows", "excess_share", "total_s"),
-    "level_shift": ("iteration", "before_ms", "after_ms", "change_share"),
-    "level_shift_at_power_limit": ("iteration", "before_ms", "after_ms", "change_share", "at_limit", "samples"),
+    "level_shift": _SHIFT,
+    "level_shift_at_power_limit": (*_SHIFT, "at_limit", "samples"),
+    "level_shift_at_nan": (*_SHIFT, "nan_iteration"),
+    "level_shift_at_batch": (*_SHIFT, "work_ratio"),  # mfu x time changed like the time: the tokens of an iteration did
+    "level_shift_at_restart": (*_SHIFT, "restart_iteration"),
+    "slow_beginning": ("iterations", "before_ms", "after_ms", "ratio", "lost_s"),
+    "pace_changes": ("changes", "fastest_ms", "slowest_ms", "lost_s"),  # many level shifts; the gravest follows
     "cpu_pace": ("changes", "fastest_ms", "slowest_ms"),  # level shifts of a run without a card
-    "memory_spill": ("iteration", "before_ms", "after_ms", "ratio"),  # a level shift of 2 x and more
-    "drift": ("drift_share",),
+    "memory_spill": (*_SHIFT, "ratio"),  # a level shift of 1.8 x and more
+    "drift": (*_FIFTHS, "drift_share"),
+    "slower_at_the_end": _FIFTHS,
+    "faster_at_the_end": _FIFTHS,
     "no_plain_row": ("rows",),  # each contains an evaluation or a start-up, so the step time is an estimate at best
     "restarts": ("count", "lost_iterations", "lost_s"),
     "suspended": ("count", "suspended_s"),  # the machine slept

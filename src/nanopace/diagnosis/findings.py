@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from nanopace.diagnosis.faults import data_stalls, setbacks, suspension, waited_for_data_s
 from nanopace.diagnosis.medians import typical
+from nanopace.diagnosis.pace_findings import lost_to_levels_s, step_findings
 from nanopace.diagnosis.prices import most_frequent
 from nanopace.diagnosis.result import Faults, Finding, Restarts, SlowRow, Wall
-from nanopace.diagnosis.rows import Pace, step_findings
+from nanopace.diagnosis.rows import Pace
 from nanopace.diagnosis.spikes import Spikes
 from nanopace.diagnosis.wall import Clock
 from nanopace.run import Run
@@ -27,7 +28,7 @@ def time_findings(
         (wall.suspended_s, suspension(faults)),
         (wall.restart_s, _restarts(restarts)),
         (wall.rollback_s, setbacks(faults, wall)),
-        (_shift_s(run, pace), of_steps),
+        (lost_to_levels_s(pace.step), of_steps),
     ]
     groups.sort(key=lambda group: -group[0])
     return [*_ending(run), *(finding for _, group in groups for finding in group), *_conflicts(run), *_untimed(run)]
@@ -172,14 +173,6 @@ def _restarts(restarts: Restarts) -> Sequence[Finding]:
         return ()
     numbers = {"count": restarts.count, "lost_iterations": restarts.lost_iterations, "lost_s": restarts.lost_s}
     return (Finding("restarts", numbers),)
-
-
-def _shift_s(run: Run, pace: Pace) -> float:
-    """What the run would have been shorter by, had all of it kept its fastest level."""
-    levels = pace.step.levels
-    best = min(level.median_ms for level in levels)
-    slower = ((level.last_iteration - level.first_iteration + 1) * (level.median_ms - best) for level in levels)
-    return sum(slower) / 1000 if len(run.rows) else 0.0
 
 
 def _ending(run: Run) -> list[Finding]:

@@ -1,37 +1,46 @@
 """The baseline: where the step time changed for good, where it crept, and what it is around each row.
 
 A card that throttles, or that spills into system memory, goes from one level to another between two rows; a card that
-warms up drifts. Binary segmentation finds the first; what a straight line explains as well is the second.
-All values here are logarithms of times, so a difference of 0.03 is three per cent.
+warms up drifts. Binary segmentation proposes the first, and a rank test disposes; what a straight line explains as well
+is the second. All values here are logarithms of times, so a difference of 0.03 is three per cent.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from nanopace.diagnosis.medians import median, rolling_median
+from nanopace.diagnosis.medians import median, rank_difference, rank_trend, rolling_median, weighted_median
 
 MOST_BLOCKS = 500  # of a long log the medians of that many blocks are looked at
 LEAST_ROWS = 5  # on either side of a shift: fewer are stalls
+SHORT_LOG, LEAST_OF_SHORT = 25, 4  # where rows are few, a sixth of them is more than a stall
 LEAST_SHIFT = math.log(1.03)
 LEAST_AREA = 0.3  # rows x shift: 5 rows must differ by 6%, 10 by 3%; a cluster of uneven rows is not a level
 LEAST_GAIN = 25.0  # in squared noise: what chance does not give within 500 blocks
 HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow what creeps
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
+SURELY = 4.0  # standard errors between the two sides of a jump, or of a trend ...
+NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
+AT_ONCE = 2 / 3  # of a jump is there within its first rows; what warms up in the course of many is no level
 LEAST_NOISE = 0.005
 
+LEAST_FIFTH = 8  # rows: fewer may lie apart by chance
 TREND_ROWS = 30  # fewer have no trend that could be told from a few slow rows
 DRIFT_PARTS = 8
 LEAST_DRIFT = 0.02
+SURE_OF_DRIFT = 24  # standard errors of one part: a smaller change does not show which way it took
+JUMP_PARTS = 20  # of the run: stretches whose neighbours are looked at for a jump
+STRAIGHT = 0.12  # of the whole change: so near to a straight line each part of a drift lies
 
 
 def level_starts(logs: Sequence[float]) -> list[int]:
     """Positions at which a new level begins, the first of them 0."""
-    size = math.ceil(len(logs) / MOST_BLOCKS)
-    blocks = [median(logs[at : at + size]) for at in range(0, len(logs), size)] if size > 1 else logs
-    smooth = rolling_median(blocks, LEAST_ROWS - 1)  # takes spikes out and leaves the edges of levels where they are
+    size, blocks = _blocks(logs)
+    least = LEAST_ROWS if len(blocks) >= SHORT_LOG else LEAST_OF_SHORT
+    smooth = rolling_median(blocks, least - 1)  # takes spikes out and leaves the edges of levels where they are
     deviation = median(abs(raw - level) for raw, level in zip(blocks, smooth, strict=True))
     noise = max(LEAST_NOISE, deviation / 0.6745)
 
@@ -39,11 +48,12 @@ def level_starts(logs: Sequence[float]) -> list[int]:
     pending = [(0, len(blocks))]
     while pending:
         begin, end = pending.pop()
-        split = _best_split(smooth, begin, end, noise)
-        if split is not None and _jumps(blocks, begin, split, end):
+        split = _best_split(smooth, begin, end, least, noise)
+        if split is not None:
             starts.append(split)
             pending += [(begin, split), (split, end)]
-    return [start * size for start in _merged(blocks, sorted(starts))]
+    found = _without_false(blocks, sorted(starts), least, noise)
+    return [0, *(_to_the_row(logs, start * size, size) for start in found[1:])]
 
 
 def baseline(logs: Sequence[float]) -> list[float]:
@@ -55,24 +65,68 @@ def baseline(logs: Sequence[float]) -> list[float]:
 
 
 def drift(logs: Sequence[float]) -> float | None:
-    """How far the level crept from the first to the last row, as a fraction, if it did so steadily by 2% or more."""
+    """How far the level crept from the first to the last row, as a fraction, if it did so by 2% or more, along a
+    straight line and without a visible jump on it."""
     if len(logs) < 4 * DRIFT_PARTS:
         return None
     bounds = [len(logs) * part // DRIFT_PARTS for part in range(DRIFT_PARTS + 1)]
     parts = [logs[begin:end] for begin, end in pairwise(bounds)]
     centres = [median(part) for part in parts]
     noise = median(abs(value - centre) for part, centre in zip(parts, centres, strict=True) for value in part) / 0.6745
-    change = (centres[-1] - centres[0]) * DRIFT_PARTS / (DRIFT_PARTS - 1)
-    against = sum((after - before) * change < 0 for before, after in pairwise(centres))
-    uncertain = 5 * 1.25 * noise * math.sqrt(2 * DRIFT_PARTS / len(logs))  # five standard errors of two medians
-    share = math.expm1(change)
-    return share if abs(share) >= LEAST_DRIFT and against <= 1 and abs(change) > uncertain else None
+    whole = centres[-1] - centres[0]
+    uncertain = 1.25 * noise * math.sqrt(DRIFT_PARTS / len(logs))  # the standard error of one part's median
+    line = [centres[0] + whole * part / (DRIFT_PARTS - 1) for part in range(DRIFT_PARTS)]
+    astray = max(abs(centre - along) for centre, along in zip(centres, line, strict=True))
+    straight = astray <= STRAIGHT * abs(whole) and abs(whole) > SURE_OF_DRIFT * uncertain
+    change = whole * DRIFT_PARTS / (DRIFT_PARTS - 1)
+    if abs(math.expm1(change)) < LEAST_DRIFT or not straight:
+        return None
+    flat = [value - change * position / len(logs) for position, value in enumerate(logs)]
+    return None if _has_jump(flat, noise) else math.expm1(change)
 
 
-def _best_split(smooth: Sequence[float], begin: int, end: int, noise: float) -> int | None:
+def _has_jump(flat: Sequence[float], noise: float) -> bool:
+    """Whether neighbouring stretches lie apart anywhere: a jump on a slope shows there, and not in the levels."""
+    width = max(LEAST_ROWS, len(flat) // JUMP_PARTS)
+    centres = rolling_median(flat, width // 2)
+    least = max(LEAST_SHIFT / 2, 5 * 1.25 * noise * math.sqrt(2 / width))
+    return any(abs(after - before) > least for before, after in zip(centres, centres[width:], strict=False))
+
+
+def trend(logs: Sequence[float]) -> int:
+    """1 where the values rise along the run beyond doubt, -1 where they fall, whatever the way; 0 where noise might."""
+    _, blocks = _blocks(logs)
+    if abs(surely := rank_trend(blocks)) >= SURELY:
+        return 1 if surely > 0 else -1
+    fifth = len(blocks) // 5  # what rises early and stays there has little of a trend
+    if fifth < LEAST_FIFTH or not _apart(blocks[:fifth], blocks[-fifth:], ALL):
+        return 0
+    return 1 if rank_difference(blocks[:fifth], blocks[-fifth:]) > 0 else -1
+
+
+def _blocks(logs: Sequence[float]) -> tuple[int, Sequence[float]]:
+    """The rows of one block, and each block's median."""
+    size = math.ceil(len(logs) / MOST_BLOCKS)
+    return size, [median(logs[at : at + size]) for at in range(0, len(logs), size)] if size > 1 else logs
+
+
+def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
+    """Where within a block of either side the rows change sides."""
+    if size == 1:
+        return start
+    low, high = median(logs[max(0, start - 3 * size) : start - size]), median(logs[start + size : start + 3 * size])
+    middle, rises = (low + high) / 2, high > low
+    near = range(start - size, start + size)
+    # One more for a row that is like those before, one less for one like those after: highest where they change.
+    before = accumulate(1 if (logs[position] <= middle) == rises else -1 for position in near)
+    best = max(zip(before, near, strict=True), key=lambda each: each[0])
+    return best[1] + 1 if best[0] > 0 else start - size
+
+
+def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise: float) -> int | None:
     """Where two levels explain a stretch best, if they do so better than chance and better than a straight line."""
     count = end - begin
-    if count < 2 * LEAST_ROWS:
+    if count < 2 * least:
         return None
     centre = smooth[begin]  # keeps the sums small, and with them the rounding
     values = [value - centre for value in smooth[begin:end]]
@@ -80,30 +134,70 @@ def _best_split(smooth: Sequence[float], begin: int, end: int, noise: float) -> 
     total = sums[-1]
     gain, split = max(
         ((sums[left - 1] - total * left / count) ** 2 * count / (left * (count - left)), left)
-        for left in range(LEAST_ROWS, count - LEAST_ROWS + 1)
+        for left in range(least, count - least + 1)
     )
+    return begin + split if gain > LEAST_GAIN * noise**2 and gain > _line_gain(values) else None
+
+
+def _line_gain(values: Sequence[float]) -> float:
+    """How much of the values' squares a straight line explains."""
+    count = len(values)
     middle = (count - 1) / 2
     along = sum((position - middle) * value for position, value in enumerate(values))
-    line_gain = along**2 * 12 / (count * (count**2 - 1))
-    return begin + split if gain > LEAST_GAIN * noise**2 and gain > line_gain else None
+    return along**2 * 12 / (count * (count**2 - 1))
 
 
-def _jumps(blocks: Sequence[float], begin: int, split: int, end: int) -> bool:
-    """Whether the change is there at the split itself, in enough rows and large enough for their number."""
-    before = blocks[max(begin, split - NEIGHBOURHOOD) : split]
-    after = blocks[split : min(end, split + NEIGHBOURHOOD)]
-    low, high = median(before), median(after)
-    jump, middle = abs(high - low), (low + high) / 2
-    rises = high > low
+def _without_false(blocks: Sequence[float], starts: list[int], least: int, noise: float) -> list[int]:
+    """Without the splits that separate like from like, once all their neighbours are known: the least sure first."""
+    while True:
+        false = []
+        for begin, at, end in zip(starts, starts[1:], [*starts[2:], len(blocks)], strict=False):
+            before, after = blocks[begin:at], blocks[at:end]
+            if not _jumps(before, after, least, noise):
+                false.append((abs(rank_difference(before, after)), at))
+        if not false:
+            return starts
+        starts = [start for start in starts if start != min(false)[1]]
+
+
+def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
+    """Whether one level ends and another begins here: beyond chance, by enough, in enough rows, and at once."""
+    jump = median(after) - median(before)
+    if abs(jump) < LEAST_SHIFT or not _apart(before, after, NEARLY):
+        return False
+    shorter = min(len(before), len(after))
+    here = abs(median(after[:least]) - median(before[-least:]))
+    if _creeps(before, after) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
+        return False
+    before, after = before[-NEIGHBOURHOOD:], after[:NEIGHBOURHOOD]
+    low, high = sorted((median(before), median(after)))
+    middle, rises = (low + high) / 2, jump > 0
     showing = min(sum((value > middle) != rises for value in before), sum((value > middle) == rises for value in after))
-    large = jump >= LEAST_SHIFT and jump * min(split - begin, end - split) >= LEAST_AREA
-    return large and showing >= LEAST_ROWS
+    return high - low >= LEAST_SHIFT and (high - low) * shorter >= LEAST_AREA and showing >= least
 
 
-def _merged(blocks: Sequence[float], starts: list[int]) -> list[int]:
-    """Without the splits that turn out to separate like from like once their neighbours are known."""
-    kept = [0]
-    for start, end in pairwise([*starts[1:], len(blocks)]):
-        if abs(median(blocks[start:end]) - median(blocks[kept[-1] : start])) >= LEAST_SHIFT:
-            kept.append(start)
-    return kept
+def _apart(before: Sequence[float], after: Sequence[float], nearly: float) -> bool:
+    """Whether the rows of the two sides differ by more than their scatter, whatever its kind; of few rows, `nearly` all
+    of one side must lie beyond the other's."""
+    most = rank_difference([0.0] * len(before), [1.0] * len(after))
+    return abs(rank_difference(before, after)) >= min(SURELY, nearly * most)
+
+
+def _creeps(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether a straight line through as many rows on either side explains the change better than a jump does."""
+    width = min(len(before), len(after))
+    left, right = before[-width:], after[:width]
+    centre = (sum(left) + sum(right)) / (2 * width)
+    gain = 2 * width * (sum(left) / width - centre) ** 2
+    return _line_gain([value - centre for value in (*left, *right)]) > gain
+
+
+def fifths(times: Sequence[float], weights: Sequence[int]) -> tuple[float, float]:
+    """What a step took in the first fifth of the rows, and in the last."""
+    return _fifth(times, weights), _fifth(times[::-1], weights[::-1])
+
+
+def _fifth(times: Sequence[float], weights: Sequence[int]) -> float:
+    """The median of the rows that make up a fifth of all, from the beginning on."""
+    end = max(1, bisect_right(list(accumulate(weights)), sum(weights) / 5))
+    return weighted_median(times[:end], weights[:end])

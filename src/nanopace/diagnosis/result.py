@@ -63,7 +63,12 @@ class Step(Record):
     normal_rows: int
     uneven_rows: int  # outside of the noise, but too little to be called slow
     levels: tuple[Level, ...]  # one unless the baseline shifted
-    drift_share: float | None  # slope of the baseline over the whole run, as a fraction; None if there is none
+    drift_share: float | None  # of a steady creep: its slope over the whole run, as a fraction; None if there is none
+    change_share: float | None = None  # last fifth over first, less 1; None below 5% or where it may be chance
+    first_fifth_ms: float | None = None  # median of the first fifth of the plain rows; None of fewer than ten
+    last_fifth_ms: float | None = None
+    low_ms: float | None = None  # a tenth of the normal rows is at or below this ...
+    high_ms: float | None = None  # ... and a tenth above this
 
 
 class SlowRow(Record):

@@ -9,26 +9,26 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from nanopace.diagnosis.gpu_use import at_power_limit, samples_at_limit
-from nanopace.diagnosis.levels import baseline, drift, level_starts
-from nanopace.diagnosis.medians import median, typical, weighted_median
-from nanopace.diagnosis.result import Finding, Level, Step
+from nanopace.diagnosis.levels import baseline, drift, fifths, level_starts, trend
+from nanopace.diagnosis.medians import median, typical, weighted_median, weighted_quantiles
+from nanopace.diagnosis.result import Level, Step
+from nanopace.diagnosis.telling_rows import SLOW_RATIO, find_typical_rows, telling_rows
 from nanopace.run import Rows, Run
 
 NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
-SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
 DUST = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
-SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
-WARMTH = 0.1  # of the speed: more than that a warmer card does not lose at its power limit
+STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
+STEADY_ERROR = 0.01  # what is less sure may hide a change of several per cent
+CHANGED_SHARE = 0.05  # by so much or more they differ where the pace is said to have changed
+LEAST_OF_FIFTHS = 10  # plain rows: fewer have no fifths
 
-SAME_PLACE = 10  # iterations: how exactly the beginning of a level can be told
 ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
 
 FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice the forward pass
@@ -56,15 +56,20 @@ class Pace(NamedTuple):
     kind: bytearray
     marks: Marks
     basis: StepBasis  # "predicted" and "none": no row is a plain step
+    rows_cover: int = 1  # iterations that the time of a row is the mean of
+
+    def covers(self, index: int) -> int:
+        """The iterations that one row's time is the mean of. The first of a process has only one behind it."""
+        return 1 if index in self.marks.first else self.rows_cover
 
     def excess_ms(self, rows: Rows, index: int) -> float:
         """What a row took beyond its steps; never negative."""
         excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index]
-        return excess if excess > DUST * rows.sum_ms[index] else 0.0
+        return self.covers(index) * excess if excess > DUST * rows.sum_ms[index] else 0.0
 
     def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
-        """What one of the rows that stand here took beyond its step, and how many they are."""
-        return max(0.0, rows.ms[index] - self.baseline_ms[index]), rows.count[index]
+        """What one of the rows that stand here took beyond its steps, and how many they are."""
+        return self.covers(index) * max(0.0, rows.ms[index] - self.baseline_ms[index]), rows.count[index]
 
 
 def find_pace(run: Run) -> Pace:
@@ -76,66 +81,45 @@ def find_pace(run: Run) -> Pace:
         return _pace_without_plain_rows(run, marks)
 
     logs = [math.log(max(rows.ms[index], 1e-9)) for index in plain]
-    typical_rows = _typical_rows(rows, special)
-    steady = _steady(logs, plain, typical_rows)  # positions in `plain`
-    starts = level_starts([logs[position] for position in steady])
-    around = _step_around(rows, plain, logs, steady, starts)
+    typical_rows = find_typical_rows(rows, special)
+    kept = telling_rows(logs, plain, typical_rows)  # positions in `plain`
+    starts = level_starts([logs[position] for position in kept])
+    around = _step_around(rows, plain, logs, kept, starts)
     for index, typical_row in typical_rows.items():
         around[index] = around[typical_row]
-    kind, noise = _classify(rows, plain, logs, steady, special, around)
+    kind, noise = _classify(rows, plain, logs, kept, special, around)
 
     normal = [index for index in plain if kind[index] != SLOW]
     times, weights = [rows.ms[index] for index in normal], [rows.count[index] for index in normal]
+    # Of a folded log the typical rows; else all, with the slow ones among them: they may all be at the end.
+    along = kept if typical_rows else range(len(plain))
+    counts = [rows.count[plain[position]] for position in along]
+    enough = sum(counts) >= LEAST_OF_FIFTHS
+    ends_ms = fifths([rows.ms[plain[position]] for position in along], counts) if enough else None
+    low_ms, high_ms = weighted_quantiles(times, weights, (0.1, 0.9))
     step = Step(
         median_ms=weighted_median(times, weights),
         spread=noise,
         normal_rows=sum(weights),
         uneven_rows=sum(rows.count[index] for index in normal if kind[index] == UNEVEN),
-        levels=_levels(rows, normal, [plain[steady[start]] for start in starts]),
+        levels=_levels(rows, normal, [plain[kept[start]] for start in starts]),
         drift_share=drift([math.log(max(ms, 1e-9)) for ms in times]) if len(starts) == 1 else None,
+        change_share=_change(ends_ms, [logs[position] for position in along]),
+        first_fifth_ms=ends_ms and ends_ms[0],
+        last_fifth_ms=ends_ms and ends_ms[1],
+        low_ms=low_ms,
+        high_ms=high_ms,
     )
-    return Pace(step, around, kind, marks, "rows")
+    return Pace(step, around, kind, marks, "rows", run.rows_cover)
 
 
-def step_findings(run: Run, pace: Pace) -> list[Finding]:
-    """What is to be said about the baseline itself."""
-    step = pace.step
-    findings = []
-    levels = step.levels
-    if run.on_cpu and len(levels) > 1:
-        times = [level.median_ms for level in levels]
-        numbers = {"changes": len(levels) - 1, "fastest_ms": min(times), "slowest_ms": max(times)}
-        findings.append(Finding("cpu_pace", numbers))
-        levels = ()
-    for before, after in pairwise(levels):
-        if any(abs(after.first_iteration - each.iteration) <= SAME_PLACE for each in run.micro_batches):
-            continue  # smaller pieces take another time, and that they are smaller is said
-        ratio = after.median_ms / before.median_ms
-        numbers = {"iteration": after.first_iteration, "before_ms": before.median_ms, "after_ms": after.median_ms}
-        if ratio >= SPILL_RATIO:
-            findings.append(Finding("memory_spill", {**numbers, "ratio": ratio}))
-        elif at_power_limit(run) and abs(ratio - 1) <= WARMTH:
-            shift = {**numbers, "change_share": ratio - 1, **samples_at_limit(run)}
-            findings.append(Finding("level_shift_at_power_limit", shift))
-        else:
-            findings.append(Finding("level_shift", {**numbers, "change_share": ratio - 1}))
-    if step.drift_share is not None:
-        findings.append(Finding("drift", {"drift_share": step.drift_share}))
-    uneven = [index for index, kind in enumerate(pace.kind) if kind == UNEVEN]
-    total_ms = sum(pace.excess_ms(run.rows, index) for index in uneven)
-    many = step.uneven_rows >= 0.02 * step.normal_rows or total_ms >= 0.001 * sum(run.rows.sum_ms)
-    if step.uneven_rows >= 3 and many:
-        excess = typical((run.rows.ms[index] / pace.baseline_ms[index] - 1, run.rows.count[index]) for index in uneven)
-        numbers = {
-            "rows": step.uneven_rows,
-            "normal_rows": step.normal_rows,
-            "excess_share": excess,
-            "total_s": total_ms / 1000,
-        }
-        findings.append(Finding("uneven_rows", numbers))
-    if pace.basis != "rows" and len(run.rows):
-        findings.append(Finding("no_plain_row", {"rows": run.rows.lines}))
-    return findings
+def steady(step: Step) -> bool:
+    """Whether the steps surely took the same time from the beginning to the end: one level, no drift, and the last
+    fifth of the run like the first. Few rows that scatter do not tell."""
+    if len(step.levels) > 1 or step.drift_share is not None or not step.first_fifth_ms or not step.last_fifth_ms:
+        return False
+    error = 1.25 * step.spread * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
+    return error <= STEADY_ERROR and abs(step.last_fifth_ms / step.first_fifth_ms - 1) <= STEADY_SHARE
 
 
 def micro_steps(run: Run) -> float | None:
@@ -165,51 +149,17 @@ def _marks(run: Run) -> Marks:
     )
 
 
-def _typical_rows(rows: Rows, special: frozenset[int]) -> dict[int, int]:
-    """For rows that were folded like with like: the one of their part of the log that stands for the plain rows."""
-    typical_rows = {}
-    for part in rows.mixtures():
-        plain = [index for index in part if index not in special]
-        largest = max(plain, key=lambda index: rows.count[index], default=part.start)
-        if plain and rows.count[largest] > 1:
-            typical_rows.update(dict.fromkeys(part, largest))
-    return typical_rows
-
-
-def _steady(logs: Sequence[float], plain: Sequence[int], typical_rows: Mapping[int, int]) -> Sequence[int]:
-    """Positions of the rows that tell what a step takes. Of many that were folded, only the slow ones are single."""
-    if not typical_rows:
-        return _without_interleaved(logs)
-    return [position for position, index in enumerate(plain) if typical_rows.get(index, index) == index]
-
-
-def _without_interleaved(logs: Sequence[float]) -> Sequence[int]:
-    """Positions without the slow rows where these alternate with normal ones, as when every second row evaluates and
-    the lines that say so were cut out. A median cannot tell such rows from the normal ones: they are too many."""
-    everything = range(len(logs))
-    ordered = sorted(logs)
-    gaps = [(high - low, low) for low, high in pairwise(ordered)]
-    gap, bound = max(gaps, default=(0.0, 0.0))
-    if gap < math.log(SLOW_RATIO):
-        return everything
-    low = [position for position in everything if logs[position] <= bound]
-    high = len(logs) - len(low)
-    crossings = sum((a <= bound) != (b <= bound) for a, b in pairwise(logs))
-    alternate = crossings >= high and 0.3 * len(logs) <= high and len(low) >= max(3, 0.25 * len(logs))
-    return low if alternate else everything
-
-
 def _step_around(
-    rows: Rows, plain: Sequence[int], logs: Sequence[float], steady: Sequence[int], starts: Sequence[int]
+    rows: Rows, plain: Sequence[int], logs: Sequence[float], kept: Sequence[int], starts: Sequence[int]
 ) -> array[float]:
-    """For every row the rolling median of its own level; a row outside of `steady` has its predecessor's."""
+    """For every row the rolling median of its own level; a row outside of `kept` has its predecessor's."""
     smooth: list[float] = []
-    for start, end in zip(starts, [*starts[1:], len(steady)], strict=True):
-        smooth += baseline([logs[position] for position in steady[start:end]])
+    for start, end in zip(starts, [*starts[1:], len(kept)], strict=True):
+        smooth += baseline([logs[position] for position in kept[start:end]])
     around = array("d", bytes(8 * len(rows)))
     filled = 0
     current = math.exp(smooth[0])
-    for position, level in zip(steady, smooth, strict=True):
+    for position, level in zip(kept, smooth, strict=True):
         index = plain[position]
         for skipped in range(filled, index):
             around[skipped] = current
@@ -225,13 +175,13 @@ def _classify(
     rows: Rows,
     plain: Sequence[int],
     logs: Sequence[float],
-    steady: Sequence[int],
+    kept: Sequence[int],
     special: frozenset[int],
     around: array[float],
 ) -> tuple[bytearray, float]:
     """The kind of every row, and the noise of the plain ones (scaled MAD)."""
     residuals = [log - math.log(max(around[index], 1e-9)) for index, log in zip(plain, logs, strict=True)]
-    deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in steady])
+    deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in kept])
     bound = OUTSIDE_NOISE * max(deviation, LEAST_NOISE) / 0.6745
     slow = max(bound, math.log(SLOW_RATIO))
     kind = bytearray(len(rows))
@@ -266,6 +216,14 @@ def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[L
     return tuple(levels)
 
 
+def _change(fifths_ms: tuple[float, float] | None, logs: Sequence[float]) -> float | None:
+    """How much longer a step took in the last fifth, if that is much, and chance does not make it."""
+    if fifths_ms is None or not fifths_ms[0]:
+        return None
+    share = fifths_ms[1] / fifths_ms[0] - 1
+    return share if abs(share) >= CHANGED_SHARE and trend(logs) * share > 0 else None
+
+
 def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
     """Every row contains an evaluation or a start-up: predict the step if the config is known, else take the row."""
     rows = run.rows
@@ -273,7 +231,7 @@ def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
     usual_ms = typical((rows.ms[index], rows.count[index]) for index in later) if len(rows) else 0.0
     in_steps = evaluation_in_steps(run)
     predicted = in_steps is not None and marks.evaluation.issuperset(later) and len(rows) > 1
-    step_ms = usual_ms / (1 + in_steps) if in_steps is not None and predicted else usual_ms
+    step_ms = usual_ms / (1 + in_steps / run.rows_cover) if in_steps is not None and predicted else usual_ms
     slow = [rows.ms[index] > SLOW_RATIO * step_ms for index in range(len(rows))]
     first, last = (rows.iteration[0], rows.last_iteration[-1]) if len(rows) else (0, 0)
     return Pace(
@@ -282,4 +240,5 @@ def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
         kind=bytearray(SLOW if is_slow else MARKED for is_slow in slow),
         marks=marks,
         basis="predicted" if predicted else "none",
+        rows_cover=run.rows_cover,
     )

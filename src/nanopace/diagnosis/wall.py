@@ -155,6 +155,8 @@ def _walk(
             clock_ms += events[pending].ms
             event_ends.append(clock_ms / 1000)
             pending += 1
+        if run.rows_cover > 1:
+            row_ms, count = row_ms * pace.covers(index), count * pace.covers(index)
         if known:
             # And the iterations that have no row. Where groups overlap, what is too much before is too little after.
             row_ms += (end - last - count) * step_ms
@@ -174,9 +176,10 @@ def _lost_ms(run: Run, pace: Pace) -> dict[int, list[tuple[Bucket, float]]]:
     """What was done in vain before each restart and each rollback, by the first row after it."""
     lost: dict[int, list[tuple[Bucket, float]]] = {}
     for restart in run.restarts:
-        unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines)
+        unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines * run.rows_cover)
         step_ms = pace.baseline_ms[restart.row] if pace.basis != "none" else 0.0
-        lost.setdefault(restart.row, []).append(("restart", lost_rows_ms(restart) + unseen * step_ms))
+        seen_ms = lost_rows_ms(restart) * run.rows_cover
+        lost.setdefault(restart.row, []).append(("restart", seen_ms + unseen * step_ms))
     for rollback in run.rollbacks:
         lost.setdefault(rollback.row, []).append(("rollback", lost_rows_ms(rollback)))
     return lost

@@ -14,11 +14,9 @@ READING = ("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_seve
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "times": (
         "no_plain_row",
-        "level_shift",
-        "level_shift_at_power_limit",
-        "memory_spill",
-        "cpu_pace",
-        "drift",
+        *("pace_changes", "memory_spill", "level_shift", "level_shift_at_power_limit", "level_shift_at_nan"),
+        *("level_shift_at_batch", "level_shift_at_restart", "slow_beginning", "cpu_pace"),
+        *("drift", "slower_at_the_end", "faster_at_the_end"),
         "straggler",
         "micro_batch_reduced_at_start",
         "micro_batch_reduced",

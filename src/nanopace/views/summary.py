@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from nanopace.diagnosis.pace_findings import lost_s
 from nanopace.diagnosis.result import Finding
 from nanopace.views.report import READING, Report, card_range, span_of
 
+SLOW_DOWNS = ("level_shift", "level_shift_at_restart", "slow_beginning", "drift", "slower_at_the_end")
 ALARMS = (
     *("ended_out_of_memory", "ended_diverged", "loss_diverged", "memory_spill", "throttled_heat"),
-    *("throttled_hardware", "straggler", "level_shift", "ended_error", "rollbacks", "skipped_steps", "restarts"),
+    *("throttled_hardware", "straggler", *SLOW_DOWNS, "ended_error", "rollbacks", "skipped_steps", "restarts"),
 )
+PACE = frozenset({"memory_spill", *SLOW_DOWNS})
+WORTH_AN_ALARM = (0.01, 60.0)  # of the run, or seconds: what a slow-down cost
+WILD = 0.15  # scatter around the baseline from which on one figure says too little of a step
 ORDINARY = frozenset({"evaluation", "checkpoint", "compile", "restart"})
 
 
 def summary(report: Report) -> list[tuple[str, str]]:
     """What this is, how fast it trains, what the slow rows are and cost, the card, and what to do: line and style."""
-    alarm = report.find(*ALARMS)
+    alarm = _alarm(report)
     lines = [
         (_title(report), ""),
         *((report.sentence(finding), "yellow") for code in READING if (finding := report.find(code)) is not None),
@@ -27,6 +32,16 @@ def summary(report: Report) -> list[tuple[str, str]]:
     return [(line, style) for line, style in lines if line]
 
 
+def _alarm(report: Report) -> Finding | None:
+    """The gravest thing to know. Of all that slowed the steps down only what cost most counts, and only if it was
+    much."""
+    findings, (share, seconds) = report.diagnosis.findings, WORTH_AN_ALARM
+    gravest = max((each for each in findings if each.code in PACE), key=lost_s, default=None)
+    much = gravest is not None and lost_s(gravest) >= min(seconds, share * report.diagnosis.wall.awake_s) > 0
+    found = [each for each in findings if each.code not in PACE or (much and each is gravest)]
+    return next((each for code in ALARMS for each in found if each.code == code), None)
+
+
 def _title(report: Report) -> str:
     words, source = report.words, report.diagnosis.source
     parts = [*span_of(report.diagnosis, words), words.duration(report.diagnosis.wall.total_s)]
@@ -37,7 +52,7 @@ def _title(report: Report) -> str:
 
 def _step(report: Report) -> str:
     words, diagnosis = report.words, report.diagnosis
-    step = words.duration(diagnosis.step.median_ms / 1000)
+    step = _typical(report)
     slow = sum(row.count for row in diagnosis.slow_rows)
     if not slow:
         return words.text("A normal step takes {step}, and no row is slow.", step=step)
@@ -63,6 +78,16 @@ def _step(report: Report) -> str:
         rows=diagnosis.source.rows,
         odd=odd,
     )
+
+
+def _typical(report: Report) -> str:
+    """What a normal step takes; a range where the steps scatter wildly."""
+    words, step = report.words, report.diagnosis.step
+    usual = words.duration(step.median_ms / 1000)
+    if step.low_ms is None or step.high_ms is None or step.spread < WILD:
+        return usual
+    low, high = words.duration(step.low_ms / 1000), words.duration(step.high_ms / 1000)
+    return words.text("between {low} and {high} (typically {usual})", low=low, high=high, usual=usual)
 
 
 def _cost(report: Report) -> str:

@@ -285,7 +285,7 @@ class Words:
             return numbers.significant(value, self._form, 2)
         if name == "sooner_ratio":
             return numbers.significant(value, self._form)
-        if name in {"ratio", "noise_factor", "largest_z"}:
+        if name in {"ratio", "work_ratio", "noise_factor", "largest_z"}:
             return self.number(round(value, 1))
         return self._plain(value)
 
