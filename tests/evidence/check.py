@@ -36,7 +36,6 @@ NOT_IN_TEXT_LOGS: Mapping[str, str] = {
     "micro_batch_reduced_in_evaluation": "the same",
     "straggler": "times of several ranks",
     "ended_diverged": "a trainer that stops by itself",
-    "ended_error": "an error in the log; none is built here",
     "conflict": "two sources of one setting; none is built here",
     "card_without_peak": "a card that is not in the table; none is built here",
     "utilisation_measured": "a card that was measured",
@@ -81,9 +80,10 @@ def exactly(name: str, said: object, true: object) -> str | None:
 
 
 def open_step(truth: Truth, rows: int | None = None) -> float:
-    """Of the median of so many rows, as a fraction: three standard errors."""
+    """Of the median of so many rows, as a fraction: three standard errors, and what held-up rows among them do."""
     count = len(truth.plain) if rows is None else rows
-    return 3 * 1.25 * truth.plan.noise / math.sqrt(max(1, count))
+    held = sum(row.stall_ms > 0 for row in truth.plain) / max(1, len(truth.plain))
+    return 3 * 1.25 * truth.plan.noise / math.sqrt(max(1, count)) + 2 * held * truth.plan.noise
 
 
 def open_row_ms(truth: Truth, rows: int) -> float:
@@ -105,6 +105,20 @@ def spikes_ms(truth: Truth) -> tuple[float, float]:
     return min(all_of), max(all_of)
 
 
+def jumped_ms(truth: Truth) -> float:
+    """What an evaluation row may seem to take more or less, where the speed jumps just there."""
+    jumps = dict(truth.jumps)
+    return max((abs(jumps[row.iteration] - 1) * row.level_ms for row in truth.visible if row.iteration in jumps), default=0)
+
+
+def stalled_ms(truth: Truth) -> float:
+    """What stalls add to evaluation rows, where so many have one that nobody can tell it from the evaluation; and what
+    a jump of the speed does at such a row."""
+    stalls = [row.stall_ms for row in truth.visible]
+    told_apart = sum(stall > 0 for stall in stalls) * 3 < len(stalls)
+    return jumped_ms(truth) + (0.0 if told_apart else max(stalls, default=0.0))
+
+
 def save_ms(truth: Truth) -> tuple[float, float]:
     all_of = [each.save_ms for each in truth.evaluations if each.save_ms is not None]
     return min(all_of), max(all_of)
@@ -121,12 +135,17 @@ def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
     overhead = truth.seconds["evaluation"] + truth.seconds["checkpoint"]
     stalled = sum(row.stall_ms for row in truth.visible) / 1000
     unpriced = sum(each.all_ms for each in truth.hidden) / 1000 * (0.05 + truth.unsteady)
-    by = open_row_ms(truth, rows) * rows / 1000 + stalled + unpriced
+    at_jumps = sum(abs(factor - 1) for _, factor in truth.jumps) * max(truth.levels) / 1000
+    unpriced += stalled_ms(truth) * len(truth.hidden) / 1000
+    each_by = (open_row_ms(truth, rows) + stalled_ms(truth)) / 1000
+    by = open_row_ms(truth, rows) * rows / 1000 + stalled + unpriced + at_jumps
+    if not truth.plain:
+        by += 0.15 * overhead  # without a plain row the step is an estimate, and said to be one
     return first_of(
         None if said["slow"] <= rows else f"{said['slow']} slow rows, but only {rows} evaluate",
         exactly("rows", said["rows"], len(truth.rows)),
         None if said["interval"] is None else exactly("interval", said["interval"], truth.plan.eval_interval),
-        off("each_s", said["each_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=open_row_ms(truth, rows) / 1000),
+        off("each_s", said["each_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=each_by),
         off("overhead_s", said["overhead_s"], overhead, by=by),
         off("overhead_share", said["overhead_share"], overhead / truth.total_s, by=by / truth.total_s + 0.001),
     )
@@ -138,9 +157,8 @@ def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
     unsaved = [row for row in truth.visible if row.evaluated and row.evaluated.save_ms is None]
     if not saved or not unsaved:
         return "there are no rows of both kinds"
-    stalls = max((row.stall_ms for row in truth.visible), default=0.0) if len(truth.visible) < 6 else 0.0
     spread = 3 * truth.plan.evaluation_noise * costs_ms(truth)[1] / math.sqrt(min(len(saved), len(unsaved)))
-    by = (open_row_ms(truth, min(len(saved), len(unsaved))) + spread + stalls) / 1000
+    by = (open_row_ms(truth, min(len(saved), len(unsaved))) + spread + stalled_ms(truth)) / 1000
     evaluation = [ms / 1000 for ms in costs_ms(truth)]
     save = [ms / 1000 for ms in save_ms(truth)]
     low, high = said.get("checkpoint_low_s", said["checkpoint_s"]), said.get("checkpoint_high_s", said["checkpoint_s"])
@@ -156,7 +174,7 @@ def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
 @check("checkpoint_bounded")
 def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
     rows = len(truth.visible)
-    by = open_row_ms(truth, rows) / 1000
+    by = (open_row_ms(truth, rows) + stalled_ms(truth)) / 1000
     least = min(save_ms(truth)) / 1000
     return first_of(
         off("spike_s", said["spike_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=by),
@@ -176,7 +194,7 @@ def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
 
 @check("checkpoint_unknown")
 def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
-    by = open_row_ms(truth, len(truth.visible)) / 1000
+    by = (open_row_ms(truth, len(truth.visible)) + stalled_ms(truth)) / 1000
     small = min(save_ms(truth)) / 1000 <= 0.35 * said["spike_s"] + by
     return first_of(
         off("spike_s", said["spike_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=by),
@@ -201,7 +219,7 @@ def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
     levels = [ms / 1000 for ms in (min(truth.levels), max(truth.levels))]
     evaluation = first.evaluated.ms / 1000 if first.evaluated else 0.0
     range_s = [ms / 1000 for ms in costs_ms(truth)]  # priced by the later ones
-    slack = by + first.stall_ms / 1000 + (range_s[1] - range_s[0])
+    slack = by + (first.stall_ms + stalled_ms(truth)) / 1000 + (range_s[1] - range_s[0])
     nothing = said["compile_s"] == 0 and truth.plan.compiles
     return first_of(
         exactly("iteration", said["iteration"], 0),
@@ -229,7 +247,8 @@ def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
 def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
     hidden_s = sum(each.all_ms for each in truth.hidden) / 1000
     stalls = sum(row.stall_ms for row in truth.visible) / 1000
-    by = hidden_s * (0.08 + truth.unsteady) + stalls + open_row_ms(truth, len(truth.visible)) * len(truth.hidden) / 1000
+    each_ms = open_row_ms(truth, len(truth.visible)) + stalled_ms(truth)
+    by = hidden_s * (0.08 + truth.unsteady) + stalls + each_ms * len(truth.hidden) / 1000
     if not truth.visible:  # priced by 2 x eval_iters forward passes alone
         by += 0.3 * hidden_s + sum(each.save_ms or 0.0 for each in truth.hidden) / 1000
     return first_of(
@@ -262,8 +281,11 @@ def _(truth: Truth, _said: Numbers, _d: Diagnosis) -> str | None:
 @check("periodic_stalls")
 def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
     interval = said["interval"]
-    due = [row for row in truth.plain if row.iteration % interval == 0]
-    slow = [row for row in due if row.stall_ms > 0.15 * row.level_ms]
+    held = [row for row in truth.plain if row.stall_ms > 0.15 * row.level_ms]
+    phases = [row.iteration % interval for row in held]
+    phase = max(phases, key=phases.count, default=None)
+    due = [row for row in truth.plain if row.iteration % interval == phase]
+    slow = [row for row in held if row in due]
     if not slow or len(slow) < 0.6 * len(due):
         return f"every {interval}: {len(slow)} of {len(due)} such rows were held up"
     stalls = [row.stall_ms / 1000 for row in slow]
@@ -278,7 +300,10 @@ def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
     worst = next((row for row in truth.rows if row.iteration == said["iteration"]), None)
     if worst is None or worst not in held:
         return f"iteration {said['iteration']} was not held up"
-    by = open_row_ms(truth, 5) + 0.05 * worst.level_ms + (EXACT + 0.05) * (worst.evaluated.all_ms if worst.evaluated else 0)
+    beside = worst.evaluated.all_ms if worst.evaluated else 0.0
+    by = open_row_ms(truth, 5) + 0.05 * worst.level_ms + 0.07 * beside
+    by += truth.unsteady * worst.level_ms if len(truth.plain) < 40 else 0.0  # which level it is on
+    by += stalled_ms(truth) if worst.evaluated else 0.0
     total = sum(excess_ms(row) for row in held) / 1000
     return first_of(
         None if said["rows"] <= len(held) else f"{said['rows']} rows held up, but it is {len(held)}",
@@ -313,12 +338,19 @@ def _(truth: Truth, said: Numbers, _d: Diagnosis) -> str | None:
     true_s = truth.seconds["restart"]
     ends = {process: max(row.iteration for row in truth.told if row.process < process) for process in truth.resumed}
     lost = sum(max(0, ends[process] - at + 1) for process, at in truth.resumed.items())
-    by = 0.05 * true_s + sum(open_row_ms(truth, 1) for _ in truth.resumed) / 1000
+    by = (0.05 + open_step(truth, 10)) * true_s + sum(open_row_ms(truth, 1) for _ in truth.resumed) / 1000
+    if not truth.plain:
+        by = true_s  # what a step takes is an estimate then
     return first_of(
         exactly("count", said["count"], len(truth.resumed)),
         exactly("lost_iterations", said["lost_iterations"], lost),
         off("lost_s", said["lost_s"], true_s, by=by),
     )
+
+
+@check("ended_error")
+def _(truth: Truth, _said: Numbers, _d: Diagnosis) -> str | None:
+    return None if truth.plan.ending else "the log just ends"
 
 
 @check("ended_interrupted", "ended_out_of_memory")
@@ -333,19 +365,19 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 # --- the speed itself ------------------------------------------------------------------------------------------------
 
 
-def around(truth: Truth, iteration: int) -> tuple[float, float]:
-    """The true step before and after a place that can be told to within some rows."""
+def changes_around(truth: Truth, iteration: int) -> list[float]:
+    """By what the true step changes at a place that can be told to within some rows: each jump, and all together."""
     rows = truth.rows
     index = next((k for k, row in enumerate(rows) if row.iteration >= iteration), len(rows) - 1)
-    reach = max(6, len(rows) // 12)
-    before, after = rows[max(0, index - reach) : index] or rows[:1], rows[index : index + reach]
-    return before[0].level_ms, after[-1].level_ms
+    near = rows[max(0, index - max(6, len(rows) // 12)) : index + max(6, len(rows) // 12)]
+    jumps = [factor - 1 for at, factor in truth.jumps if near[0].iteration <= at <= near[-1].iteration]
+    return [*jumps, near[-1].level_ms / near[0].level_ms - 1]
 
 
 @check("level_shift", "memory_spill")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    before, after = around(truth, said["iteration"])
-    claimed, true = said["after_ms"] / said["before_ms"] - 1, after / before - 1
+    claimed = said["after_ms"] / said["before_ms"] - 1
+    true = max(changes_around(truth, said["iteration"]), key=lambda change: change * claimed)
     levels = min(truth.levels), max(truth.levels)
     by = levels[1] * open_step(truth, 5)
     if claimed * true <= 0 or abs(true) < abs(claimed) / 3 - open_step(truth, 5):

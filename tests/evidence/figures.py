@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from statistics import median
 
 from nanopace.diagnosis.result import Diagnosis
 
-from .check import CHECKS, NOT_IN_TEXT_LOGS, costs_ms, off, open_row_ms, open_step, spikes_ms, steady_off
+from .check import CHECKS, NOT_IN_TEXT_LOGS, costs_ms, off, open_row_ms, open_step, spikes_ms, stalled_ms, steady_off
 from .truth import Truth
 
 UNKNOWN_AS_ZERO = re.compile(r"(?<![\d.,])0(?:\.0+)? ms\b|mfu 0\.00%|x0\.00\b|\b(\d[\d.,]*[KMG]) instead of \1\b")
@@ -28,6 +29,8 @@ def complaints(truth: Truth, diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
 
 def _figures(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
     low, high = sorted(truth.levels)[len(truth.levels) // 3], sorted(truth.levels)[-1 - len(truth.levels) // 3]
+    own = median(row.step_ms for row in truth.plain or truth.rows)
+    low, high = min(low, own), max(high, own)
     if truth.plain:  # without plain rows the report says that it is an estimate
         held = sum(row.stall_ms > 0 for row in truth.plain) / len(truth.plain)
         by = high * (open_step(truth) + (0.2 * held))
@@ -35,7 +38,8 @@ def _figures(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
         yield from _levels(truth, d)
     yield from _one("source.rows", _count(d.source.rows, len(truth.rows)))
     lines = [each for each in truth.evaluations if each.iteration > 0]
-    if not len(truth.counted) <= d.evaluations.count <= len(lines):
+    fewest = len(truth.counted) - (truth.plan.cut == "head")  # its first row may be a start or not
+    if not fewest <= d.evaluations.count <= len(lines):
         yield "evaluations.count", f"{d.evaluations.count}, but it is {len(truth.counted)}"
     yield from _wall(truth, d)
     if truth.plan.mfu:
@@ -77,6 +81,7 @@ def _wall(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
         return
     hidden_s = sum(each.all_ms for each in truth.hidden) / 1000
     unseen = hidden_s * (0.1 + truth.unsteady) if truth.visible else hidden_s
+    unseen += stalled_ms(truth) * len(truth.hidden) / 1000
     if wall.unknown_s is None:
         unseen = hidden_s  # and the report says so
     open_s = total * open_step(truth) + unseen + 0.02 * total * (truth.plan.log_interval > 1 and truth.unsteady > 0.05)
@@ -86,8 +91,7 @@ def _wall(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
         low, high = costs_ms(truth)
         if d.evaluations.contains_checkpoint:
             low, high = spikes_ms(truth)
-        stall = max(row.stall_ms for row in truth.visible) if len(truth.visible) < 6 else 0.0
-        by = open_row_ms(truth, len(truth.visible)) + stall + 3 * truth.plan.evaluation_noise * high
+        by = open_row_ms(truth, len(truth.visible)) + stalled_ms(truth) + 3 * truth.plan.evaluation_noise * high
         yield from _one("evaluations.each_ms", off("one evaluation", d.evaluations.each_ms, low, high, by=by))
 
 

@@ -176,7 +176,7 @@ def _disturbed(plan: Plan, rng: random.Random) -> Plan:
         if kind == "drift":
             plan = replace(plan, drift=rng.choice((-0.2, -0.1, 0.1, 0.2, 0.3, 0.4)))
         elif kind == "shifts":
-            places = sorted(rng.uniform(0.1, 0.9) for _ in range(rng.choice((1, 1, 2, 4))))
+            places = _apart([rng.uniform(0.1, 0.9) for _ in range(rng.choice((1, 1, 2, 4)))], plan)
             plan = replace(plan, shifts=tuple((place, rng.choice((0.6, 0.8, 1.1, 1.25, 1.6, 2.2))) for place in places))
         elif kind == "stalls":
             places = [rng.uniform(0.05, 0.98) for _ in range(rng.choice((1, 2, 6)))]
@@ -186,6 +186,16 @@ def _disturbed(plan: Plan, rng: random.Random) -> Plan:
         elif kind == "tails" and plan.log_interval == 1:
             plan = replace(plan, tails=rng.uniform(0.01, 0.1))
         elif kind == "restarts" and plan.eval_interval % plan.log_interval == 0:
-            places = sorted(rng.uniform(0.2, 0.95) for _ in range(rng.choice((1, 1, 2))))
+            places = _apart([rng.uniform(0.2, 0.95) for _ in range(rng.choice((1, 1, 2)))], plan)
             plan = replace(plan, restarts=tuple((place, rng.choice((1.0, 1.0, 1.15, 0.85))) for place in places))
     return plan
+
+
+def _apart(places: list[float], plan: Plan) -> list[float]:
+    """Those with twelve rows and more between them and to the ends of the log: fewer are no level of speed."""
+    least = 12 * plan.log_interval / plan.max_iters
+    kept: list[float] = []
+    for place in sorted(places):
+        if place > (kept[-1] if kept else 0.0) + least and place < 1 - least:
+            kept.append(place)
+    return kept if plan.cut == "none" else kept[:1]

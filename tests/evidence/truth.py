@@ -108,8 +108,10 @@ class Truth:
 
     @cached_property
     def counted(self) -> list[Evaluated]:
-        """Those of the run itself: neither of a start-up nor done again later."""
-        return [each for each in self.evaluations if not self.of_start(each) and not self.lost(each)]
+        """Those of the run itself: neither of a start-up nor done again later, nor before the first row."""
+        since = self.rows[0].iteration
+        own = [each for each in self.evaluations if not self.of_start(each) and not self.lost(each)]
+        return [each for each in own if each.iteration >= since]
 
     @cached_property
     def visible(self) -> list[Told]:
@@ -126,14 +128,18 @@ class Truth:
         """Where the time went, from the beginning of the first row on."""
         spent = dict.fromkeys(("training", "evaluation", "checkpoint", "startup", "stall", "restart"), 0.0)
         for index, row in enumerate(self.told):
-            steps = row.step_ms + (row.between_ms if index else 0.0)
+            before = self.told[index - 1] if index else None
+            if before is not None:  # steps without a row are lost if the row before them is
+                spent["restart" if self.lost(before) and self.lost(row) else "training"] += row.between_ms
             if self.lost(row):
-                spent["restart"] += steps + row.stall_ms + row.compile_ms
+                spent["restart"] += row.step_ms + row.stall_ms + row.compile_ms
             else:
-                spent["training"] += steps
+                spent["training"] += row.step_ms
                 spent["stall"] += row.stall_ms
                 spent["restart" if row.process else "startup"] += row.compile_ms
         for each in self.evaluations:
+            if each.iteration < self.told[0].iteration:
+                continue  # before the first row
             if self.lost(each) or (self.of_start(each) and each.process):
                 spent["restart"] += each.all_ms
             elif self.of_start(each):
