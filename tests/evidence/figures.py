@@ -8,12 +8,14 @@ from statistics import median
 
 from nanopace.diagnosis.result import Diagnosis
 
-from .check import CHECKS, NOT_IN_TEXT_LOGS, costs_ms, off, open_row_ms, open_step, spikes_ms, stalled_ms, steady_off
+from . import loss_checks as _loss_checks  # noqa: F401 (notes its checkers)
+from .check import CHECKS, NOT_IN_TEXT_LOGS, costs_ms, off, open_row_ms, open_step, spikes_ms, stalled_ms
+from .speed_checks import steady_off
 from .truth import Truth
 
 UNKNOWN_AS_ZERO = re.compile(r"(?<![\d.,])0(?:\.0+)? ms\b|mfu 0\.00%|x0\.00\b|\b(\d[\d.,]*[KMG]) instead of \1\b")
-SLOWER = ("level_shift", "memory_spill", "drift")
-ADVICE_OF_TIME = ("raise_eval_interval", "lower_eval_iters", "lower_eval_iters_unknown", "save_less_often")
+SLOWER = ("level_shift", "memory_spill", "drift", "slower_at_the_end", "pace_changes", "mfu_smoothed_and_slower")
+PRICES = ("checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown", "checkpoint_stamped")
 
 
 def complaints(truth: Truth, diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
@@ -63,9 +65,7 @@ def _figures(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
 def _levels(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
     """Each stretch by the true steps of its rows; a stretch of few rows is their noise, too."""
     for level in d.step.levels:
-        own = [
-            row.level_ms for row in truth.plain if level.first_iteration <= row.iteration <= level.last_iteration
-        ]
+        own = [row.level_ms for row in truth.plain if level.first_iteration <= row.iteration <= level.last_iteration]
         if len(own) >= 5:
             by = max(own) * open_step(truth, len(own)) + 0.05 * max(own)
             why = off("level", level.median_ms, min(own), max(own), by=by)
@@ -110,10 +110,10 @@ def _together(d: Diagnosis) -> Iterator[tuple[str, str]]:
         yield "loss_diverged", f"beside {', '.join(codes & {'nothing_to_change', 'forecast', 'overfitting'})}"
     if "overfitting" in codes and d.loss.last_val is not None and d.loss.last_val == d.loss.best_val:
         yield "overfitting", "the last validation loss is the best"
-    if len(codes & {"checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown"}) > 1:
-        yield "checkpoint_measured", "beside another figure of it"
-    if "startup" in codes and "startup_unsplit" in codes:
-        yield "startup", "beside startup_unsplit"
+    if len(prices := codes & {*PRICES}) > 1:
+        yield "checkpoint_measured", f"{', '.join(sorted(prices))} on one page"
+    if len(starts := {code for code in codes if code.startswith("startup")}) > 1:
+        yield "startup", f"{', '.join(sorted(starts))} on one page"
     for each in advice:
         if each.saves_s is not None and each.saves_s > d.wall.total_s:
             yield each.code, "saves more than the whole run"

@@ -7,7 +7,7 @@ seen in a log is not planned: a stall falls on a row, and a process dies after o
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Fork = Literal["plain", "bpc", "ppl", "columns", "covers"]  # "covers": a row's time is that of all iterations since
@@ -92,7 +92,8 @@ class Plan:
     stamped: bool = False
     ending: Literal["", "interrupt", "memory"] = ""
     gpu: str | None = None  # given on the command line
-    changed: dict[str, object] = field(default_factory=dict)  # of a pair: what the second run does otherwise
+    learning_rate: float = 6e-4
+    dataset: str = "text"
 
     @property
     def evaluation_steps(self) -> float:
@@ -117,7 +118,9 @@ def drawn(seed: int) -> Plan:
     """The plan of this number."""
     rng = random.Random(seed)
     some = rng.random
-    shape = Shape(*rng.choice(SHAPES), batch_size=rng.choice((4, 8, 12, 32, 64)), accumulation=rng.choice((1, 4, 8, 40)))
+    shape = Shape(
+        *rng.choice(SHAPES), batch_size=rng.choice((4, 8, 12, 32, 64)), accumulation=rng.choice((1, 4, 8, 40))
+    )
     log_interval = rng.choice((1, 1, 10, 10, 50, 100))
     rows = round(10 ** (1.3 + 1.4 * some()))  # 20 to 500
     max_iters = rows * log_interval
@@ -150,6 +153,8 @@ def drawn(seed: int) -> Plan:
         ending=rng.choice(("",) * 10 + ("interrupt", "memory")),
         gpu=rng.choice((None, None, None, "RTX 4090", "A100 80GB SXM", "RTX 3060 12GB")),
     )
+    if plan.fork == "covers":
+        plan = replace(plan, mfu=False)  # of which time its mfu would be is not known of that fork
     return _disturbed(plan, rng)
 
 
@@ -199,3 +204,34 @@ def _apart(places: list[float], plan: Plan) -> list[float]:
         if place > (kept[-1] if kept else 0.0) + least and place < 1 - least:
             kept.append(place)
     return kept if plan.cut == "none" else kept[:1]
+
+
+def drawn_pair(seed: int) -> tuple[Plan, Plan]:
+    """Two runs that somebody compares: the second with something changed, and what that does to speed and loss."""
+    rng = random.Random(f"{seed} pair")
+    fork: Fork = "bpc" if rng.random() < 0.1 else "plain"
+    a = replace(drawn(seed), fork=fork, ending="", header=rng.random() < 0.8, gpu=None, cut="none")
+    b, faster = replace(a, seed=seed + 1_000_000), rng.choice((0.5, 0.8, 0.97, 1.0, 1.1, 2.0))
+    for knob in rng.sample(("batch", "width", "rate", "speed", "disturbed", "length"), rng.choice((1, 1, 2, 3))):
+        if knob == "batch" and b.shape.accumulation % 2 == 0:
+            shape = replace(b.shape, batch_size=2 * b.shape.batch_size, accumulation=b.shape.accumulation // 2)
+            b = replace(b, shape=shape, step_ms=b.step_ms * faster)
+        elif knob == "width":
+            shape = replace(b.shape, n_embd=2 * b.shape.n_embd)
+            losses = replace(b.losses, floor=b.losses.floor - 0.2)
+            b = replace(b, shape=shape, step_ms=b.step_ms * shape.flops / b.shape.flops, losses=losses)
+        elif knob == "rate":
+            b = replace(b, learning_rate=3e-4, losses=replace(b.losses, scale=b.losses.scale * rng.choice((0.8, 1.2))))
+        elif knob == "speed":
+            b = replace(b, step_ms=b.step_ms * faster)
+        elif knob == "disturbed":
+            b = _disturbed(b, rng)
+        elif knob == "length":
+            b = replace(b, max_iters=b.max_iters // 2)
+    turns_up = rng.uniform(0.5, 2.0) if rng.random() < 0.1 else b.losses.turns_up
+    b = replace(b, losses=replace(b.losses, turns_up=turns_up))
+    if rng.random() < 0.1:
+        b = replace(b, dataset="other", losses=replace(b.losses, floor=b.losses.floor + 1))
+    if rng.random() < 0.1:
+        b = replace(b, cut="head", restarts=())
+    return a, b

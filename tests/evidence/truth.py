@@ -13,8 +13,10 @@ from itertools import pairwise
 from statistics import median
 
 from .plan import Plan
+from .writing import evaluation_text, header, row_text
 
 PEAK = 312e12  # that nanoGPT divides by, whatever the card
+START_S = 1.77e9  # a day in 2026
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,12 @@ class Truth:
         found = {each.iteration: each.val for each in self.evaluations if each.val == each.val}
         return sorted(found.items())
 
+    @cached_property
+    def moments(self) -> list[tuple[int, float, float]]:
+        """(iteration, seconds since the start, validation loss) as training goes, without what was done again."""
+        kept = [each for each in self.evaluations if not self.lost(each) and each.val == each.val]
+        return [(each.iteration, each.at_s - START_S, each.val) for each in kept]
+
     @property
     def turned_up(self) -> float:
         """How far the validation loss without its noise ended above its lowest."""
@@ -240,7 +248,7 @@ class _Trainer:
         self.plan = plan
         self.rng = random.Random(f"{plan.seed} train")
         self.lines: list[Line] = []
-        self.clock_ms = 1.77e12  # a day in 2026
+        self.clock_ms = 1000 * START_S
         self.best = float("inf")
         self.saved = 0  # the iteration of the last checkpoint
         interval = plan.log_interval
@@ -296,7 +304,7 @@ class _Trainer:
                 iteration, process, round(printed, 2), level, step, compiling, stall, evaluated, first, between, loss,
                 round(100 * mfu, 2), self.clock_ms / 1000,
             )  # fmt: skip
-            self._print(_row_text(plan, row), row=row)
+            self._print(row_text(plan, iteration, loss, row.ms, 100 * mfu), row=row)
             between = covered = 0.0
 
     def _level(self, iteration: int, factor: float) -> float:
@@ -335,7 +343,7 @@ class _Trainer:
             save_ms = plan.checkpoint_steps * plan.step_ms * self.rng.gauss(1, 0.02) if iteration else None
         self.clock_ms += ms
         evaluated = Evaluated(iteration, process, ms, save_ms, train, val, self.clock_ms / 1000)
-        self._print(_evaluation_text(plan, evaluated), evaluated=evaluated)
+        self._print(evaluation_text(plan, iteration, train, val), evaluated=evaluated)
         if save_ms is not None:
             self._print("saving checkpoint to out")
             self.saved = iteration
@@ -358,54 +366,6 @@ class _Trainer:
             day = int(self.clock_ms / 1000) // 86400 % 27 + 1
             text = f"2026-03-{day:02} {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02} {text}"
         self.lines.append(Line(text, row, evaluated))
-
-
-def header(plan: Plan, *, resumed: bool) -> list[str]:
-    """What nanoGPT prints before it trains."""
-    shape = plan.shape
-    knobs = {
-        "out_dir": "out",
-        "eval_interval": plan.eval_interval,
-        "eval_iters": plan.eval_iters,
-        "log_interval": plan.log_interval,
-        "always_save_checkpoint": plan.always_save,
-        "dataset": "text",
-        "gradient_accumulation_steps": shape.accumulation,
-        "batch_size": shape.batch_size,
-        "block_size": shape.block_size,
-        "n_layer": shape.n_layer,
-        "n_head": shape.n_head,
-        "n_embd": shape.n_embd,
-        "bias": False,
-        "max_iters": plan.max_iters,
-        "compile": plan.compiles,
-    }
-    return [
-        "Overriding config with config/train_text.py:",
-        *(f"{name} = {value!r}" for name, value in knobs.items()),
-        "",
-        f"tokens per iteration will be: {shape.tokens:,}",
-        f"found vocab_size = {shape.vocab_size} (inside data/text/meta.pkl)",
-        "Resuming training from out" if resumed else "Initializing a new model from scratch",
-        f"number of parameters: {shape.parameters / 1e6:.2f}M",
-        *(["compiling the model... (takes a ~minute)"] if plan.compiles else []),
-    ]
-
-
-def _evaluation_text(plan: Plan, each: Evaluated) -> str:
-    if plan.fork == "bpc":
-        return f"step {each.iteration}: train loss {each.train:.4f} BPC, val loss {each.val:.4f} BPC"
-    if plan.fork == "ppl":
-        told = [f"{loss:.4f} (PPL {2.718281828**loss if loss < 50 else loss:.1f})" for loss in (each.train, each.val)]
-        return f"step {each.iteration}: train loss {told[0]} | val loss {told[1]}"
-    return f"step {each.iteration}: train loss {each.train:.4f}, val loss {each.val:.4f}"
-
-
-def _row_text(plan: Plan, row: Told) -> str:
-    unit = " BPC" if plan.fork == "bpc" else ""
-    lr = ", lr 6.00e-04, grad norm 0.84" if plan.fork == "columns" else ""
-    mfu = f", mfu {row.mfu:.2f}%" if plan.mfu else ""
-    return f"iter {row.iteration}: loss {row.loss:.4f}{unit}{lr}, time {row.ms:.2f}ms{mfu}"
 
 
 def _cut(plan: Plan, lines: list[Line]) -> list[Line]:
