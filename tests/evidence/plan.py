@@ -153,8 +153,10 @@ def drawn(seed: int) -> Plan:
         ending=rng.choice(("",) * 10 + ("interrupt", "memory")),
         gpu=rng.choice((None, None, None, "RTX 4090", "A100 80GB SXM", "RTX 3060 12GB")),
     )
-    if plan.fork == "covers":
-        plan = replace(plan, mfu=False)  # of which time its mfu would be is not known of that fork
+    if plan.fork == "covers":  # its mfu would be of an unknown time; and only a short first row shows what it does
+        plan = replace(plan, mfu=False, compile_ms=300.0, cut="none")
+        short = plan.compile_ms + (1 + plan.evaluation_steps) * plan.step_ms < 0.3 * log_interval * plan.step_ms
+        plan = plan if short else replace(plan, fork="columns")
     return _disturbed(plan, rng)
 
 

@@ -36,6 +36,7 @@ def nanochat(
     card: str | None = None,
     header: bool = True,
     first: int = 0,
+    columns: str = "mfu: {mfu:.2f}",
 ) -> Iterator[str]:
     """What one of nanochat's programs prints."""
     if header:
@@ -57,10 +58,12 @@ def nanochat(
         of = f"/{first + steps:05d}" if stage == "base" else ""
         yield (
             f"step {step:05d}{of} ({100 * step / (first + steps):.2f}%) | loss: {2 + 9 / (1 + step / 30):.6f} | "
-            f"lrm: 1.00 | dt: {ms:.2f}ms | tok/sec: {int(batch / ms * 1000):,} | mfu: {mfu:.2f} | "
+            f"lrm: 1.00 | dt: {ms:.2f}ms | tok/sec: {int(batch / ms * 1000):,} | {columns.format(mfu=mfu)} | "
             f"total time: {max(0, step - 10) * dt_ms / 60_000:.2f}m"
         )
     if header:
+        model = f"{stage}_checkpoints/d20/model_{steps:06d}.pt"
+        yield f"2026-01-23 17:00:00,103 - nanochat.checkpoint_manager - INFO - Saved model file to: /root/{model}"
         yield "Peak memory usage: 77144.52MiB"
         yield f"Total training time: {(steps - 10) * dt_ms / 60_000:.2f}m"
         yield f"Minimum validation bpb: {bits + 1 / (1 + steps // 100 * 5):.4f}"
@@ -84,7 +87,8 @@ def test_the_stages_of_a_speedrun_are_compared_like_with_like(write: Write, ask:
     runs = ask("explain", a)["runs"]
     assert [run["source"].get("stage") for run in runs][:2] == ["base", "mid"]
     answer, text = ask("compare", a, b), say("compare", a, b)
-    pair = answer["pairs"][0] if "pairs" in answer else answer
+    pair = answer["stages"][0]
+    assert pair["stage"] == "base"
     assert pair["tokens_per_s"]["ratio"] == pytest.approx(945 / 480, rel=0.01)
     assert not re.search(r"0\.39\d+ against 1\.\d+|0\.8\d+ against 0\.4\d+", text)
     assert not re.search(r"(?<![\d.])0 ms|x0\.00", text)
@@ -111,7 +115,9 @@ def test_the_card_that_the_log_names(write: Write, ask: Ask, say: Say) -> None:
 
 def test_an_excerpt_of_nanochat(write: Write, ask: Ask, say: Say) -> None:
     """tok/sec x dt are the tokens of a step; mfu 0.00 is no measurement; nothing starts here."""
-    log = write("\n".join(nanochat(header=False, first=800, batch=65_536, dt_ms=1180.0, mfu=0.0)) + "\n")
+    columns = "bf16_mfu: {mfu:.2f} | epoch: 1 pq: 0 rg: 0"
+    rows = nanochat(header=False, first=800, batch=65_536, dt_ms=1180.0, mfu=0.0, columns=columns)
+    log = write("\n".join(rows) + "\n")
     answer, text = ask("explain", log), say("explain", log)
     assert answer["throughput"]["tokens_per_iteration"] == pytest.approx(65_536, rel=0.001)
     assert answer["throughput"]["tokens_per_s"] == pytest.approx(65_536 / 1.18, rel=0.005)
@@ -184,7 +190,7 @@ def test_prose_that_quotes_a_log_is_not_taken_for_a_run_without_a_word(write: Wr
 
 def test_lines_that_look_like_evaluations_and_cannot_be_read_are_told(write: Write, ask: Ask, say: Say) -> None:
     text = trained(replace(PLAN, header=False)).text
-    log = write(re.sub(r"train loss (\S+), val loss (\S+)", r"losses are {'train': \1, 'val': \2}", text))
+    log = write(re.sub(r"train loss (\S+), val loss (\S+)", r"mean loss \1 and \2", text))
     answer = ask("explain", log)
     if answer["evaluations"]["count"] == 0:
         assert "unread_evaluations" in codes(answer)

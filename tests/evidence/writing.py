@@ -49,6 +49,6 @@ def evaluation_text(plan: Plan, iteration: int, train: float, val: float) -> str
 
 def row_text(plan: Plan, iteration: int, loss: float, ms: float, mfu: float) -> str:
     unit = " BPC" if plan.fork == "bpc" else ""
-    lr = ", lr 6.00e-04, grad norm 0.84" if plan.fork == "columns" else ""
+    lr = ", lr 6.00e-04, grad norm 0.84" if plan.fork in ("columns", "covers") else ""
     share = f", mfu {mfu:.2f}%" if plan.mfu else ""
     return f"iter {iteration}: loss {loss:.4f}{unit}{lr}, time {ms:.2f}ms{share}"
