@@ -20,6 +20,7 @@ Checker = Callable[[Truth, Numbers, Diagnosis], "str | None"]
 
 EXACT = 0.02  # of a figure
 STEADY = 0.05  # a step that changed by less "did not change"
+ESTIMATED = 0.15  # of a step where no row is plain: the report says that it is an estimate
 CHECKS: dict[str, Checker] = {}
 
 # Findings that no text log of nanoGPT leads to, each with what it takes. One that appears all the same is false.
@@ -95,14 +96,16 @@ def open_step(truth: Truth, rows: int | None = None) -> float:
     """Of the median of so many rows, as a fraction: three standard errors, and what held-up rows among them do."""
     count = len(truth.plain) if rows is None else rows
     held = sum(row.stall_ms > 0 for row in truth.plain) / max(1, len(truth.plain))
+    if rows is None and not truth.plain:
+        return ESTIMATED + 3 * truth.plan.noise
     return 3 * 1.25 * truth.plan.noise / math.sqrt(max(1, count)) + 2 * held * truth.plan.noise
 
 
 def open_row_ms(truth: Truth, rows: int) -> float:
     """Of the typical excess of so many rows: each has the noise of its own step, and all have that of the baseline,
-    which follows the rows around it."""
-    step = max(truth.levels)
-    return step * (open_step(truth, rows) + open_step(truth, min(25, len(truth.plain))) + 0.005) + 0.01
+    which follows the rows around it. Without a plain row the step is an estimate, and said to be one."""
+    noise = open_step(truth, rows) + open_step(truth, min(25, len(truth.plain)))
+    return max(truth.levels) * (noise + 0.005 + (0.0 if truth.plain else ESTIMATED)) + 0.01
 
 
 def costs_ms(truth: Truth) -> tuple[float, float]:

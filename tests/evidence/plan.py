@@ -104,6 +104,8 @@ class Plan:
         return self.compile_ms > 4 * self.step_ms
 
 
+PEAKS = {"RTX 4090": 165.2, "A100 80GB SXM": 312.0, "RTX 3060 12GB": 25.5}  # TFLOP/s, dense bf16
+
 SHAPES = (
     (2, 4, 128, 128, 65),
     (6, 6, 384, 256, 65),
@@ -151,7 +153,7 @@ def drawn(seed: int) -> Plan:
         cut=rng.choice(("none",) * 8 + ("head", "tail", "after evaluation")),
         stamped=some() < 0.1,
         ending=rng.choice(("",) * 10 + ("interrupt", "memory")),
-        gpu=rng.choice((None, None, None, "RTX 4090", "A100 80GB SXM", "RTX 3060 12GB")),
+        gpu=rng.choice((None, None, None, *PEAKS)),
     )
     if plan.fork == "covers":  # its mfu would be of an unknown time; and only a short first row shows what it does
         plan = replace(plan, mfu=False, compile_ms=300.0, cut="none")

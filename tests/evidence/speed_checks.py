@@ -8,6 +8,7 @@ import math
 from nanopace.diagnosis.result import Diagnosis
 
 from .check import STEADY, Numbers, check, first_of, off, open_step
+from .plan import PEAKS
 from .truth import Truth
 
 
@@ -172,11 +173,9 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     "utilisation_near_limit", "utilisation_good", "utilisation_half_idle", "utilisation_mostly_idle", "card_above_peak"
 )
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    from nanopace.hardware.cards import find_card
-
     if truth.plan.gpu is None:
         return "the card is unknown"
-    peak = find_card(truth.plan.gpu).peak_tflops or math.nan
+    peak = PEAKS[truth.plan.gpu]
     low, high = (truth.mfu_at(ms) * 312 / peak for ms in (max(truth.levels), min(truth.levels)))
     return off("card", said["card"], low, high, by=0.0003 + high * open_step(truth))
 

@@ -64,8 +64,8 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
         low is not None and high is not None and 1.5 * low - 0.5 * high <= save[1] and save[0] <= 1.5 * high - 0.5 * low
     )
     return first_of(
-        exactly("saved_rows", said["saved_rows"], len(saved)),
-        exactly("unsaved_rows", said["unsaved_rows"], len(unsaved)),
+        off("saved_rows", said["saved_rows"], len(saved), by=len(truth.resumed)),
+        off("unsaved_rows", said["unsaved_rows"], len(unsaved), by=len(truth.resumed)),
         off("evaluation_s", said["evaluation_s"], *evaluation, by=by),
         None if inside else off("checkpoint_s", said["checkpoint_s"], *save, by=by + 0.02 * evaluation[0]),
     )
@@ -211,9 +211,10 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 
 def hidden_of(truth: Truth, said: Numbers) -> str | None:
-    """One that comes after the last row, of which nothing tells the time, may count or not."""
+    """Those after the last row may count as hidden or apart from them."""
     after = sum(each.iteration > truth.rows[-1].iteration for each in truth.hidden)
-    counts = [(len(truth.hidden) - less, len(truth.counted) - less) for less in {0, after}]
+    hidden, all_of = len(truth.hidden), len(truth.counted)
+    counts = [(hidden, all_of), (hidden - after, all_of), (hidden - after, all_of - after)]
     said_counts = said["hidden"], said["count"]
     return None if said_counts in counts else f"{said_counts[0]} of {said_counts[1]} hidden, but it is {counts}"
 
