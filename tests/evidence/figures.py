@@ -15,6 +15,7 @@ from .truth import Truth
 
 UNKNOWN_AS_ZERO = re.compile(r"(?<![\d.,])0(?:\.0+)? ms\b|mfu 0\.00%|x0\.00\b|\b(\d[\d.,]*[KMG]) instead of \1\b")
 SLOWER = ("level_shift", "memory_spill", "drift", "slower_at_the_end", "pace_changes", "mfu_smoothed_and_slower")
+AGAINST_NAN = ("calm_the_loss", "leave_float16")
 PRICES = ("checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown", "checkpoint_stamped")
 
 
@@ -91,7 +92,8 @@ def _wall(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
         low, high = costs_ms(truth)
         if d.evaluations.contains_checkpoint:
             low, high = spikes_ms(truth)
-        by = open_row_ms(truth, len(truth.visible)) + stalled_ms(truth) + 3 * truth.plan.evaluation_noise * high
+        rows = d.checkpoints.unsaved_rows or len(truth.visible)  # those that it was measured in
+        by = open_row_ms(truth, rows) + stalled_ms(truth) + 3 * truth.plan.evaluation_noise * high
         yield from _one("evaluations.each_ms", off("one evaluation", d.evaluations.each_ms, low, high, by=by))
 
 
@@ -104,7 +106,7 @@ def _together(d: Diagnosis) -> Iterator[tuple[str, str]]:
     worth = [each.code for each in advice if each.code != "align_log_interval"]
     if "nothing_to_change" in codes and worth:
         yield "nothing_to_change", f"beside {', '.join(worth)}"
-    if "loss_diverged" in codes and [each for each in worth if each != "calm_the_loss"]:
+    if "loss_diverged" in codes and [each for each in worth if each not in AGAINST_NAN]:
         yield "loss_diverged", f"beside advice: {', '.join(worth)}"
     if "loss_diverged" in codes and codes & {"nothing_to_change", "forecast", "overfitting"}:
         yield "loss_diverged", f"beside {', '.join(codes & {'nothing_to_change', 'forecast', 'overfitting'})}"
@@ -138,7 +140,7 @@ def text_complaints(truth: Truth, diagnosis: Diagnosis, text: str) -> Iterator[t
             yield "Nothing worth changing", f"beside advice: {', '.join(listed)}"
     best = max((each for each in diagnosis.findings if each.advice), key=lambda each: each.saves_s or 0.0, default=None)
     if best is not None and best.saves_s is not None and best.saves_share is not None and best.saves_s < 60:
-        advised = re.search(r"\b(?:Do|Try): ", headline)
+        advised = re.search(r"\b(?:Do|Try): .*Saves", headline)
         if best.saves_share < 0.01 and advised:
             yield "headline", f"advice that saves {best.saves_share:.2%}, {best.saves_s:.1f} s"
 

@@ -149,6 +149,11 @@ class Truth:
             else:
                 spent["evaluation"] += each.ms
                 spent["checkpoint"] += each.save_ms or 0.0
+        last = self.told[-1]
+        reached = max((each.iteration for each in self.evaluations), default=0)
+        spent["training"] += (
+            max(0, reached - last.iteration - 1) * last.level_ms
+        )  # before an evaluation after the last row
         return {phase: ms / 1000 for phase, ms in spent.items()}
 
     @property
