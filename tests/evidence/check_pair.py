@@ -24,7 +24,6 @@ NOT_IN_TEXT_LOGS: Mapping[str, str] = {
     "compare_other_vocabulary": "another vocabulary; none is built here",
     "compare_vocabulary_inferred": "another vocabulary; none is built here",
     "compare_other_metric": "losses in two units; none are built here",
-    "compare_time_share": "a phase that one run alone spends much on, which other tests check",
 }
 
 
@@ -225,6 +224,15 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     own = [row.level_ms for row in truth.rows if said["first_iteration"] <= row.iteration <= said["last_iteration"]]
     ratios = [ms / truth.step_ms for ms in own]
     return off("ratio", said["ratio"], min(ratios), max(ratios), by=max(ratios) * (open_step(truth, len(own)) + 0.05))
+
+
+@check("compare_time_share")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    """A phase of the wall clock, over all of it; evaluation and checkpoint may be told as one."""
+    truth, phase = pair.named(said["run"]), said["phase"].removesuffix("_s")
+    phases = {"evaluation", "checkpoint"} if phase in ("evaluation", "checkpoint", "overhead") else {phase}
+    shares = [sum(truth.seconds.get(each, 0.0) for each in some) / truth.total_s for some in (phases, {phase})]
+    return off("time_share", said["time_share"], min(shares), max(shares), by=0.05 + open_step(truth))
 
 
 @check("compare_arrival_same")

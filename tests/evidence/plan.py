@@ -6,6 +6,7 @@ seen in a log is not planned: a stall falls on a row, and a process dies after o
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -134,7 +135,7 @@ def drawn(seed: int) -> Plan:
     plan = Plan(
         seed=seed,
         shape=shape,
-        losses=_losses(rng, nan),
+        losses=_losses(rng, shape, nan),
         max_iters=max_iters,
         log_interval=log_interval,
         eval_interval=eval_interval,
@@ -162,12 +163,13 @@ def drawn(seed: int) -> Plan:
     return _disturbed(plan, rng)
 
 
-def _losses(rng: random.Random, nan: bool) -> Losses:
-    power = rng.uniform(0.15, 0.6)
+def _losses(rng: random.Random, shape: Shape, nan: bool) -> Losses:
+    """From ln(vocabulary) down."""
+    power, floor = rng.uniform(0.15, 0.6), rng.uniform(0.8, 3.0)
     turns = rng.random() < 0.15
     return Losses(
-        floor=rng.uniform(0.8, 3.0),
-        scale=rng.uniform(3, 6) * 20**power,
+        floor=floor,
+        scale=(math.log(shape.vocab_size) - floor) * 20**power,
         power=power,
         noise=rng.choice((0.001, 0.004, 0.01, 0.03)),
         row_noise=rng.choice((0.02, 0.05, 0.15)),

@@ -6,6 +6,7 @@ of, what an evaluation and a checkpoint took, where the speed changed and why, a
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from functools import cached_property
@@ -230,7 +231,10 @@ class Truth:
 
 
 def train_of(plan: Plan, iteration: int) -> float:
+    """An untrained model knows nothing of its vocabulary."""
     loss = plan.losses
+    if iteration == 0:
+        return math.log(plan.shape.vocab_size)
     return loss.floor + loss.scale * (iteration + 20) ** -loss.power
 
 
