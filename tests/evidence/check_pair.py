@@ -73,7 +73,7 @@ def speed_of(truth: Truth) -> tuple[float, float]:
 
 def best_until(truth: Truth, seconds: float = math.inf, iteration: float = math.inf) -> float:
     """The lowest validation loss until then: printed, or what an evaluation at that very moment would have given."""
-    reached = [val for at, at_s, val in truth.moments if at_s <= seconds * 1.02 and at <= iteration]
+    reached = [val for at, at_s, val in truth.moments if at_s <= seconds and at <= iteration]
     before = [(at_s, at) for at, at_s, _ in truth.moments if at_s <= seconds]
     after = [(at_s, at) for at, at_s, _ in truth.moments if at_s > seconds]
     if before and after and math.isfinite(seconds):
