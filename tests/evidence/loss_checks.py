@@ -25,7 +25,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     known = said["accumulation"] in (None, truth.plan.shape.accumulation)
     return first_of(
         None if known else f"accumulation {said['accumulation']}",
-        off("noise", said["noise"], noise, by=noise * (0.15 + 4 / math.sqrt(rows))),
+        off("noise", said["noise"], noise, by=noise * (0.3 + 4 / math.sqrt(rows))),
     )
 
 

@@ -160,7 +160,10 @@ def drawn(seed: int) -> Plan:
         plan = replace(plan, mfu=False, compile_ms=300.0, cut="none")
         short = plan.compile_ms + (1 + plan.evaluation_steps) * plan.step_ms < 0.3 * log_interval * plan.step_ms
         plan = plan if short else replace(plan, fork="columns")
-    return _disturbed(plan, rng)
+    plan = _disturbed(plan, rng)
+    if plan.fork == "covers":  # what such a row's stall is a part of cannot be told
+        plan = replace(plan, stalls=(), period=None, tails=0.0)
+    return plan
 
 
 def _losses(rng: random.Random, shape: Shape, nan: bool) -> Losses:

@@ -287,7 +287,11 @@ def excess_ms(row: Any) -> float:
 
 @check("uneven_rows")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    longer = sum(row.step_ms + row.stall_ms > 1.005 * row.level_ms for row in truth.plain)
+    rows = truth.plain
+    near = [
+        min(row.level_ms for row in rows[max(0, k - 12) : k + 13]) for k in range(len(rows))
+    ]  # few rows are no level
+    longer = sum(row.step_ms + row.stall_ms > 1.005 * least for row, least in zip(rows, near, strict=True))
     return first_of(
         None if said["rows"] <= longer else f"{said['rows']} rows took longer, but it is {longer}",
         None if said["normal_rows"] <= len(truth.plain) else f"{said['normal_rows']} normal rows",
