@@ -161,8 +161,8 @@ def drawn(seed: int) -> Plan:
         short = plan.compile_ms + (1 + plan.evaluation_steps) * plan.step_ms < 0.3 * log_interval * plan.step_ms
         plan = plan if short else replace(plan, fork="columns")
     plan = _disturbed(plan, rng)
-    if plan.fork == "covers":  # what such a row's stall is a part of cannot be told
-        plan = replace(plan, stalls=(), period=None, tails=0.0)
+    if plan.fork == "covers":  # it is seldom enough, and what its rows hold besides steps cannot be told
+        plan = replace(plan, stalls=(), period=None, tails=0.0, restarts=())
     return plan
 
 
