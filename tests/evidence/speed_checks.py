@@ -148,6 +148,15 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     )
 
 
+@check("mfu_smoothed_only")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """Of the printed figure alone: nothing is said of the card."""
+    return first_of(
+        off("printed_last", said["printed_last"], (truth.rows[-1].mfu or 0) / 100),
+        steady_off(truth, said["steady_printed"]),
+    )
+
+
 @check("mfu_disagrees")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     return f"the printed mfu is right, and both are {truth.mfu_at(truth.step_ms):.4f}"
