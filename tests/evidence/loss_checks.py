@@ -37,7 +37,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
         return "validation does not turn up, and the gap does not grow"
     if curve[-1][1] <= best[1]:
         return "the last validation loss is the best"
-    last = truth.evaluations[-1]
+    last = [each for each in truth.evaluations if each.val == each.val][-1]
     return first_of(
         exactly("best_val_iteration", said["best_val_iteration"], best[0]),
         off("gap", said["gap"], last.val - last.train, by=1e-4),
@@ -46,10 +46,11 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("gap_grows")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """The true gap is the same throughout unless validation turns up; of the printed one, its scatter is allowed."""
-    noise = 3 * math.sqrt(2) * truth.plan.losses.noise
+    """The true gap is the same throughout unless validation turns up. Of the printed one its scatter is allowed: four
+    standard errors of the slope through four points."""
+    noise = 4 * 1.34 * math.sqrt(2) * truth.plan.losses.noise
     grows = truth.plan.losses.turns_up > 0
-    last = truth.evaluations[-1]
+    last = [each for each in truth.evaluations if each.val == each.val][-1]
     return first_of(
         None if grows or said["gap_trend"] <= noise else "the gap does not grow",
         off("gap", said["gap"], last.val - last.train, by=1e-4),

@@ -310,7 +310,8 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     true_s = truth.seconds["restart"]
     ends = {process: max(row.iteration for row in truth.told if row.process < process) for process in truth.resumed}
     lost = sum(max(0, ends[process] - at + 1) for process, at in truth.resumed.items())
-    by = (0.05 + open_step(truth, 10)) * true_s + sum(open_row_ms(truth, 1) for _ in truth.resumed) / 1000
+    by = (0.05 + open_step(truth, 10) + truth.unsteady) * true_s + len(truth.resumed) * open_row_ms(truth, 1) / 1000
+    by += max((row.stall_ms for row in truth.told), default=0.0) / 1000  # right after a start it is taken for warm-up
     if not truth.plain:
         by = true_s  # what a step takes is an estimate then
     return first_of(
