@@ -107,6 +107,7 @@ def pair_complaints(pair: Pair, comparison: Comparison) -> Iterator[tuple[str, s
         summed = sum(term for term in terms if term is not None)
         if abs(summed - parts.total) > 1e-6:
             yield "decomposition", f"its parts sum to {summed}, not to {parts.total}"
+    yield from _arithmetic(comparison)
     codes = {finding.code for finding in comparison.findings}
     if codes & {*RANKING} and not pair.same_data_known and not codes & {*UNKNOWN_DATA}:
         yield "unknown data", f"{', '.join(sorted(codes & {*RANKING}))}, and no log names its data"
@@ -114,6 +115,18 @@ def pair_complaints(pair: Pair, comparison: Comparison) -> Iterator[tuple[str, s
         yield "compare_speed", "beside compare_speed_equal"
     if len(codes & {"compare_one_knob", "compare_several_knobs", "compare_same_settings"}) > 1:
         yield "compare_one_knob", f"beside {codes}"
+
+
+def _arithmetic(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Of two runs whose tokens cost the same, the one with fewer of them a second does not do more TFLOP/s."""
+    a, b = comparison.a, comparison.b
+    if a.model.flops_per_token is None or a.model.flops_per_token != b.model.flops_per_token:
+        return
+    rates, achieved = comparison.tokens_per_s, (a.mfu.achieved_tflops, b.mfu.achieved_tflops)
+    if rates.ratio is not None and achieved[0] and achieved[1]:
+        ratio = achieved[1] / achieved[0]
+        if abs(math.log(ratio / rates.ratio)) > 0.01:
+            yield "achieved_tflops", f"x{ratio:.3f} TFLOP/s for x{rates.ratio:.3f} tokens/s"
 
 
 def ranks(pair: Pair) -> str | None:

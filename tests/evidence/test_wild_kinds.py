@@ -296,11 +296,8 @@ def test_checkpoints_that_cluster_in_the_fast_half(write: Write, ask: Ask) -> No
         cost = (5.0 * ms + (60.0 if 0 < k <= 2000 else 0.0)) if k % 100 == 0 else 0.0
         lines.append(f"iter {k}: loss 3.0000, time {ms + cost + 0.1 * (k % 7) + 3000 * (k == 0):.2f}ms, mfu 20.00%")
     answer = ask("explain", write("\n".join(lines) + "\n"))
-    each = answer["checkpoints"]["each_ms"]
-    if answer["checkpoints"]["basis"] == "measured":
-        assert each == pytest.approx(60, abs=15)
-    else:
-        assert each is None or answer["checkpoints"]["basis"] != "measured"
+    checkpoints = answer["checkpoints"]  # told apart rightly, or not at all
+    assert checkpoints["basis"] != "measured" or checkpoints["each_ms"] == pytest.approx(60, abs=15)
 
 
 @pytest.mark.parametrize("gpu", ["a100", "h100", "v100", "8xH100", "a100-40gb", "T4", "2x 4090"])
