@@ -1,0 +1,141 @@
+"""What the checkers of findings share: where they are noted, and what the noise of a run leaves open.
+
+A checker says what would make a finding false, given the truth that its log was built from: it returns a complaint, or
+None where the sentence is true. Figures are held to 2% and to what the noise of the run leaves open (three standard
+errors), claims hold exactly. A finding without a checker fails a test: whoever adds one says what would make it false.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nanopace.diagnosis.result import Diagnosis
+
+from .truth import Truth
+
+Numbers = Mapping[str, Any]
+Checker = Callable[[Truth, Numbers, Diagnosis], "str | None"]
+
+EXACT = 0.02  # of a figure
+STEADY = 0.05  # a step that changed by less "did not change"
+ESTIMATED = 0.4  # of a step where no row is plain: the report says that it is an estimate
+CHECKS: dict[str, Checker] = {}
+
+# Findings that no text log of nanoGPT leads to, each with what it takes. One that appears all the same is false.
+NOT_IN_TEXT_LOGS: Mapping[str, str] = {
+    "evaluations_outside_clock": "nanochat's clock, which stops for evaluations; nanoGPT's runs on",
+    "untimed_sft": "nanochat",
+    "untimed_rl": "nanochat",
+    "printed_rate_wrong": "nanochat",
+    "core_metric": "nanochat",
+    "quoted_log": "prose around the log; none is built here",
+    "log_truncated": "a compressed log; none is built here",
+    "unread_evaluations": "lines that no reader knows; none is built here",
+    "card_variants": "a card's name that leaves its variant open; none is built here",
+    "dtype_float32": "a run in float32; none is built here",
+    "use_float16": "a card without bf16; none is built here",
+    "leave_float16": "a run in float16; none is built here",
+    "level_shift_at_batch": "a batch that changes; none is built here",
+    "level_shift_at_power_limit": "the card's sensors",
+    "cpu_pace": "a run on a CPU; none is built here",
+    "ran_on_cpu": "a run on a CPU; none is built here",
+    "suspended": "a trainer that notices",
+    "data_stalls": "a trainer that times its data",
+    "rollbacks": "a trainer that goes back",
+    "micro_batch_reduced": "a trainer that survives a full memory",
+    "micro_batch_reduced_at_start": "the same",
+    "micro_batch_reduced_in_evaluation": "the same",
+    "straggler": "times of several ranks",
+    "ended_diverged": "a trainer that stops by itself",
+    "conflict": "two sources of one setting; none is built here",
+    "card_without_peak": "a card that is not in the table; none is built here",
+    "utilisation_measured": "a card that was measured",
+    "utilisation_power_limited": "the card's sensors",
+    "throttled_heat": "the card's sensors",
+    "throttled_hardware": "the card's sensors",
+    "throttled_power": "the card's sensors",
+    "energy": "the card's sensors",
+    "skipped_steps": "a trainer that skips",
+    "find_the_straggler": "times of several ranks",
+    "smaller_micro_batch": "a trainer that survives a full memory",
+}
+
+
+def check(*codes: str) -> Callable[[Checker], Checker]:
+    def note(checker: Checker) -> Checker:
+        CHECKS.update(dict.fromkeys(codes, checker))
+        return checker
+
+    return note
+
+
+def off(name: str, said: float | None, low: float, high: float | None = None, *, by: float = 0.0) -> str | None:
+    """A complaint unless the figure lies in [low, high], widened by 2% and by what is absolutely open."""
+    high = low if high is None else high
+    if said is None:
+        return None
+    if low - EXACT * abs(low) - by <= said <= high + EXACT * abs(high) + by:
+        return None
+    return f"{name} {said:.6g}, but it is {low:.6g}" + (f" to {high:.6g}" if high != low else "")
+
+
+def first_of(*complaints: str | None) -> str | None:
+    return next((each for each in complaints if each), None)
+
+
+def exactly(name: str, said: object, true: object) -> str | None:
+    return None if said == true else f"{name} {said}, but it is {true}"
+
+
+# --- what the noise leaves open --------------------------------------------------------------------------------------
+
+
+def open_step(truth: Truth, rows: int | None = None) -> float:
+    """Of the median of so many rows, as a fraction: three standard errors, and what held-up rows among them do."""
+    count = len(truth.plain) if rows is None else rows
+    held = sum(row.stall_ms > 0 for row in truth.plain) / max(1, len(truth.plain))
+    if rows is None and not truth.plain:
+        return ESTIMATED + 3 * truth.plan.noise
+    return 3 * 1.25 * truth.plan.noise / math.sqrt(max(1, count)) + 2 * held * truth.plan.noise
+
+
+def open_row_ms(truth: Truth, rows: int) -> float:
+    """Of the typical excess of so many rows: each has the noise of its own step, and all have that of the baseline,
+    which follows the rows around it. Without a plain row the step is an estimate, and said to be one."""
+    noise = open_step(truth, rows) + open_step(truth, min(25, len(truth.plain)))
+    return max(truth.levels) * (noise + 0.005 + (0.0 if truth.plain else ESTIMATED)) + 0.01
+
+
+def costs_ms(truth: Truth) -> tuple[float, float]:
+    """The range of what an evaluation takes here, without its checkpoint."""
+    all_of = [each.ms for each in truth.evaluations if not truth.lost(each)]
+    return min(all_of), max(all_of)
+
+
+def spikes_ms(truth: Truth) -> tuple[float, float]:
+    """The same with checkpoint and stall, as rows show it."""
+    all_of = [row.evaluated.all_ms + row.stall_ms for row in truth.visible if row.evaluated]
+    return min(all_of), max(all_of)
+
+
+def jumped_ms(truth: Truth) -> float:
+    """What an evaluation row may seem to take more or less, where the speed jumps just there."""
+    jumps = dict(truth.jumps)
+    return max(
+        (abs(jumps[row.iteration] - 1) * row.level_ms for row in truth.visible if row.iteration in jumps), default=0
+    )
+
+
+def stalled_ms(truth: Truth) -> float:
+    """What stalls add to evaluation rows, where so many have one that nobody can tell it from the evaluation; and what
+    a jump of the speed does at such a row."""
+    stalls = [row.stall_ms for row in truth.visible]
+    told_apart = sum(stall > 0 for stall in stalls) * 3 < len(stalls)
+    return jumped_ms(truth) + (0.0 if told_apart else max(stalls, default=0.0))
+
+
+def save_ms(truth: Truth) -> tuple[float, float]:
+    all_of = [each.save_ms for each in truth.evaluations if each.save_ms is not None]
+    return min(all_of), max(all_of)

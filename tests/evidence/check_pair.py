@@ -1,0 +1,379 @@
+"""What would make each finding about two runs false. The best so far decides who is ahead, not the last value."""
+
+# ruff: noqa: ARG001 (all checkers are called alike)
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nanopace.diagnosis.comparison import Comparison
+
+from .check import exactly, first_of, off, open_step
+from .truth import START_S, Truth, val_of
+
+Numbers = Mapping[str, Any]
+BOOKKEEPING = {"log_interval", "eval_interval", "eval_iters", "always_save_checkpoint", "max_iters"}
+
+NOT_IN_TEXT_LOGS: Mapping[str, str] = {
+    "compare_other_tokenizer": "a ledger, which names its tokenizer",
+    "compare_other_corpus": "a ledger, which knows its corpus",
+    "compare_sooner_bits": "a ledger, which counts bytes",
+    "compare_arrival_equal_bits": "a ledger, which counts bytes",
+    "compare_other_vocabulary": "another vocabulary; none is built here",
+    "compare_vocabulary_inferred": "another vocabulary; none is built here",
+    "compare_other_metric": "losses in two units; none are built here",
+}
+
+
+RANKING = (
+    "compare_loss_tokens",
+    "compare_loss_iterations",
+    "compare_leads_time",
+    "compare_crossover",
+    "compare_sooner",
+)
+UNKNOWN_DATA = ("compare_data_unknown",)  # what says so, first
+
+
+@dataclass(frozen=True)
+class Pair:
+    a: Truth
+    b: Truth
+
+    def named(self, name: str) -> Truth:
+        return self.a if name in ("a.log", "A") else self.b
+
+    def other(self, truth: Truth) -> Truth:
+        return self.b if truth is self.a else self.a
+
+    @property
+    def noise(self) -> float:
+        """Three standard errors of the difference of two evaluations."""
+        return 3 * math.hypot(self.a.plan.losses.noise, self.b.plan.losses.noise) + 0.003
+
+    @property
+    def same_data_known(self) -> bool:
+        return all("dataset = " in truth.text for truth in (self.a, self.b))
+
+    @property
+    def late(self) -> list[Truth]:
+        """Those whose log does not begin with the run: their earlier time is unknown."""
+        return [truth for truth in (self.a, self.b) if not truth.begins]
+
+
+def speed_of(truth: Truth) -> tuple[float, float]:
+    """Tokens per second, by the range that "normal" leaves open."""
+    ordered = sorted(truth.levels)
+    low, high = ordered[-1 - len(ordered) // 3], ordered[len(ordered) // 3]
+    share = open_step(truth) + (0.02 if truth.plain else 0.15)  # without a plain row an estimate, and said to be one
+    return truth.plan.shape.tokens * 1000 / low * (1 - share), truth.plan.shape.tokens * 1000 / high * (1 + share)
+
+
+def best_until(truth: Truth, seconds: float = math.inf, iteration: float = math.inf) -> float:
+    """The lowest validation loss until then: printed, or what an evaluation at that very moment would have given."""
+    reached = [val for at, at_s, val in truth.moments if at_s <= seconds and at <= iteration]
+    before = [(at_s, at) for at, at_s, _ in truth.moments if at_s <= seconds]
+    after = [(at_s, at) for at, at_s, _ in truth.moments if at_s > seconds]
+    if before and after and math.isfinite(seconds):
+        (from_s, first), (to_s, last) = before[-1], after[0]
+        at = first + (last - first) * (seconds - from_s) / (to_s - from_s)
+        reached.append(val_of(truth.plan, max(1, round(at))))
+    return min(reached, default=math.inf)
+
+
+Checker = Callable[[Pair, Numbers, Comparison], "str | None"]
+CHECKS: dict[str, Checker] = {}
+
+
+def check(*codes: str) -> Callable[[Checker], Checker]:
+    def note(checker: Checker) -> Checker:
+        CHECKS.update(dict.fromkeys(codes, checker))
+        return checker
+
+    return note
+
+
+def pair_complaints(pair: Pair, comparison: Comparison) -> Iterator[tuple[str, str]]:
+    for finding in comparison.findings:
+        if finding.code in NOT_IN_TEXT_LOGS:
+            yield finding.code, f"it takes {NOT_IN_TEXT_LOGS[finding.code]}"
+        elif (checker := CHECKS.get(finding.code)) and (why := checker(pair, finding.numbers, comparison)):
+            yield finding.code, why
+    parts = comparison.decomposition
+    terms = [getattr(parts, name) for name in type(parts).__slots__ if name != "total"]
+    if parts.total is not None and parts.flops_per_token is not None:
+        summed = sum(term for term in terms if term is not None)
+        if abs(summed - parts.total) > 1e-6:
+            yield "decomposition", f"its parts sum to {summed}, not to {parts.total}"
+    yield from _arithmetic(comparison)
+    codes = {finding.code for finding in comparison.findings}
+    if codes & {*RANKING} and not pair.same_data_known and not codes & {*UNKNOWN_DATA}:
+        yield "unknown data", f"{', '.join(sorted(codes & {*RANKING}))}, and no log names its data"
+    if "compare_speed" in codes and "compare_speed_equal" in codes:
+        yield "compare_speed", "beside compare_speed_equal"
+    if len(codes & {"compare_one_knob", "compare_several_knobs", "compare_same_settings"}) > 1:
+        yield "compare_one_knob", f"beside {codes}"
+
+
+def _arithmetic(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Of two runs whose tokens cost the same, the one with fewer of them a second does not do more TFLOP/s."""
+    a, b = comparison.a, comparison.b
+    if a.model.flops_per_token is None or a.model.flops_per_token != b.model.flops_per_token:
+        return
+    rates, achieved = comparison.tokens_per_s, (a.mfu.achieved_tflops, b.mfu.achieved_tflops)
+    if rates.ratio is not None and achieved[0] and achieved[1]:
+        ratio = achieved[1] / achieved[0]
+        if abs(math.log(ratio / rates.ratio)) > 0.01:
+            yield "achieved_tflops", f"x{ratio:.3f} TFLOP/s for x{rates.ratio:.3f} tokens/s"
+
+
+def ranks(pair: Pair) -> str | None:
+    """Whether losses may be ranked at all."""
+    if pair.a.plan.dataset != pair.b.plan.dataset and pair.a.plan.header and "dataset = " in pair.b.text:
+        return "the losses are on different data"
+    return None
+
+
+def over_time(pair: Pair) -> str | None:
+    return ranks(pair) or (f"a log begins at {pair.late[0].rows[0].iteration}" if pair.late else None)
+
+
+@check("compare_speed")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    fast, slow = speed_of(pair.named(said["faster"])), speed_of(pair.named(said["slower"]))
+    return first_of(
+        None if fast[1] > slow[0] else f"{said['faster']} is not faster: {fast} against {slow}",
+        off("faster", said["faster_tokens_per_s"], *fast),
+        off("slower", said["slower_tokens_per_s"], *slow),
+    )
+
+
+@check("compare_speed_equal")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    a, b = speed_of(pair.a), speed_of(pair.b)
+    return None if a[0] <= b[1] and b[0] <= a[1] else f"{a} against {b} tokens/s"
+
+
+@check("compare_speed_unknown", "compare_settings_unknown")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    known = all("tokens per iteration" in truth.text for truth in (pair.a, pair.b))
+    return "both logs tell it" if known else None
+
+
+@check("compare_time_per_iteration")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    fast, slow = pair.named(said["faster"]), pair.named(said["slower"])
+    by = [truth.step_ms * (open_step(truth) + truth.unsteady) for truth in (fast, slow)]
+    return first_of(
+        off("faster_ms", said["faster_ms"], fast.step_ms, by=by[0]),
+        off("slower_ms", said["slower_ms"], slow.step_ms, by=by[1]),
+    )
+
+
+@check("compare_why", "compare_why_unknown_peak")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    true = pair.a.plan.shape.flops_per_token / pair.b.plan.shape.flops_per_token - 1
+    return off("flops_per_token_share", said["flops_per_token_share"], true, by=0.01)
+
+
+@check("compare_loss_tokens", "compare_loss_iterations")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    better, worse = pair.named(said["better"]), pair.named(said["worse"])
+    places = [
+        said["tokens"] / truth.plan.shape.tokens * 1.001 if "tokens" in said else said["iteration"]
+        for truth in (better, worse)
+    ]
+    of_better, of_worse = best_until(better, iteration=places[0]), best_until(worse, iteration=places[1])
+    wrong = of_better > of_worse + pair.noise
+    return ranks(pair) or (f"its best is {of_better} against {of_worse}" if wrong else None)
+
+
+def said_to_have_risen(comparison: Comparison) -> bool:
+    """ "Is ahead", by its best: then the report says in addition that it has risen since."""
+    return any(finding.code == "compare_risen" for finding in comparison.findings)
+
+
+@check("compare_risen")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    truth = pair.named(said["run"])
+    best = min(truth.curve, key=lambda point: (point[1], point[0]))
+    return first_of(
+        exactly("best", (said["best_val_iteration"], said["best_val"]), best),
+        exactly("last_val", said["last_val"], truth.curve[-1][1]),
+        None if said["last_val"] > said["best_val"] else "it has not risen",
+    )
+
+
+@check("compare_loss_uncertain", "compare_arrival_uncertain")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    most = min(len(truth.curve) for truth in (pair.a, pair.b))
+    return None if most <= 12 else f"both have {most} evaluations and more"
+
+
+@check("compare_data_unknown")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    told = all("dataset = " in truth.text for truth in (pair.a, pair.b))
+    return "both logs name their data" if told else None
+
+
+@check("compare_overall")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    """Tokens over the whole clock, of which stalls and evaluations that no row shows are not known."""
+    rates = []
+    for name in (said["faster"], said["slower"]):
+        truth = pair.named(name)
+        done = truth.rows[-1].iteration - truth.rows[0].iteration + 1
+        rates.append(done * truth.plan.shape.tokens / truth.total_s)
+    if rates[1] < rates[0] * 0.9:
+        return f"{said['slower']} gets less done: {rates[1]:.0f} against {rates[0]:.0f}"
+    return off("faster", said["faster_overall_tokens_per_s"], rates[0], by=0.1 * rates[0])
+
+
+@check("compare_stretch")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    truth = pair.named(said["run"])
+    own = [row.level_ms for row in truth.rows if said["first_iteration"] <= row.iteration <= said["last_iteration"]]
+    ratios = [ms / truth.step_ms for ms in own]
+    return off("ratio", said["ratio"], min(ratios), max(ratios), by=max(ratios) * (open_step(truth, len(own)) + 0.05))
+
+
+@check("compare_time_share")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    """A phase of the wall clock, over all of it; evaluation and checkpoint may be told as one."""
+    truth, phase = pair.named(said["run"]), said["phase"].removesuffix("_s")
+    phases = {"evaluation", "checkpoint"} if phase in ("evaluation", "checkpoint", "overhead") else {phase}
+    shares = [sum(truth.seconds.get(each, 0.0) for each in some) / truth.total_s for some in (phases, {phase})]
+    return off("time_share", said["time_share"], min(shares), max(shares), by=0.05 + open_step(truth))
+
+
+@check("compare_arrival_same")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    if why := over_time(pair):
+        return why
+    return None if said["later_s"] <= said["sooner_s"] * 1.2 else f"{said['sooner_s']} against {said['later_s']} s"
+
+
+@check("compare_known_differ")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    named = set(said["knob"].replace(" × ", ", ").split(", "))
+    return None if named <= changed(pair) else f"{named - changed(pair)} did not change"
+
+
+@check("compare_leads_time", "compare_crossover", "compare_crossover_best")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    if why := over_time(pair):
+        return why
+    leader = pair.named(said.get("leader") or said["late"])
+    end_s = min(truth.moments[-1][1] for truth in (pair.a, pair.b))
+    of_leader, of_other = best_until(leader, end_s), best_until(pair.other(leader), end_s)
+    last = leader.moments[-1][2]
+    falls_back = last > best_until(leader) + 0.1 + 5 * leader.plan.losses.noise
+    return first_of(
+        f"its best until {end_s:.0f} s is {of_leader} against {of_other}"
+        if of_leader > of_other + pair.noise
+        else None,
+        f"it ends at {last}, far above its best" if falls_back and not said_to_have_risen(comparison) else None,
+    )
+
+
+@check("compare_loss_equal")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    open_loss = 4 * math.hypot(pair.a.plan.losses.noise, pair.b.plan.losses.noise) + 0.02
+    apart = said["worse_loss"] - said["better_loss"]
+    return ranks(pair) or (f"{apart:.4f} apart" if apart > open_loss else None)
+
+
+@check("compare_loss_unknown")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    trained = [[at for at, _, _ in truth.moments if at > 0] for truth in (pair.a, pair.b)]
+    return "both have losses at the same iteration" if set(trained[0]) & set(trained[1]) else None
+
+
+@check("compare_other_data")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    return exactly("datasets", (said["a_dataset"], said["b_dataset"]), (pair.a.plan.dataset, pair.b.plan.dataset))
+
+
+def arrival(truth: Truth, loss: float) -> float | None:
+    """Seconds from the first step, which follows compilation, until the loss is first printed or lower; straight in
+    between."""
+    start = truth.told[0].at_s - truth.told[0].step_ms / 1000 - START_S
+    before: tuple[float, float] | None = None
+    for _, seconds, val in truth.moments:
+        if val <= loss:
+            if before is None or before[1] == val:
+                return max(0.0, seconds - start)
+            return before[0] + (seconds - before[0]) * (before[1] - loss) / (before[1] - val) - start
+        before = max(seconds, start), val
+    return None
+
+
+def open_s(truth: Truth) -> float:
+    """Of the clock: its noise, evaluations and saves that no row shows, and whether a save comes before or after."""
+    hidden = 0.3 * sum(each.all_ms for each in truth.hidden) if truth.visible else truth.total_s * 1000
+    save = max((each.save_ms or 0.0 for each in truth.evaluations), default=0.0)
+    again = 2 * truth.seconds["restart"]  # what was done again: the first time counts, or the second
+    return truth.total_s * (open_step(truth) + 0.01 + 0.05 * truth.unsteady) + (hidden + save) / 1000 + again
+
+
+@check("compare_sooner", "compare_sooner_iterations")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    if why := over_time(pair):
+        return why
+    truths = pair.named(said["sooner"]), pair.named(said["later"])
+    first, second = (arrival(truth, said["target_loss"]) for truth in truths)
+    if first is None or second is None:
+        return f"one of them never reaches {said['target_loss']}"
+    by = [open_s(truth) + 0.05 * seconds for truth, seconds in zip(truths, (first, second), strict=True)]
+    return first_of(
+        f"{first:.1f} s against {second:.1f} s" if first > second + by[0] + by[1] else None,
+        off("sooner_s", said["sooner_s"], first, by=by[0]),
+        off("later_s", said["later_s"], second, by=by[1]),
+    )
+
+
+@check("compare_arrival_equal")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    return over_time(pair)
+
+
+@check("compare_clock_incomplete")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    truth = pair.named(said["run"])
+    return None if truth.hidden or not truth.plain else "every evaluation is in a row"
+
+
+@check("compare_late_start")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    truth = pair.named(said["run"])
+    if truth.begins:
+        return "it begins with the start"
+    return exactly("iteration", said["iteration"], truth.rows[0].iteration)
+
+
+def changed(pair: Pair) -> set[str]:
+    """What the two headers say otherwise, without what only bears on the log."""
+    a, b = pair.a.plan, pair.b.plan
+    knobs = {
+        "batch_size": (a.shape.batch_size, b.shape.batch_size),
+        "gradient_accumulation_steps": (a.shape.accumulation, b.shape.accumulation),
+        "n_embd": (a.shape.n_embd, b.shape.n_embd),
+        "learning_rate": (a.learning_rate, b.learning_rate),
+        "dataset": (a.dataset, b.dataset),
+        "compile": (a.compiles, b.compiles),
+        "max_iters": (a.max_iters, b.max_iters),
+    }
+    return {name for name, (of_a, of_b) in knobs.items() if of_a != of_b}
+
+
+@check("compare_one_knob", "compare_speed_knob", "compare_several_knobs")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    named = set((said.get("knob") or said["knobs"]).replace(" × ", ", ").split(", "))
+    return None if named <= changed(pair) else f"{named - changed(pair)} did not change"
+
+
+@check("compare_same_settings")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    return f"{changed(pair)} changed" if changed(pair) - BOOKKEEPING else None

@@ -1,0 +1,147 @@
+"""What would make false what is said of the loss, of what to change, and of how the log was read."""
+
+# ruff: noqa: ARG001 (all checkers are called alike)
+from __future__ import annotations
+
+import math
+
+from nanopace.diagnosis.result import Diagnosis
+
+from .check import Numbers, check, exactly, first_of, off, open_step
+from .time_checks import excess_ms
+from .truth import Truth, val_of
+
+
+@check("loss_spikes")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    place = truth.plan.losses.spike_at
+    return None if place is not None and said["count"] <= 2 else "no loss was made to stand out"
+
+
+@check("loss_noise")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    noise = truth.plan.losses.row_noise
+    rows = max(5, len(truth.rows) // 2)
+    known = said["accumulation"] in (None, truth.plan.shape.accumulation)
+    return first_of(
+        None if known else f"accumulation {said['accumulation']}",
+        off("noise", said["noise"], noise, by=noise * (0.3 + 4 / math.sqrt(rows))),
+    )
+
+
+@check("overfitting")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    curve = truth.curve
+    best = min(curve, key=lambda point: (point[1], point[0]))
+    if truth.plan.losses.turns_up == 0:
+        return "validation does not turn up, and the gap does not grow"
+    if curve[-1][1] <= best[1]:
+        return "the last validation loss is the best"
+    last = [each for each in truth.evaluations if each.val == each.val][-1]
+    return first_of(
+        exactly("best_val_iteration", said["best_val_iteration"], best[0]),
+        off("gap", said["gap"], last.val - last.train, by=1e-4),
+    )
+
+
+@check("gap_grows")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """The true gap is the same throughout unless validation turns up. Of the printed one its scatter is allowed: four
+    standard errors of the slope through four points."""
+    noise = 4 * 1.34 * math.sqrt(2) * truth.plan.losses.noise
+    grows = truth.plan.losses.turns_up > 0
+    last = [each for each in truth.evaluations if each.val == each.val][-1]
+    return first_of(
+        None if grows or said["gap_trend"] <= noise else "the gap does not grow",
+        off("gap", said["gap"], last.val - last.train, by=1e-4),
+    )
+
+
+@check("best_not_saved")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    best = min(truth.curve, key=lambda point: (point[1], point[0]))
+    saved = {each.iteration for each in truth.evaluations if each.save_ms is not None}
+    return first_of(
+        exactly("best_val", said["best_val"], best[1]),
+        exactly("best_val_iteration", said["best_val_iteration"], best[0]),
+        "it was saved" if best[0] in saved else None,
+    )
+
+
+@check("loss_diverged")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    return exactly("iteration", said["iteration"], truth.nan_from)
+
+
+@check("forecast")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """ "If the trend holds": where it does, the truth lies within four times the 80% interval, and 80% of the truths
+    within it, which is another test."""
+    if said["iteration"] <= truth.curve[-1][0] or not said["low"] <= said["loss"] <= said["high"]:
+        return f"{said['low']} to {said['high']} at {said['iteration']} is no forecast"
+    plan = truth.plan
+    if plan.losses.turns_up or truth.nan_from is not None:
+        return None
+    true, reach = val_of(plan, said["iteration"]), 4 * (said["high"] - said["low"]) + 3 * plan.losses.noise
+    return off("loss", said["loss"], true, by=reach)
+
+
+# --- advice ----------------------------------------------------------------------------------------------------------
+
+
+@check("raise_eval_interval", "lower_eval_iters", "lower_eval_iters_unknown", "save_less_often")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    plan = truth.plan
+    known = {"from_interval": plan.eval_interval, "from_iters": plan.eval_iters}
+    wrong = [f"{name} {said[name]}, but it is {true}" for name, true in known.items() if said.get(name, true) != true]
+    return first_of(*wrong, "there was but one evaluation" if len(truth.counted) < 2 else None)
+
+
+@check("align_log_interval")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    return None if truth.hidden else "every evaluation is in a row"
+
+
+@check("turn_on_compile")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    if truth.plan.compiles:
+        return "compile is on"
+    return f"about a minute for a run of {truth.total_s:.0f} s" if truth.total_s < 60 else None
+
+
+@check("larger_micro_batch")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    shape = truth.plan.shape
+    same = said["to_batch"] * said["to_accumulation"] == shape.batch_size * shape.accumulation
+    return first_of(exactly("from_batch", said["from_batch"], shape.batch_size), None if same else "other tokens")
+
+
+@check("rows_cover_several")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    if truth.plan.fork != "covers":
+        return "a row's time is that of one iteration"
+    return exactly("iterations", said["iterations"], truth.plan.log_interval)
+
+
+@check("find_the_stall")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    held = sum(max(0.0, excess_ms(row)) for row in truth.rows if excess_ms(row) > 0.1 * row.level_ms)
+    return None if held / 1000 > 0.005 * truth.total_s else f"stalls are {held / 1000 / truth.total_s:.2%} of the run"
+
+
+@check("calm_the_loss")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    return None if truth.nan_from is not None else "the loss is finite"
+
+
+@check("nothing_to_change")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """Less than 3% goes to evaluations, checkpoints and stalls, and the steps do not become 10% slower."""
+    spent = truth.seconds
+    share = (spent["evaluation"] + spent["checkpoint"]) / truth.total_s
+    stalls = spent["stall"] / truth.total_s
+    return first_of(
+        off("overhead_share", said["overhead_share"], share, by=0.004 + open_step(truth, 5)),
+        f"{stalls:.1%} of the run are stalls" if stalls > 0.03 else None,
+        f"steps became {truth.slowing:+.1%} slower" if truth.slowing > 0.10 + open_step(truth, 5) else None,
+    )

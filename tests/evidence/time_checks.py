@@ -1,0 +1,335 @@
+"""What would make false what is said of slow rows: evaluations, checkpoints, start-up, stalls, restarts."""
+
+# ruff: noqa: ARG001 (all checkers are called alike)
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nanopace.diagnosis.result import Diagnosis
+
+from .check import (
+    EXACT,
+    Numbers,
+    check,
+    costs_ms,
+    exactly,
+    first_of,
+    off,
+    open_row_ms,
+    open_step,
+    save_ms,
+    spikes_ms,
+    stalled_ms,
+)
+from .truth import Truth
+
+
+@check("evaluation_rows")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    rows = len(truth.visible)
+    if not rows:
+        return "no row contains an evaluation"
+    overhead = truth.seconds["evaluation"] + truth.seconds["checkpoint"]
+    stalled = sum(row.stall_ms for row in truth.visible) / 1000
+    unpriced = sum(each.all_ms for each in truth.hidden) / 1000 * (0.05 + truth.unsteady)
+    at_jumps = sum(abs(factor - 1) for _, factor in truth.jumps) * max(truth.levels) / 1000
+    unpriced += stalled_ms(truth) * len(truth.hidden) / 1000
+    each_by = (open_row_ms(truth, rows) + stalled_ms(truth)) / 1000
+    by = open_row_ms(truth, rows) * rows / 1000 + stalled + unpriced + at_jumps
+    if not truth.plain:
+        by += 0.15 * overhead  # without a plain row the step is an estimate, and said to be one
+    return first_of(
+        None if said["slow"] <= rows else f"{said['slow']} slow rows, but only {rows} evaluate",
+        exactly("rows", said["rows"], len(truth.rows)),
+        None if said["interval"] is None else exactly("interval", said["interval"], truth.plan.eval_interval),
+        off("each_s", said["each_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=each_by),
+        off("overhead_s", said["overhead_s"], overhead, by=by),
+        off("overhead_share", said["overhead_share"], overhead / truth.total_s, by=by / truth.total_s + 0.001),
+    )
+
+
+@check("checkpoint_measured")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    saved = [row for row in truth.visible if row.evaluated and row.evaluated.save_ms is not None]
+    unsaved = [row for row in truth.visible if row.evaluated and row.evaluated.save_ms is None]
+    if not saved or not unsaved:
+        return "there are no rows of both kinds"
+    spread = 3 * truth.plan.evaluation_noise * costs_ms(truth)[1] / math.sqrt(min(len(saved), len(unsaved)))
+    by = (open_row_ms(truth, min(len(saved), len(unsaved))) + spread + stalled_ms(truth)) / 1000
+    evaluation = [ms / 1000 for ms in costs_ms(truth)]
+    save = [ms / 1000 for ms in save_ms(truth)]
+    low, high = said.get("checkpoint_low_s"), said.get("checkpoint_high_s")  # an 80% interval, if there is one
+    inside = (
+        low is not None and high is not None and 1.5 * low - 0.5 * high <= save[1] and save[0] <= 1.5 * high - 0.5 * low
+    )
+    return first_of(
+        off("saved_rows", said["saved_rows"], len(saved), by=len(truth.resumed)),
+        off("unsaved_rows", said["unsaved_rows"], len(unsaved), by=len(truth.resumed)),
+        off("evaluation_s", said["evaluation_s"], *evaluation, by=by),
+        None if inside else off("checkpoint_s", said["checkpoint_s"], *save, by=by + 0.02 * evaluation[0]),
+    )
+
+
+@check("checkpoint_bounded")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    rows = len(truth.visible)
+    by = (open_row_ms(truth, rows) + stalled_ms(truth)) / 1000
+    least = min(save_ms(truth)) / 1000
+    return first_of(
+        off("spike_s", said["spike_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=by),
+        off("predicted_s", said["predicted_s"], *(ms / 1000 for ms in costs_ms(truth)), by=0.25 * said["predicted_s"]),
+        None if least <= said["checkpoint_s"] * 1.02 + by else f"at most {said['checkpoint_s']}, but it is {least:.4g}",
+    )
+
+
+@check("checkpoint_at_least")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    by = (open_row_ms(truth, len(truth.visible)) + 3 * truth.plan.evaluation_noise * costs_ms(truth)[1]) / 1000
+    by += (stalled_ms(truth) + costs_ms(truth)[1] - costs_ms(truth)[0]) / 1000
+    most = max(save_ms(truth)) / 1000
+    return first_of(
+        off("spike_s", said["spike_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=by),
+        f"at least {said['checkpoint_s']}, but it is {most}" if said["checkpoint_s"] > most * 1.02 + by else None,
+    )
+
+
+@check("checkpoint_within_scatter")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    by = (open_row_ms(truth, min(said["saved_rows"], said["unsaved_rows"])) + stalled_ms(truth)) / 1000
+    least = min(save_ms(truth)) / 1000
+    return first_of(
+        off("evaluation_s", said["evaluation_s"], *(ms / 1000 for ms in costs_ms(truth)), by=by),
+        f"at most {said['checkpoint_s']}, but it is {least}" if least > said["checkpoint_s"] * 1.05 + by else None,
+    )
+
+
+@check("checkpoint_other_speed")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    return None if truth.unsteady > 0.02 or truth.plan.noise >= 0.03 else "the speed is the same throughout"
+
+
+@check("checkpoint_stamped")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """Stamps of whole seconds: the mean of n differences is open by 1 s over the root of n."""
+    if not truth.plan.stamped:
+        return "the lines have no time stamps"
+    saves = sum(each.save_ms is not None for each in truth.evaluations)
+    by = 1.5 / math.sqrt(max(1, saves)) + open_row_ms(truth, saves) / 1000
+    return first_of(
+        off("evaluation_s", said["evaluation_s"], *(ms / 1000 for ms in costs_ms(truth)), by=by),
+        off("checkpoint_s", said["checkpoint_s"], *(ms / 1000 for ms in save_ms(truth)), by=by),
+    )
+
+
+@check("checkpoint_unknown")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    by = (open_row_ms(truth, len(truth.visible)) + stalled_ms(truth)) / 1000
+    small = min(save_ms(truth)) / 1000 <= 0.35 * said["spike_s"] + by
+    return first_of(
+        off("spike_s", said["spike_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=by),
+        None if said["predicted_s"] is None or small else "the checkpoint is said to be small, and is not",
+    )
+
+
+@check("checkpoint_not_first")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    first = truth.rows[0]
+    if not truth.begins or first.evaluated is None or first.evaluated.save_ms is not None:
+        return "the first row is none of the run's start"
+    return off("total_s", said["total_s"], first.ms / 1000)
+
+
+def open_start_s(truth: Truth) -> float:
+    """Of the step in the first row, which is that of the rows after it."""
+    noise = open_step(truth, min(25, len(truth.plain))) if truth.plain else open_step(truth)
+    return max(truth.levels) * noise / 1000
+
+
+@check("startup")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    first = truth.rows[0]
+    if not truth.begins:
+        return "the log does not begin with the start"
+    by = (open_row_ms(truth, 1) + 3 * truth.plan.evaluation_noise * costs_ms(truth)[1]) / 1000
+    levels = [ms / 1000 for ms in (min(truth.levels), max(truth.levels))]
+    evaluation = first.evaluated.ms / 1000 if first.evaluated else 0.0
+    range_s = [ms / 1000 for ms in costs_ms(truth)]  # priced by the later ones
+    slack = by + (first.stall_ms + stalled_ms(truth)) / 1000 + (range_s[1] - range_s[0])
+    nothing = said["compile_s"] == 0 and truth.plan.compiles
+    return first_of(
+        exactly("iteration", said["iteration"], 0),
+        off("total_s", said["total_s"], first.ms / 1000),
+        off("step_s", said["step_s"], *levels, by=open_start_s(truth)),
+        off("evaluation_s", said["evaluation_s"], evaluation, by=slack),
+        off("compile_s", said["compile_s"], first.compile_ms / 1000, by=slack + EXACT * said["total_s"]),
+        "compile is on, and is said to take nothing" if nothing else None,
+    )
+
+
+@check("startup_bounded")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """The evaluation at most, so compile at least."""
+    if not truth.begins:
+        return "the log does not begin with the start"
+    first = truth.rows[0]
+    by = (open_row_ms(truth, len(truth.visible)) + stalled_ms(truth) + first.stall_ms) / 1000
+    by += (costs_ms(truth)[1] - costs_ms(truth)[0] + 3 * truth.plan.evaluation_noise * costs_ms(truth)[1]) / 1000
+    least, most = first.compile_ms / 1000, (first.evaluated.ms if first.evaluated else 0.0) / 1000
+    return first_of(
+        off("total_s", said["total_s"], first.ms / 1000),
+        f"evaluation at most {said['evaluation_s']}, but it is {most}" if most > said["evaluation_s"] + by else None,
+        f"compile at least {said['compile_s']}, but it is {least}" if said["compile_s"] > least + by else None,
+    )
+
+
+@check("startup_unsplit", "startup_together", "startup_compile")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    if not truth.begins:
+        return "the log does not begin with the start"
+    levels = [ms / 1000 for ms in (min(truth.levels), max(truth.levels))]
+    return first_of(
+        exactly("iteration", said["iteration"], 0),
+        off("total_s", said["total_s"], truth.rows[0].ms / 1000),
+        off("step_s", said.get("step_s"), *levels, by=open_start_s(truth)),
+    )
+
+
+@check("hidden_evaluations")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    hidden_s = sum(each.all_ms for each in truth.hidden) / 1000
+    stalls = sum(row.stall_ms for row in truth.visible) / 1000
+    each_ms = open_row_ms(truth, len(truth.visible)) + stalled_ms(truth)
+    by = hidden_s * (0.08 + truth.unsteady) + stalls + each_ms * len(truth.hidden) / 1000
+    if not truth.visible:  # priced by 2 x eval_iters forward passes alone
+        by += 0.3 * hidden_s + sum(each.save_ms or 0.0 for each in truth.hidden) / 1000
+    return first_of(
+        hidden_of(truth, said),
+        off("hidden_s", said["hidden_s"], hidden_s, by=by),
+        exactly("log_interval", said["log_interval"], truth.plan.log_interval),
+        exactly("eval_interval", said["eval_interval"], truth.plan.eval_interval),
+    )
+
+
+@check("hidden_unpriced")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    return "a row contains one" if truth.visible and truth.plain else hidden_of(truth, said)
+
+
+def hidden_of(truth: Truth, said: Numbers) -> str | None:
+    """Those after the last row may count as hidden or apart from them."""
+    after = sum(each.iteration > truth.rows[-1].iteration for each in truth.hidden)
+    hidden, all_of = len(truth.hidden), len(truth.counted)
+    counts = [(hidden, all_of), (hidden - after, all_of), (hidden - after, all_of - after)]
+    said_counts = said["hidden"], said["count"]
+    return None if said_counts in counts else f"{said_counts[0]} of {said_counts[1]} hidden, but it is {counts}"
+
+
+@check("after_last_row")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    after = [each for each in truth.counted if each.iteration > truth.rows[-1].iteration]
+    if not after:
+        return "nothing comes after the last row"
+    true_s = sum(each.all_ms for each in after) / 1000
+    saves = max((each.save_ms or 0.0 for each in truth.evaluations), default=0.0) / 1000
+    by = true_s * (0.1 + truth.unsteady) + saves + (open_row_ms(truth, len(truth.visible)) + stalled_ms(truth)) / 1000
+    return first_of(
+        exactly("iteration", said["iteration"], after[-1].iteration),
+        off("after_s", said["after_s"], true_s, by=by) if truth.plain else None,
+    )
+
+
+@check("gap_between_rows")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """Nothing is built that no row and no evaluation explains, but for a new process and its start."""
+    known = truth.plan.stamped and (truth.resumed or truth.hidden)
+    return None if known else "there is no such gap"
+
+
+@check("periodic_stalls")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    interval = said["interval"]
+    held = [row for row in truth.plain if row.stall_ms > 0.15 * row.level_ms]
+    phases = [row.iteration % interval for row in held]
+    phase = max(phases, key=phases.count, default=None)
+    due = [row for row in truth.plain if row.iteration % interval == phase]
+    slow = [row for row in held if row in due]
+    if not slow or len(slow) < 0.6 * len(due):
+        return f"every {interval}: {len(slow)} of {len(due)} such rows were held up"
+    stalls = [row.stall_ms / 1000 for row in slow]
+    by = 0.05 * said["each_s"] + open_row_ms(truth, 5) / 1000
+    return off("each_s", said["each_s"], min(stalls), max(stalls), by=by)
+
+
+@check("stalls")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """A row that took longer than its step was held up, if only by chance; one that evaluates, by more than that."""
+    held = [row for row in truth.rows if excess_ms(row) > 0.15 * row.level_ms]
+    worst = next((row for row in truth.rows if row.iteration == said["iteration"]), None)
+    if worst is None or worst not in held:
+        return f"iteration {said['iteration']} was not held up"
+    beside = worst.evaluated.all_ms if worst.evaluated else 0.0
+    by = open_row_ms(truth, 5) + 0.05 * worst.level_ms + 0.07 * beside
+    by += truth.unsteady * worst.level_ms if len(truth.plain) < 40 else 0.0  # which level it is on
+    by += stalled_ms(truth) if worst.evaluated else 0.0
+    total = sum(excess_ms(row) for row in held) / 1000
+    return first_of(
+        None if said["rows"] <= len(held) else f"{said['rows']} rows held up, but it is {len(held)}",
+        off("largest_s", said["largest_s"], excess_ms(worst) / 1000, by=by / 1000),
+        None if said["total_s"] <= total * 1.05 + by * said["rows"] / 1000 else f"total_s {said['total_s']} > {total}",
+    )
+
+
+def excess_ms(row: Any) -> float:
+    """What nothing in the log explains: the stall, and the noise of the step."""
+    return float(row.stall_ms + row.step_ms - row.level_ms)
+
+
+@check("uneven_rows")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    rows = truth.plain
+    near = [
+        min(row.level_ms for row in rows[max(0, k - 12) : k + 13]) for k in range(len(rows))
+    ]  # few rows are no level
+    longer = sum(row.step_ms + row.stall_ms > 1.005 * least for row, least in zip(rows, near, strict=True))
+    return first_of(
+        None if said["rows"] <= longer else f"{said['rows']} rows took longer, but it is {longer}",
+        None if said["normal_rows"] <= len(truth.plain) else f"{said['normal_rows']} normal rows",
+    )
+
+
+@check("no_plain_row")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    if truth.plain:
+        return f"{len(truth.plain)} rows are plain steps"
+    return exactly("rows", said["rows"], len(truth.rows))
+
+
+@check("restarts")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    true_s = truth.seconds["restart"]
+    ends = {process: max(row.iteration for row in truth.told if row.process < process) for process in truth.resumed}
+    lost = sum(max(0, ends[process] - at + 1) for process, at in truth.resumed.items())
+    by = (0.05 + open_step(truth, 10) + truth.unsteady) * true_s + len(truth.resumed) * open_row_ms(truth, 1) / 1000
+    by += max((row.stall_ms for row in truth.told), default=0.0) / 1000  # right after a start it is taken for warm-up
+    if not truth.plain:
+        by = true_s  # what a step takes is an estimate then
+    return first_of(
+        exactly("count", said["count"], len(truth.resumed)),
+        exactly("lost_iterations", said["lost_iterations"], lost),
+        off("lost_s", said["lost_s"], true_s, by=by),
+    )
+
+
+@check("ended_error")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    return None if truth.plan.ending else "the log just ends"
+
+
+@check("ended_interrupted", "ended_out_of_memory")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    true = {"interrupt": "interrupted", "memory": "out_of_memory"}.get(truth.plan.ending)
+    return first_of(
+        exactly("ending", d.source.ending, true),
+        exactly("last_iteration", said["last_iteration"], truth.rows[-1].iteration),
+    )
