@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 from nanopace.diagnosis.gpu_use import power_limited
-from nanopace.diagnosis.medians import weighted_median
 from nanopace.diagnosis.mfu import card_of, printed_zero
 from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Number
-from nanopace.diagnosis.rows import NORMAL, UNEVEN, Pace
+from nanopace.diagnosis.rows import Pace, steady
 from nanopace.diagnosis.throughput import missing_for_tokens
 from nanopace.record import replace
 from nanopace.run import Run
@@ -16,9 +15,6 @@ from nanopace.run import Run
 LEAST_DEVIATION = 0.03  # of the last figure from the steady one, to be worth a word
 SAME_PEAK = 0.02  # two peaks that differ by less are of the same card
 SAME_FIGURE = 0.02  # two ways to the same figure that differ by less agree
-SAME_PACE = 0.02  # of a step in the first and in the last fifth of a run
-OUTSIDE_NOISE = 3  # times the spread of a row: a change of pace
-FEWEST_IN_A_FIFTH = 2  # rows, to tell a change from noise
 
 
 def mfu_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
@@ -90,58 +86,41 @@ def _variants(run: Run, mfu: Mfu) -> Finding:
 
 
 def _of_the_print(run: Run, mfu: Mfu) -> list[Finding]:
-    steady, peak, achieved = mfu.steady_printed, mfu.printed_peak_tflops, mfu.achieved_tflops
+    of_a_step, peak, achieved = mfu.steady_printed, mfu.printed_peak_tflops, mfu.achieved_tflops
     if printed_zero(run):
         return [Finding("mfu_zero", {"achieved_tflops": achieved, "printed_peak_tflops": peak})] if peak else []
-    if not steady or not peak or achieved is None:
+    if not of_a_step or not peak or achieved is None:
         return []
     findings = []
-    printed: dict[str, Number] = {"steady_printed": steady, "printed_peak_tflops": peak}
+    printed: dict[str, Number] = {"steady_printed": of_a_step, "printed_peak_tflops": peak}
     by_flops = achieved / peak
-    if mfu.achieved_basis == "flops" and mfu.steady_basis == "printed" and abs(by_flops / steady - 1) > SAME_FIGURE:
-        findings.append(Finding("mfu_disagrees", {"steady_printed": steady, "computed_mfu": by_flops}))
+    if mfu.achieved_basis == "flops" and mfu.steady_basis == "printed" and abs(by_flops / of_a_step - 1) > SAME_FIGURE:
+        findings.append(Finding("mfu_disagrees", {"steady_printed": of_a_step, "computed_mfu": by_flops}))
     elif mfu.card and mfu.card_tflops and abs(peak / mfu.card_tflops - 1) > SAME_PEAK:
         of_card = {"card": mfu.card, "card_name": mfu.card_name, "card_tflops": mfu.card_tflops}
         findings.append(Finding("mfu_other_card", {**printed, **of_card}))
     if mfu.card_name is None:
         findings.append(Finding("mfu_card_unknown", {**printed, "achieved_tflops": achieved}))
-    if steady > 1 and by_flops > 1 and (mfu.card_tflops is None or mfu.card_tflops > peak):
+    if of_a_step > 1 and by_flops > 1 and (mfu.card_tflops is None or mfu.card_tflops > peak):
         findings.append(Finding("mfu_over_100", {**printed, "achieved_tflops": achieved}))
     return findings
 
 
 def _smoothed(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
     """Why the last figure is below that of a plain step. That nothing slowed down is said only where it is so."""
-    steady, last = mfu.steady_printed, mfu.printed_last
-    if run.mfu_smoothing is None or mfu.steady_basis != "printed" or not steady or last is None:
+    of_a_step, last = mfu.steady_printed, mfu.printed_last
+    if run.mfu_smoothing is None or mfu.steady_basis != "printed" or not of_a_step or last is None:
         return []
-    if last > steady * (1 - LEAST_DEVIATION):
+    if last > of_a_step * (1 - LEAST_DEVIATION):
         return []
-    step, ends = pace.step, fifths(run, pace)
-    change = None if ends is None else ends[1] / ends[0] - 1
-    printed: dict[str, Number] = {"printed_last": last, "steady_printed": steady}
-    one_pace = len(step.levels) == 1 and step.drift_share is None
-    if one_pace and change is not None and abs(change) < SAME_PACE:
+    step = pace.step
+    printed: dict[str, Number] = {"printed_last": last, "steady_printed": of_a_step}
+    if steady(step):
         return [Finding("mfu_smoothed", printed)]
-    enough = step.normal_rows >= 5 * FEWEST_IN_A_FIFTH
-    if ends is not None and change is not None and enough and change > max(SAME_PACE, OUTSIDE_NOISE * step.spread):
-        slower: dict[str, Number] = {"first_ms": ends[0], "last_ms": ends[1], "change_share": change}
-        return [Finding("mfu_smoothed_and_slower", {**printed, **slower})]
+    if (step.change_share or 0.0) > 0:
+        ends = {"first_ms": step.first_fifth_ms, "last_ms": step.last_fifth_ms, "change_share": step.change_share}
+        return [Finding("mfu_smoothed_and_slower", {**printed, **ends})]
     return [Finding("mfu_smoothed_only", printed)]
-
-
-def fifths(run: Run, pace: Pace) -> tuple[float, float] | None:
-    """What a step took in the first and in the last fifth of the normal rows; None below five of them."""
-    plain = [index for index, kind in enumerate(pace.kind) if kind in (NORMAL, UNEVEN)]
-    part = len(plain) // 5
-    if pace.basis != "rows" or not part:
-        return None
-    ms, count = run.rows.ms, run.rows.count
-    first, last = (
-        weighted_median([ms[index] for index in some], [count[index] for index in some])
-        for some in (plain[:part], plain[-part:])
-    )
-    return first, last
 
 
 def _of_what_is_missing(run: Run, mfu: Mfu) -> list[Finding]:
