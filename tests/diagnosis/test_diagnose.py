@@ -20,9 +20,11 @@ from nanopace.run import Checkpoint, Evaluation, Restart, Row, Rows, Run, Span
 from .synthetic import known, nanogpt_run, rows_run
 
 times = st.floats(0.01, 1e6)
+CHECKPOINT_INTERVAL = ("checkpoint_low_s", "checkpoint_high_s")
 NULLABLE = {
     ("evaluation_rows", "interval"),
     ("checkpoint_unknown", "predicted_s"),
+    *((code, end) for code in ("checkpoint_measured", "checkpoint_stamped") for end in CHECKPOINT_INTERVAL),
     ("mfu_zero", "achieved_tflops"),
     ("loss_noise", "accumulation"),
     ("find_the_stall", "interval"),

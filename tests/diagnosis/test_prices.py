@@ -30,10 +30,12 @@ def test_one_row_without_a_save_will_do() -> None:
     assert prices.checkpoints.each_ms == pytest.approx(470, abs=5)
 
 
-def test_a_checkpoint_faster_than_nothing_costs_nothing() -> None:
+def test_a_checkpoint_faster_than_nothing_is_bounded() -> None:
     prices = prices_of(rows_run([100.0, 100, 900, 100, 890, 100], evaluated=[2, 4], saved=[4]))
-    assert prices.checkpoints.each_ms == 0.0
-    assert prices.checkpoints.basis == "measured"
+    assert prices.checkpoints.basis == "upper_bound"
+    assert prices.checkpoints.low_ms == prices.checkpoint_ms == 0.0
+    assert prices.checkpoints.each_ms == prices.checkpoints.high_ms
+    assert 0 < (prices.checkpoints.high_ms or 0.0) < 50
 
 
 def test_where_every_row_saves_the_forward_model_bounds_the_checkpoint() -> None:
@@ -76,10 +78,10 @@ def test_evaluations_between_rows_are_counted() -> None:
     assert (prices.evaluations.count, prices.evaluations.visible, prices.evaluations.hidden) == (40, 20, 20)
 
 
-def test_an_evaluation_after_the_last_row_is_beyond_the_clock() -> None:
+def test_an_evaluation_after_the_last_row_counts() -> None:
     run = rows_run([100.0] * 5)
     late = Run(run.name, run.format, run.rows, evaluations=(Evaluation(20, 4.0, 4.0, row=2), Evaluation(50, 4.0, 4.0)))
-    assert [evaluation.iteration for evaluation in prices_of(late).counted] == [20]
+    assert [evaluation.iteration for evaluation in prices_of(late).counted] == [20, 50]
 
 
 def test_a_log_without_its_head_begins_with_an_ordinary_row() -> None:
@@ -108,7 +110,7 @@ def test_a_trainer_that_measured_is_believed() -> None:
         row_contains_evaluation=False,
     )
     prices = prices_of(run)
-    assert (prices.evaluations.count, prices.evaluations.each_ms, prices.evaluations.hidden) == (2, 60.0, 0)
+    assert (prices.evaluations.count, prices.evaluations.each_ms, prices.evaluations.hidden) == (1, 70.0, 0)
     assert (prices.checkpoints.each_ms, prices.checkpoints.basis) == (3.0, "measured")
     assert prices.checkpoints.background_ms == 900.0
 

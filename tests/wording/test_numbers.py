@@ -110,7 +110,7 @@ def test_unknown_is_a_dash(show: object) -> None:
     ("name", "value", "shown"),
     [
         ("overhead_share", 0.062, "6.2%"), ("steady_printed", 0.1206, "12.06%"), ("card", 0.823, "82%"),
-        ("change_share", 0.25, "+25.0%"), ("before_ms", 3909.8, "3,909.8 ms"), ("each_s", 5.136, "5.14 s"),
+        ("change_share", 0.25, "+25.0%"), ("before_ms", 3909.8, "3.91 s"), ("each_s", 5.136, "5.14 s"),
         ("card_tflops", 58.3, "58.3 TFLOP/s"), ("best_val", 3.5636, "3.5636"), ("to_interval", 2000, "2000"),
         ("iteration", 20_000, "20,000"), ("tokens", 2.36e9, "2.36B"), ("tokens_per_s", 134_111.0, "134.1k"),
         ("card_name", "NVIDIA GeForce RTX 4070", "RTX 4070"), ("noise_factor", math.sqrt(2), "1.4"),

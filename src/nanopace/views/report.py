@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.diagnosis.result import Diagnosis, Finding, Phases, Wall
+from nanopace.diagnosis.result import Diagnosis, Finding, Phases, SlowRow, Wall
 from nanopace.wording.catalog import Words
 
 # Under which section a finding is said. Advice has a section of its own.
@@ -26,9 +26,11 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "ended_interrupted",
     ),
     "slow": (
-        *("evaluation_rows", "checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown"),
-        *("startup", "startup_unsplit", "checkpoint_not_first"),
-        *("hidden_evaluations", "hidden_unpriced", "evaluations_outside_clock"),
+        *("evaluation_rows", "checkpoint_measured", "checkpoint_stamped", "checkpoint_within_scatter"),
+        *("checkpoint_bounded", "checkpoint_other_speed", "checkpoint_unknown", "checkpoint_at_least"),
+        *("startup", "startup_bounded", "startup_together", "startup_unsplit", "checkpoint_not_first"),
+        *("hidden_evaluations", "align_log_interval", "hidden_unpriced", "after_last_row"),
+        *("evaluations_outside_clock", "gap_between_rows"),
         *("periodic_stalls", "stalls", "data_stalls", "suspended", "uneven_rows", "restarts", "rollbacks"),
     ),
     "throughput": ("tokens_unknown",),
@@ -65,6 +67,7 @@ MOST_NOTES = 8
 LONGEST_NOTE = 300  # characters
 
 _WORTH_A_LINE = 0.005  # of start-up: what the first steps took beyond a step
+_LEAST_S, _LEAST_SHARE = 0.001, 0.0005
 _DUST = 1e-5  # of the wall clock: what is left unknown by rounding
 
 
@@ -136,7 +139,7 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
     unknown = wall.unknown_s
     if unknown is not None and unknown < _DUST * wall.total_s:
         unknown = 0.0
-    return {
+    parts = {
         "training": wall.training_s,
         "evaluation": wall.evaluation_s,
         "checkpoint": wall.checkpoint_s,
@@ -148,6 +151,12 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
         "other": wall.other_s,
         "unknown": unknown,
     }
+    return {phase: 0.0 if _is_nothing(seconds, wall) else seconds for phase, seconds in parts.items()}
+
+
+def _is_nothing(seconds: float | None, wall: Wall) -> bool:
+    """Whether a phase would be shown as 0.0% and less than a millisecond."""
+    return seconds is not None and seconds < _LEAST_S and seconds < _LEAST_SHARE * wall.total_s
 
 
 def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
@@ -166,6 +175,15 @@ def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
         together = words.text("{n} processes", n=facts["world_size"].value)
         parts.append(f"{together} ({facts['parallel'].value})" if "parallel" in facts else together)
     return parts
+
+
+def made_of(row: SlowRow, words: Words) -> str:
+    """Each part of a slow row with its time; what cannot be told apart together."""
+    times = {cause: words.duration(ms / 1000) for cause, ms in row.parts_ms.items()}
+    if len(times) == 1:
+        causes = " + ".join(words.cause(cause) for cause in row.causes)
+        return f"{causes} {next(iter(times.values()))}"
+    return ", ".join(f"{words.cause(cause)} {time}" for cause, time in times.items())
 
 
 def notes(diagnosis: Diagnosis, words: Words) -> list[str]:

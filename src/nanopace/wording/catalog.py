@@ -109,7 +109,11 @@ class Words:
             amount = values.get(template.counted)
             n = int(amount) if isinstance(amount, (int, float)) else 2
             said = self._catalog.ngettext(template.one, template.many, n)
-        return said.format(**{name: self.value(name, value) for name, value in values.items()})
+        shown = {name: self.value(name, value) for name, value in values.items()}
+        a, b = values.get("sooner_tokens"), values.get("later_tokens")
+        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+            shown["sooner_tokens"], shown["later_tokens"] = self.apart(a, b)
+        return said.format(**shown)
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
@@ -191,6 +195,15 @@ class Words:
             return UNKNOWN
         return numbers.shortened(x, self._form, digits) + (f"{FIXED}{unit}" if unit else "")
 
+    def apart(self, a: float, b: float) -> tuple[str, str]:
+        """Two counts in short, with as many digits as tell them apart: 8.21M and 8.24M."""
+        shown = self.si(a), self.si(b)
+        for digits in range(2, 7):
+            if shown[0] != shown[1] or a == b:
+                break
+            shown = self.si(a, digits=digits), self.si(b, digits=digits)
+        return shown
+
     def flops(self, x: float | None) -> str:
         """An amount of arithmetic: 854.8 MFLOP."""
         return UNKNOWN if x is None else numbers.with_prefix(x, self._form, "FLOP")
@@ -200,8 +213,12 @@ class Words:
         return UNKNOWN if x is None else f"{numbers.significant(x, self._form)}{FIXED}TFLOP/s"
 
     def ms(self, x: float | None) -> str:
-        """Milliseconds as such, for tables of step times: 3,909.8 ms."""
-        return UNKNOWN if x is None else f"{numbers.decimal(x, self._form, 1 if abs(x) >= 10 else 2)}{FIXED}ms"
+        """A step time, one form for all below a second and one for all above: 169.2 ms, 3.91 s."""
+        if x is None:
+            return UNKNOWN
+        if abs(x) >= 999.95:
+            return f"{numbers.decimal(x / 1000, self._form, 2)}{FIXED}s"
+        return f"{numbers.decimal(x, self._form, 1 if abs(x) >= 10 else 2)}{FIXED}ms"
 
     def duration(self, seconds: float | None) -> str:
         """A time in the unit that suits it: 169 ms, 0.47 s, 5.14 s, 3 min 41 s, 7.8 h, 2 d 3 h."""

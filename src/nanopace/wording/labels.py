@@ -118,6 +118,7 @@ CLOCKS: Mapping[str, str] = {
 
 BASES: Mapping[str, str] = {
     "measured": label("measured"),
+    "stamps": label("from time stamps"),
     "upper_bound": label("at most"),
     "unknown": label("unknown"),
 }
