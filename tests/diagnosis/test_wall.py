@@ -154,3 +154,44 @@ def test_a_folded_row_counts_all_its_rows_and_what_lies_between() -> None:
         rows.append(Row(iteration, 10.0))
     wall, _, _, _ = accounted(Run("log", "nanogpt", rows))
     assert math.isclose(wall.total_s, (1091 * 10 + 5) / 1000)
+
+
+def test_what_comes_after_the_last_row_counts() -> None:
+    run = nanogpt_run(noise=0.0, saves=lambda iteration: iteration <= 9500)
+    before, *_ = accounted(run)
+    final = (*run.evaluations, Evaluation(20_010, 4.0, 4.0))
+    wall, _, clock, _ = accounted(replace(run, evaluations=final, checkpoints=(*run.checkpoints, Checkpoint(20_010))))
+    assert wall.training_s == pytest.approx(before.training_s + 9 * 0.169)
+    assert wall.evaluation_s == pytest.approx((before.evaluation_s or 0.0) + 5.14)
+    assert wall.checkpoint_s == pytest.approx((before.checkpoint_s or 0.0) + 0.47)
+    assert sum(parts(wall)) == pytest.approx(wall.total_s)
+    assert clock.after_s == pytest.approx(5.61)
+    assert clock.hidden_s == 0.0
+
+
+def test_hidden_evaluations_take_what_they_take_at_their_speed() -> None:
+    evaluated = dict.fromkeys(range(500, 10000, 500), 5140.0)  # twice as long in the first half, as steps are
+    run = nanogpt_run(
+        noise=0.0, log_interval=200, saves=lambda _: False, stalls=evaluated,
+        pace=lambda it: 2.0 if it < 10_000 else 1.0,
+    )  # fmt: skip
+    wall, _, clock, _ = accounted(run)
+    assert clock.hidden_s == pytest.approx(10 * 10.28 + 10 * 5.14, rel=0.001)
+    assert wall.stall_s == pytest.approx(0.0, abs=1)
+
+
+def test_a_first_row_like_the_others_is_training() -> None:
+    wall, *_ = accounted(nanogpt_run(first_iteration=5100, compile_ms=0.0, noise=0.01))
+    assert wall.startup_s == 0.0
+    assert sum(parts(wall)) == pytest.approx(wall.total_s)
+
+
+def test_what_is_to_come_does_not_have_the_first_evaluation_of_a_ledger() -> None:
+    run = Run(
+        "ledger",
+        "ledger",
+        Rows([Row(iteration, 100.0) for iteration in range(101)]),
+        evaluations=(Evaluation(0, 4.0, 4.0, ms=9000.0), *(Evaluation(at, 4.0, 4.0, ms=500.0) for at in (50, 100))),
+        row_contains_evaluation=False,
+    )
+    assert accounted(run)[3].seconds_per_1000 == pytest.approx(100 + 1000 / 50 * 0.5)

@@ -17,6 +17,7 @@ SAME_SPEED = 1.03  # rows whose steps differ by no more than this are compared w
 FEW = 10  # rows below which each one counts in the scatter; among more, one that is far off is a stall
 ENOUGH = 4  # rows of a group that have a scatter of their own
 STEADY = 0.005  # of a step: by so little its rolling median moves by chance
+SURE = 3.0  # times half of an 80% interval: beyond that lies one in thousands
 LEAST_SCATTER = 0.005  # of an evaluation: very few rows may agree by chance
 OF_A_MEDIAN = 1.2533  # standard error of a median over that of a mean
 
@@ -37,11 +38,13 @@ class Sample(NamedTuple):
 
 
 class Price(NamedTuple):
-    """A typical cost and the 80% interval around it."""
+    """A typical cost, the 80% interval around it, and what it is at least and at most as good as certainly."""
 
     ms: float
     low_ms: float
     high_ms: float
+    least_ms: float
+    most_ms: float
 
 
 class Experiment(NamedTuple):
@@ -67,8 +70,8 @@ def price_of(samples: Sequence[Sample], spread: float) -> Price:
     """The typical cost of rows of one kind; where stretches differ, its interval spans them."""
     ms = _typical(samples)
     half = _t_80(len(samples) - 1) * _error(samples, _scatter([samples], spread), spread)
-    stretches = [_typical(stretch) for stretch in by_speed(samples)]
-    return Price(ms, max(0.0, min(ms - half, *stretches, ms)), max(ms + half, *stretches, ms))
+    price, stretches = around(ms, half), [_typical(stretch) for stretch in by_speed(samples)]
+    return price._replace(low_ms=min(price.low_ms, *stretches), high_ms=max(price.high_ms, *stretches))
 
 
 def by_speed(samples: Sequence[Sample]) -> list[list[Sample]]:
@@ -115,7 +118,7 @@ def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: floa
         ms += share * (_typical(saved) - _typical(unsaved) - slower_ms / 2)
         doubt += share * abs(slower_ms) / 2
         variance += share**2 * (_error(saved, pooled, spread) ** 2 + _error(unsaved, pooled, spread) ** 2)
-    return _around(ms, doubt + _t_80(freedom) * math.sqrt(variance))
+    return around(ms, doubt + _t_80(freedom) * math.sqrt(variance))
 
 
 def _across_speeds(samples: Sequence[Sample], spread: float) -> Price | None:
@@ -131,11 +134,12 @@ def _across_speeds(samples: Sequence[Sample], spread: float) -> Price | None:
     doubt = CLEAR_POWER * abs(math.log(away)) * evaluation
     pooled = _scatter([saved, nearest], spread)
     error = math.hypot(_error(saved, pooled, spread), _error(nearest, pooled, spread))
-    return _around(_typical(saved) - evaluation, doubt + _t_80(len(saved) + len(nearest) - 2) * error)
+    return around(_typical(saved) - evaluation, doubt + _t_80(len(saved) + len(nearest) - 2) * error)
 
 
-def _around(ms: float, half: float) -> Price:
-    return Price(max(0.0, ms), max(0.0, ms - half), max(0.0, ms + half))
+def around(ms: float, half: float) -> Price:
+    """A price that may come out below nothing, which no price is; `half` is half of its 80% interval."""
+    return Price(*(max(0.0, each) for each in (ms, ms - half, ms + half, ms - SURE * half, ms + SURE * half)))
 
 
 def _without(sample: Sample, checkpoint_ms: float) -> Sample:

@@ -41,13 +41,11 @@ class Prices(NamedTuple):
     cold_rows: frozenset[int]  # first rows of a process that hold its start-up
     evaluation_ms: float | None  # the best estimate for an evaluation that cannot be seen
     checkpoint_ms: float | None  # the same; None also where it is part of evaluation_ms
-    per_step_ms: float | None = None  # the step at which evaluation_ms holds, where the log shows that it follows it
+    in_steps: float | None = None  # what an evaluation takes in steps, where the log shows that it follows them
 
     def evaluation_at(self, step_ms: float) -> float | None:
         """What an evaluation takes where a step takes so long."""
-        if self.evaluation_ms is None or not self.per_step_ms:
-            return self.evaluation_ms
-        return self.evaluation_ms * step_ms / self.per_step_ms
+        return self.evaluation_ms if self.in_steps is None else self.in_steps * step_ms
 
 
 class _Told(NamedTuple):
@@ -96,7 +94,7 @@ def _inside(
         if least is not None and each.ms > least and possible:  # else the model bounds nothing
             at_most, basis = each.ms - least, "upper_bound"
     elif save is not None:
-        at_most = save.high_ms if basis == "upper_bound" else save.ms
+        at_most = save.most_ms if basis == "upper_bound" else save.ms
     return Prices(
         evaluations=Evaluations(
             count=sum(each.count for each in counted),
@@ -124,7 +122,7 @@ def _inside(
         cold_rows=cold,
         evaluation_ms=None if pace.basis == "none" else predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
-        per_step_ms=_reference(without or with_save),
+        in_steps=_in_steps(without or (with_save if told.contains else [])),
     )
 
 
@@ -167,7 +165,7 @@ def _told_by_rows(
     found = compare_rows(alike, spread)
     if found is None or found.checkpoint is None:
         return _Told(price_of(with_save, spread), contains=True)
-    return _Told(found.evaluation, found.checkpoint, "measured" if found.checkpoint.low_ms > 0 else "upper_bound")
+    return _Told(found.evaluation, found.checkpoint, "measured" if found.checkpoint.least_ms > 0 else "upper_bound")
 
 
 def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], told: _Told) -> _Told:
@@ -175,7 +173,7 @@ def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: 
     if pace.basis != "rows":
         return told
     stamped = price_by_stamps(run, pace, counted, saved, None if told.evaluation is None else told.evaluation.ms)
-    if stamped.checkpoint is not None and stamped.checkpoint.low_ms > 0:
+    if stamped.checkpoint is not None and stamped.checkpoint.least_ms > 0:
         return _Told(stamped.evaluation, stamped.checkpoint, "stamps")
     return told if told.evaluation is not None else told._replace(evaluation=stamped.evaluation)
 
@@ -194,9 +192,9 @@ def _above_first_row(run: Run, pace: Pace, cold: frozenset[int], with_save: Sequ
         if same_speed:
             together = price_of(same_speed, pace.step.spread)
             slower = max(1.0, typical((each.step_ms / first.step_ms, each.rows) for each in same_speed))
-            doubt = max(together.ms - together.low_ms, (SAME_SPEED - 1) * together.ms)
-            least.append((together.ms - first.excess_ms * slower, doubt))
-    return max((ms for ms, doubt in least if ms > doubt), default=None)
+            ms = together.least_ms - first.excess_ms * slower
+            least += [ms] if ms > (SAME_SPEED - 1) * together.ms else []
+    return max(least, default=None)
 
 
 def _quicker_than(run: Run, pace: Pace, cold: frozenset[int], least_ms: float) -> bool:
@@ -204,10 +202,10 @@ def _quicker_than(run: Run, pace: Pace, cold: frozenset[int], least_ms: float) -
     return any(each.excess_ms < least_ms for each in _first_evaluations(run, pace, cold))
 
 
-def _reference(samples: Sequence[Sample]) -> float | None:
+def _in_steps(samples: Sequence[Sample]) -> float | None:
     if follows_step(samples) != 1.0:
         return None
-    return typical((sample.step_ms, sample.rows) for sample in samples)
+    return typical((sample.excess_ms / sample.step_ms, sample.rows) for sample in samples)
 
 
 def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]) -> Prices:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nanopace.diagnosis.experiment import Price
+from nanopace.diagnosis.experiment import Price, around
 from nanopace.diagnosis.medians import median
 from nanopace.diagnosis.rows import Pace
 from nanopace.run import Evaluation, Run
@@ -60,7 +60,7 @@ def price_by_stamps(
     if evaluation and checkpoint and together_ms is not None:
         half = min(evaluation.high_ms - evaluation.ms, checkpoint.high_ms - checkpoint.ms)
         ms = min(together_ms, max(0.0, (evaluation.ms + together_ms - checkpoint.ms) / 2))
-        evaluation, checkpoint = _around(ms, half), _around(together_ms - ms, half)
+        evaluation, checkpoint = around(ms, half), around(together_ms - ms, half)
     return Stamped(evaluation, checkpoint)
 
 
@@ -111,8 +111,4 @@ def _price(times: Sequence[float], unit_ms: float) -> Price | None:
         return None
     ms = median(times)
     scatter = 1.2816 * median(abs(each - ms) for each in times) / 0.6745
-    return _around(max(0.0, ms), max(unit_ms, scatter) / math.sqrt(len(times)))
-
-
-def _around(ms: float, half: float) -> Price:
-    return Price(ms, max(0.0, ms - half), ms + half)
+    return around(ms, max(unit_ms, scatter) / math.sqrt(len(times)))

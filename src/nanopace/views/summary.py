@@ -80,7 +80,7 @@ def _cost(report: Report) -> str:
             checkpoint = words.text("at most {time}", time=checkpoint)
         elif low_ms is not None and high_ms is not None:
             low, high = words.duration(low_ms / 1000), words.duration(high_ms / 1000)
-            checkpoint = words.text("{time} ({low} to {high})", time=checkpoint, low=low, high=high)
+            checkpoint = words.text("{time} (80% interval {low} to {high})", time=checkpoint, low=low, high=high)
         said = words.text("Evaluation takes {each}, a checkpoint {checkpoint}:", each=each, checkpoint=checkpoint)
     else:
         said = words.text("Evaluation takes {each}:", each=each)

@@ -31,16 +31,16 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "checkpoint_measured": say(
         "Rows with a save ({saved_rows}) against rows without ({unsaved_rows}): the evaluation takes {evaluation_s}, "
-        "the checkpoint {checkpoint_s} ({checkpoint_low_s} to {checkpoint_high_s}). The checkpoint is "
-        "{checkpoint_share} of the delay."
+        "the checkpoint {checkpoint_s} (80% interval {checkpoint_low_s} to {checkpoint_high_s}). The checkpoint is "
+        "about {checkpoint_share} of the delay."
     )
     | say(
         "Rows with a save ({saved_rows}) against rows without ({unsaved_rows}): the evaluation takes {evaluation_s}, "
         "the checkpoint {checkpoint_s}. The checkpoint is {checkpoint_share} of the delay."
     ),
     "checkpoint_stamped": say(
-        "By the time stamps of its lines, an evaluation takes {evaluation_s} and a checkpoint {checkpoint_s} "
-        "({checkpoint_low_s} to {checkpoint_high_s})."
+        "By the time stamps of its lines, an evaluation takes {evaluation_s} and a checkpoint {checkpoint_s} (80% "
+        "interval {checkpoint_low_s} to {checkpoint_high_s})."
     )
     | say("By the time stamps of its lines, an evaluation takes {evaluation_s} and a checkpoint {checkpoint_s}."),
     "checkpoint_within_scatter": say(
