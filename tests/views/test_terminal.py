@@ -31,7 +31,7 @@ from nanopace.diagnosis.result import (
     Wall,
 )
 from nanopace.run import Fact
-from nanopace.views.report import SECTIONS
+from nanopace.views.report import SECTIONS, seconds_by_phase
 from nanopace.views.terminal import print_compare, print_explain
 from nanopace.wording.catalog import LANGUAGES, words
 
@@ -94,6 +94,64 @@ def test_nothing_to_change_is_said_once() -> None:
     text = explain(findings=(Finding("nothing_to_change", {"overhead_share": 0.004}, advice=True),))
     assert text.count("Nothing worth changing") == 1
     assert "Do:" not in text
+
+
+def headline(**changes: Any) -> str:
+    return " ".join(explain(**changes).partition("\n\n")[0].split())
+
+
+def test_the_price_of_a_checkpoint_is_told_as_far_as_it_is_known() -> None:
+    def said(*, contains: bool = False, **known: Any) -> str:
+        evaluations = dataclasses.replace(case_1().evaluations, contains_checkpoint=contains)
+        return headline(evaluations=evaluations, checkpoints=dataclasses.replace(case_1().checkpoints, **known))
+
+    assert "Evaluation takes 5.14 s, a checkpoint 0.47 s:" in said(low_ms=450.0, high_ms=490.0)
+    wide = "Evaluation takes 5.14 s, a checkpoint 0.47 s (80% interval 0.40 s to 0.55 s):"
+    assert wide in said(low_ms=400.0, high_ms=550.0)
+    assert wide in said(low_ms=400.0, high_ms=550.0, basis="stamps")
+    assert "Evaluation takes 5.14 s, a checkpoint at most 0.47 s:" in said(
+        basis="upper_bound", low_ms=0.0, high_ms=200.0
+    )
+    assert "Evaluation takes 5.14 s with its checkpoint:" in said(contains=True, basis="upper_bound")
+
+
+def test_what_saves_little_is_not_in_the_headline() -> None:
+    def said(seconds: float | None, share: float | None) -> str:
+        return headline(
+            findings=(Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, seconds, share, True),)
+        )
+
+    assert "Do: Save less often" in said(59.0, 0.02)
+    assert "Do: Save less often" in said(61.0, 0.001)
+    assert "Do:" not in said(59.0, 0.009)
+    assert "Do: Turn compile on" in headline(
+        findings=(
+            Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, 9.0, 0.001, True),
+            Finding("turn_on_compile", {}, advice=True),
+        )
+    )
+
+
+def test_a_loss_that_is_gone_leaves_nothing_else_to_say() -> None:
+    mfu = dataclasses.replace(case_1().mfu, card=0.7, card_name="RTX 4070", card_tflops=58.3, verdict="near_limit")
+    said = headline(mfu=mfu, findings=(Finding("loss_diverged", {"iteration": 3010}),))
+    assert "The loss diverged at iteration 3,010." in said
+    assert "GPU:" not in said
+    assert "Do:" not in said
+    assert "Nothing worth changing" not in said
+
+
+def test_a_phase_that_is_nothing_is_not_shown() -> None:
+    assert "start-up" in explain().partition("Iteration times")[0]
+    nearly = dataclasses.replace(case_1().wall, startup_s=0.00048)
+    assert "start-up" not in explain(wall=nearly).partition("Iteration times")[0]
+    assert seconds_by_phase(dataclasses.replace(nearly, total_s=0.1))["startup"] == 0.00048  # a share that is seen
+
+
+def test_what_cannot_be_told_apart_is_listed_together() -> None:
+    rows = (SlowRow(0, 40_633.0, 38_441.0, ("compile", "evaluation"), {"compile": 38_441.0}),)
+    text = " ".join(explain(slow_rows=rows, verbose=True).split())
+    assert "compile and warm-up + evaluation 38.4 s" in text
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from nanopace.wording.template import Sentence
 
 LANGUAGES = ("en", "de", "fr", "es")
 LOCALE = Path(__file__).parent / "locale"
+MOST_DIGITS = 6  # more than a figure has otherwise, where two must differ
 UNKNOWN = "–"  # in a table, where a sentence has no place
 
 
@@ -110,9 +111,10 @@ class Words:
             n = int(amount) if isinstance(amount, (int, float)) else 2
             said = self._catalog.ngettext(template.one, template.many, n)
         shown = {name: self.value(name, value) for name, value in values.items()}
-        a, b = values.get("sooner_tokens"), values.get("later_tokens")
-        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-            shown["sooner_tokens"], shown["later_tokens"] = self.apart(a, b)
+        for name, other in labels.SIDE_BY_SIDE:
+            a, b = values.get(name), values.get(other)
+            if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+                shown[name], shown[other] = self.apart(name, a, b)
         return said.format(**shown)
 
     # --- labels ------------------------------------------------------------------------------------------------------
@@ -195,13 +197,16 @@ class Words:
             return UNKNOWN
         return numbers.shortened(x, self._form, digits) + (f"{FIXED}{unit}" if unit else "")
 
-    def apart(self, a: float, b: float) -> tuple[str, str]:
-        """Two counts in short, with as many digits as tell them apart: 8.21M and 8.24M."""
-        shown = self.si(a), self.si(b)
-        for digits in range(2, 7):
+    def apart(self, name: str, a: float, b: float) -> tuple[str, str]:
+        """Two tokens or times of a step, with as many digits as tell them apart: 8.21M and 8.24M."""
+        shown = ("", "")
+        for more in range(MOST_DIGITS):
+            if name.endswith("_ms"):
+                shown = self.ms(a, more), self.ms(b, more)
+            else:
+                shown = self.si(a, digits=1 + more), self.si(b, digits=1 + more)
             if shown[0] != shown[1] or a == b:
                 break
-            shown = self.si(a, digits=digits), self.si(b, digits=digits)
         return shown
 
     def flops(self, x: float | None) -> str:
@@ -212,13 +217,13 @@ class Words:
         """A rate of arithmetic: 58.3 TFLOP/s."""
         return UNKNOWN if x is None else f"{numbers.significant(x, self._form)}{FIXED}TFLOP/s"
 
-    def ms(self, x: float | None) -> str:
-        """A step time, one form for all below a second and one for all above: 169.2 ms, 3.91 s."""
+    def ms(self, x: float | None, more: int = 0) -> str:
+        """A step time, one form for all below a second and one for all above: 169.2 ms, 3.91 s; or more digits."""
         if x is None:
             return UNKNOWN
         if abs(x) >= 999.95:
-            return f"{numbers.decimal(x / 1000, self._form, 2)}{FIXED}s"
-        return f"{numbers.decimal(x, self._form, 1 if abs(x) >= 10 else 2)}{FIXED}ms"
+            return f"{numbers.decimal(x / 1000, self._form, 2 + more)}{FIXED}s"
+        return f"{numbers.decimal(x, self._form, (1 if abs(x) >= 10 else 2) + more)}{FIXED}ms"
 
     def duration(self, seconds: float | None) -> str:
         """A time in the unit that suits it: 169 ms, 0.47 s, 5.14 s, 3 min 41 s, 7.8 h, 2 d 3 h."""
