@@ -201,3 +201,8 @@ def test_a_model_that_the_first_row_contradicts_bounds_nothing() -> None:
 def test_a_log_without_its_head_has_no_start_even_where_its_first_row_does_not_evaluate() -> None:
     assert prices_of(nanogpt_run(first_iteration=5100, compile_ms=0.0)).cold_rows == frozenset()
     assert prices_of(nanogpt_run(first_iteration=5100)).cold_rows == {0}
+
+
+def test_a_price_that_is_unknown_contains_nothing() -> None:
+    prices = prices_of(rows_run([9000.0] + [1000.0] * 5, evaluated=range(6), saved=range(6)))
+    assert (prices.evaluations.each_ms, prices.evaluations.contains_checkpoint) == (None, False)

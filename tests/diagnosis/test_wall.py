@@ -195,3 +195,9 @@ def test_what_is_to_come_does_not_have_the_first_evaluation_of_a_ledger() -> Non
         row_contains_evaluation=False,
     )
     assert accounted(run)[3].seconds_per_1000 == pytest.approx(100 + 1000 / 50 * 0.5)
+
+
+def test_rows_that_cover_several_iterations_are_the_whole_clock() -> None:
+    run = rows_run([2900.0] + [164.0] * 10, log_interval=100, evaluated=range(11))
+    assert accounted(run)[0].total_s == pytest.approx(4.54)
+    assert accounted(replace(run, rows_cover=100))[0].total_s == pytest.approx(2.9 + 1000 * 0.164)

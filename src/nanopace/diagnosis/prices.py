@@ -102,7 +102,7 @@ def _inside(
             hidden=sum(each.count for each in counted if each.row is None),
             each_ms=None if each is None or pace.basis == "none" else each.ms,
             interval=_interval(run),
-            contains_checkpoint=told.contains,
+            contains_checkpoint=told.contains and pace.basis != "none",
             predicted_ms=predicted,
             low_ms=None if each is None or pace.basis == "none" else each.low_ms,
             high_ms=None if each is None or pace.basis == "none" else each.high_ms,

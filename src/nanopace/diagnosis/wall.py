@@ -193,7 +193,7 @@ def _walk(
             clock_ms += events[pending].ms
             event_ends.append(clock_ms / 1000)
             pending += 1
-        if known:
+        if known or run.rows_cover > 1:
             # And the iterations that have no row. Where groups overlap, what is too much before is too little after.
             row_ms += (end - last - count) * step_ms
         last = end
