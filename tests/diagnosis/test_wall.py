@@ -103,6 +103,8 @@ def test_a_clock_that_stops_for_evaluations_leaves_them_unknown() -> None:
     wall, _, _, _ = accounted(run)
     assert (wall.evaluation_s, wall.checkpoint_s, wall.unknown_s, wall.overhead_share) == (None, None, None, None)
     assert wall.total_s == pytest.approx(5.0)
+    first = replace(run, evaluations=(Evaluation(0, None, 3.2, "bpb"),), checkpoints=())
+    assert accounted(first)[0].unknown_s is None
 
 
 def test_a_ledger_has_measured_everything() -> None:

@@ -245,6 +245,8 @@ def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -
     prices = spikes.prices
     measured = run.wall_ms is not None
     no_price = prices.evaluations.count > 0 and prices.evaluation_ms is None
+    if not run.row_contains_evaluation:  # the one before the first step is not in the rows, either
+        no_price = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
     saves_apart = any(save.row is None or save.row not in prices.cold_rows for save in run.checkpoints)
     contained = prices.evaluations.contains_checkpoint
     no_save_price = saves_apart and not contained and (prices.checkpoint_ms is None or pace.basis == "none")
