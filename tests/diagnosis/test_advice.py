@@ -78,10 +78,8 @@ def test_case_2_is_not(make_diagnosis: Any, overhead: float) -> None:
         checkpoints={"count": 40, "each_ms": 15_000.0, "basis": "measured"},
         wall={"total_s": 78_900.0, "overhead_share": overhead},
     )
-    nothing, visible = advise(run_of(eval_iters=200, compile=True), diagnosis)
+    (nothing,) = advise(run_of(eval_iters=200, compile=True), diagnosis)
     assert (nothing.code, nothing.numbers) == ("nothing_to_change", {"overhead_share": overhead})
-    assert (visible.code, visible.numbers) == ("align_log_interval", {"log_interval": 200, "eval_interval": 500})
-    assert visible.saves_s is None
 
 
 def test_nothing_is_not_said_where_it_is_not_true(make_diagnosis: Any) -> None:
@@ -255,4 +253,49 @@ def test_advice_is_ordered_complete_and_never_backwards(make_diagnosis: Any, **d
         if finding.code == "raise_eval_interval":
             assert finding.numbers["to_interval"] > finding.numbers["from_interval"]  # type: ignore[operator]
             assert 0 <= finding.saves_share <= drawn["overhead"] * (1 + 1e-9)  # type: ignore[operator]
-    assert ("nothing_to_change" in codes(advice)) <= (len(set(codes(advice)) - {"align_log_interval"}) == 1)
+    assert ("nothing_to_change" in codes(advice)) <= (len(advice) == 1)
+
+
+def test_an_evaluation_that_happens_once_is_not_worth_a_word(make_diagnosis: Any) -> None:
+    def advised(count: int) -> set[str]:
+        evaluations = {"count": count, "each_ms": 9000.0, "interval": 250}
+        return set(codes(advise(run_of(), make_diagnosis(evaluations=evaluations, wall={"overhead_share": 0.07}))))
+
+    assert advised(80) == {"raise_eval_interval", "lower_eval_iters_unknown"}
+    assert advised(2) == {"lower_eval_iters_unknown"}
+    assert advised(1) == advised(0) == set()
+
+
+def test_eval_iters_are_not_blamed_for_what_may_be_the_checkpoint(make_diagnosis: Any) -> None:
+    def advised(overhead: float) -> list[str]:
+        evaluations = {"count": 9, "each_ms": 9000.0, "contains_checkpoint": True}
+        return codes(advise(run_of(), make_diagnosis(evaluations=evaluations, wall={"overhead_share": overhead})))
+
+    assert advised(0.18) == ["lower_eval_iters_unknown"]
+    assert advised(0.03) == []
+
+
+@pytest.mark.parametrize(
+    ("training_s", "eta_s", "device", "advised"),
+    [
+        (12.0, None, "cuda", False),
+        (12.0, 3600.0, "cuda", True),
+        (900.0, None, "cuda", True),
+        (900.0, None, "cpu", False),
+        (900.0, None, "mps", False),
+    ],
+)
+def test_compiling_is_advised_only_where_it_pays(
+    make_diagnosis: Any, training_s: float, eta_s: float | None, device: str, advised: bool
+) -> None:
+    diagnosis = make_diagnosis(wall={"total_s": training_s, "training_s": training_s})
+    diagnosis = replace(diagnosis, ahead=replace(diagnosis.ahead, eta_s=eta_s))
+    found = codes(advise(run_of(compile=False, device=device), diagnosis))
+    assert ("turn_on_compile" in found) == advised
+
+
+def test_a_loss_that_is_gone_leaves_nothing_to_speed_up(case_1: Diagnosis) -> None:
+    gone = replace(case_1, findings=(*case_1.findings, Finding("loss_diverged", {"iteration": 3010})))
+    assert advise(run_of(compile=False), gone) == []
+    assert codes(advise(run_of(dtype="float16"), gone)) == ["leave_float16"]
+    assert advise(run_of(dtype="bfloat16"), gone) == []

@@ -20,9 +20,11 @@ from nanopace.run import Checkpoint, Evaluation, Restart, Row, Rows, Run, Span
 from .synthetic import known, nanogpt_run, rows_run
 
 times = st.floats(0.01, 1e6)
+CHECKPOINT_INTERVAL = ("checkpoint_low_s", "checkpoint_high_s")
 NULLABLE = {
     ("evaluation_rows", "interval"),
     ("checkpoint_unknown", "predicted_s"),
+    *((code, end) for code in ("checkpoint_measured", "checkpoint_stamped") for end in CHECKPOINT_INTERVAL),
     ("mfu_zero", "achieved_tflops"),
     ("loss_noise", "accumulation"),
     ("find_the_stall", "interval"),
@@ -33,7 +35,7 @@ NULLABLE = {
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
     """Anything the contract allows: gaps, folded rows, evaluations anywhere, restarts, every clock."""
-    rows = Rows()
+    rows, clock, stamped = Rows(), 1e9, draw(st.booleans())
     iteration = draw(st.sampled_from([0, 0, 0, 1, 5000]))
     for _ in range(draw(st.integers(0, 30))):
         count = draw(st.sampled_from([1, 1, 1, 1, 7]))
@@ -41,7 +43,9 @@ def runs(draw: st.DrawFn) -> Run:
         last = iteration + (count - 1) * spacing
         ms = draw(st.one_of(st.just(100.0), times))
         mfu = draw(st.one_of(st.none(), st.floats(0, 2)))
-        rows.append(Row(iteration, ms, draw(st.one_of(st.none(), st.floats(0, 12))), mfu, count, last, ms * count))
+        clock += draw(st.sampled_from([-5.0, 0.0, 1.0, 1.0, 300.0]))
+        loss_of_row, at_s = draw(st.one_of(st.none(), st.floats(0, 12))), clock if stamped else None
+        rows.append(Row(iteration, ms, loss_of_row, mfu, count, last, ms * count, at_s))
         iteration = last + draw(st.sampled_from([1, 10, 10, 137]))
     inside = draw(st.booleans())
     indices = st.lists(st.integers(0, len(rows) - 1), unique=True, max_size=12) if len(rows) else st.just([])
@@ -76,7 +80,14 @@ def runs(draw: st.DrawFn) -> Run:
         format="nanogpt" if inside else "ledger",
         rows=rows,
         evaluations=tuple(
-            Evaluation(at, draw(loss), draw(loss), row=row, ms=None if inside else draw(measured))
+            Evaluation(
+                at,
+                draw(loss),
+                draw(loss),
+                row=row,
+                ms=None if inside else draw(measured),
+                at_s=draw(st.floats(1e9, clock)) if stamped and clock > 1e9 else None,
+            )
             for at, row in sorted(evaluated, key=str)
         ),
         checkpoints=tuple(
@@ -140,6 +151,8 @@ def test_a_slower_clock_gives_the_same_diagnosis_in_larger_numbers(run: Run, fac
     def scaled(rows: Rows) -> Rows:
         return Rows([replace(row, ms=row.ms * factor, sum_ms=row.sum_ms * factor) for row in rows])
 
+    run = replace(run, rows=Rows([replace(row, at_s=None) for row in run.rows]))  # their units are not those of a clock
+
     def times_factor(ms: float | None) -> float | None:
         return None if ms is None else ms * factor
 
@@ -200,3 +213,14 @@ def test_a_hundred_thousand_rows_take_a_moment() -> None:
     diagnosis = diagnose(run)
     assert time.perf_counter() - start < 6  # a busy machine; about 0.8 s otherwise
     assert len(diagnosis.slow_rows) == 100
+
+
+def test_a_card_that_computes_nothing_is_not_praised() -> None:
+    facts = {"tokens_per_iteration": 491_520, "flops_per_token": 8.5e8, "gpu": "RTX 4070"}
+    run = nanogpt_run(facts=facts, step_ms=10_000.0)
+    assert any(finding.code.startswith("utilisation_") for finding in diagnose(run).findings)
+    lost = Rows([replace(row, loss=math.inf) if row.iteration > 9000 else row for row in run.rows])
+    codes = [finding.code for finding in diagnose(replace(run, rows=lost)).findings]
+    assert "loss_diverged" in codes
+    assert not any(code.startswith("utilisation_") for code in codes)
+    assert "nothing_to_change" not in codes

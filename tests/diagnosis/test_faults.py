@@ -58,8 +58,8 @@ def slept(*naps: float) -> Diagnosis:
     events = [*steps(0, 30)]
     for number, ms in enumerate(naps):
         events += [StallEvent(30 + number, ms, "suspend"), *steps(30 + number, 31 + number)]
-    evaluated = EvalEvent(70, val=3.0, ms=500.0)
-    return ledger(*events, *steps(40, 70), evaluated, *steps(70, 100), wall_ms=10_000.0 + 500.0 + sum(naps))
+    events += [*steps(40, 70), EvalEvent(70, val=3.0, ms=300.0), *steps(70, 90), EvalEvent(90, val=3.0, ms=200.0)]
+    return ledger(*events, *steps(90, 100), wall_ms=10_000.0 + 500.0 + sum(naps))
 
 
 def test_sleep_is_its_own_part_of_the_wall_clock_and_no_riddle() -> None:

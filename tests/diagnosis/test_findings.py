@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,51 @@ def test_evaluations_outside_of_the_clock_are_said() -> None:
     evaluated = (Evaluation(25, None, 0.9, "bpb"),)
     run = Run("log", "nanochat", rows, evaluations=evaluated, row_contains_evaluation=False)
     assert found(run)["evaluations_outside_clock"].numbers["count"] == 1
+
+
+def test_how_far_a_checkpoint_can_be_told_is_said() -> None:
+    def said(**more: object) -> set[str]:
+        return {code for code in found(nanogpt_run(**more)) if code.startswith("checkpoint_")}  # type: ignore[arg-type]
+
+    assert said() == {"checkpoint_measured", "checkpoint_not_first"}
+    assert said(checkpoint_ms=0.0) == {"checkpoint_within_scatter", "checkpoint_not_first"}
+    assert said(saves=lambda _: True) == {"checkpoint_unknown", "checkpoint_not_first"}
+    assert said(saves=lambda _: True, compile_ms=20.0) == {"checkpoint_at_least", "checkpoint_not_first"}
+    faster = {"pace": lambda it: 1.0 if it < 10_000 else 0.6, "saves": lambda it: it < 10_000}
+    assert said(**faster) == {"checkpoint_other_speed", "checkpoint_not_first"}
+
+
+def test_an_interval_is_told_where_it_is_wide() -> None:
+    narrow = found(nanogpt_run())["checkpoint_measured"].numbers
+    assert (narrow["checkpoint_low_s"], narrow["checkpoint_high_s"]) == (None, None)
+    noisy = random.Random(1)
+    scattered = {iteration: 400 * abs(noisy.gauss(0, 1)) for iteration in range(0, 20_001, 500)}
+    wide = found(nanogpt_run(stalls=scattered))["checkpoint_measured"].numbers
+    assert 0.3 < float(wide["checkpoint_low_s"] or 0) < float(wide["checkpoint_high_s"] or 0) < 0.7
+
+
+def test_a_start_is_split_only_where_the_evaluation_has_a_price() -> None:
+    def start(**more: object) -> set[str]:
+        return {code for code in found(nanogpt_run(**more)) if code.startswith("startup")}  # type: ignore[arg-type]
+
+    assert start() == {"startup"}
+    assert start(saves=lambda _: True) == {"startup_bounded"}
+    assert start(saves=lambda _: True, compile_ms=20.0) == {"startup_together"}
+    assert start(compile_ms=0.0) == {"startup_together"}
+    assert start(eval_interval=0) == {"startup_unsplit"}
+    assert start(first_iteration=5100, compile_ms=0.0) == set()
+
+
+def test_an_evaluation_after_the_last_row_is_said_and_is_not_hidden() -> None:
+    run = nanogpt_run(saves=lambda _: False)
+    findings = found(replace(run, evaluations=(*run.evaluations, Evaluation(20_010, 4.0, 4.0))))
+    assert findings["after_last_row"].numbers["after_s"] == pytest.approx(5.14, abs=0.01)
+    assert "hidden_evaluations" not in findings
+
+
+def test_how_to_show_what_is_hidden_is_a_note_and_no_advice() -> None:
+    note = found(nanogpt_run(log_interval=200, saves=lambda _: False))["align_log_interval"]
+    assert (note.numbers, note.advice) == ({"log_interval": 200, "eval_interval": 500}, False)
 
 
 def test_stalls_are_said_with_their_largest() -> None:

@@ -128,4 +128,4 @@ def test_on_a_cpu_nobody_speaks_of_a_card() -> None:
     codes = {finding.code for finding in diagnose(measured()).findings}
     assert "ran_on_cpu" in codes
     assert not codes & {"memory_spill", "turn_on_compile", "mfu_unknown"}
-    assert {"memory_spill", "turn_on_compile"} <= {finding.code for finding in diagnose(measured("cuda")).findings}
+    assert "memory_spill" in {finding.code for finding in diagnose(measured("cuda")).findings}

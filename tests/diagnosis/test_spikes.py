@@ -48,7 +48,7 @@ def test_startup_without_a_price_for_evaluations_is_not_split() -> None:
     startup = spikes_of(nanogpt_run(400)).startup
     assert startup is not None
     assert startup.evaluation_ms is None
-    assert startup.compile_ms == pytest.approx(12_340, abs=5)
+    assert startup.compile_ms is None
 
 
 def test_startup_without_evaluation() -> None:

@@ -103,6 +103,8 @@ def test_a_clock_that_stops_for_evaluations_leaves_them_unknown() -> None:
     wall, _, _, _ = accounted(run)
     assert (wall.evaluation_s, wall.checkpoint_s, wall.unknown_s, wall.overhead_share) == (None, None, None, None)
     assert wall.total_s == pytest.approx(5.0)
+    first = replace(run, evaluations=(Evaluation(0, None, 3.2, "bpb"),), checkpoints=())
+    assert accounted(first)[0].unknown_s is None
 
 
 def test_a_ledger_has_measured_everything() -> None:
@@ -190,3 +192,50 @@ def test_what_such_rows_lost_to_a_restart_is_all_of_them() -> None:
     run = replace(run, restarts=(Restart(10, 1000, 1100, lost),))
     _, restarts, _, _ = accounted(run)
     assert restarts.lost_s == pytest.approx(200 * 0.1, rel=0.01)
+
+
+def test_what_comes_after_the_last_row_counts() -> None:
+    run = nanogpt_run(noise=0.0, saves=lambda iteration: iteration <= 9500)
+    before, *_ = accounted(run)
+    final = (*run.evaluations, Evaluation(20_010, 4.0, 4.0))
+    wall, _, clock, _ = accounted(replace(run, evaluations=final, checkpoints=(*run.checkpoints, Checkpoint(20_010))))
+    assert wall.training_s == pytest.approx(before.training_s + 9 * 0.169)
+    assert wall.evaluation_s == pytest.approx((before.evaluation_s or 0.0) + 5.14)
+    assert wall.checkpoint_s == pytest.approx((before.checkpoint_s or 0.0) + 0.47)
+    assert sum(parts(wall)) == pytest.approx(wall.total_s)
+    assert clock.after_s == pytest.approx(5.61)
+    assert clock.hidden_s == 0.0
+
+
+def test_hidden_evaluations_take_what_they_take_at_their_speed() -> None:
+    evaluated = dict.fromkeys(range(500, 10000, 500), 5140.0)  # twice as long in the first half, as steps are
+    run = nanogpt_run(
+        noise=0.0, log_interval=200, saves=lambda _: False, stalls=evaluated,
+        pace=lambda it: 2.0 if it < 10_000 else 1.0,
+    )  # fmt: skip
+    wall, _, clock, _ = accounted(run)
+    assert clock.hidden_s == pytest.approx(10 * 10.28 + 10 * 5.14, rel=0.001)
+    assert wall.stall_s == pytest.approx(0.0, abs=1)
+
+
+def test_a_first_row_like_the_others_is_training() -> None:
+    wall, *_ = accounted(nanogpt_run(first_iteration=5100, compile_ms=0.0, noise=0.01))
+    assert wall.startup_s == 0.0
+    assert sum(parts(wall)) == pytest.approx(wall.total_s)
+
+
+def test_what_is_to_come_does_not_have_the_first_evaluation_of_a_ledger() -> None:
+    run = Run(
+        "ledger",
+        "ledger",
+        Rows([Row(iteration, 100.0) for iteration in range(101)]),
+        evaluations=(Evaluation(0, 4.0, 4.0, ms=9000.0), *(Evaluation(at, 4.0, 4.0, ms=500.0) for at in (50, 100))),
+        row_contains_evaluation=False,
+    )
+    assert accounted(run)[3].seconds_per_1000 == pytest.approx(100 + 1000 / 50 * 0.5)
+
+
+def test_rows_that_cover_several_iterations_are_the_whole_clock() -> None:
+    run = rows_run([2900.0] + [164.0] * 10, log_interval=100, evaluated=range(11))
+    assert accounted(run)[0].total_s == pytest.approx(4.54)
+    assert accounted(replace(run, rows_cover=100))[0].total_s == pytest.approx(2.9 + 1000 * 0.164)

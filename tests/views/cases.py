@@ -98,6 +98,8 @@ def case_1(name: str = "train.log") -> Diagnosis:
                 {
                     "evaluation_s": 5.136,
                     "checkpoint_s": 0.467,
+                    "checkpoint_low_s": None,
+                    "checkpoint_high_s": None,
                     "checkpoint_share": 0.083,
                     "saved_rows": 33,
                     "unsaved_rows": 7,

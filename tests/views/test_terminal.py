@@ -31,7 +31,7 @@ from nanopace.diagnosis.result import (
     Wall,
 )
 from nanopace.run import Fact
-from nanopace.views.report import SECTIONS
+from nanopace.views.report import SECTIONS, seconds_by_phase
 from nanopace.views.terminal import print_compare, print_explain
 from nanopace.wording.catalog import LANGUAGES, words
 
@@ -65,7 +65,7 @@ def test_every_finding_of_a_run_has_a_section() -> None:
     placed = [code for codes in SECTIONS.values() for code in codes]
     assert len(placed) == len(set(placed))
     advice = {"raise_eval_interval", "lower_eval_iters", "lower_eval_iters_unknown", "save_less_often"}
-    advice |= {"align_log_interval", "turn_on_compile", "larger_micro_batch", "find_the_stall", "nothing_to_change"}
+    advice |= {"leave_float16", "turn_on_compile", "larger_micro_batch", "find_the_stall", "nothing_to_change"}
     advice |= {"find_the_straggler", "smaller_micro_batch", "calm_the_loss", "use_float16"}
     assert set(placed) == {code for code in FINDINGS if not code.startswith("compare_")} - advice
 
@@ -96,6 +96,64 @@ def test_nothing_to_change_is_said_once() -> None:
     assert "Do:" not in text
 
 
+def headline(**changes: Any) -> str:
+    return " ".join(explain(**changes).partition("\n\n")[0].split())
+
+
+def test_the_price_of_a_checkpoint_is_told_as_far_as_it_is_known() -> None:
+    def said(*, contains: bool = False, **known: Any) -> str:
+        evaluations = dataclasses.replace(case_1().evaluations, contains_checkpoint=contains)
+        return headline(evaluations=evaluations, checkpoints=dataclasses.replace(case_1().checkpoints, **known))
+
+    assert "Evaluation takes 5.14 s, a checkpoint 0.47 s:" in said(low_ms=450.0, high_ms=490.0)
+    wide = "Evaluation takes 5.14 s, a checkpoint 0.47 s (80% interval 0.40 s to 0.55 s):"
+    assert wide in said(low_ms=400.0, high_ms=550.0)
+    assert wide in said(low_ms=400.0, high_ms=550.0, basis="stamps")
+    assert "Evaluation takes 5.14 s, a checkpoint at most 0.47 s:" in said(
+        basis="upper_bound", low_ms=0.0, high_ms=200.0
+    )
+    assert "Evaluation takes 5.14 s with its checkpoint:" in said(contains=True, basis="upper_bound")
+
+
+def test_what_saves_little_is_not_in_the_headline() -> None:
+    def said(seconds: float | None, share: float | None) -> str:
+        return headline(
+            findings=(Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, seconds, share, True),)
+        )
+
+    assert "Do: Save less often" in said(59.0, 0.02)
+    assert "Do: Save less often" in said(61.0, 0.001)
+    assert "Do:" not in said(59.0, 0.009)
+    assert "Do: Turn compile on" in headline(
+        findings=(
+            Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, 9.0, 0.001, True),
+            Finding("turn_on_compile", {}, advice=True),
+        )
+    )
+
+
+def test_a_loss_that_is_gone_leaves_nothing_else_to_say() -> None:
+    mfu = dataclasses.replace(case_1().mfu, card=0.7, card_name="RTX 4070", card_tflops=58.3, verdict="near_limit")
+    said = headline(mfu=mfu, findings=(Finding("loss_diverged", {"iteration": 3010}),))
+    assert "The loss diverged at iteration 3,010." in said
+    assert "GPU:" not in said
+    assert "Do:" not in said
+    assert "Nothing worth changing" not in said
+
+
+def test_a_phase_that_is_nothing_is_not_shown() -> None:
+    assert "start-up" in explain().partition("Iteration times")[0]
+    nearly = dataclasses.replace(case_1().wall, startup_s=0.00048)
+    assert "start-up" not in explain(wall=nearly).partition("Iteration times")[0]
+    assert seconds_by_phase(dataclasses.replace(nearly, total_s=0.1))["startup"] == 0.00048  # a share that is seen
+
+
+def test_what_cannot_be_told_apart_is_listed_together() -> None:
+    rows = (SlowRow(0, 40_633.0, 38_441.0, ("compile", "evaluation"), {"compile": 38_441.0}),)
+    text = " ".join(explain(slow_rows=rows, verbose=True).split())
+    assert "compile and warm-up + evaluation 38.4 s" in text
+
+
 @pytest.mark.parametrize(
     "code", ["memory_spill", "level_shift", "loss_diverged", "ended_out_of_memory", "throttled_heat"]
 )
@@ -120,32 +178,54 @@ def slow_down(code: str, iteration: int, lost_s: float) -> Finding:
     return Finding(code, {**dict.fromkeys(FINDINGS[code], 7), "iteration": iteration, "lost_s": lost_s})
 
 
-def headline(*findings: Finding) -> str:
-    return " ".join(explain(findings=findings).split("Where the time went")[0].split())
-
-
 def test_of_several_slow_downs_the_headline_names_the_gravest() -> None:
     small, grave = slow_down("level_shift", 5000, 90.0), slow_down("level_shift", 9000, 900.0)
-    assert "From iteration 9,000 on" in headline(small, grave)
-    assert "From iteration 5,000 on" not in headline(small, grave)
+    assert "From iteration 9,000 on" in headline(
+        findings=(
+            small,
+            grave,
+        )
+    )
+    assert "From iteration 5,000 on" not in headline(
+        findings=(
+            small,
+            grave,
+        )
+    )
     spill = slow_down("memory_spill", 7000, 300.0)
-    assert "From iteration 9,000 on" in headline(spill, small, grave)
-    assert "From iteration 7,000 on" in headline(spill, small)
+    assert "From iteration 9,000 on" in headline(
+        findings=(
+            spill,
+            small,
+            grave,
+        )
+    )
+    assert "From iteration 7,000 on" in headline(
+        findings=(
+            spill,
+            small,
+        )
+    )
 
 
 def test_what_cost_little_or_made_steps_faster_is_no_alarm() -> None:
     wall_s = case_1().wall.awake_s
-    assert "From iteration" not in headline(slow_down("level_shift", 5000, min(59.0, 0.0099 * wall_s)))
-    assert "From iteration" not in headline(slow_down("level_shift", 5000, 0.0))
-    assert "From iteration" in headline(slow_down("level_shift", 5000, 0.011 * wall_s))
+    assert "From iteration" not in headline(findings=(slow_down("level_shift", 5000, min(59.0, 0.0099 * wall_s)),))
+    assert "From iteration" not in headline(findings=(slow_down("level_shift", 5000, 0.0),))
+    assert "From iteration" in headline(findings=(slow_down("level_shift", 5000, 0.011 * wall_s),))
 
 
 def test_steps_that_became_slower_are_an_alarm() -> None:
-    assert "Steps became slower over the run" in headline(slow_down("slower_at_the_end", 0, 300.0))
+    assert "Steps became slower over the run" in headline(findings=(slow_down("slower_at_the_end", 0, 300.0),))
 
 
 def test_a_loss_that_diverged_comes_before_any_slow_down() -> None:
-    text = headline(slow_down("level_shift", 5000, 900.0), Finding("loss_diverged", {"iteration": 8000}))
+    text = headline(
+        findings=(
+            slow_down("level_shift", 5000, 900.0),
+            Finding("loss_diverged", {"iteration": 8000}),
+        )
+    )
     assert "diverged" in text
     assert "From iteration" not in text
 
@@ -162,7 +242,7 @@ def test_verbose_shows_every_slow_row_with_its_parts() -> None:
     text = explain(verbose=True)
     for row in case_1().slow_rows:
         assert re.search(rf"^ +{row.iteration:,} .*evaluation", text, re.MULTILINE)
-    assert re.search(r"500 +5,772\.0 ms +\+5\.60 s +evaluation 5\.14 s, checkpoint 0\.47 s", text)
+    assert re.search(r"500 +5\.77 s +\+5\.60 s +evaluation 5\.14 s, checkpoint 0\.47 s", text)
     assert not re.search(r"^ +1,500 ", explain(), re.MULTILINE)
 
 

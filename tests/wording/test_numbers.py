@@ -110,7 +110,7 @@ def test_unknown_is_a_dash(show: object) -> None:
     ("name", "value", "shown"),
     [
         ("overhead_share", 0.062, "6.2%"), ("steady_printed", 0.1206, "12.06%"), ("card", 0.823, "82%"),
-        ("change_share", 0.25, "+25.0%"), ("before_ms", 3909.8, "3,909.8 ms"), ("each_s", 5.136, "5.14 s"),
+        ("change_share", 0.25, "+25.0%"), ("before_ms", 3909.8, "3.91 s"), ("each_s", 5.136, "5.14 s"),
         ("card_tflops", 58.3, "58.3 TFLOP/s"), ("best_val", 3.5636, "3.5636"), ("to_interval", 2000, "2000"),
         ("iteration", 20_000, "20,000"), ("tokens", 2.36e9, "2.36B"), ("tokens_per_s", 134_111.0, "134.1k"),
         ("card_name", "NVIDIA GeForce RTX 4070", "RTX 4070"), ("noise_factor", math.sqrt(2), "1.4"),
@@ -120,6 +120,34 @@ def test_unknown_is_a_dash(show: object) -> None:
 )  # fmt: skip
 def test_a_finding_s_number_has_the_form_of_its_name(name: str, value: object, shown: str) -> None:
     assert words("en").value(name, value).replace("\u00a0", " ") == shown
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [(7.764, "7.76 ms"), (169.24, "169.2 ms"), (999.9, "999.9 ms"), (999.96, "1.00 s"), (9349.8, "9.35 s"),
+     (75_000, "75.00 s")],
+)  # fmt: skip
+def test_a_step_of_seconds_is_told_in_seconds(ms: float, shown: str) -> None:
+    assert words("en").ms(ms).replace("\u00a0", " ") == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "shown"),
+    [
+        ("sooner_tokens", 8.21e6, 8.24e6, ("8.21M", "8.24M")),
+        ("sooner_tokens", 8.2e6, 9.1e6, ("8.2M", "9.1M")),
+        ("sooner_tokens", 8.2e6, 8.2e6, ("8.2M", "8.2M")),
+        ("faster_ms", 1005.1, 1014.0, ("1.005 s", "1.014 s")),
+        ("before_ms", 999.0, 1100.0, ("999.0 ms", "1.10 s")),
+    ],
+)
+def test_numbers_that_differ_are_seen_to_differ(name: str, a: float, b: float, shown: tuple[str, str]) -> None:
+    assert tuple(each.replace("\u00a0", " ") for each in words("en").apart(name, a, b)) == shown
+
+
+def test_a_sentence_tells_its_two_numbers_apart() -> None:
+    numbers = {"iteration": 500, "before_ms": 1005.1, "after_ms": 1014.0, "change_share": 0.009}
+    assert "1.014 s instead of 1.005 s" in words("en").finding("level_shift", numbers).replace("\u00a0", " ")
 
 
 def test_a_loss_has_its_error_beside_it_where_that_is_known() -> None:

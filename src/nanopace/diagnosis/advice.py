@@ -20,18 +20,23 @@ _FEWEST_EVALUATIONS = 10  # that a run should keep, or its curve is lost
 _LARGEST_RAISE = 10  # times the interval
 _FEWER_BATCHES = 4  # eval_iters over this: half the precision for three quarters of the cost
 _FEWEST_ITERS = 20  # below this an evaluation says little
+_REAL_PART = 0.05  # of the wall clock: evaluations with a checkpoint of unknown size in them
+_SEVERAL = 2  # evaluations: one that happens once is not worth a word
 _CHECKPOINT_SHARE = 0.003
 _FEWER_SAVES = 4
 _FEWEST_SAVES = 5
 _STALL_SHARE = 0.01
 _IDLE_CARD = 0.45  # mfu below which a larger micro-batch can help
+_WORTH_COMPILING_S = 600.0  # of training: compiling takes a minute of it
 _LARGEST_BATCH_RAISE = 4  # beyond this a micro-batch brings memory trouble and hardly any speed
 # A slower card is no overhead, but no reason to be content.
 _NOT_NOTHING = frozenset({"memory_spill", "level_shift", "throttled_heat", "throttled_hardware"})
 
 
 def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
-    """Ordered by what it saves; advice without a figure after that, and what only shows more at the end."""
+    """Ordered by what it saves, advice without a figure after that. A loss that is gone leaves nothing to speed up."""
+    if any(finding.code == "loss_diverged" for finding in diagnosis.findings):
+        return [each for each in (_leave_float16(run), _calm_the_loss(run, diagnosis)) if each is not None]
     found = [
         _raise_eval_interval(diagnosis),
         _lower_eval_iters(run, diagnosis),
@@ -48,8 +53,7 @@ def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
     advice.sort(key=lambda each: -math.inf if each.saves_s is None else each.saves_s, reverse=True)
     if not advice and _content(diagnosis):
         advice.append(Finding("nothing_to_change", {"overhead_share": diagnosis.wall.overhead_share}, advice=True))
-    visible = _align_log_interval(diagnosis)
-    return [*advice, visible] if visible else advice
+    return advice
 
 
 def _saving(diagnosis: Diagnosis, code: str, seconds: float, **numbers: Number) -> Finding:
@@ -70,15 +74,15 @@ def _content(diagnosis: Diagnosis) -> bool:
 
 
 def _overhead_matters(diagnosis: Diagnosis) -> bool:
-    share = diagnosis.wall.overhead_share
-    return share is not None and share >= _WORTH_TUNING and diagnosis.wall.awake_s > 0
+    share, several = diagnosis.wall.overhead_share, diagnosis.evaluations.count >= _SEVERAL
+    return share is not None and share >= _WORTH_TUNING and diagnosis.wall.awake_s > 0 and several
 
 
 def _raise_eval_interval(diagnosis: Diagnosis) -> Finding | None:
     """To the smallest round interval that brings the overhead to 1%, as long as enough evaluations remain."""
     interval, count = diagnosis.evaluations.interval, diagnosis.evaluations.count
     wall = diagnosis.wall
-    if not _overhead_matters(diagnosis) or not interval or not count or wall.overhead_share is None:
+    if not _overhead_matters(diagnosis) or not interval or wall.overhead_share is None:
         return None
     done = diagnosis.source.last_iteration - diagnosis.source.first_iteration
     planned = max(done, diagnosis.ahead.max_iters or 0)
@@ -115,8 +119,7 @@ def _round_numbers(largest: int) -> list[int]:
 
 
 def _lower_eval_iters(run: Run, diagnosis: Diagnosis) -> Finding | None:
-    evaluations = diagnosis.evaluations
-    if not _overhead_matters(diagnosis) or not evaluations.count:
+    if not _overhead_matters(diagnosis):
         return None
     iters = run.number("eval_iters")
     if iters is None:
@@ -130,8 +133,8 @@ def _lower_eval_iters(run: Run, diagnosis: Diagnosis) -> Finding | None:
         seconds = _evaluation_s(diagnosis, 1 - lower / iters)
         numbers = {"from_iters": int(iters), "to_iters": lower, "noise_factor": math.sqrt(iters / lower)}
         code = "lower_eval_iters"
-    if seconds is None:
-        return Finding(code, numbers, advice=True)
+    if seconds is None:  # it may be the checkpoint that takes the time
+        return Finding(code, numbers, advice=True) if (diagnosis.wall.overhead_share or 0.0) >= _REAL_PART else None
     return _saving(diagnosis, code, seconds, **numbers)
 
 
@@ -158,14 +161,6 @@ def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
     return _saving(diagnosis, "save_less_often", saved, checkpoints=checkpoints.count, to_checkpoints=fewer)
 
 
-def _align_log_interval(diagnosis: Diagnosis) -> Finding | None:
-    """Saves nothing, but shows evaluations that no row contains now."""
-    log_interval, eval_interval = diagnosis.source.log_interval, diagnosis.evaluations.interval
-    if not diagnosis.evaluations.hidden or not log_interval or not eval_interval or eval_interval % log_interval == 0:
-        return None  # hidden by a clock that stops, which no interval changes
-    return Finding("align_log_interval", {"log_interval": log_interval, "eval_interval": eval_interval}, advice=True)
-
-
 # --- the card and the step -------------------------------------------------------------------------------------------
 
 
@@ -185,6 +180,10 @@ def _calm_the_loss(run: Run, diagnosis: Diagnosis) -> Finding | None:
     if faults.skipped_steps <= MORE_THAN_A_FEW and not faults.rollbacks and not ended:
         return None
     return Finding("calm_the_loss", {"learning_rate": run.number("learning_rate")}, advice=True)
+
+
+def _leave_float16(run: Run) -> Finding | None:
+    return Finding("leave_float16", advice=True) if run.value("dtype") == "float16" else None
 
 
 def _find_the_straggler(diagnosis: Diagnosis) -> Finding | None:
@@ -219,8 +218,10 @@ def _use_float16(run: Run, diagnosis: Diagnosis) -> Finding | None:
 
 
 def _turn_on_compile(run: Run, diagnosis: Diagnosis) -> Finding | None:
-    if run.on_cpu or diagnosis.mfu.verdict == "power_limited":
-        return None  # on a CPU it takes minutes and gains little; a card without power to spare gains nothing
+    if run.value("device") in ("cpu", "mps") or diagnosis.mfu.verdict == "power_limited":
+        return None  # there it takes minutes and gains little; a card without power to spare gains nothing
+    if diagnosis.wall.training_s + (diagnosis.ahead.eta_s or 0.0) < _WORTH_COMPILING_S:
+        return None
     return Finding("turn_on_compile", advice=True) if run.value("compile") is False else None
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_APART = ("evaluation_s", "checkpoint_s")
+_ROWS = ("saved_rows", "unsaved_rows")
 _SOONER = ("sooner", "later", "target_loss", "sooner_s", "later_s")  # of two runs at one loss
 
 # lost_s: what the change cost as long as it lasted; 0 where the steps became faster
@@ -24,14 +26,24 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "rows_cover_several": ("iterations", "shown_by"),  # a printed time covers so many; shown_by: a code of run.py
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
-    "checkpoint_measured": ("evaluation_s", "checkpoint_s", "checkpoint_share", "saved_rows", "unsaved_rows"),
+    # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow
+    "checkpoint_measured": (*_APART, "checkpoint_low_s", "checkpoint_high_s", "checkpoint_share", *_ROWS),
+    "checkpoint_stamped": (*_APART, "checkpoint_low_s", "checkpoint_high_s"),  # by the time stamps of the lines
+    "checkpoint_within_scatter": (*_APART, *_ROWS),  # checkpoint_s: at most
+    "checkpoint_other_speed": _ROWS,  # rows with a save and rows without are in stretches of different speed
+    "checkpoint_at_least": ("spike_s", "checkpoint_s"),  # as the first row bounds the evaluation
     "checkpoint_bounded": ("spike_s", "predicted_s", "checkpoint_s"),  # checkpoint_s: at most
     "checkpoint_unknown": ("spike_s", "predicted_s"),  # predicted_s may be None
     "checkpoint_not_first": ("total_s",),  # there is no checkpoint in the first row
     "startup": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),
     "startup_compile": ("iteration", "total_s", "step_s"),  # where no evaluation is inside of it
-    "startup_unsplit": ("iteration", "total_s", "step_s"),
+    "startup_bounded": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),  # at most and at least
+    "startup_together": ("iteration", "total_s", "step_s"),  # with an evaluation of unknown price
+    "startup_unsplit": ("iteration", "total_s", "step_s"),  # no evaluation is told
     "hidden_evaluations": ("hidden", "count", "log_interval", "eval_interval", "hidden_s"),
+    "align_log_interval": ("log_interval", "eval_interval"),  # would show them
+    "after_last_row": ("iteration", "after_s"),  # an evaluation, with what it saved
+    "gap_between_rows": ("count", "total_s", "largest_s", "iteration"),  # that only the time stamps show
     "hidden_unpriced": ("hidden", "count"),  # none is visible, so what they cost is unknown
     "evaluations_outside_clock": ("count",),  # this trainer stops its clock for evaluation
     "periodic_stalls": ("rows", "interval", "each_s", "total_s", "total_share"),
@@ -110,13 +122,13 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "lower_eval_iters": ("from_iters", "to_iters", "noise_factor"),
     "lower_eval_iters_unknown": ("factor", "noise_factor"),  # eval_iters is not known: divide it by factor
     "save_less_often": ("checkpoints", "to_checkpoints"),
-    "align_log_interval": ("log_interval", "eval_interval"),
     "use_float16": ("card_name", "dtype"),  # dtype may be None
     "turn_on_compile": (),
     "larger_micro_batch": ("from_batch", "to_batch", "to_accumulation"),
     "find_the_stall": ("interval",),  # interval may be None
     "find_the_straggler": ("rank",),
     "smaller_micro_batch": ("to_batch", "to_accumulation"),
+    "leave_float16": (),
     "calm_the_loss": ("learning_rate",),  # learning_rate may be None
     "nothing_to_change": ("overhead_share",),
     # --- comparing

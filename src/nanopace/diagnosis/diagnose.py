@@ -63,6 +63,9 @@ def diagnose(run: Run) -> Diagnosis:
         faults=faults,
         notes=run.notes,
     )
+    if any(finding.code == "loss_diverged" for finding in diagnosis.findings):  # no praise for what computes nothing
+        kept = tuple(each for each in diagnosis.findings if not each.code.startswith("utilisation_"))
+        diagnosis = replace(diagnosis, findings=kept)
     return replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis)))
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nanopace.diagnosis.faults import data_stalls, setbacks, suspension, waited_for_data_s
 from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.pace_findings import lost_to_levels_s, step_findings
 from nanopace.diagnosis.prices import most_frequent
-from nanopace.diagnosis.result import Faults, Finding, Restarts, SlowRow, Wall
+from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
 from nanopace.diagnosis.rows import Pace
-from nanopace.diagnosis.spikes import Spikes
+from nanopace.diagnosis.spikes import MOST_OF_START, Spikes
 from nanopace.diagnosis.wall import Clock
 from nanopace.run import Run
 
@@ -23,6 +23,7 @@ def time_findings(
     groups = [
         ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, spikes, wall, clock)),
         (wall.startup_s, _startup(run, spikes)),
+        (_gaps_s(clock), _gaps(clock)),
         (_sum_s(spikes, "periodic") + _sum_s(spikes, "stall"), _stalls(spikes, wall)),
         (waited_for_data_s(faults), data_stalls(faults, wall)),
         (wall.suspended_s, suspension(faults)),
@@ -68,45 +69,69 @@ def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock)
         }
         findings.append(Finding("evaluation_rows", numbers))
     findings += _checkpoint(spikes, typical(costs) if costs else None)
-    if evaluations.hidden and spikes.prices.evaluation_ms is None:
-        findings.append(Finding("hidden_unpriced", {"hidden": evaluations.hidden, "count": evaluations.count}))
-    elif evaluations.hidden and evaluations.interval and (logged := log_interval(run)):
-        numbers = {
-            "hidden": evaluations.hidden,
-            "count": evaluations.count,
-            "log_interval": logged,
-            "eval_interval": evaluations.interval,
-            "hidden_s": clock.hidden_s,
-        }
-        findings.append(Finding("hidden_evaluations", numbers))
+    return findings + _unseen(run, spikes, clock)
+
+
+def _unseen(run: Run, spikes: Spikes, clock: Clock) -> list[Finding]:
+    """Evaluations that no row contains."""
+    evaluations, findings = spikes.prices.evaluations, []
+    last = run.rows.last_iteration[-1] if len(run.rows) else 0
+    unseen = [each for each in spikes.prices.counted if each.row is None]
+    hidden = sum(each.count for each in unseen if each.iteration <= last)
+    after = [each for each in unseen if each.iteration > last]
+    if hidden and spikes.prices.evaluation_ms is None:
+        findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
+    elif hidden and evaluations.interval and (logged := log_interval(run)):
+        intervals: dict[str, Number] = {"log_interval": logged, "eval_interval": evaluations.interval}
+        amounts = {"hidden": hidden, "count": evaluations.count, "hidden_s": clock.hidden_s}
+        findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
+        if evaluations.interval % logged:
+            findings.append(Finding("align_log_interval", intervals))
+    if after and spikes.prices.evaluation_ms is not None:
+        findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
     return findings
 
 
 def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
     """How much of an evaluation row is its checkpoint."""
     evaluations, checkpoints = spikes.prices.evaluations, spikes.prices.checkpoints
-    each_ms, save_ms = evaluations.each_ms, checkpoints.each_ms
     if spike_ms is None or not checkpoints.saved_rows:
         return []
-    if checkpoints.basis == "measured" and each_ms is not None and save_ms is not None:
-        numbers = {
-            "evaluation_s": each_ms / 1000,
-            "checkpoint_s": save_ms / 1000,
-            "checkpoint_share": save_ms / (each_ms + save_ms) if save_ms else 0.0,
-            "saved_rows": checkpoints.saved_rows,
-            "unsaved_rows": checkpoints.unsaved_rows,
-        }
-        return [Finding("checkpoint_measured", numbers)]
-    if checkpoints.basis == "upper_bound" and save_ms is not None and evaluations.predicted_ms is not None:
-        numbers = {
-            "spike_s": spike_ms / 1000,
-            "predicted_s": evaluations.predicted_ms / 1000,
-            "checkpoint_s": save_ms / 1000,
-        }
-        return [Finding("checkpoint_bounded", numbers)]
-    predicted_ms = evaluations.predicted_ms
-    predicted_s = None if predicted_ms is None else predicted_ms / 1000
-    return [Finding("checkpoint_unknown", {"spike_s": spike_ms / 1000, "predicted_s": predicted_s})]
+    together = {"spike_s": spike_ms / 1000, "predicted_s": _seconds(evaluations.predicted_ms)}
+    rows = {"saved_rows": checkpoints.saved_rows, "unsaved_rows": checkpoints.unsaved_rows}
+    if not evaluations.contains_checkpoint:
+        return _apart(evaluations, checkpoints, rows)
+    findings = []
+    if checkpoints.unsaved_rows:
+        findings.append(Finding("checkpoint_other_speed", rows))
+    elif checkpoints.each_ms is not None:
+        findings.append(Finding("checkpoint_bounded", {**together, "checkpoint_s": checkpoints.each_ms / 1000}))
+    elif checkpoints.at_least_ms is None:
+        findings.append(Finding("checkpoint_unknown", together))
+    if checkpoints.at_least_ms is not None:
+        least_s = checkpoints.at_least_ms / 1000
+        findings.append(Finding("checkpoint_at_least", {"spike_s": spike_ms / 1000, "checkpoint_s": least_s}))
+    return findings
+
+
+def _apart(evaluations: Evaluations, checkpoints: Checkpoints, rows: Mapping[str, Number]) -> list[Finding]:
+    """Where the two prices are told apart."""
+    each_ms, save_ms = evaluations.each_ms, checkpoints.each_ms
+    if each_ms is None or save_ms is None:
+        return []
+    prices = {"evaluation_s": each_ms / 1000, "checkpoint_s": save_ms / 1000}
+    if checkpoints.basis == "upper_bound":
+        return [Finding("checkpoint_within_scatter", {**prices, **rows})]
+    low_ms, high_ms = checkpoints.wide_interval
+    interval = {"checkpoint_low_s": _seconds(low_ms), "checkpoint_high_s": _seconds(high_ms)}
+    if checkpoints.basis == "stamps":
+        return [Finding("checkpoint_stamped", {**prices, **interval})]
+    share = save_ms / (each_ms + save_ms) if save_ms else 0.0
+    return [Finding("checkpoint_measured", {**prices, **interval, "checkpoint_share": share, **rows})]
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None else ms / 1000
 
 
 def _startup(run: Run, spikes: Spikes) -> list[Finding]:
@@ -114,8 +139,20 @@ def _startup(run: Run, spikes: Spikes) -> list[Finding]:
     if startup is None:
         return []
     total = {"iteration": run.rows.iteration[0], "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
+    evaluations = spikes.prices.evaluations
+    most_ms, over_ms = evaluations.each_ms, startup.total_ms - startup.step_ms
     if not run.row_contains_evaluation:
         findings = [Finding("startup_compile", total)]
+    elif (
+        startup.evaluation_ms is None
+        and evaluations.contains_checkpoint
+        and most_ms
+        and most_ms < MOST_OF_START * over_ms
+    ):
+        bounds = {"evaluation_s": most_ms / 1000, "compile_s": (over_ms - most_ms) / 1000}
+        findings = [Finding("startup_bounded", {**total, **bounds})]
+    elif startup.evaluation_ms is None:
+        findings = [Finding("startup_together", total)]
     elif not startup.evaluation_ms or startup.compile_ms is None:
         findings = [Finding("startup_unsplit", total)]
     else:
@@ -125,6 +162,20 @@ def _startup(run: Run, spikes: Spikes) -> list[Finding]:
     if run.checkpoints and "evaluation" in first.causes and "checkpoint" not in first.causes:
         findings.append(Finding("checkpoint_not_first", {"total_s": startup.total_ms / 1000}))
     return findings
+
+
+def _gaps(clock: Clock) -> list[Finding]:
+    """Time between rows that only their stamps show."""
+    gaps = [event for event in clock.events if event.bucket == "unknown"]
+    if not gaps:
+        return []
+    largest = max(gaps, key=lambda gap: gap.ms)
+    numbers = {"count": len(gaps), "total_s": _gaps_s(clock), "largest_s": largest.ms / 1000}
+    return [Finding("gap_between_rows", {**numbers, "iteration": largest.iteration})]
+
+
+def _gaps_s(clock: Clock) -> float:
+    return sum(event.ms for event in clock.events if event.bucket == "unknown") / 1000
 
 
 def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:

@@ -1,18 +1,22 @@
 """What one evaluation costs, and what one checkpoint.
 
-A log that evaluates without always saving is a natural experiment: the rows with a save against the rows without.
-Where there is none, the forward-pass model bounds the checkpoint; where the config is unknown too, it stays unknown.
+A log that evaluates without always saving is a natural experiment: the rows with a save against the rows without. Else
+the time stamps of its lines tell the two apart. Where it has none, the forward-pass model bounds the checkpoint from
+above and row 0, which evaluates and does not save, from below; where the config is unknown too, it stays unknown.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from nanopace.diagnosis.experiment import SAME_SPEED, Price, Sample, by_speed, compare_rows, follows_step, price_of
 from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
-from nanopace.diagnosis.rows import SLOW, Pace, evaluation_in_steps
+from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps
+from nanopace.diagnosis.stamps import price_by_stamps
 from nanopace.run import Evaluation, Run
 
 # The smallest share of a micro-step that we have seen a forward pass take. What an evaluation row costs beyond
@@ -20,6 +24,9 @@ from nanopace.run import Evaluation, Run
 LEAST_FORWARD_SHARE = 0.30
 
 Costs = tuple[float, int]  # the excess of a row, and how many rows it stands for
+
+BESIDE = 5  # plain rows on either side of an evaluation that tell whether the speed changes there
+LEAST_CHANGE = 0.02
 
 LIKE_THE_OTHERS = 1.25  # a first row that costs no more than this times the other evaluations holds no start-up
 
@@ -34,6 +41,20 @@ class Prices(NamedTuple):
     cold_rows: frozenset[int]  # first rows of a process that hold its start-up
     evaluation_ms: float | None  # the best estimate for an evaluation that cannot be seen
     checkpoint_ms: float | None  # the same; None also where it is part of evaluation_ms
+    in_steps: float | None = None  # what an evaluation takes in steps, where the log shows that it follows them
+
+    def evaluation_at(self, step_ms: float) -> float | None:
+        """What an evaluation takes where a step takes so long."""
+        return self.evaluation_ms if self.in_steps is None else self.in_steps * step_ms
+
+
+class _Told(NamedTuple):
+    """What the rows and their stamps say of the two prices."""
+
+    evaluation: Price | None = None
+    checkpoint: Price | None = None
+    basis: Basis = "unknown"
+    contains: bool = False  # a checkpoint, in what is called an evaluation
 
 
 def find_prices(run: Run, pace: Pace) -> Prices:
@@ -52,59 +73,139 @@ def _inside(
     run: Run, pace: Pace, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
 ) -> Prices:
     """Where a row's time contains its evaluation and its save."""
-    marks = pace.marks
-    visible = [evaluation.row for evaluation in counted if evaluation.row is not None]
-    with_save = [pace.typical_excess_ms(run.rows, row) for row in visible if row in marks.checkpoint]
-    without = [pace.typical_excess_ms(run.rows, row) for row in visible if row not in marks.checkpoint]
-    only_save = [pace.typical_excess_ms(run.rows, row) for row in marks.checkpoint - marks.evaluation - cold]
+    samples = [_sample(run, pace, each.row) for each in counted if each.row is not None]
+    with_save = [sample for sample in samples if sample.saves]
+    without = [sample for sample in samples if not sample.saves]
+    only_save = [_sample(run, pace, row) for row in pace.marks.checkpoint - pace.marks.evaluation - cold]
+    changing = len(by_speed(samples)) > 1
+    alike = _away_from_changes(run, pace, counted) if changing else samples
+    told = _told_by_rows(samples, alike, only_save, pace.step.spread)
+    if told.contains or told.evaluation is None:
+        told = _told_by_stamps(run, pace, counted, saved, told)
 
-    each_ms, checkpoint_ms, basis = _experiment(with_save, without, only_save)
     in_steps = evaluation_in_steps(run)
     predicted = in_steps * pace.step.median_ms if in_steps is not None and counted else None
-    contains = bool(with_save) and basis != "measured" and not without
-    if contains and in_steps is not None and each_ms is not None:
-        least = in_steps * pace.step.median_ms * LEAST_FORWARD_SHARE * 3
-        if each_ms > least:  # else the evaluation is quicker than the model allows, and the model bounds nothing
-            checkpoint_ms, basis = each_ms - least, "upper_bound"
-    if pace.basis == "none":
-        each_ms = None
+    each, save, basis = told.evaluation, told.checkpoint, told.basis
+    at_most, at_least = None, None
+    if told.contains and each is not None:
+        at_least = _above_first_row(run, pace, cold, with_save)
+        least = None if predicted is None else predicted * LEAST_FORWARD_SHARE * 3
+        possible = least is not None and not _quicker_than(run, pace, cold, least)
+        if least is not None and each.ms > least and possible:  # else the model bounds nothing
+            at_most, basis = each.ms - least, "upper_bound"
+    elif save is not None:
+        at_most = save.most_ms if basis == "upper_bound" else save.ms
     return Prices(
         evaluations=Evaluations(
             count=sum(each.count for each in counted),
             visible=sum(each.count for each in counted if each.row is not None),
             hidden=sum(each.count for each in counted if each.row is None),
-            each_ms=each_ms,
+            each_ms=None if each is None or pace.basis == "none" else each.ms,
             interval=_interval(run),
-            contains_checkpoint=contains,
+            contains_checkpoint=told.contains and pace.basis != "none",
             predicted_ms=predicted,
+            low_ms=None if each is None or pace.basis == "none" else each.low_ms,
+            high_ms=None if each is None or pace.basis == "none" else each.high_ms,
         ),
         checkpoints=Checkpoints(
             count=sum(save.count for save in run.checkpoints),
-            each_ms=checkpoint_ms,
+            each_ms=at_most,
             basis=basis,
-            saved_rows=sum(count for _, count in with_save),
-            unsaved_rows=sum(count for _, count in without),
+            saved_rows=sum(sample.rows for sample in with_save),
+            unsaved_rows=sum(sample.rows for sample in without),
+            low_ms=None if save is None else save.low_ms,
+            high_ms=None if save is None else save.high_ms,
+            at_least_ms=at_least,
         ),
         counted=counted,
         saved=saved,
         cold_rows=cold,
-        evaluation_ms=each_ms if each_ms is not None or pace.basis == "none" else predicted,
-        checkpoint_ms=checkpoint_ms if basis == "measured" else None,
+        evaluation_ms=None if pace.basis == "none" else predicted if each is None else each.ms,
+        checkpoint_ms=None if save is None else save.ms,
+        in_steps=_in_steps(without or (with_save if told.contains else [])),
     )
 
 
-def _experiment(
-    with_save: Sequence[Costs], without: Sequence[Costs], only_save: Sequence[Costs]
-) -> tuple[float | None, float | None, Basis]:
-    """One evaluation, one checkpoint and how it is known, from the excess of the rows that hold one or both."""
-    if without and with_save:
-        return typical(without), max(0.0, typical(with_save) - typical(without)), "measured"
+def _sample(run: Run, pace: Pace, row: int) -> Sample:
+    excess, count = pace.typical_excess_ms(run.rows, row)
+    return Sample(excess, count, pace.baseline_ms[row], row in pace.marks.checkpoint)
+
+
+def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> list[Sample]:
+    """Evaluation rows whose neighbours on either side are as fast as they are said to be: not those where that
+    changes. In a log that is folded like with like there are no neighbours to ask."""
+    if max(run.rows.count) > 1:
+        return [_sample(run, pace, each.row) for each in counted if each.row is not None]
+    tolerance = max(LEAST_CHANGE, 2 * pace.step.spread)
+    plain = [index for index, kind in enumerate(pace.kind) if kind in (NORMAL, UNEVEN)]
+    found = []
+    for each in counted:
+        if each.row is not None:
+            at, step_ms = bisect_left(plain, each.row), pace.baseline_ms[each.row]
+            sides = (plain[max(0, at - BESIDE) : at], plain[at : at + BESIDE])
+            times = [median(run.rows.ms[index] for index in side) for side in sides if side]
+            if all(abs(ms / step_ms - 1) <= tolerance for ms in times):
+                found.append(_sample(run, pace, each.row))
+    return found
+
+
+def _told_by_rows(
+    samples: Sequence[Sample], alike: Sequence[Sample], only_save: Sequence[Sample], spread: float
+) -> _Told:
+    """From the excess of the rows that hold an evaluation, a save, or both; `alike` are those to compare."""
+    with_save = [sample for sample in samples if sample.saves]
     if only_save:
-        checkpoint = typical(only_save)
-        spike = typical(with_save) - checkpoint if with_save else typical(without) if without else None
-        return None if spike is None else max(0.0, spike), checkpoint, "measured"
-    spikes = without or with_save
-    return typical(spikes) if spikes else None, None, "unknown"
+        checkpoint = price_of(only_save, spread)
+        rest = [each._replace(excess_ms=max(0.0, each.excess_ms - checkpoint.ms * each.saves)) for each in samples]
+        return _Told(price_of(rest, spread) if rest else None, checkpoint, "measured")
+    if not samples:
+        return _Told()
+    if not with_save or len(with_save) == len(samples):
+        return _Told(price_of(samples, spread), contains=bool(with_save))
+    found = compare_rows(alike, spread)
+    if found is None or found.checkpoint is None:
+        return _Told(price_of(with_save, spread), contains=True)
+    return _Told(found.evaluation, found.checkpoint, "measured" if found.checkpoint.least_ms > 0 else "upper_bound")
+
+
+def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], told: _Told) -> _Told:
+    """What the rows alone do not tell apart."""
+    if pace.basis != "rows":
+        return told
+    stamped = price_by_stamps(run, pace, counted, saved, None if told.evaluation is None else told.evaluation.ms)
+    if stamped.checkpoint is not None and stamped.checkpoint.least_ms > 0:
+        return _Told(stamped.evaluation, stamped.checkpoint, "stamps")
+    return told if told.evaluation is not None else told._replace(evaluation=stamped.evaluation)
+
+
+def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sample]:
+    """Rows that start a process with an evaluation and write no checkpoint: an evaluation takes no longer."""
+    rows = cold & (pace.marks.evaluation - pace.marks.checkpoint)
+    return [_sample(run, pace, row) for row in rows] if pace.basis == "rows" else []
+
+
+def _above_first_row(run: Run, pace: Pace, cold: frozenset[int], with_save: Sequence[Sample]) -> float | None:
+    """What a checkpoint takes at least: an evaluation with it, less the first one and what a start adds to that."""
+    least = []
+    for first in _first_evaluations(run, pace, cold):
+        same_speed = [each for each in with_save if each.step_ms <= SAME_SPEED * first.step_ms]
+        if same_speed:
+            together = price_of(same_speed, pace.step.spread)
+            slower = max(1.0, typical((each.step_ms / first.step_ms, each.rows) for each in same_speed))
+            ms = together.least_ms - first.excess_ms * slower
+            least += [ms] if ms > (SAME_SPEED - 1) * together.ms else []
+    return max(least, default=None)
+
+
+def _quicker_than(run: Run, pace: Pace, cold: frozenset[int], least_ms: float) -> bool:
+    """Whether a first evaluation took less than any should, by the model."""
+    return any(each.excess_ms < least_ms for each in _first_evaluations(run, pace, cold))
+
+
+def _in_steps(samples: Sequence[Sample]) -> float | None:
+    if follows_step(samples) != 1.0:
+        return None
+    return typical((sample.excess_ms / sample.step_ms, sample.rows) for sample in samples)
 
 
 def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]) -> Prices:
@@ -112,32 +213,40 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
     times = [evaluation.ms for evaluation in counted if evaluation.ms is not None]
     stalls = [checkpoint.ms for checkpoint in run.checkpoints if checkpoint.ms is not None]
     background = [checkpoint.background_ms for checkpoint in run.checkpoints if checkpoint.background_ms is not None]
-    each = median(times) if times else None
-    checkpoint = median(stalls) if stalls else None
+    each, checkpoint = _price(times), _price(stalls)
     return Prices(
         evaluations=Evaluations(
             count=len(counted),
             visible=len(times),
             hidden=len(counted) - len(times),
-            each_ms=each,
+            each_ms=each and each.ms,
             interval=_interval(run),
             contains_checkpoint=False,
             predicted_ms=None,
+            low_ms=each and each.low_ms,
+            high_ms=each and each.high_ms,
         ),
         checkpoints=Checkpoints(
             count=len(run.checkpoints),
-            each_ms=checkpoint,
+            each_ms=checkpoint and checkpoint.ms,
             basis="unknown" if checkpoint is None else "measured",
             saved_rows=0,
             unsaved_rows=0,
             background_ms=median(background) if background else None,
+            low_ms=checkpoint and checkpoint.low_ms,
+            high_ms=checkpoint and checkpoint.high_ms,
         ),
         counted=counted,
         saved=saved,
         cold_rows=cold,
-        evaluation_ms=each,
-        checkpoint_ms=checkpoint,
+        evaluation_ms=each and each.ms,
+        checkpoint_ms=checkpoint and checkpoint.ms,
     )
+
+
+def _price(times: Sequence[float]) -> Price | None:
+    """Of what was measured one by one."""
+    return price_of([Sample(ms, 1, 1.0, saves=False) for ms in times], 0.0) if times else None
 
 
 def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
@@ -151,17 +260,13 @@ def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
 
 
 def _counted(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...]:
-    """One evaluation per iteration: those within the rows' clock and not part of a start-up."""
+    """One evaluation per iteration: those after training began, whatever trainer tells of them."""
     by_iteration = {evaluation.iteration: evaluation for evaluation in reversed(run.evaluations)}
-    evaluations = tuple(by_iteration[iteration] for iteration in sorted(by_iteration))
+    evaluations = [by_iteration[iteration] for iteration in sorted(by_iteration) if iteration > 0]
     if not run.row_contains_evaluation or not len(run.rows):
-        return evaluations
-    first, last = run.rows.iteration[0], run.rows.last_iteration[-1]
-    return tuple(
-        evaluation
-        for evaluation in evaluations
-        if evaluation.row not in cold and evaluation.iteration > 0 and first <= evaluation.iteration <= last
-    )
+        return tuple(evaluations)
+    first = run.rows.iteration[0]
+    return tuple(each for each in evaluations if each.row not in cold and first <= each.iteration)
 
 
 def _interval(run: Run) -> int | None:

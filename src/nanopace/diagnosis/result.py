@@ -15,9 +15,10 @@ from nanopace.record import Record
 from nanopace.run import Ending, Fact, Format, GpuUse, Metric, Stage
 
 JSON_VERSION = 1
+WIDE = 0.2  # an interval of more than this share of its figure is told
 
 Cause = Literal["compile", "evaluation", "checkpoint", "restart", "periodic", "stall"]
-Basis = Literal["measured", "upper_bound", "unknown"]
+Basis = Literal["measured", "stamps", "upper_bound", "unknown"]  # stamps: of the log's lines
 Verdict = Literal["near_limit", "good", "power_limited", "half_idle", "mostly_idle", "above_peak"]
 FigureBasis = Literal["flops", "printed"]  # of tokens and FLOPs per token, or of the mfu that the trainer prints
 
@@ -85,13 +86,15 @@ class SlowRow(Record):
 class Evaluations(Record):
     """How many there were, and what one costs."""
 
-    count: int  # without the one before the first step, which belongs to start-up
+    count: int  # after training began, a final one too; without those before the first step of a process
     visible: int  # those inside the time of a row, or that the trainer measured
     hidden: int  # those between rows, or outside of the rows' clock
     each_ms: float | None  # of one evaluation; contains the checkpoint where that cannot be told apart
     interval: int | None
     contains_checkpoint: bool
     predicted_ms: float | None  # 2 x eval_iters forward passes at a third of a micro-step; None without the config
+    low_ms: float | None = None  # 80% interval of each_ms; where stretches of the run differ, it spans them
+    high_ms: float | None = None
 
 
 class Checkpoints(Record):
@@ -103,6 +106,17 @@ class Checkpoints(Record):
     saved_rows: int  # evaluation rows with a save ...
     unsaved_rows: int  # ... and without: the natural experiment
     background_ms: float | None = None
+    low_ms: float | None = None  # 80% interval of what one costs; None where nothing but a bound is known
+    high_ms: float | None = None
+    at_least_ms: float | None = None  # as the first row bounds the evaluation; only where each_ms is not measured
+
+    @property
+    def wide_interval(self) -> tuple[float, float] | tuple[None, None]:
+        """The interval where it is wide enough, against the price, to be told."""
+        if self.each_ms is None or self.low_ms is None or self.high_ms is None:
+            return None, None
+        wide = self.high_ms - self.low_ms > WIDE * self.each_ms
+        return (self.low_ms, self.high_ms) if wide else (None, None)
 
 
 class Startup(Record):
@@ -111,7 +125,7 @@ class Startup(Record):
     total_ms: float
     step_ms: float
     evaluation_ms: float | None
-    compile_ms: float | None  # compile and warm-up; with the evaluation in it where that is unknown
+    compile_ms: float | None  # compile and warm-up; None where the evaluation beside it is unknown
 
 
 class Restarts(Record):

@@ -9,12 +9,13 @@ from typing import NamedTuple
 from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.prices import Costs, Prices, find_prices, most_frequent
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
-from nanopace.diagnosis.rows import SLOW, Pace
+from nanopace.diagnosis.rows import MARKED, SLOW, Pace
 from nanopace.run import Run
 
 WARM_UP_ROWS = 10  # slow rows right after the first one are still compiling; later ones are not
 USUAL = 2.0  # an evaluation row that costs more than this times its like also holds a stall
 LEAST_PERIODIC = 3  # rows that make a rhythm
+MOST_OF_START = 0.98  # an evaluation that takes more of a first row leaves nothing to tell its start-up by
 MOST = 0.7  # of the rows at the rhythm's iterations that are slow, and of the unexplained rows that keep to it
 
 
@@ -42,9 +43,11 @@ def find_spikes(run: Run, pace: Pace) -> Spikes:
         if kind:  # anything but normal
             excess = pace.excess_ms(run.rows, index)
             if index in warming:
-                parts[index] = _start(excess, warming[index], index in pace.marks.evaluation, prices)
+                parts[index] = _start(excess, warming[index], index, pace, prices)
             elif index in pace.marks.evaluation or index in pace.marks.checkpoint:
                 parts[index] = _event(excess, index, run.rows.count[index], pace, prices, usual)
+            elif kind == MARKED:
+                parts[index] = {}  # the first row of a process that is like the others
             else:
                 parts[index] = {"periodic" if index in periodic else "stall": excess}
     slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW]
@@ -72,10 +75,12 @@ def _warming(pace: Pace, prices: Prices) -> dict[int, Cause]:
     return warming
 
 
-def _start(excess: float, cause: Cause, evaluates: bool, prices: Prices) -> dict[Cause, float]:
-    if not evaluates or prices.evaluation_ms is None:
+def _start(excess: float, cause: Cause, index: int, pace: Pace, prices: Prices) -> dict[Cause, float]:
+    """Its evaluation apart, where the price of one is known and is not all of the row."""
+    known = prices.evaluations.each_ms is not None and not prices.evaluations.contains_checkpoint
+    evaluation = prices.evaluation_at(pace.baseline_ms[index])
+    if index not in pace.marks.evaluation or not known or evaluation is None or evaluation > MOST_OF_START * excess:
         return {cause: excess}
-    evaluation = min(excess, prices.evaluation_ms)
     return {cause: excess - evaluation, "evaluation": evaluation}
 
 
@@ -98,12 +103,13 @@ def _event(
         return {"checkpoint": excess}
     if prices.evaluation_ms is None:
         return {"stall": excess}  # beyond what all rows take, which is as far as this log can tell
-    expected = count * usual[saves] if saves in usual else excess
+    slower = max(1.0, pace.baseline_ms[index] / pace.step.median_ms)  # where steps take longer, evaluations may, too
+    expected = count * usual[saves] * slower if saves in usual else excess
     stall = excess - expected if excess > USUAL * expected > 0 else 0.0
     parts: dict[Cause, float] = {"evaluation": excess - stall}
     if saves and prices.checkpoint_ms is not None:
-        evaluation = min(excess - stall, count * prices.evaluation_ms)
-        parts = {"evaluation": evaluation, "checkpoint": excess - stall - evaluation}
+        checkpoint = min(excess - stall, count * prices.checkpoint_ms)
+        parts = {"evaluation": excess - stall - checkpoint, "checkpoint": checkpoint}
     return {**parts, "stall": stall} if stall else parts
 
 
@@ -150,11 +156,10 @@ def _startup(run: Run, pace: Pace, prices: Prices, parts: Mapping[int, Mapping[C
     """The first row, if it is more than a step and the log really begins there."""
     if 0 not in prices.cold_rows or pace.kind[0] != SLOW:
         return None
-    evaluates = 0 in pace.marks.evaluation
-    evaluation = parts[0].get("evaluation", None if evaluates else 0.0)
+    evaluation = parts[0].get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
     return Startup(
         total_ms=run.rows.ms[0],
         step_ms=pace.baseline_ms[0],
         evaluation_ms=evaluation,
-        compile_ms=parts[0]["compile"],
+        compile_ms=None if evaluation is None else parts[0]["compile"],
     )

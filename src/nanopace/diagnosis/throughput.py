@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nanopace.diagnosis.result import Finding, Throughput, Wall
 from nanopace.diagnosis.rows import Pace, micro_steps
+from nanopace.diagnosis.wall import steps_after_rows
 from nanopace.run import Run
 
 SECONDS_PER_DAY = 86_400
@@ -16,7 +17,7 @@ def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
     step_s = pace.step.median_ms / 1000 if pace.basis != "none" else 0.0
     per_s = tokens / step_s if tokens and step_s else None
     rows = run.rows
-    iterations = rows.last_iteration[-1] - rows.iteration[0] + 1 if len(rows) else 0
+    iterations = rows.last_iteration[-1] - rows.iteration[0] + 1 + steps_after_rows(run) if len(rows) else 0
     total = tokens * iterations if tokens else None
     awake_s = wall.awake_s
     told = run.told_training_s

@@ -7,12 +7,16 @@ between rows take what visible ones take. Our own ledger has measured all that, 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Literal, NamedTuple, get_args
 
+from nanopace.diagnosis.prices import Prices
 from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
 from nanopace.diagnosis.rows import NORMAL, Pace
 from nanopace.diagnosis.spikes import Spikes
+from nanopace.diagnosis.stamps import gaps_between_rows
 from nanopace.incidents import StallReason
 from nanopace.run import Phase, Restart, Rollback, Run, Span
 
@@ -66,21 +70,29 @@ class Clock(NamedTuple):
     events: tuple[Event, ...]
     event_end_s: array[float]
     hidden_s: float  # in evaluations between rows, with their checkpoints
+    after_s: float  # in what came after the last row
 
 
 def account(run: Run, pace: Pace, spikes: Spikes) -> tuple[Wall, Restarts, Clock]:
     """Put every millisecond into one bucket."""
-    events = _between_rows(run, spikes)
+    events = _between_rows(run, pace, spikes)
     spent: dict[Bucket, float] = dict.fromkeys(get_args(Bucket), 0.0)
     row_end_s, event_end_s = _walk(run, pace, spikes, events, spent)
     remainder = (run.wall_ms or 0.0) - sum(spent.values())
     spent["unknown"] += max(0.0, remainder)
     lost = sum(max(0, restart.reached - restart.iteration + 1) for restart in run.restarts)
-    hidden_s = sum(event.ms for event in events) / 1000 if run.row_contains_evaluation else 0.0
+    hidden = [event for event in events if event.bucket != "unknown" and run.row_contains_evaluation]
+    last = run.rows.last_iteration[-1] if len(run.rows) else 0
     return (
         _wall(run, pace, spikes, spent),
         Restarts(len(run.restarts), lost, spent["restart"] / 1000),
-        Clock(row_end_s, tuple(events), event_end_s, hidden_s),
+        Clock(
+            row_end_s,
+            tuple(events),
+            event_end_s,
+            hidden_s=sum(event.ms for event in hidden if event.iteration <= last) / 1000,
+            after_s=sum(event.ms for event in hidden if event.iteration > last) / 1000,
+        ),
     )
 
 
@@ -88,7 +100,10 @@ def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
     """What is to come at the pace of the last level, with evaluations at their interval and stalls as so far."""
     done = run.rows.last_iteration[-1] - run.rows.iteration[0] + 1 if len(run.rows) else 0
     evaluations = spikes.prices.evaluations
-    overhead_s = (wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0)
+    first_s = (
+        0.0 if run.row_contains_evaluation else sum(e.ms or 0.0 for e in run.evaluations if e.iteration <= 0) / 1000
+    )
+    overhead_s = (wall.evaluation_s or 0.0) - first_s + (wall.checkpoint_s or 0.0)
     if evaluations.count and evaluations.interval:
         overhead_s /= evaluations.count * evaluations.interval
     else:
@@ -107,29 +122,52 @@ def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
     )
 
 
-def _between_rows(run: Run, spikes: Spikes) -> list[Event]:
+def _between_rows(run: Run, pace: Pace, spikes: Spikes) -> list[Event]:
     """What happened outside of the rows' time, as far as it is known, by iteration and in its order."""
-    prices = spikes.prices
-    events: list[Event] = []
     if run.row_contains_evaluation:
-        hidden = [evaluation for evaluation in prices.counted if evaluation.row is None]
-        if prices.evaluation_ms is not None:
-            events += [Event(each.iteration, "evaluation", each.count * prices.evaluation_ms) for each in hidden]
-        if prices.checkpoint_ms is not None and len(run.rows):
-            first, last = run.rows.iteration[0], run.rows.last_iteration[-1]
-            saves = [save for save in run.checkpoints if save.row is None and first < save.iteration < last]
-            events += [Event(save.iteration, "checkpoint", save.count * prices.checkpoint_ms) for save in saves]
+        hidden = sorted(_hidden(run, pace, spikes.prices), key=lambda event: event.iteration)
+        at, spent_ms = [event.iteration for event in hidden], [0.0, *accumulate(event.ms for event in hidden)]
+
+        def between_ms(last: int, first: int) -> float:
+            return spent_ms[bisect_left(at, first)] - spent_ms[bisect_right(at, last)]
+
+        gaps = gaps_between_rows(run, pace, between_ms)
+        events = [*hidden, *(Event(gap.iteration, "unknown", gap.ms) for gap in gaps)]
     else:
         told = [
             Event(span.iteration, _bucket(span), span.ms, span.reason)
             for span in run.spans
             if span.phase in _OF_PHASE and not span.background
         ]
-        events += [event for event in told if event.bucket == "startup"]
+        events = [event for event in told if event.bucket == "startup"]
         events += [Event(each.iteration, "checkpoint", each.ms) for each in run.checkpoints if each.ms is not None]
         events += [Event(each.iteration, "evaluation", each.ms) for each in run.evaluations if each.ms is not None]
         events += [event for event in told if event.bucket != "startup"]  # the wait for the last checkpoint, too
     return sorted(events, key=lambda event: event.iteration)
+
+
+def _hidden(run: Run, pace: Pace, prices: Prices) -> list[Event]:
+    """Evaluations and saves that no row contains, also after the last row, at what those in rows take."""
+    if not len(run.rows):
+        return []
+    events: list[Event] = []
+    for each in prices.counted:
+        row = min(bisect_left(run.rows.last_iteration, each.iteration), len(run.rows) - 1)
+        price_ms = prices.evaluation_at(pace.baseline_ms[row])
+        if each.row is None and price_ms is not None:
+            events.append(Event(each.iteration, "evaluation", each.count * price_ms))
+    if prices.checkpoint_ms is not None:
+        saves = [save for save in run.checkpoints if save.row is None and run.rows.iteration[0] < save.iteration]
+        events += [Event(save.iteration, "checkpoint", save.count * prices.checkpoint_ms) for save in saves]
+    return events
+
+
+def steps_after_rows(run: Run) -> int:
+    """Steps that an evaluation after the last row tells of."""
+    if not run.row_contains_evaluation or not len(run.rows):
+        return 0
+    last = run.rows.last_iteration[-1]
+    return max(0, max((each.iteration for each in run.evaluations), default=last) - 1 - last)
 
 
 def _bucket(span: Span) -> Bucket:
@@ -164,7 +202,9 @@ def _walk(
         clock_ms += row_ms
         training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts[index], spent)
         ends.append(max(clock_ms / 1000, ends[-1] if ends else 0.0))  # a group may be less than the steps before it
-    spent["training"] += training_ms
+    after_ms = steps_after_rows(run) * pace.baseline_ms[-1] if known and len(rows) else 0.0
+    spent["training"] += training_ms + after_ms
+    clock_ms += after_ms
     for event in events[pending:]:
         spent[event.bucket] += event.ms
         clock_ms += event.ms
@@ -208,6 +248,8 @@ def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -
     prices = spikes.prices
     measured = run.wall_ms is not None
     no_price = prices.evaluations.count > 0 and prices.evaluation_ms is None
+    if not run.row_contains_evaluation:  # the one before the first step is not in the rows, either
+        no_price = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
     saves_apart = any(save.row is None or save.row not in prices.cold_rows for save in run.checkpoints)
     contained = prices.evaluations.contains_checkpoint
     no_save_price = saves_apart and not contained and (prices.checkpoint_ms is None or pace.basis == "none")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Phases, Wall
+from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Phases, SlowRow, Wall
 from nanopace.wording.catalog import Words
 
 # What has to be known before anything else: how the log was read. It is said below the title.
@@ -27,9 +27,12 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "ended_interrupted",
     ),
     "slow": (
-        *("evaluation_rows", "checkpoint_measured", "checkpoint_bounded", "checkpoint_unknown"),
-        *("startup", "startup_unsplit", "startup_compile", "checkpoint_not_first"),
-        *("hidden_evaluations", "hidden_unpriced", "evaluations_outside_clock"),
+        *("evaluation_rows", "checkpoint_measured", "checkpoint_stamped", "checkpoint_within_scatter"),
+        *("checkpoint_bounded", "checkpoint_other_speed", "checkpoint_unknown", "checkpoint_at_least"),
+        *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile"),
+        "checkpoint_not_first",
+        *("hidden_evaluations", "align_log_interval", "hidden_unpriced", "after_last_row"),
+        *("evaluations_outside_clock", "gap_between_rows"),
         *("periodic_stalls", "stalls", "data_stalls", "suspended", "uneven_rows", "restarts", "rollbacks"),
     ),
     "throughput": ("tokens_unknown", "printed_rate_wrong"),
@@ -75,6 +78,7 @@ _LONGEST_WHOLE = 1e15  # a float above it is no count
 _LONGEST_CHECKSUM, _SHORT_CHECKSUM = 16, 10  # characters
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _WORTH_A_LINE = 0.005  # of start-up: what the first steps took beyond a step
+_LEAST_S, _LEAST_SHARE = 0.001, 0.0005
 _DUST = 1e-5  # of the wall clock: what is left unknown by rounding
 
 
@@ -154,7 +158,7 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
     unknown = wall.unknown_s
     if unknown is not None and unknown < _DUST * wall.total_s:
         unknown = 0.0
-    return {
+    parts = {
         "training": wall.training_s,
         "evaluation": wall.evaluation_s,
         "checkpoint": wall.checkpoint_s,
@@ -166,6 +170,12 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
         "other": wall.other_s,
         "unknown": unknown,
     }
+    return {phase: 0.0 if _is_nothing(seconds, wall) else seconds for phase, seconds in parts.items()}
+
+
+def _is_nothing(seconds: float | None, wall: Wall) -> bool:
+    """Whether a phase would be shown as 0.0% and less than a millisecond."""
+    return seconds is not None and seconds < _LEAST_S and seconds < _LEAST_SHARE * wall.total_s
 
 
 def typed(value: object) -> str:
@@ -199,6 +209,15 @@ def share_done(diagnosis: Diagnosis) -> float | None:
     """Of max_iters; None where nothing is left, or that is unknown."""
     done, left = diagnosis.source.last_iteration, diagnosis.ahead.remaining_iterations
     return done / (done + left) if left else None
+
+
+def made_of(row: SlowRow, words: Words) -> str:
+    """Each part of a slow row with its time; what cannot be told apart together."""
+    times = {cause: words.duration(ms / 1000) for cause, ms in row.parts_ms.items()}
+    if len(times) == 1:
+        causes = " + ".join(words.cause(cause) for cause in row.causes)
+        return f"{causes} {next(iter(times.values()))}"
+    return ", ".join(f"{words.cause(cause)} {time}" for cause, time in times.items())
 
 
 def notes(diagnosis: Diagnosis, words: Words) -> list[str]:

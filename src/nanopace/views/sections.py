@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views.paper import Cell, Paper, styled
-from nanopace.views.report import Report, notes, parts_of_phases, seconds_by_phase
+from nanopace.views.report import Report, made_of, notes, parts_of_phases, seconds_by_phase
 from nanopace.views.sparkline import LETTERS, bar, sparkline
 from nanopace.wording.catalog import Words
 
@@ -120,9 +120,8 @@ def _every_slow_row(report: TerminalReport) -> None:
     words = report.words
     rows = []
     for row in report.diagnosis.slow_rows:
-        parts = [f"{words.cause(cause)} {words.duration(ms / 1000)}" for cause, ms in row.parts_ms.items()]
-        made_of = ", ".join(parts) or _named(words, row.causes)
-        rows.append((words.count(row.iteration), words.ms(row.ms), f"+{words.duration(row.excess_ms / 1000)}", made_of))
+        over = f"+{words.duration(row.excess_ms / 1000)}"
+        rows.append((words.count(row.iteration), words.ms(row.ms), over, made_of(row, words)))
     header = (words.text("iteration"), words.text("time"), words.text("over a step"), words.text("made of"))
     report.paper.table(rows, "rrrl", header)
 

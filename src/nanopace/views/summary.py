@@ -97,11 +97,17 @@ def _cost(report: Report) -> str:
         finding = report.find("hidden_unpriced", "evaluations_outside_clock")
         return report.sentence(finding) if finding else ""
     each = words.duration(evaluations.each_ms / 1000)
-    checkpoint = words.duration(None if checkpoints.each_ms is None else checkpoints.each_ms / 1000)
-    if checkpoints.each_ms is not None and checkpoints.basis == "measured":
-        said = words.text("Evaluation takes {each}, a checkpoint {checkpoint}:", each=each, checkpoint=checkpoint)
-    elif evaluations.contains_checkpoint:
+    low_ms, high_ms = checkpoints.wide_interval
+    if evaluations.contains_checkpoint:
         said = words.text("Evaluation takes {each} with its checkpoint:", each=each)
+    elif checkpoints.each_ms is not None:
+        checkpoint = words.duration(checkpoints.each_ms / 1000)
+        if checkpoints.basis == "upper_bound":
+            checkpoint = words.text("at most {time}", time=checkpoint)
+        elif low_ms is not None and high_ms is not None:
+            low, high = words.duration(low_ms / 1000), words.duration(high_ms / 1000)
+            checkpoint = words.text("{time} (80% interval {low} to {high})", time=checkpoint, low=low, high=high)
+        said = words.text("Evaluation takes {each}, a checkpoint {checkpoint}:", each=each, checkpoint=checkpoint)
     else:
         said = words.text("Evaluation takes {each}:", each=each)
     report.skip("evaluation_rows")  # these lines say it
@@ -110,8 +116,15 @@ def _cost(report: Report) -> str:
     return f"{said} " + words.text("{share} of the run ({overhead}).", share=share, overhead=overhead)
 
 
+def _saves_little(advice: Finding) -> bool:
+    """Too little for the headline, in seconds and as a share."""
+    return advice.saves_s is not None and advice.saves_s < 60 and (advice.saves_share or 0.0) < 0.01
+
+
 def _card(report: Report) -> str:
     words, mfu = report.words, report.diagnosis.mfu
+    if report.find("loss_diverged") is not None:
+        return ""  # what computes nothing is not well used
     rests_on = report.tilde("flops_per_token", "tokens_per_iteration")
     if mfu.card is not None and mfu.verdict is not None:
         share, name = rests_on + words.value("card", mfu.card), words.value("card_name", mfu.card_name)
@@ -140,10 +153,8 @@ def _card(report: Report) -> str:
 
 def _do(report: Report) -> str:
     words = report.words
-    advice = [finding for finding in report.diagnosis.findings if finding.advice]
+    advice = [finding for finding in report.diagnosis.findings if finding.advice and not _saves_little(finding)]
     best = max(advice, key=_urgency, default=None)
-    if best is None:
-        best = report.find("nothing_to_change")
     if best is None:
         return ""
     if best.code == "nothing_to_change":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nanopace.run import DERIVED_FACTS
 from nanopace.views import charts, strip
-from nanopace.views.report import Report, card_range, parts_of_phases, share_done, typed
+from nanopace.views.report import Report, card_range, made_of, parts_of_phases, share_done, typed
 from nanopace.wording.catalog import UNKNOWN
 
 MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
@@ -91,7 +91,7 @@ def slow_rows_table(report: Report) -> Table:
             words.ms(slow.ms),
             f"+{words.duration(slow.excess_ms / 1000)}",
             Cell(charts.named_causes(slow, words), charts.row_group(slow)),
-            ", ".join(f"{words.cause(cause)} {words.duration(ms / 1000)}" for cause, ms in slow.parts_ms.items()),
+            made_of(slow, words),
         )
         for slow in shown
     ]

@@ -11,10 +11,6 @@ ADVICE: Mapping[str, Sentence] = {
     "lower_eval_iters": say("Lower eval_iters from {from_iters} to {to_iters}."),
     "lower_eval_iters_unknown": say("Divide eval_iters by {factor}."),
     "save_less_often": say("Save less often: {to_checkpoints} instead of {checkpoints} checkpoints."),
-    "align_log_interval": say(
-        "Choose log_interval (now {log_interval}) so that it divides eval_interval ({eval_interval}): then the log "
-        "shows every evaluation."
-    ),
     "use_float16": say("Set dtype=float16: the {card_name} has no bf16 arithmetic and emulates {dtype}.")
     | say(
         "Set dtype=float16, if it is not set already: the {card_name} has no bf16 arithmetic and can only emulate "
@@ -37,6 +33,10 @@ ADVICE: Mapping[str, Sentence] = {
     "smaller_micro_batch": say(
         "Start with batch_size {to_batch} and gradient_accumulation_steps {to_accumulation}: the memory holds that "
         "from the beginning."
+    ),
+    "leave_float16": say(
+        "Train in bfloat16 where the card has it, else in float32: float16 overflows beyond 65,504, and then the loss "
+        "is not a number."
     ),
     "calm_the_loss": say(
         "Lower learning_rate (now {learning_rate}) or raise warmup_iters, and look at the data that these steps met."

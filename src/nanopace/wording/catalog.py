@@ -22,6 +22,7 @@ from nanopace.wording.template import Sentence
 
 LANGUAGES = ("en", "de", "fr", "es")
 LOCALE = Path(__file__).parent / "locale"
+MOST_DIGITS = 6  # more than a figure has otherwise, where two must differ
 UNKNOWN = "–"  # in a table, where a sentence has no place
 
 
@@ -110,7 +111,12 @@ class Words:
             amount = values.get(template.counted)
             n = int(amount) if isinstance(amount, (int, float)) else 2
             said = self._catalog.ngettext(template.one, template.many, n)
-        return said.format(**{name: self.value(name, value) for name, value in values.items()})
+        shown = {name: self.value(name, value) for name, value in values.items()}
+        for name, other in labels.SIDE_BY_SIDE:
+            a, b = values.get(name), values.get(other)
+            if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+                shown[name], shown[other] = self.apart(name, a, b)
+        return said.format(**shown)
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
@@ -209,6 +215,18 @@ class Words:
             return UNKNOWN
         return numbers.shortened(x, self._form, digits) + (f"{FIXED}{unit}" if unit else "")
 
+    def apart(self, name: str, a: float, b: float) -> tuple[str, str]:
+        """Two tokens or times of a step, with as many digits as tell them apart: 8.21M and 8.24M."""
+        shown = ("", "")
+        for more in range(MOST_DIGITS):
+            if name.endswith("_ms"):
+                shown = self.ms(a, more), self.ms(b, more)
+            else:
+                shown = self.si(a, digits=1 + more), self.si(b, digits=1 + more)
+            if shown[0] != shown[1] or a == b:
+                break
+        return shown
+
     def flops(self, x: float | None) -> str:
         """An amount of arithmetic: 854.8 MFLOP."""
         return UNKNOWN if x is None else numbers.with_prefix(x, self._form, "FLOP")
@@ -217,9 +235,13 @@ class Words:
         """A rate of arithmetic: 58.3 TFLOP/s."""
         return UNKNOWN if x is None else f"{numbers.significant(x, self._form)}{FIXED}TFLOP/s"
 
-    def ms(self, x: float | None) -> str:
-        """Milliseconds as such, for tables of step times: 3,909.8 ms."""
-        return UNKNOWN if x is None else f"{numbers.decimal(x, self._form, 1 if abs(x) >= 10 else 2)}{FIXED}ms"
+    def ms(self, x: float | None, more: int = 0) -> str:
+        """A step time, one form for all below a second and one for all above: 169.2 ms, 3.91 s; or more digits."""
+        if x is None:
+            return UNKNOWN
+        if abs(x) >= 999.95:
+            return f"{numbers.decimal(x / 1000, self._form, 2 + more)}{FIXED}s"
+        return f"{numbers.decimal(x, self._form, (1 if abs(x) >= 10 else 2) + more)}{FIXED}ms"
 
     def duration(self, seconds: float | None) -> str:
         """A time in the unit that suits it: 169 ms, 0.47 s, 5.14 s, 3 min 41 s, 7.8 h, 2 d 3 h."""

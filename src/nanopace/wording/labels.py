@@ -105,6 +105,9 @@ ENDINGS: Mapping[str, str] = {
     "error": label("ended with an error"),
 }
 
+# Numbers of one sentence that differ, and must be seen to differ.
+SIDE_BY_SIDE = (("sooner_tokens", "later_tokens"), ("faster_ms", "slower_ms"), ("before_ms", "after_ms"))
+
 VERDICTS: Mapping[str, str] = {
     "near_limit": label("close to the card's limit"),
     "good": label("well used"),
@@ -135,6 +138,7 @@ CLOCKS: Mapping[str, str] = {
 
 BASES: Mapping[str, str] = {
     "measured": label("measured"),
+    "stamps": label("from time stamps"),
     "upper_bound": label("at most"),
     "unknown": label("unknown"),
 }

@@ -52,7 +52,29 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "checkpoint_measured": say(
         "Rows with a save ({saved_rows}) against rows without ({unsaved_rows}): the evaluation takes {evaluation_s}, "
+        "the checkpoint {checkpoint_s} (80% interval {checkpoint_low_s} to {checkpoint_high_s}). The checkpoint is "
+        "about {checkpoint_share} of the delay."
+    )
+    | say(
+        "Rows with a save ({saved_rows}) against rows without ({unsaved_rows}): the evaluation takes {evaluation_s}, "
         "the checkpoint {checkpoint_s}. The checkpoint is {checkpoint_share} of the delay."
+    ),
+    "checkpoint_stamped": say(
+        "By the time stamps of its lines, an evaluation takes {evaluation_s} and a checkpoint {checkpoint_s} (80% "
+        "interval {checkpoint_low_s} to {checkpoint_high_s})."
+    )
+    | say("By the time stamps of its lines, an evaluation takes {evaluation_s} and a checkpoint {checkpoint_s}."),
+    "checkpoint_within_scatter": say(
+        "Rows with a save ({saved_rows}) and rows without ({unsaved_rows}) take the same within their scatter: the "
+        "evaluation takes {evaluation_s}, a checkpoint {checkpoint_s} at most."
+    ),
+    "checkpoint_other_speed": say(
+        "Rows with a save ({saved_rows}) and rows without ({unsaved_rows}) lie in stretches of different speed, so "
+        "what a checkpoint takes cannot be told from the change of speed."
+    ),
+    "checkpoint_at_least": say(
+        "Evaluation and checkpoint take {spike_s} together. The first row evaluates and does not save, and took less: "
+        "a checkpoint takes {checkpoint_s} at least."
     ),
     "checkpoint_bounded": say(
         "Every evaluation row also saves, so the two cannot be timed apart. Of the delay of {spike_s}, the evaluation "
@@ -76,6 +98,15 @@ SENTENCES: Mapping[str, Sentence] = {
     "startup_compile": say(
         "Iteration {iteration} took {total_s} instead of {step_s}: compile and warm-up. This happens once per start."
     ),
+    "startup_bounded": say(
+        "Iteration {iteration} took {total_s}: the first evaluation at most {evaluation_s}, as much as later ones take "
+        "with their checkpoint, so compile and warm-up at least {compile_s}; the step itself {step_s}. This happens "
+        "once per start."
+    ),
+    "startup_together": say(
+        "Iteration {iteration} took {total_s} instead of {step_s}: the first evaluation and the warm-up (with compile, "
+        "if that is on), which this log cannot tell apart. This happens once per start."
+    ),
     "startup_unsplit": say(
         "Iteration {iteration} took {total_s} instead of {step_s}: compile, warm-up and, if there was one, the first "
         "evaluation. This happens once per start."
@@ -88,6 +119,21 @@ SENTENCES: Mapping[str, Sentence] = {
         count="hidden",
     )
     | say("Between the rows, so that none shows them: {hidden} of {count} evaluations, {hidden_s} in all."),
+    "align_log_interval": say(
+        "Choose log_interval (now {log_interval}) so that it divides eval_interval ({eval_interval}): then the log "
+        "shows every evaluation."
+    ),
+    "after_last_row": say(
+        "After the last row the log has an evaluation, at iteration {iteration}. The wall clock here contains its "
+        "{after_s}, estimated from the others."
+    ),
+    "gap_between_rows": say_n(
+        "The time stamps show {largest_s} before iteration {iteration} that no row contains. What happened there is "
+        "unknown.",
+        "The time stamps show {total_s} in {count} places that no row contains, most before iteration {iteration} "
+        "({largest_s}). What happened there is unknown.",
+        count="count",
+    ),
     "hidden_unpriced": say(
         "Hidden between the rows: {hidden} of {count} evaluations. No row contains one, so what they cost is unknown. "
         "A log_interval that divides eval_interval would show it."

@@ -1,0 +1,182 @@
+"""The natural experiment of a log: evaluation rows with a save against evaluation rows without.
+
+An evaluation takes so many steps, and saves cluster where the loss falls fastest, so rows are compared only with rows
+of the same speed; what a run does at another speed says nothing about a checkpoint. Each price comes with the interval
+in which it lies with 80%, from the scatter of both groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nanopace.diagnosis.medians import median, typical
+
+SAME_SPEED = 1.03  # rows whose steps differ by no more than this are compared with each other
+FEW = 10  # rows below which each one counts in the scatter; among more, one that is far off is a stall
+ENOUGH = 4  # rows of a group that have a scatter of their own
+STEADY = 0.005  # of a step: by so little its rolling median moves by chance
+SURE = 3.0  # times half of an 80% interval: beyond that lies one in thousands
+LEAST_SCATTER = 0.005  # of an evaluation: very few rows may agree by chance
+OF_A_MEDIAN = 1.2533  # standard error of a median over that of a mean
+
+# How evaluations follow the step: their time goes with its power. Where rows without a save at several speeds show a
+# power close to 1 (forward passes slow down as steps do) or to 0, they tell it for speeds at which all rows save, too.
+CLEAR_POWER = 0.3
+
+_T_80 = (math.inf, 3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40)  # Student's t by degrees of freedom
+
+
+class Sample(NamedTuple):
+    """An evaluation row, or `rows` like it: what it took beyond its step, and what a step takes there."""
+
+    excess_ms: float
+    rows: int
+    step_ms: float
+    saves: bool
+
+
+class Price(NamedTuple):
+    """A typical cost, the 80% interval around it, and what it is at least and at most as good as certainly."""
+
+    ms: float
+    low_ms: float
+    high_ms: float
+    least_ms: float
+    most_ms: float
+
+
+class Experiment(NamedTuple):
+    """What an evaluation and a checkpoint cost; None for a checkpoint that lies at speeds of its own."""
+
+    evaluation: Price
+    checkpoint: Price | None
+
+
+def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
+    """Rows of both kinds, compared at equal speed. `spread` is the relative scatter of plain steps."""
+    unsaved = [sample for sample in samples if not sample.saves]
+    if not unsaved or len(unsaved) == len(samples):
+        return None
+    pairs = [pair for stretch in by_speed(samples) if (pair := _split(stretch)) is not None]
+    checkpoint = _checkpoint(pairs, spread) if pairs else _across_speeds(samples, spread)
+    if checkpoint is None or len(by_speed(samples)) == 1:
+        return Experiment(price_of(unsaved, spread), checkpoint)
+    return Experiment(price_of([_without(sample, checkpoint.ms) for sample in samples], spread), checkpoint)
+
+
+def price_of(samples: Sequence[Sample], spread: float) -> Price:
+    """The typical cost of rows of one kind; where stretches differ, its interval spans them."""
+    ms = _typical(samples)
+    half = _t_80(len(samples) - 1) * _error(samples, _scatter([samples], spread), spread)
+    price, stretches = around(ms, half), [_typical(stretch) for stretch in by_speed(samples)]
+    return price._replace(low_ms=min(price.low_ms, *stretches), high_ms=max(price.high_ms, *stretches))
+
+
+def by_speed(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """Stretches of one speed, the fastest first."""
+    stretches: list[list[Sample]] = []
+    for sample in sorted(samples, key=lambda each: each.step_ms):
+        if stretches and sample.step_ms <= SAME_SPEED * stretches[-1][0].step_ms:
+            stretches[-1].append(sample)
+        else:
+            stretches.append([sample])
+    return stretches
+
+
+def follows_step(samples: Sequence[Sample]) -> float | None:
+    """1.0 where rows of one kind take so many steps, 0.0 where they take so many seconds, None where neither shows."""
+    stretches = by_speed(samples)
+    if len(stretches) < 2 or len(samples) < 4:
+        return None
+    fast, slow = stretches[0], stretches[-1]
+    apart = math.log(_speed(slow) / _speed(fast))
+    low, high = _typical(fast), _typical(slow)
+    if low <= 0 or high <= 0:
+        return None
+    power = math.log(high / low) / apart
+    return next((each for each in (0.0, 1.0) if abs(power - each) <= CLEAR_POWER), None)
+
+
+def _split(stretch: Sequence[Sample]) -> tuple[list[Sample], list[Sample]] | None:
+    saved = [sample for sample in stretch if sample.saves]
+    unsaved = [sample for sample in stretch if not sample.saves]
+    return (saved, unsaved) if saved and unsaved else None
+
+
+def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: float) -> Price:
+    """The difference within each stretch, together; the stretch that says most counts most."""
+    pooled = _scatter([group for pair in pairs for group in pair], spread)
+    freedom = sum(len(group) - 1 for pair in pairs for group in pair)
+    weights = [1 / (1 / len(saved) + 1 / len(unsaved)) for saved, unsaved in pairs]
+    ms = doubt = variance = 0.0
+    for (saved, unsaved), weight in zip(pairs, weights, strict=True):
+        share = weight / sum(weights)
+        faster = _speed(saved) / _speed(unsaved) - 1
+        slower_ms = _typical(unsaved) * faster if abs(faster) > STEADY else 0.0  # if it takes so many steps
+        ms += share * (_typical(saved) - _typical(unsaved) - slower_ms / 2)
+        doubt += share * abs(slower_ms) / 2
+        variance += share**2 * (_error(saved, pooled, spread) ** 2 + _error(unsaved, pooled, spread) ** 2)
+    return around(ms, doubt + _t_80(freedom) * math.sqrt(variance))
+
+
+def _across_speeds(samples: Sequence[Sample], spread: float) -> Price | None:
+    """Where no stretch has both kinds: only if rows without a save show how an evaluation follows the step."""
+    saved = [sample for sample in samples if sample.saves]
+    unsaved = [sample for sample in samples if not sample.saves]
+    power = follows_step(unsaved)
+    if power is None:
+        return None
+    nearest = min(by_speed(unsaved), key=lambda each: abs(math.log(_speed(each) / _speed(saved))))
+    away = _speed(saved) / _speed(nearest)
+    evaluation = _typical(nearest) * away**power
+    doubt = CLEAR_POWER * abs(math.log(away)) * evaluation
+    pooled = _scatter([saved, nearest], spread)
+    error = math.hypot(_error(saved, pooled, spread), _error(nearest, pooled, spread))
+    return around(_typical(saved) - evaluation, doubt + _t_80(len(saved) + len(nearest) - 2) * error)
+
+
+def around(ms: float, half: float) -> Price:
+    """A price that may come out below nothing, which no price is; `half` is half of its 80% interval."""
+    return Price(*(max(0.0, each) for each in (ms, ms - half, ms + half, ms - SURE * half, ms + SURE * half)))
+
+
+def _without(sample: Sample, checkpoint_ms: float) -> Sample:
+    """The row without its save."""
+    if not sample.saves:
+        return sample
+    return sample._replace(excess_ms=max(0.0, sample.excess_ms - checkpoint_ms), saves=False)
+
+
+def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
+    """The standard deviation of one row within its group; at least what steps scatter by."""
+    centres = [_typical(group) for group in groups]
+    largest = max(centres)
+    off = [abs(each.excess_ms - c) for group, c in zip(groups, centres, strict=True) for each in group]
+    freedom = len(off) - len(groups)
+    if len(off) >= FEW:
+        seen = median(off) / 0.6745
+    else:
+        seen = math.sqrt(sum(each**2 for each in off) / freedom) if freedom > 0 else 0.0
+    return max(seen, spread * largest, LEAST_SCATTER * largest) if freedom < 3 else seen
+
+
+def _error(group: Sequence[Sample], pooled: float, spread: float) -> float:
+    """The standard error of the typical row of a group: by its own scatter, or that of all where it has few rows."""
+    scatter = _scatter([group], spread) if len(group) >= ENOUGH else pooled
+    return (OF_A_MEDIAN if len(group) > 2 else 1.0) * scatter / math.sqrt(len(group))
+
+
+def _t_80(freedom: int) -> float:
+    if freedom < 1:
+        return _T_80[1]  # the scatter is then that of steps
+    return _T_80[freedom] if freedom < len(_T_80) else 1.2816 + 0.85 / freedom
+
+
+def _typical(samples: Sequence[Sample]) -> float:
+    return typical((sample.excess_ms, sample.rows) for sample in samples)
+
+
+def _speed(samples: Sequence[Sample]) -> float:
+    return typical((max(sample.step_ms, 1e-9), sample.rows) for sample in samples)
