@@ -61,7 +61,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "drift": (*_FIFTHS, "drift_share"),
     "slower_at_the_end": _FIFTHS,
     "faster_at_the_end": _FIFTHS,
-    "no_plain_row": ("rows",),  # each contains an evaluation or a start-up, so the step time is an estimate at best
+    "no_plain_row": ("rows",),  # each contains an evaluation or a start-up, so what a step takes is unknown
     "restarts": ("count", "lost_iterations", "lost_s"),
     "suspended": ("count", "suspended_s"),  # the machine slept
     "data_stalls": ("count", "total_s", "total_share", "largest_s", "iteration"),  # that the trainer names so

@@ -73,10 +73,12 @@ def _inside(
     run: Run, pace: Pace, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
 ) -> Prices:
     """Where a row's time contains its evaluation and its save."""
-    samples = [_sample(run, pace, each.row) for each in counted if each.row is not None]
+    plain = pace.basis == "rows"  # else nothing tells what a row holds beyond its step
+    samples = [_sample(run, pace, each.row) for each in counted if each.row is not None and plain]
     with_save = [sample for sample in samples if sample.saves]
     without = [sample for sample in samples if not sample.saves]
-    only_save = [_sample(run, pace, row) for row in pace.marks.checkpoint - pace.marks.evaluation - cold]
+    save_rows = pace.marks.checkpoint - pace.marks.evaluation - cold if plain else ()
+    only_save = [_sample(run, pace, row) for row in save_rows]
     changing = len(by_speed(samples)) > 1
     alike = _away_from_changes(run, pace, counted) if changing else samples
     told = _told_by_rows(samples, alike, only_save, pace.step.spread)
@@ -84,7 +86,7 @@ def _inside(
         told = _told_by_stamps(run, pace, counted, saved, told)
 
     in_steps = evaluation_in_steps(run)
-    predicted = in_steps * pace.step.median_ms if in_steps is not None and counted else None
+    predicted = in_steps * pace.step.median_ms if in_steps is not None and counted and plain else None
     each, save, basis = told.evaluation, told.checkpoint, told.basis
     at_most, at_least = None, None
     if told.contains and each is not None:
@@ -100,12 +102,12 @@ def _inside(
             count=sum(each.count for each in counted),
             visible=sum(each.count for each in counted if each.row is not None),
             hidden=sum(each.count for each in counted if each.row is None),
-            each_ms=None if each is None or pace.basis == "none" else each.ms,
+            each_ms=None if each is None else each.ms,
             interval=_interval(run),
-            contains_checkpoint=told.contains and pace.basis != "none",
+            contains_checkpoint=told.contains,
             predicted_ms=predicted,
-            low_ms=None if each is None or pace.basis == "none" else each.low_ms,
-            high_ms=None if each is None or pace.basis == "none" else each.high_ms,
+            low_ms=None if each is None else each.low_ms,
+            high_ms=None if each is None else each.high_ms,
         ),
         checkpoints=Checkpoints(
             count=sum(save.count for save in run.checkpoints),
@@ -120,7 +122,7 @@ def _inside(
         counted=counted,
         saved=saved,
         cold_rows=cold,
-        evaluation_ms=None if pace.basis == "none" else predicted if each is None else each.ms,
+        evaluation_ms=predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
         in_steps=_in_steps(without or (with_save if told.contains else [])),
     )

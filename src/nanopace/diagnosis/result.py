@@ -208,7 +208,7 @@ class Faults(Record):
 class Ahead(Record):
     """What is to come, at this pace, overhead included."""
 
-    seconds_per_1000: float
+    seconds_per_1000: float | None  # None where no row is a plain step
     max_iters: int | None
     remaining_iterations: int | None
     eta_s: float | None

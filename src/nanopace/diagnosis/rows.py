@@ -33,7 +33,7 @@ ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
 
 FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice the forward pass
 
-StepBasis = Literal["rows", "predicted", "none"]
+StepBasis = Literal["rows", "none"]
 
 
 class Marks(NamedTuple):
@@ -55,7 +55,7 @@ class Pace(NamedTuple):
     baseline_ms: array[float]
     kind: bytearray
     marks: Marks
-    basis: StepBasis  # "predicted" and "none": no row is a plain step
+    basis: StepBasis  # "none": no row is a plain step, and what a step takes is unknown
     rows_cover: int = 1  # iterations that the time of a row is the mean of
 
     def covers(self, index: int) -> int:
@@ -225,20 +225,20 @@ def _change(fifths_ms: tuple[float, float] | None, logs: Sequence[float]) -> flo
 
 
 def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
-    """Every row contains an evaluation or a start-up: predict the step if the config is known, else take the row."""
+    """Every row contains an evaluation or a start-up: only what a row takes can be told, and which first rows of a
+    process took longer."""
     rows = run.rows
     later = [index for index in range(len(rows)) if index not in marks.first] or range(len(rows))
     usual_ms = typical((rows.ms[index], rows.count[index]) for index in later) if len(rows) else 0.0
-    in_steps = evaluation_in_steps(run)
-    predicted = in_steps is not None and marks.evaluation.issuperset(later) and len(rows) > 1
-    step_ms = usual_ms / (1 + in_steps / run.rows_cover) if in_steps is not None and predicted else usual_ms
-    slow = [rows.ms[index] > SLOW_RATIO * step_ms for index in range(len(rows))]
+    kind = bytearray([MARKED]) * len(rows)
+    for index in marks.first:
+        kind[index] = SLOW if rows.ms[index] > SLOW_RATIO * usual_ms else MARKED
     first, last = (rows.iteration[0], rows.last_iteration[-1]) if len(rows) else (0, 0)
     return Pace(
-        step=Step(step_ms, 0.0, 0, 0, (Level(first, last, step_ms),), None),
-        baseline_ms=array("d", [step_ms]) * len(rows),
-        kind=bytearray(SLOW if is_slow else MARKED for is_slow in slow),
+        step=Step(usual_ms, 0.0, 0, 0, (Level(first, last, usual_ms),), None),
+        baseline_ms=array("d", [usual_ms]) * len(rows),
+        kind=kind,
         marks=marks,
-        basis="predicted" if predicted else "none",
+        basis="none",
         rows_cover=run.rows_cover,
     )

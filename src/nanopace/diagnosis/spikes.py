@@ -44,6 +44,8 @@ def find_spikes(run: Run, pace: Pace) -> Spikes:
             excess = pace.excess_ms(run.rows, index)
             if index in warming:
                 parts[index] = _start(excess, warming[index], index, pace, prices)
+            elif pace.basis == "none":
+                parts[index] = {}  # nothing tells what is in it beyond its step
             elif index in pace.marks.evaluation or index in pace.marks.checkpoint:
                 parts[index] = _event(excess, index, run.rows.count[index], pace, prices, usual)
             elif kind == MARKED:
@@ -154,7 +156,7 @@ def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) ->
 
 def _startup(run: Run, pace: Pace, prices: Prices, parts: Mapping[int, Mapping[Cause, float]]) -> Startup | None:
     """The first row, if it is more than a step and the log really begins there."""
-    if 0 not in prices.cold_rows or pace.kind[0] != SLOW:
+    if 0 not in prices.cold_rows or pace.kind[0] != SLOW or pace.basis == "none":
         return None
     evaluation = parts[0].get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
     return Startup(

@@ -114,7 +114,7 @@ def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
     if run.ending == "finished":
         remaining = 0  # a trainer that counts from 0 to max_iters - 1 has none left either
     return Ahead(
-        seconds_per_1000=1000 * each_s,
+        seconds_per_1000=1000 * each_s if pace.basis == "rows" or run.rows_cover > 1 else None,
         max_iters=None if limit is None else int(limit),
         remaining_iterations=remaining,
         eta_s=None if remaining is None or pace.basis == "none" else remaining * each_s,
@@ -200,7 +200,7 @@ def _walk(
             row_ms += (end - last - count) * step_ms
         last = end
         clock_ms += row_ms
-        training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts[index], spent)
+        training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts.get(index, {}), spent)
         ends.append(max(clock_ms / 1000, ends[-1] if ends else 0.0))  # a group may be less than the steps before it
     after_ms = steps_after_rows(run) * pace.baseline_ms[-1] if known and len(rows) else 0.0
     spent["training"] += training_ms + after_ms

@@ -41,7 +41,7 @@ def key_figures(report: Report) -> list[Figure]:
     if loss.best_val_perplexity is not None:
         perplexity = f"{words.text('perplexity')} {words.number(loss.best_val_perplexity, 1)}"
     figures = [
-        Figure(words.text("normal step"), words.ms(run.step.median_ms)),
+        Figure(words.text("normal step"), words.ms(run.step.median_ms if run.step.normal_rows else None)),
         Figure(words.text("tokens per second"), tokens),
         utilisation,
         Figure(words.text("evaluation and checkpoints"), overhead, words.text("of the wall clock")),

@@ -24,13 +24,10 @@ def throughput(report: TerminalReport) -> None:
     words, diagnosis = report.words, report.diagnosis
     step, pace, ahead = diagnosis.step, diagnosis.throughput, diagnosis.ahead
     tokens = report.tilde("tokens_per_iteration")
-    rows: list[Sequence[Cell]] = [
-        (
-            words.text("normal step"),
-            words.ms(step.median_ms),
-            words.plural("one row", "±{spread} over {n} rows", step.normal_rows, spread=words.percent(step.spread)),
-        )
-    ]
+    rows: list[Sequence[Cell]] = []
+    if step.normal_rows:
+        note = words.plural("one row", "±{spread} over {n} rows", step.normal_rows, spread=words.percent(step.spread))
+        rows.append((words.text("normal step"), words.ms(step.median_ms), note))
     if pace.micro_batch_ms is not None:
         note = ""
         if pace.micro_batch_sequences is not None:
@@ -43,7 +40,8 @@ def throughput(report: TerminalReport) -> None:
         rows.append((words.text("tokens per second"), tokens + words.si(pace.tokens_per_s), note))
         each = words.text("{n} per iteration", n=tokens + words.count(pace.tokens_per_iteration))
         rows.append((words.text("tokens per day"), tokens + words.si(pace.tokens_per_day), each))
-    rows.append((words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000), ""))
+    if ahead.seconds_per_1000 is not None:
+        rows.append((words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000), ""))
     if ahead.eta_s is not None and ahead.remaining_iterations:
         done = words.percent(share_done(diagnosis))
         note = words.text("{n} iterations to go, {share} done", n=ahead.remaining_iterations, share=done)
@@ -52,6 +50,8 @@ def throughput(report: TerminalReport) -> None:
     if pace.told_training_s is not None:
         note = words.text("the trainer's own count, from step 11 on")
         rows.append((words.text("time in steps"), words.duration(pace.told_training_s), note))
+    if not rows and not report.unsaid("throughput"):
+        return
     report.paper.heading(words.text("Throughput"))
     report.paper.table(rows, "lrl")
     report.findings("throughput")

@@ -26,7 +26,7 @@ from nanopace.views.answer import begin_report, key_figures
 from nanopace.views.charts import Chart
 from nanopace.views.comparing import Pair
 from nanopace.views.loss_charts import loss_charts
-from nanopace.views.report import SECTIONS, Report, notes, span_of
+from nanopace.views.report import SECTIONS, Report, notes, phase_name, span_of
 from nanopace.views.waterfall import Bar
 from nanopace.wording.catalog import Words
 
@@ -180,7 +180,8 @@ def _strip(run: Diagnosis, words: Words) -> list[dict[str, object]]:
             "phase": part.phase,
             "share": f"{part.share:.6f}",
             "drawn": part.share >= strip.LEAST_SHARE,
-            "says": f"{words.phase(part.phase)}: {words.duration(part.seconds)} ({words.percent(part.share, 1)})",
+            "says": f"{phase_name(run, part.phase, words)}: {words.duration(part.seconds)} "
+            f"({words.percent(part.share, 1)})",
         }
         for part in strip.wall_parts(run)
     ]

@@ -173,6 +173,12 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
     return {phase: 0.0 if _is_nothing(seconds, wall) else seconds for phase, seconds in parts.items()}
 
 
+def phase_name(diagnosis: Diagnosis, phase: str, words: Words) -> str:
+    """Where no row is a plain step, the time of training has the evaluations in it."""
+    undivided = phase == "training" and not diagnosis.step.normal_rows and diagnosis.evaluations.visible
+    return words.text("training and evaluation") if undivided else words.phase(phase)
+
+
 def _is_nothing(seconds: float | None, wall: Wall) -> bool:
     """Whether a phase would be shown as 0.0% and less than a millisecond."""
     return seconds is not None and seconds < _LEAST_S and seconds < _LEAST_SHARE * wall.total_s

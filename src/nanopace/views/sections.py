@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.views.paper import Cell, Paper, styled
-from nanopace.views.report import Report, made_of, notes, parts_of_phases, seconds_by_phase
+from nanopace.views.report import Report, made_of, notes, parts_of_phases, phase_name, seconds_by_phase
 from nanopace.views.sparkline import LETTERS, bar, sparkline
 from nanopace.wording.catalog import Words
 
@@ -49,7 +49,8 @@ def where_the_time_went(report: TerminalReport) -> None:
         if seconds is None and phase == "unknown":
             rows.append((words.phase(phase), "", "?", ""))
         elif seconds:
-            row(words.phase(phase), seconds, styled(bar(seconds / wall.total_s, room), STYLES.get(phase, "")))
+            drawn = styled(bar(seconds / wall.total_s, room), STYLES.get(phase, ""))
+            row(phase_name(report.diagnosis, phase, words), seconds, drawn)
             for part, of_it in parts.get(phase, {}).items():
                 row(f"– {words.part(part)}", of_it, "")
     report.paper.table(rows, "lrrl")

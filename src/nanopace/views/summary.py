@@ -52,6 +52,9 @@ def _title(report: Report) -> str:
 
 def _step(report: Report) -> str:
     words, diagnosis = report.words, report.diagnosis
+    unknown = report.find("no_plain_row")
+    if unknown is not None:
+        return report.sentence(unknown)
     step = _typical(report)
     slow = sum(row.count for row in diagnosis.slow_rows)
     if not slow:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nanopace.run import DERIVED_FACTS
 from nanopace.views import charts, strip
-from nanopace.views.report import Report, card_range, made_of, parts_of_phases, share_done, typed
+from nanopace.views.report import Report, card_range, made_of, parts_of_phases, phase_name, share_done, typed
 from nanopace.wording.catalog import UNKNOWN
 
 MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
@@ -65,12 +65,11 @@ def wall_table(report: Report) -> Table:
     run, words = report.diagnosis, report.words
     rows: list[Texts] = []
     for part in strip.wall_parts(run):
-        rows.append(
-            (Cell(words.phase(part.phase), part.phase), words.percent(part.share), words.duration(part.seconds))
-        )
-        for name, seconds in parts_of_phases(run.phases, run.wall).get(part.phase, {}).items():
+        name = Cell(phase_name(run, part.phase, words), part.phase)
+        rows.append((name, words.percent(part.share), words.duration(part.seconds)))
+        for inner, seconds in parts_of_phases(run.phases, run.wall).get(part.phase, {}).items():
             share = words.percent(seconds / run.wall.total_s)
-            rows.append((f"– {words.part(name)}", share, words.duration(seconds)))
+            rows.append((f"– {words.part(inner)}", share, words.duration(seconds)))
     if run.wall.unknown_s is None:
         rows.append((Cell(words.phase("unknown"), "unknown"), "?", "?"))
     rows.append((words.text("whole run"), words.percent(1.0, 0), words.duration(run.wall.total_s)))
@@ -113,7 +112,7 @@ def throughput_table(report: Report) -> Table:
     tokens = report.tilde("tokens_per_iteration")
     micro_batch = marked(report.tilde("gradient_accumulation_steps"), words.ms(pace.micro_batch_ms))
     rows = [
-        (words.text("normal step"), words.ms(step.median_ms)),
+        (words.text("normal step"), words.ms(step.median_ms if step.normal_rows else None)),
         (words.text("one micro-batch"), micro_batch),
         (words.fact("tokens_per_iteration"), marked(tokens, words.count(pace.tokens_per_iteration))),
         (words.text("tokens per second"), marked(tokens, words.si(pace.tokens_per_s))),

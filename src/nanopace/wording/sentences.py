@@ -213,8 +213,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "Steps became faster over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share})."
     ),
     "no_plain_row": say_n(
-        "The log has {rows} row, and it contains an evaluation or the start-up: the step time is an estimate at best.",
-        "Each of the {rows} rows contains an evaluation or the start-up: the step time is an estimate at best. A "
+        "The log has {rows} row, and it contains an evaluation or the start-up: how long a step takes is unknown.",
+        "Each of the {rows} rows contains an evaluation or the start-up, so how long a step takes is unknown. A "
         "smaller log_interval would show plain steps.",
         count="rows",
     ),
