@@ -284,7 +284,7 @@ def test_runs_differ_where_there_are_no_colours(open_page: Open, pages: dict[str
         return data.filter((_, i) => i % 4 === 3).map(alpha => +(alpha > 100)).join(""); }"""
     for name in ("arrival-seconds", "times", "loss-seconds"):
         keys = page.locator(f"figure[data-chart$={name}] .u-legend .u-series", has_text=re.compile(r"^[AB] \S+"))
-        solid = keys.filter(has_not_text=re.compile("printed|is there|cross")).locator("canvas")
+        solid = keys.filter(has_not_text=re.compile("printed|reaches it|cross")).locator("canvas")
         shapes = [key.evaluate(shape) for key in solid.all()]
         assert len(shapes) == 2
         assert shapes[0] != shapes[1], name

@@ -56,7 +56,7 @@ def test_the_goal_stands_beside_the_curves_that_reach_it(open_page: Open, pages:
     page = open_page(pages["compare"])
     chart = page.locator("figure[data-chart$=arrival-seconds]")
     legend = chart.locator(".u-legend")
-    assert [text in legend.inner_text() for text in ("goal: 3.", "A is there", "B is there")] == [True] * 3
+    assert [text in legend.inner_text() for text in ("goal: 3.", "A reaches it", "B reaches it")] == [True] * 3
     chart.locator(".u-wrap").focus()
     page.keyboard.press("End")  # the goal is a line from the first step to the end
     goal = legend.locator(".u-series", has_text="goal: ").locator(".u-value").inner_text()
