@@ -162,6 +162,17 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     return "both logs tell it" if known else None
 
 
+@check("compare_step_unknown")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    return "rows of it are plain steps" if pair.named(said["run"]).plain else None
+
+
+@check("compare_clock_unknown")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    truth = pair.named(said["run"])
+    return "rows tell what its steps take" if truth.plain or truth.plan.log_interval == 1 else None
+
+
 @check("compare_time_per_iteration")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     fast, slow = pair.named(said["faster"]), pair.named(said["slower"])

@@ -15,6 +15,9 @@ COMPARISONS: Mapping[str, Sentence] = {
     "compare_speed_unknown": say(
         "Which one is faster per token cannot be told; unknown: {missing}. Pass --config A=FILE or --set A.NAME=VALUE."
     ),
+    "compare_step_unknown": say(
+        "Which one is faster cannot be told: no row of {run} is a plain step, so its step time is unknown."
+    ),
     "compare_time_per_iteration": say(
         "An iteration of {faster} takes {faster_ms}, one of {slower} {slower_ms}; this says nothing about tokens."
     ),
@@ -135,6 +138,10 @@ COMPARISONS: Mapping[str, Sentence] = {
     ),
     "compare_late_start": say(
         "The log of {run} begins at iteration {iteration}: how long it took to get there is unknown, so nothing is "
+        "compared at equal time."
+    ),
+    "compare_clock_unknown": say(
+        "No row of {run} is a plain step: how long the iterations between its rows took is unknown, so nothing is "
         "compared at equal time."
     ),
     # --- settings
