@@ -134,6 +134,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # --- comparing
     "compare_speed": ("faster", "slower", "faster_tokens_per_s", "slower_tokens_per_s", "slower_share"),
     "compare_speed_equal": ("tokens_per_s",),
+    "compare_speed_unclear": ("faster", "slower", "faster_tokens_per_s", "slower_tokens_per_s"),  # by their medians
     "compare_speed_unknown": ("missing",),
     "compare_step_unknown": ("run",),  # no row of it is a plain step
     "compare_time_per_iteration": ("faster", "slower", "faster_ms", "slower_ms"),  # where tokens are unknown

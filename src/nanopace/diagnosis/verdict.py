@@ -10,10 +10,11 @@ from nanopace.diagnosis.arrival import SAME_TIME, rows_hide_steps, starts_late
 from nanopace.diagnosis.comparable import obstacle, same_data
 from nanopace.diagnosis.comparison import Arrival, Decomposition
 from nanopace.diagnosis.names import both_names
-from nanopace.diagnosis.result import Diagnosis, Finding, Number
+from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
 from nanopace.diagnosis.throughput import measured_step_ms
 
 _SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
+_CLEARLY = 2.0  # standard errors by which medians of steps have to differ
 _TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
 _RISEN = 3.0  # standard deviations by which a last loss has to be above the best to have risen
 
@@ -50,7 +51,14 @@ def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
     faster, slower = names if total < 0 else names[::-1]
     fast, slow = (of_a, of_b) if total < 0 else (of_b, of_a)
     numbers = {"faster": faster, "slower": slower, "faster_tokens_per_s": fast, "slower_tokens_per_s": slow}
+    if abs(total) <= _CLEARLY * math.hypot(_error(a.step), _error(b.step)):
+        return [Finding("compare_speed_unclear", numbers)]
     return [Finding("compare_speed", numbers | {"slower_share": 1 - math.exp(-abs(total))})]
+
+
+def _error(step: Step) -> float:
+    """Of the median step, as a fraction."""
+    return 1.25 * step.spread / math.sqrt(step.normal_rows)
 
 
 def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:
@@ -102,6 +110,8 @@ def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Fi
         if not curve.ys:
             continue
         best, last = min(curve.ys), curve.ys[-1]
+        if run.loss.best_val is not None and run.loss.best_val < best:
+            continue  # an untrained model that was never beaten
         if last - best > max(LARGE * abs(best), _RISEN * (curve.noise or 0.0)):
             iteration = round(curve.xs[curve.ys.index(best)])
             numbers: dict[str, Number] = {"run": name, "best_val": best, "best_val_iteration": iteration}

@@ -19,7 +19,7 @@ from nanopace.wording.catalog import UNKNOWN, Words
 
 # The verdict is a sentence on speed, on learning and on the time to a loss: of each kind the first that there is.
 SPEED = (
-    *("compare_speed", "compare_speed_equal", "compare_step_unknown"),
+    *("compare_speed", "compare_speed_equal", "compare_speed_unclear", "compare_step_unknown"),
     *("compare_time_per_iteration", "compare_speed_unknown"),
 )
 CAVEAT = ("compare_data_unknown",)  # goes before what is said of learning

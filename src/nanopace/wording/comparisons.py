@@ -12,6 +12,10 @@ COMPARISONS: Mapping[str, Sentence] = {
         "{slower} is {slower_share} slower than {faster}: {slower_tokens_per_s} against {faster_tokens_per_s} tokens/s."
     ),
     "compare_speed_equal": say("Both are equally fast: {tokens_per_s} tokens/s."),
+    "compare_speed_unclear": say(
+        "Which one is faster cannot be told: {faster} does {faster_tokens_per_s} tokens/s, {slower} "
+        "{slower_tokens_per_s}, and the steps scatter too much for that difference."
+    ),
     "compare_speed_unknown": say(
         "Which one is faster per token cannot be told; unknown: {missing}. Pass --config A=FILE or --set A.NAME=VALUE."
     ),
