@@ -53,6 +53,8 @@ def level_starts(logs: Sequence[float]) -> list[int]:
             starts.append(split)
             pending += [(begin, split), (split, end)]
     found = _without_false(blocks, sorted(starts), least, noise)
+    if size == 1:
+        return _to_each_side(logs, found)
     return [0, *(_to_the_row(logs, start * size, size) for start in found[1:])]
 
 
@@ -112,8 +114,6 @@ def _blocks(logs: Sequence[float]) -> tuple[int, Sequence[float]]:
 
 def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
     """Where within a block of either side the rows change sides."""
-    if size == 1:
-        return start
     low, high = median(logs[max(0, start - 3 * size) : start - size]), median(logs[start + size : start + 3 * size])
     middle, rises = (low + high) / 2, high > low
     near = range(start - size, start + size)
@@ -121,6 +121,20 @@ def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
     before = accumulate(1 if (logs[position] <= middle) == rises else -1 for position in near)
     best = max(zip(before, near, strict=True), key=lambda each: each[0])
     return best[1] + 1 if best[0] > 0 else start - size
+
+
+def _to_each_side(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
+    """The starts, each moved by the few rows that are more like those of its other side."""
+    moved = [0]
+    for at, end in zip(starts[1:], [*starts[2:], len(logs)], strict=False):
+        before, after = median(logs[moved[-1] : at]), median(logs[at:end])
+        middle, rises = (before + after) / 2, after > before
+        while at - 1 > moved[-1] and (logs[at - 1] > middle) == rises:
+            at -= 1
+        while at + 1 < end and (logs[at] > middle) != rises:
+            at += 1
+        moved.append(at)
+    return moved
 
 
 def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise: float) -> int | None:
@@ -167,7 +181,7 @@ def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: f
         return False
     shorter = min(len(before), len(after))
     here = abs(median(after[:least]) - median(before[-least:]))
-    if _creeps(before, after) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
+    if _creeps(before, after, least) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
         return False
     before, after = before[-NEIGHBOURHOOD:], after[:NEIGHBOURHOOD]
     low, high = sorted((median(before), median(after)))
@@ -183,13 +197,13 @@ def _apart(before: Sequence[float], after: Sequence[float], nearly: float) -> bo
     return abs(rank_difference(before, after)) >= min(SURELY, nearly * most)
 
 
-def _creeps(before: Sequence[float], after: Sequence[float]) -> bool:
+def _creeps(before: Sequence[float], after: Sequence[float], least: int) -> bool:
     """Whether a straight line through as many rows on either side explains the change better than a jump does."""
     width = min(len(before), len(after))
-    left, right = before[-width:], after[:width]
-    centre = (sum(left) + sum(right)) / (2 * width)
-    gain = 2 * width * (sum(left) / width - centre) ** 2
-    return _line_gain([value - centre for value in (*left, *right)]) > gain
+    values = rolling_median([*before[-width:], *after[:width]], least - 1)
+    centre = sum(values) / (2 * width)
+    gain = 2 * width * (sum(values[:width]) / width - centre) ** 2
+    return _line_gain([value - centre for value in values]) > gain
 
 
 def fifths(times: Sequence[float], weights: Sequence[int]) -> tuple[float, float]:

@@ -15,9 +15,10 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeVar
 
 from nanopace.record import replace
-from nanopace.run import CoverEvidence, Row, Rows, Run
+from nanopace.run import Checkpoint, CoverEvidence, Evaluation, Row, Rows, Run
 
 _NEAR = 0.1  # of what is expected
 _SHORTEST_S = 20.0  # that stamps have to span: they may be whole seconds
@@ -25,6 +26,7 @@ _FEWEST = 3  # rows, or pairs of rows, that have to agree
 _MOST_ROWS = 2000  # that are looked at
 
 Number = Callable[[str], float | None]
+Event = TypeVar("Event", Evaluation, Checkpoint)
 
 
 def spread(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool = False) -> Run:
@@ -45,6 +47,8 @@ def spread(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool 
     return replace(
         run,
         rows=rows,
+        evaluations=tuple(_in_its_row(each, run.rows) for each in run.evaluations),
+        checkpoints=tuple(_in_its_row(each, run.rows) for each in run.checkpoints),
         restarts=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.restarts),
         rollbacks=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.rollbacks),
         rows_cover=interval,
@@ -102,6 +106,12 @@ def _covered(rows: Rows, index: int, interval: int) -> int:
     """Iterations since the row before: the last row of a run may be nearer to it than the others."""
     since = rows.iteration[index] - rows.last_iteration[index - 1] if index else interval
     return min(interval, max(1, since)) if rows.count[index] == 1 else interval
+
+
+def _in_its_row(event: Event, rows: Rows) -> Event:
+    """What happened between two rows is in the time of the later one."""
+    row = bisect_left(rows.last_iteration, event.iteration)
+    return replace(event, row=row) if event.row is None and 0 < row < len(rows) else event
 
 
 def _divided(row: Row, by: int) -> Row:
