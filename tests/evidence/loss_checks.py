@@ -8,7 +8,7 @@ import math
 from nanopace.diagnosis.result import Diagnosis
 
 from .check import Numbers, check, exactly, first_of, off, open_step
-from .time_checks import excess_ms
+from .time_checks import excess_ms, usual_levels
 from .truth import Truth, val_of
 
 
@@ -125,7 +125,9 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("find_the_stall")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    held = sum(max(0.0, excess_ms(row)) for row in truth.rows if excess_ms(row) > 0.1 * row.level_ms)
+    levels = usual_levels(truth)
+    excesses = [(excess_ms(row, levels), levels[row.iteration]) for row in truth.rows]
+    held = sum(excess for excess, level in excesses if excess > 0.1 * level)
     return None if held / 1000 > 0.005 * truth.total_s else f"stalls are {held / 1000 / truth.total_s:.2%} of the run"
 
 

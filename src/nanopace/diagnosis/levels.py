@@ -22,7 +22,9 @@ LEAST_AREA = 0.3  # rows x shift: 5 rows must differ by 6%, 10 by 3%; a cluster 
 LEAST_GAIN = 25.0  # in squared noise: what chance does not give within 500 blocks
 HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow what creeps
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
-SURELY = 4.0  # standard errors between the two sides of a jump, or of a trend ...
+SURE_OF_TREND = 4.2  # standard errors
+SURELY = 4.5  # standard errors between the two sides of a jump ...
+SURE_OF_JUMP = 6.0  # standard errors of the shorter side's median: few rows may lie apart by chance
 NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
 AT_ONCE = 2 / 3  # of a jump is there within its first rows; what warms up in the course of many is no level
 LEAST_NOISE = 0.005
@@ -52,7 +54,7 @@ def level_starts(logs: Sequence[float]) -> list[int]:
         if split is not None:
             starts.append(split)
             pending += [(begin, split), (split, end)]
-    found = _without_false(blocks, sorted(starts), least, noise)
+    found = _without_false(blocks, smooth, sorted(starts), least, noise)
     if size == 1:
         return _to_each_side(logs, found)
     return [0, *(_to_the_row(logs, start * size, size) for start in found[1:])]
@@ -98,7 +100,7 @@ def _has_jump(flat: Sequence[float], noise: float) -> bool:
 def trend(logs: Sequence[float]) -> int:
     """1 where the values rise along the run beyond doubt, -1 where they fall, whatever the way; 0 where noise might."""
     _, blocks = _blocks(logs)
-    if abs(surely := rank_trend(blocks)) >= SURELY:
+    if abs(surely := rank_trend(blocks)) >= SURE_OF_TREND:
         return 1 if surely > 0 else -1
     fifth = len(blocks) // 5  # what rises early and stays there has little of a trend
     if fifth < LEAST_FIFTH or not _apart(blocks[:fifth], blocks[-fifth:], ALL):
@@ -138,7 +140,8 @@ def _to_each_side(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
 
 
 def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise: float) -> int | None:
-    """Where two levels explain a stretch best, if they do so better than chance and better than a straight line."""
+    """Where two levels explain a stretch best, if they do so better than chance. A straight line may explain it better:
+    it does where several levels rise like stairs, too, so what creeps is found out once all splits are known."""
     count = end - begin
     if count < 2 * least:
         return None
@@ -150,7 +153,7 @@ def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise
         ((sums[left - 1] - total * left / count) ** 2 * count / (left * (count - left)), left)
         for left in range(least, count - least + 1)
     )
-    return begin + split if gain > LEAST_GAIN * noise**2 and gain > _line_gain(values) else None
+    return begin + split if gain > LEAST_GAIN * noise**2 else None
 
 
 def _line_gain(values: Sequence[float]) -> float:
@@ -161,9 +164,15 @@ def _line_gain(values: Sequence[float]) -> float:
     return along**2 * 12 / (count * (count**2 - 1))
 
 
-def _without_false(blocks: Sequence[float], starts: list[int], least: int, noise: float) -> list[int]:
-    """Without the splits that separate like from like, once all their neighbours are known: the least sure first."""
+def _without_false(
+    blocks: Sequence[float], smooth: Sequence[float], starts: list[int], least: int, noise: float
+) -> list[int]:
+    """Without the splits that separate like from like, once all their neighbours are known: the least sure first. With
+    each that goes, its neighbours find their place anew."""
     while True:
+        for number in range(1, len(starts)):
+            begin, end = starts[number - 1], [*starts, len(blocks)][number + 1]
+            starts[number] = _best_split(smooth, begin, end, least, noise) or starts[number]
         false = []
         for begin, at, end in zip(starts, starts[1:], [*starts[2:], len(blocks)], strict=False):
             before, after = blocks[begin:at], blocks[at:end]
@@ -187,7 +196,8 @@ def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: f
     low, high = sorted((median(before), median(after)))
     middle, rises = (low + high) / 2, jump > 0
     showing = min(sum((value > middle) != rises for value in before), sum((value > middle) == rises for value in after))
-    return high - low >= LEAST_SHIFT and (high - low) * shorter >= LEAST_AREA and showing >= least
+    least_shift = max(LEAST_SHIFT, LEAST_AREA / shorter, SURE_OF_JUMP * noise / math.sqrt(shorter))
+    return min(high - low, abs(jump)) >= least_shift and showing >= least
 
 
 def _apart(before: Sequence[float], after: Sequence[float], nearly: float) -> bool:

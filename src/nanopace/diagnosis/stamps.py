@@ -79,7 +79,7 @@ def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float
             continue
         passed_ms = (rows.at_s[after] - rows.at_s[before]) * 1000
         last, first = rows.last_iteration[before], rows.iteration[after]
-        steps_ms = (first - last - 1) * pace.baseline_ms[before]
+        steps_ms = (first - last - 1) * max(pace.baseline_ms[before], pace.baseline_ms[after])  # a level may begin there
         gap_ms = passed_ms - steps_ms - rows.ms[after] - event_ms(last, first)
         if gap_ms > CLEAR_UNITS * unit_ms and gap_ms > CLEAR_GAP * (steps_ms + rows.ms[after]):
             gaps.append(Gap(first, gap_ms))  # never so where a stamp is unknown: that is not a number

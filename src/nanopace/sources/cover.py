@@ -4,7 +4,8 @@ nanoGPT's covers one, however far its rows are apart. A log is taken for the oth
 
 tokens      its own tokens a second, times its time, are the tokens of all those iterations
 stamps      from one time stamp to the next it is as long as the row says, and not that many times as long
-first_row   the first row, which holds one iteration and an evaluation, takes less than half of every other row
+first_row   the first row, which holds one iteration and an evaluation, takes less than half of every other row,
+            and of those that save nothing, as it does, there are enough
 
 The last is no proof in nanoGPT's own rows: their clock does not wait for the GPU, so that a first row may be short.
 """
@@ -93,13 +94,15 @@ def _by_tokens(row_tokens: float, interval: int, number: Number) -> bool:
 
 def _by_first_row(run: Run, interval: int) -> bool:
     """The other rows cannot be longer than so many first ones either, or something else is odd about it."""
-    first, others = run.rows[0], run.rows[1:_MOST_ROWS]
+    saving = {each.row for each in run.checkpoints}
+    first = run.rows[0]
+    others = [row.ms for index, row in enumerate(run.rows[:_MOST_ROWS]) if index and index not in saving]
     evaluated = any(each.iteration == 0 and each.row == 0 for each in run.evaluations)
     nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # whoever prints its mfu has its clock, too
     if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
         return False
-    typical = sorted(others.ms)[len(others) // 2]
-    return 2 * first.ms < min(others.ms) and typical <= interval * first.ms
+    typical = sorted(others)[len(others) // 2]
+    return 2 * first.ms < min(others) and typical <= interval * first.ms
 
 
 def _covered(rows: Rows, index: int, interval: int) -> int:
