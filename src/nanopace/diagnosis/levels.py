@@ -19,6 +19,7 @@ LEAST_ROWS = 5  # on either side of a shift: fewer are stalls
 SHORT_LOG, LEAST_OF_SHORT = 25, 4  # where rows are few, a sixth of them is more than a stall
 LEAST_SHIFT = math.log(1.03)
 LEAST_AREA = 0.3  # rows x shift: 5 rows must differ by 6%, 10 by 3%; a cluster of uneven rows is not a level
+LEAST_STALL = math.log(1.25)
 LEAST_GAIN = 25.0  # in squared noise: what chance does not give within 500 blocks
 HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow what creeps
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
@@ -185,6 +186,10 @@ def _without_false(
 
 def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
     """Whether one level ends and another begins here: beyond chance, by enough, in enough rows, and at once."""
+    slow = max(median(before), median(after)) + LEAST_STALL + noise  # a row beyond is held up, and tells of no level
+    before, after = ([value for value in side if value <= slow] for side in (before, after))
+    if min(len(before), len(after)) < least:
+        return False
     jump = median(after) - median(before)
     if abs(jump) < LEAST_SHIFT or not _apart(before, after, NEARLY):
         return False

@@ -104,8 +104,7 @@ def _event(
         return {"checkpoint": excess}
     if prices.evaluation_ms is None:
         return {"stall": excess}  # beyond what all rows take, which is as far as this log can tell
-    here = max(pace.baseline_ms[index : index + 2])  # a level that begins right behind it may begin with it
-    slower = max(1.0, here / pace.step.median_ms)  # where steps take longer, evaluations may, too
+    slower = max(1.0, pace.baseline_ms[index] / pace.step.median_ms)  # where steps take longer, evaluations may, too
     expected = count * usual[saves] * slower if saves in usual else excess
     stall = excess - expected if excess > USUAL * expected > 0 else 0.0
     parts: dict[Cause, float] = {"evaluation": excess - stall}

@@ -76,7 +76,7 @@ def _by_stamps(run: Run) -> float | None:
     told_s = passed_s = 0.0
     pairs = 0
     for before, row in pairwise(rows):
-        quiet = bisect_left(busy, before.iteration) == bisect_right(busy, row.iteration)
+        quiet = bisect_right(busy, before.iteration) == bisect_right(busy, row.iteration)
         if before.at_s is None or row.at_s is None or not quiet:
             continue
         told_s, passed_s, pairs = told_s + row.ms / 1000, passed_s + row.at_s - before.at_s, pairs + 1
@@ -94,9 +94,13 @@ def _by_tokens(row_tokens: float, interval: int, number: Number) -> bool:
 
 def _by_first_row(run: Run, interval: int) -> bool:
     """The other rows cannot be longer than so many first ones either, or something else is odd about it."""
-    saving = {each.row for each in run.checkpoints}
+    saves = sorted(each.iteration for each in run.checkpoints)
     first = run.rows[0]
-    others = [row.ms for index, row in enumerate(run.rows[:_MOST_ROWS]) if index and index not in saving]
+    others = [
+        row.ms
+        for before, row in pairwise(run.rows[:_MOST_ROWS])
+        if bisect_right(saves, before.iteration) == bisect_right(saves, row.iteration)
+    ]
     evaluated = any(each.iteration == 0 and each.row == 0 for each in run.evaluations)
     nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # whoever prints its mfu has its clock, too
     if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
