@@ -20,12 +20,14 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("loss_noise")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """The median deviation of differences of neighbours, which are alike: its standard error is 1.5 over the root of
+    their number, and one run in many lies four of these off."""
     noise = truth.plan.losses.row_noise
-    rows = max(5, len(truth.rows) // 2)
+    rows = max(5, sum(row.loss == row.loss for row in truth.rows[len(truth.rows) // 2 :]))
     known = said["accumulation"] in (None, truth.plan.shape.accumulation)
     return first_of(
         None if known else f"accumulation {said['accumulation']}",
-        off("noise", said["noise"], noise, by=noise * (0.3 + 4 / math.sqrt(rows))),
+        off("noise", said["noise"], noise, by=noise * (0.2 + 6 / math.sqrt(rows))),
     )
 
 

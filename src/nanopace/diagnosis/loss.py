@@ -15,7 +15,7 @@ from nanopace.diagnosis.fit import curve_noise, fit_trend, slope, step_noise
 from nanopace.diagnosis.result import Finding, Forecast, Loss, Number
 from nanopace.run import Evaluation, Metric, Run
 
-_FEWEST_ROWS = 15  # in the later half, for the noise of the printed loss
+_FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
 _MOST_ROWS = 20_000  # the last ones; more would tell nothing new
 _RISING = 3  # the last evaluations, all of which have to be above the best: one or two are an accident
 _CLEAR = 3.0  # standard deviations that a change has to be beyond
