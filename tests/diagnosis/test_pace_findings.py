@@ -99,9 +99,17 @@ def test_a_jump_on_the_way_up_is_no_gradual_change() -> None:
     def pace(iteration: int) -> float:
         return 1.05 + 0.3 * (iteration - 5000) / 15_000 if iteration >= 5000 else 1.0 if iteration < 4000 else 0.8
 
-    finding = only(nanogpt_run(pace=pace))
+    *jumps, finding = findings(nanogpt_run(pace=pace))
+    assert [jump.code for jump in jumps] == ["level_shift", "level_shift"]
     assert finding.code == "slower_at_the_end"
     assert finding.numbers["change_share"] == pytest.approx(0.31, abs=0.01)
+
+
+def test_levels_that_rise_like_stairs_are_levels() -> None:
+    """A straight line explains them better than any one jump does."""
+    stairs = (1.0, 1.6, 1.76, 3.87)
+    run = noisy(100, lambda done: stairs[min(3, int(4 * done))], noise=0.005)
+    assert [round(level.median_ms / 100, 1) for level in find_pace(run).step.levels] == [1.0, 1.6, 1.8, 3.9]
 
 
 def test_a_change_beyond_that_of_the_levels_is_told_too() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from nanopace.diagnosis.comparison import Comparison
@@ -66,7 +67,8 @@ class Pair:
 def speed_of(truth: Truth) -> tuple[float, float]:
     """Tokens per second, by the range that "normal" leaves open."""
     ordered = sorted(truth.levels)
-    low, high = ordered[-1 - len(ordered) // 3], ordered[len(ordered) // 3]
+    own = median(row.step_ms for row in truth.plain or truth.rows)  # noise smears two levels into one another
+    low, high = max(own, ordered[-1 - len(ordered) // 3]), min(own, ordered[len(ordered) // 3])
     share = open_step(truth) + (0.02 if truth.plain else 0.15)  # without a plain row an estimate, and said to be one
     return truth.plan.shape.tokens * 1000 / low * (1 - share), truth.plan.shape.tokens * 1000 / high * (1 + share)
 
@@ -156,10 +158,32 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     return None if a[0] <= b[1] and b[0] <= a[1] else f"{a} against {b} tokens/s"
 
 
+@check("compare_speed_unclear")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    faster, slower = speed_of(pair.named(said["faster"])), speed_of(pair.named(said["slower"]))
+    return None if faster[0] <= 1.05 * slower[1] or any_held(pair) else f"{faster} against {slower} tokens/s"
+
+
+def any_held(pair: Pair) -> bool:
+    """Whether so many of few rows were held up that they tell little."""
+    return any(sum(row.stall_ms > 0 for row in truth.plain) > 0.3 * len(truth.plain) for truth in (pair.a, pair.b))
+
+
 @check("compare_speed_unknown", "compare_settings_unknown")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     known = all("tokens per iteration" in truth.text for truth in (pair.a, pair.b))
     return "both logs tell it" if known else None
+
+
+@check("compare_step_unknown")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    return "rows of it are plain steps" if pair.named(said["run"]).plain else None
+
+
+@check("compare_clock_unknown")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    truth = pair.named(said["run"])
+    return "rows tell what its steps take" if truth.plain or truth.plan.log_interval == 1 else None
 
 
 @check("compare_time_per_iteration")
@@ -208,7 +232,12 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 
 @check("compare_loss_uncertain", "compare_arrival_uncertain")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    """Those after the lowest loss of a curve that turns up tell nothing of the noise before."""
     most = min(len(truth.curve) for truth in (pair.a, pair.b))
+    for truth in (pair.a, pair.b):
+        vals = [val for _, val in truth.curve]
+        if vals[-1] > 1.01 * min(vals):
+            most = min(most, vals.index(min(vals)) + 1)
     return None if most <= 12 else f"both have {most} evaluations and more"
 
 
@@ -235,7 +264,8 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     truth = pair.named(said["run"])
     own = [row.level_ms for row in truth.rows if said["first_iteration"] <= row.iteration <= said["last_iteration"]]
-    ratios = [ms / truth.step_ms for ms in own]
+    usual = median(row.step_ms for row in truth.plain or truth.rows)  # noise smears two levels into one another
+    ratios = [ms / step_ms for ms in own for step_ms in (truth.step_ms, usual)]
     return off("ratio", said["ratio"], min(ratios), max(ratios), by=max(ratios) * (open_step(truth, len(own)) + 0.05))
 
 
@@ -245,7 +275,8 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     truth, phase = pair.named(said["run"]), said["phase"].removesuffix("_s")
     phases = {"evaluation", "checkpoint"} if phase in ("evaluation", "checkpoint", "overhead") else {phase}
     shares = [sum(truth.seconds.get(each, 0.0) for each in some) / truth.total_s for some in (phases, {phase})]
-    return off("time_share", said["time_share"], min(shares), max(shares), by=0.05 + open_step(truth))
+    held = sum(row.stall_ms for row in truth.visible) / 1000 / truth.total_s  # is in the rows of evaluations
+    return off("time_share", said["time_share"], min(shares), max(shares), by=0.05 + open_step(truth) + held)
 
 
 @check("compare_arrival_same")
@@ -267,7 +298,10 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
         return why
     leader = pair.named(said.get("leader") or said["late"])
     end_s = min(truth.moments[-1][1] for truth in (pair.a, pair.b))
-    of_leader, of_other = best_until(leader, end_s), best_until(pair.other(leader), end_s)
+    # A row does not tell when in it the evaluation was, beside a start or a save: the moment that is named holds, too.
+    moments = (end_s, said.get("at_s", end_s))
+    bests = [(best_until(leader, at_s), best_until(pair.other(leader), at_s)) for at_s in moments]
+    of_leader, of_other = min(bests, key=lambda pair_of: pair_of[0] - pair_of[1])
     last = leader.moments[-1][2]
     falls_back = last > best_until(leader) + 0.1 + 5 * leader.plan.losses.noise
     return first_of(
@@ -315,7 +349,8 @@ def open_s(truth: Truth) -> float:
     hidden = 0.3 * sum(each.all_ms for each in truth.hidden) if truth.visible else truth.total_s * 1000
     save = max((each.save_ms or 0.0 for each in truth.evaluations), default=0.0)
     again = 2 * truth.seconds["restart"]  # what was done again: the first time counts, or the second
-    return truth.total_s * (open_step(truth) + 0.01 + 0.05 * truth.unsteady) + (hidden + save) / 1000 + again
+    held = max((row.stall_ms for row in truth.visible), default=0.0)  # before its evaluation, or after it
+    return truth.total_s * (open_step(truth) + 0.01 + 0.05 * truth.unsteady) + (hidden + save + held) / 1000 + again
 
 
 @check("compare_sooner", "compare_sooner_iterations")

@@ -8,7 +8,7 @@ import math
 from nanopace.diagnosis.result import Diagnosis
 
 from .check import Numbers, check, exactly, first_of, off, open_step
-from .time_checks import excess_ms
+from .time_checks import excess_ms, usual_levels
 from .truth import Truth, val_of
 
 
@@ -20,12 +20,14 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("loss_noise")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """The median deviation of differences of neighbours, which are alike: its standard error is 1.5 over the root of
+    their number, and one run in many lies four of these off."""
     noise = truth.plan.losses.row_noise
-    rows = max(5, len(truth.rows) // 2)
+    rows = max(5, sum(row.loss == row.loss for row in truth.rows[len(truth.rows) // 2 :]))
     known = said["accumulation"] in (None, truth.plan.shape.accumulation)
     return first_of(
         None if known else f"accumulation {said['accumulation']}",
-        off("noise", said["noise"], noise, by=noise * (0.3 + 4 / math.sqrt(rows))),
+        off("noise", said["noise"], noise, by=noise * (0.2 + 6 / math.sqrt(rows))),
     )
 
 
@@ -125,7 +127,9 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("find_the_stall")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    held = sum(max(0.0, excess_ms(row)) for row in truth.rows if excess_ms(row) > 0.1 * row.level_ms)
+    levels = usual_levels(truth)
+    excesses = [(excess_ms(row, levels), levels[row.iteration]) for row in truth.rows]
+    held = sum(excess for excess, level in excesses if excess > 0.1 * level)
     return None if held / 1000 > 0.005 * truth.total_s else f"stalls are {held / 1000 / truth.total_s:.2%} of the run"
 
 

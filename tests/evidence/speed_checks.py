@@ -12,11 +12,13 @@ from .plan import PEAKS
 from .truth import Truth
 
 
-def changes_around(truth: Truth, iteration: int) -> list[float]:
-    """By what the true step changes at a place that can be told to within some rows: each jump, and all together."""
+def changes_around(truth: Truth, iteration: int, claimed: float) -> list[float]:
+    """By what the true step changes at a place that can be told to within some rows, by the more the smaller the change
+    is beside the noise: each jump, and all together."""
     rows = truth.rows
+    astray = max(6, len(rows) // 12) + round(10 * (truth.plan.noise / max(0.03, abs(math.log1p(claimed)))) ** 2)
     index = next((k for k, row in enumerate(rows) if row.iteration >= iteration), len(rows) - 1)
-    near = rows[max(0, index - max(6, len(rows) // 12)) : index + max(6, len(rows) // 12)]
+    near = rows[max(0, index - astray) : index + astray]
     jumps = [factor - 1 for at, factor in truth.jumps if near[0].iteration <= at <= near[-1].iteration]
     return [*jumps, near[-1].level_ms / near[0].level_ms - 1]
 
@@ -30,7 +32,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 def none_there(truth: Truth, said: Numbers) -> str | None:
     """Whether the speed does not change at the place that is named, or by much less."""
     claimed = said["after_ms"] / said["before_ms"] - 1
-    true = max(changes_around(truth, said["iteration"]), key=lambda change: change * claimed)
+    true = max(changes_around(truth, said["iteration"], claimed), key=lambda change: change * claimed)
     levels = min(truth.levels), max(truth.levels)
     by = levels[1] * open_step(truth, 5)
     if claimed * true <= 0 or abs(true) < abs(claimed) / 3 - open_step(truth, 5):

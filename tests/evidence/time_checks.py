@@ -264,25 +264,36 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 @check("stalls")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     """A row that took longer than its step was held up, if only by chance; one that evaluates, by more than that."""
-    held = [row for row in truth.rows if excess_ms(row) > 0.15 * row.level_ms]
+    levels = usual_levels(truth)
+    held = [row for row in truth.rows if excess_ms(row, levels) > 0.15 * levels[row.iteration]]
     worst = next((row for row in truth.rows if row.iteration == said["iteration"]), None)
     if worst is None or worst not in held:
         return f"iteration {said['iteration']} was not held up"
     beside = worst.evaluated.all_ms if worst.evaluated else 0.0
     by = open_row_ms(truth, 5) + 0.05 * worst.level_ms + 0.07 * beside
     by += truth.unsteady * worst.level_ms if len(truth.plain) < 40 else 0.0  # which level it is on
-    by += stalled_ms(truth) if worst.evaluated else 0.0
-    total = sum(excess_ms(row) for row in held) / 1000
+    if worst.evaluated:  # what such a row takes at another level is not known
+        by += stalled_ms(truth) + truth.unsteady * beside
+    total = sum(excess_ms(row, levels) for row in held) / 1000
     return first_of(
         None if said["rows"] <= len(held) else f"{said['rows']} rows held up, but it is {len(held)}",
-        off("largest_s", said["largest_s"], excess_ms(worst) / 1000, by=by / 1000),
+        off("largest_s", said["largest_s"], excess_ms(worst, levels) / 1000, by=by / 1000),
         None if said["total_s"] <= total * 1.05 + by * said["rows"] / 1000 else f"total_s {said['total_s']} > {total}",
     )
 
 
-def excess_ms(row: Any) -> float:
+def usual_levels(truth: Truth) -> dict[int, float]:
+    """The level at each row. Up to five plain rows at an end of the log are held up, and no level of speed."""
+    levels = {row.iteration: row.level_ms for row in truth.rows}
+    for rows in (truth.plain, truth.plain[::-1]):
+        if len(rows) > 5:
+            levels |= {row.iteration: min(row.level_ms, rows[5].level_ms) for row in rows[:5]}
+    return levels
+
+
+def excess_ms(row: Any, levels: dict[int, float]) -> float:
     """What nothing in the log explains: the stall, and the noise of the step."""
-    return float(row.stall_ms + row.step_ms - row.level_ms)
+    return float(row.stall_ms + row.step_ms - levels[row.iteration])
 
 
 @check("uneven_rows")

@@ -286,6 +286,7 @@ class _Trainer:
                 self._print(text)
         mfu = -1.0
         between, covered, previous = 0.0, 0.0, start
+        held: Evaluated | None = None  # since the last row: a row that covers its iterations holds it
         marks = {*range(start, end + 1, plan.log_interval)}
         marks |= {each for each in range(start, end + 1) if each % plan.eval_interval == 0}
         for iteration in sorted(marks):
@@ -298,6 +299,7 @@ class _Trainer:
             step = level * self._noise()
             if iteration % plan.log_interval:
                 between, covered = between + step, covered + step + (evaluated.all_ms if evaluated else 0.0)
+                held = evaluated if plan.fork == "covers" else None
                 self.clock_ms += step
                 continue
             first = iteration == start
@@ -310,9 +312,10 @@ class _Trainer:
                 mfu = own if mfu == -1.0 else 0.9 * mfu + 0.1 * own
             loss = self._row_loss(iteration)
             row = Told(
-                iteration, process, round(printed, 2), level, step, compiling, stall, evaluated, first, between, loss,
-                round(100 * mfu, 2), self.clock_ms / 1000,
+                iteration, process, round(printed, 2), level, step, compiling, stall, evaluated or held, first, between,
+                loss, round(100 * mfu, 2), self.clock_ms / 1000,
             )  # fmt: skip
+            held = None
             self._print(row_text(plan, iteration, loss, row.ms, 100 * mfu), row=row)
             between = covered = 0.0
 

@@ -57,8 +57,13 @@ class Curve:
 
     @property
     def noise(self) -> float | None:
-        """Of one evaluation: as the trainer tells it, or as they scatter around their trend; None with too few."""
-        return curve_noise(self.xs, self.ys) if self.error is None else self.error
+        """Of one evaluation: as the trainer tells it, or as they scatter around their trend; None with too few. Of a
+        curve that turns up the part up to its lowest: its bend is no noise."""
+        if self.error is not None or not self.ys:
+            return self.error
+        lowest = min(self.ys)
+        until = self.ys.index(lowest) + 1 if self.ys[-1] - lowest > LARGE * abs(lowest) else len(self.ys)
+        return curve_noise(self.xs[:until], self.ys[:until])
 
     def so_far(self) -> Curve:
         """The lowest loss up to each point."""

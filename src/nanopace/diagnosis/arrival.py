@@ -39,8 +39,8 @@ class _Crossing(NamedTuple):
 
 
 def training_curve(run: Diagnosis, metric: Metric | None = None) -> tuple[Moment, ...]:
-    """The validation losses over the seconds since the first step; empty where the first step is not in the log."""
-    if starts_late(run):
+    """The validation losses over the seconds since the first step; empty where these are unknown."""
+    if not clock_known(run):
         return ()
     start, curves, moments = _first_step_s(run), run.curves, list[Moment]()
     vals = curves.eval_val if metric in (None, run.loss.metric) else _bits(run)
@@ -56,6 +56,17 @@ def training_curve(run: Diagnosis, metric: Metric | None = None) -> tuple[Moment
 def starts_late(run: Diagnosis) -> bool:
     """Whether the log begins in the middle: a training that went on, whose time until then nobody knows."""
     return run.source.first_iteration > max(1, run.source.log_interval or 1)
+
+
+def rows_hide_steps(run: Diagnosis) -> bool:
+    """Whether iterations have no row, and no row tells what a step takes: only rows that are plain steps do."""
+    every_iteration = run.source.log_interval == 1 or run.source.first_iteration == run.source.last_iteration
+    return not run.step.normal_rows and not run.wall.measured and not every_iteration
+
+
+def clock_known(run: Diagnosis) -> bool:
+    """Whether the log tells when its evaluations were, from the start of the run on."""
+    return not starts_late(run) and not rows_hide_steps(run)
 
 
 def arrive(a: Diagnosis, b: Diagnosis) -> Arrival | None:

@@ -134,7 +134,9 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # --- comparing
     "compare_speed": ("faster", "slower", "faster_tokens_per_s", "slower_tokens_per_s", "slower_share"),
     "compare_speed_equal": ("tokens_per_s",),
+    "compare_speed_unclear": ("faster", "slower", "faster_tokens_per_s", "slower_tokens_per_s"),  # by their medians
     "compare_speed_unknown": ("missing",),
+    "compare_step_unknown": ("run",),  # no row of it is a plain step
     "compare_time_per_iteration": ("faster", "slower", "faster_ms", "slower_ms"),  # where tokens are unknown
     # each: its factor on tokens/s, less 1; gpu_count_share is None where the counts are the same, or one is unknown
     "compare_why": ("flops_per_token_share", "gpu_count_share", "utilisation_share", "peak_share"),
@@ -167,6 +169,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_arrival_equal_bits": (*_SOONER, "loss_error"),
     "compare_clock_incomplete": ("run",),
     "compare_late_start": ("run", "iteration"),
+    "compare_clock_unknown": ("run",),  # no row of it is a plain step, and not every iteration has a row
     "compare_one_knob": ("knob",),
     "compare_speed_knob": ("knob",),  # several changed, but only this one can change the speed
     "compare_known_differ": ("knob",),  # the only known difference, but not all that matters is known

@@ -11,12 +11,13 @@ import math
 from collections.abc import Sequence
 
 from nanopace.diagnosis.align import Aligned, Curve, align
-from nanopace.diagnosis.arrival import arrive, starts_late
+from nanopace.diagnosis.arrival import arrive, clock_known
 from nanopace.diagnosis.attribution import attribute, changes, one_sided
 from nanopace.diagnosis.comparable import obstacle
 from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.diagnosis.stretches import contradictions
+from nanopace.diagnosis.throughput import measured_step_ms
 from nanopace.diagnosis.verdict import verdict
 
 
@@ -37,7 +38,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         unknown_knobs=one_sided(a, b),
         parameters=_pair(a.model.parameters, b.model.parameters),
         flops_per_token=_pair(a.model.flops_per_token, b.model.flops_per_token),
-        median_ms=_pair(a.step.median_ms or None, b.step.median_ms or None),
+        median_ms=_pair(measured_step_ms(a.step), measured_step_ms(b.step)),
         micro_batch_ms=_pair(a.throughput.micro_batch_ms, b.throughput.micro_batch_ms),
         tokens_per_s=_pair(a.throughput.tokens_per_s, b.throughput.tokens_per_s),
         mfu_card=_pair(a.mfu.card, b.mfu.card),
@@ -104,8 +105,8 @@ def _by_iteration(a: Diagnosis, b: Diagnosis, scale_a: float | None, scale_b: fl
 
 
 def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
-    """Nothing of a log that begins in the middle: how long it took until there is unknown."""
-    if starts_late(a) or starts_late(b):
+    """Nothing where a clock is unknown."""
+    if not (clock_known(a) and clock_known(b)):
         return Aligned()
     return _aligned(a, b, list(a.curves.eval_seconds), list(b.curves.eval_seconds))
 

@@ -19,10 +19,13 @@ LEAST_ROWS = 5  # on either side of a shift: fewer are stalls
 SHORT_LOG, LEAST_OF_SHORT = 25, 4  # where rows are few, a sixth of them is more than a stall
 LEAST_SHIFT = math.log(1.03)
 LEAST_AREA = 0.3  # rows x shift: 5 rows must differ by 6%, 10 by 3%; a cluster of uneven rows is not a level
+LEAST_STALL = math.log(1.25)
 LEAST_GAIN = 25.0  # in squared noise: what chance does not give within 500 blocks
 HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow what creeps
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
-SURELY = 4.0  # standard errors between the two sides of a jump, or of a trend ...
+SURE_OF_TREND = 4.2  # standard errors
+SURELY = 4.5  # standard errors between the two sides of a jump ...
+SURE_OF_JUMP = 6.0  # standard errors of the shorter side's median: few rows may lie apart by chance
 NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
 AT_ONCE = 2 / 3  # of a jump is there within its first rows; what warms up in the course of many is no level
 LEAST_NOISE = 0.005
@@ -52,7 +55,9 @@ def level_starts(logs: Sequence[float]) -> list[int]:
         if split is not None:
             starts.append(split)
             pending += [(begin, split), (split, end)]
-    found = _without_false(blocks, sorted(starts), least, noise)
+    found = _without_false(blocks, smooth, sorted(starts), least, noise)
+    if size == 1:
+        return _to_each_side(logs, found)
     return [0, *(_to_the_row(logs, start * size, size) for start in found[1:])]
 
 
@@ -96,7 +101,7 @@ def _has_jump(flat: Sequence[float], noise: float) -> bool:
 def trend(logs: Sequence[float]) -> int:
     """1 where the values rise along the run beyond doubt, -1 where they fall, whatever the way; 0 where noise might."""
     _, blocks = _blocks(logs)
-    if abs(surely := rank_trend(blocks)) >= SURELY:
+    if abs(surely := rank_trend(blocks)) >= SURE_OF_TREND:
         return 1 if surely > 0 else -1
     fifth = len(blocks) // 5  # what rises early and stays there has little of a trend
     if fifth < LEAST_FIFTH or not _apart(blocks[:fifth], blocks[-fifth:], ALL):
@@ -112,8 +117,6 @@ def _blocks(logs: Sequence[float]) -> tuple[int, Sequence[float]]:
 
 def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
     """Where within a block of either side the rows change sides."""
-    if size == 1:
-        return start
     low, high = median(logs[max(0, start - 3 * size) : start - size]), median(logs[start + size : start + 3 * size])
     middle, rises = (low + high) / 2, high > low
     near = range(start - size, start + size)
@@ -123,8 +126,23 @@ def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
     return best[1] + 1 if best[0] > 0 else start - size
 
 
+def _to_each_side(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
+    """The starts, each moved by the few rows that are more like those of its other side."""
+    moved = [0]
+    for at, end in zip(starts[1:], [*starts[2:], len(logs)], strict=False):
+        before, after = median(logs[moved[-1] : at]), median(logs[at:end])
+        middle, rises = (before + after) / 2, after > before
+        while at - 1 > moved[-1] and (logs[at - 1] > middle) == rises:
+            at -= 1
+        while at + 1 < end and (logs[at] > middle) != rises:
+            at += 1
+        moved.append(at)
+    return moved
+
+
 def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise: float) -> int | None:
-    """Where two levels explain a stretch best, if they do so better than chance and better than a straight line."""
+    """Where two levels explain a stretch best, if they do so better than chance. A straight line may explain it better:
+    it does where several levels rise like stairs, too, so what creeps is found out once all splits are known."""
     count = end - begin
     if count < 2 * least:
         return None
@@ -136,7 +154,7 @@ def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise
         ((sums[left - 1] - total * left / count) ** 2 * count / (left * (count - left)), left)
         for left in range(least, count - least + 1)
     )
-    return begin + split if gain > LEAST_GAIN * noise**2 and gain > _line_gain(values) else None
+    return begin + split if gain > LEAST_GAIN * noise**2 else None
 
 
 def _line_gain(values: Sequence[float]) -> float:
@@ -147,9 +165,15 @@ def _line_gain(values: Sequence[float]) -> float:
     return along**2 * 12 / (count * (count**2 - 1))
 
 
-def _without_false(blocks: Sequence[float], starts: list[int], least: int, noise: float) -> list[int]:
-    """Without the splits that separate like from like, once all their neighbours are known: the least sure first."""
+def _without_false(
+    blocks: Sequence[float], smooth: Sequence[float], starts: list[int], least: int, noise: float
+) -> list[int]:
+    """Without the splits that separate like from like, once all their neighbours are known: the least sure first. With
+    each that goes, its neighbours find their place anew."""
     while True:
+        for number in range(1, len(starts)):
+            begin, end = starts[number - 1], [*starts, len(blocks)][number + 1]
+            starts[number] = _best_split(smooth, begin, end, least, noise) or starts[number]
         false = []
         for begin, at, end in zip(starts, starts[1:], [*starts[2:], len(blocks)], strict=False):
             before, after = blocks[begin:at], blocks[at:end]
@@ -162,18 +186,23 @@ def _without_false(blocks: Sequence[float], starts: list[int], least: int, noise
 
 def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
     """Whether one level ends and another begins here: beyond chance, by enough, in enough rows, and at once."""
+    slow = max(median(before), median(after)) + LEAST_STALL + noise  # a row beyond is held up, and tells of no level
+    before, after = ([value for value in side if value <= slow] for side in (before, after))
+    if min(len(before), len(after)) < least:
+        return False
     jump = median(after) - median(before)
     if abs(jump) < LEAST_SHIFT or not _apart(before, after, NEARLY):
         return False
     shorter = min(len(before), len(after))
     here = abs(median(after[:least]) - median(before[-least:]))
-    if _creeps(before, after) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
+    if _creeps(before, after, least) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
         return False
     before, after = before[-NEIGHBOURHOOD:], after[:NEIGHBOURHOOD]
     low, high = sorted((median(before), median(after)))
     middle, rises = (low + high) / 2, jump > 0
     showing = min(sum((value > middle) != rises for value in before), sum((value > middle) == rises for value in after))
-    return high - low >= LEAST_SHIFT and (high - low) * shorter >= LEAST_AREA and showing >= least
+    least_shift = max(LEAST_SHIFT, LEAST_AREA / shorter, SURE_OF_JUMP * noise / math.sqrt(shorter))
+    return min(high - low, abs(jump)) >= least_shift and showing >= least
 
 
 def _apart(before: Sequence[float], after: Sequence[float], nearly: float) -> bool:
@@ -183,13 +212,13 @@ def _apart(before: Sequence[float], after: Sequence[float], nearly: float) -> bo
     return abs(rank_difference(before, after)) >= min(SURELY, nearly * most)
 
 
-def _creeps(before: Sequence[float], after: Sequence[float]) -> bool:
+def _creeps(before: Sequence[float], after: Sequence[float], least: int) -> bool:
     """Whether a straight line through as many rows on either side explains the change better than a jump does."""
     width = min(len(before), len(after))
-    left, right = before[-width:], after[:width]
-    centre = (sum(left) + sum(right)) / (2 * width)
-    gain = 2 * width * (sum(left) / width - centre) ** 2
-    return _line_gain([value - centre for value in (*left, *right)]) > gain
+    values = rolling_median([*before[-width:], *after[:width]], least - 1)
+    centre = sum(values) / (2 * width)
+    gain = 2 * width * (sum(values[:width]) / width - centre) ** 2
+    return _line_gain([value - centre for value in values]) > gain
 
 
 def fifths(times: Sequence[float], weights: Sequence[int]) -> tuple[float, float]:

@@ -72,7 +72,7 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growt
     found = []
     if diverged is not None:
         found.append(Finding("loss_diverged", {"iteration": diverged}))
-    if growth is not None:
+    if growth is not None and diverged is None:
         numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend}
         best = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration, "last_val": loss.last_val}
         found.append(Finding(growth, numbers | best if growth == "overfitting" else numbers))
@@ -163,7 +163,12 @@ def _saved(run: Run, best: _Best) -> bool | None:
     """None where the log shows no saves at all, or ends before it could tell of this one."""
     if not run.checkpoints or not len(run.rows) or run.rows.last_iteration[-1] < best.iteration:
         return None
-    return any(each.iteration == best.stands_at for each in run.checkpoints)
+    return best.stands_at in _saves(run)
+
+
+def _saves(run: Run) -> set[int]:
+    """Iterations whose model was saved. One that a process went on from was, though its row was done again."""
+    return {each.iteration for each in (*run.checkpoints, *run.restarts)}
 
 
 def _lost_a_better_one(
@@ -172,7 +177,7 @@ def _lost_a_better_one(
     """Whether the best model is gone and clearly better than the best of those that were saved."""
     if loss.saved_best is not False or loss.best_val is None or loss.best_val_iteration == 0:
         return False
-    saved = {each.iteration for each in run.checkpoints}
+    saved = _saves(run)
     kept = _best([each for each in evaluations if each.iteration in saved])
     return kept is None or kept.val - loss.best_val > 2 * (_noise(curve) or 0.0)
 

@@ -16,7 +16,9 @@ from nanopace.run import Run
 SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
 WARMTH = 0.1  # of the speed: more than that a warmer card does not lose at its power limit
 SAME_PLACE = 10  # iterations: how exactly the beginning of a level can be told
-SAME_ROWS = 3  # the same in rows, for events that only rows tell of
+SAME_ROWS = 6  # the same in rows, for events that only rows tell of ...
+PLACED = 10  # ... and this many times the square of the noise over the shift, which is how exactly rows tell a place
+MOST_ASTRAY = 12  # rows
 BEGINNING_RATIO = 1.25  # by so much a beginning is slower that is told as one ...
 BEGINNING = 0.2  # ... and no more than this of the run
 LEAST_MS = 1e-9  # some logs print a time of 0
@@ -89,7 +91,8 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
         "lost_s": _cost_s(levels, number),
     }
     row = bisect_left(run.rows.last_iteration, after.first_iteration)
-    near = SAME_ROWS + len(run.rows) // MOST_BLOCKS
+    astray = PLACED * (pace.step.spread / max(LEAST_SHIFT, abs(math.log(ratio)))) ** 2
+    near = min(SAME_ROWS + round(astray), MOST_ASTRAY) + len(run.rows) // MOST_BLOCKS
     if nan_row is not None and abs(nan_row - row) <= near:
         return Finding("level_shift_at_nan", {**numbers, "nan_iteration": run.rows.iteration[nan_row]})
     work = _work_ratio(run, pace, number)
@@ -99,7 +102,8 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
     if restart is not None:
         return Finding("level_shift_at_restart", {**numbers, "restart_iteration": restart.iteration})
     first, *_ = lengths = _iterations(levels)
-    if number == 1 and ratio * BEGINNING_RATIO <= 1 and first <= BEGINNING * sum(lengths):
+    slow_first = all(_ratio(before, level) * BEGINNING_RATIO <= 1 for level in levels[1:])
+    if number == 1 and slow_first and first <= BEGINNING * sum(lengths):
         lost = first * (before.median_ms - after.median_ms) / 1000
         times = {"before_ms": before.median_ms, "after_ms": after.median_ms}
         return Finding("slow_beginning", {"iterations": first, **times, "ratio": 1 / ratio, "lost_s": lost})

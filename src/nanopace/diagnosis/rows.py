@@ -152,17 +152,20 @@ def _marks(run: Run) -> Marks:
 def _step_around(
     rows: Rows, plain: Sequence[int], logs: Sequence[float], kept: Sequence[int], starts: Sequence[int]
 ) -> array[float]:
-    """For every row the rolling median of its own level; a row outside of `kept` has its predecessor's."""
+    """For every row the rolling median of its own level; a row outside of `kept` has its predecessor's, and between two
+    levels that of the slower one: what is said to have held it up is more than it may be part of."""
     smooth: list[float] = []
     for start, end in zip(starts, [*starts[1:], len(kept)], strict=True):
         smooth += baseline([logs[position] for position in kept[start:end]])
     around = array("d", bytes(8 * len(rows)))
     filled = 0
     current = math.exp(smooth[0])
+    begins = {kept[start] for start in starts}
     for position, level in zip(kept, smooth, strict=True):
         index = plain[position]
+        before = max(current, math.exp(level)) if position in begins else current
         for skipped in range(filled, index):
-            around[skipped] = current
+            around[skipped] = before
         current = math.exp(level)
         around[index] = current
         filled = index + 1

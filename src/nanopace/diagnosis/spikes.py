@@ -14,7 +14,8 @@ from nanopace.run import Run
 
 WARM_UP_ROWS = 10  # slow rows right after the first one are still compiling; later ones are not
 USUAL = 2.0  # an evaluation row that costs more than this times its like also holds a stall
-LEAST_PERIODIC = 3  # rows that make a rhythm
+LEAST_PERIODIC = 4  # rows that make a rhythm: three may be as far apart by chance
+LEAST_USUAL = 3  # rows that tell what is usual
 MOST_OF_START = 0.98  # an evaluation that takes more of a first row leaves nothing to tell its start-up by
 MOST = 0.7  # of the rows at the rhythm's iterations that are slow, and of the unexplained rows that keep to it
 
@@ -35,7 +36,7 @@ def find_spikes(run: Run, pace: Pace) -> Spikes:
     warming = _warming(pace, prices)
     explained = {*warming, *pace.marks.evaluation, *pace.marks.checkpoint}
     unexplained = [index for index, kind in enumerate(pace.kind) if kind == SLOW and index not in explained]
-    period, periodic = _rhythm(run, unexplained)
+    period, periodic = _rhythm(run, pace, unexplained)
     usual = _usual(run, pace, prices)
 
     parts: dict[int, Mapping[Cause, float]] = {}
@@ -92,7 +93,7 @@ def _usual(run: Run, pace: Pace, prices: Prices) -> dict[bool, float]:
     for evaluation in prices.counted:
         if evaluation.row is not None and pace.kind[evaluation.row] == SLOW:
             groups[evaluation.row in pace.marks.checkpoint].append(pace.typical_excess_ms(run.rows, evaluation.row))
-    enough = {saves: group for saves, group in groups.items() if sum(count for _, count in group) >= LEAST_PERIODIC}
+    enough = {saves: group for saves, group in groups.items() if sum(count for _, count in group) >= LEAST_USUAL}
     return {saves: typical(group) for saves, group in enough.items()}
 
 
@@ -115,8 +116,8 @@ def _event(
     return {**parts, "stall": stall} if stall else parts
 
 
-def _rhythm(run: Run, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
-    """The stride at which unexplained slow rows recur, and those that keep to it."""
+def _rhythm(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
+    """The stride at which unexplained slow rows recur throughout the run, and those that keep to it."""
     iterations = [run.rows.iteration[index] for index in unexplained]
     period = most_frequent(after - before for before, after in pairwise(iterations))
     if period is None or len(unexplained) < LEAST_PERIODIC:
@@ -126,13 +127,14 @@ def _rhythm(run: Run, unexplained: Sequence[int]) -> tuple[int | None, frozenset
         phases[iteration % period] = phases.get(iteration % period, 0) + 1
     phase = max(phases, key=lambda each: phases[each])
     keeping = frozenset(index for index in unexplained if run.rows.iteration[index] % period == phase)
-    begin, end = min(keeping), max(keeping)
-    rows = run.rows.count[begin : end + 1]
-    if max(rows) == 1:
-        due = sum(run.rows.iteration[index] % period == phase for index in range(begin, end + 1))
+    plain = [index for index in range(len(run.rows)) if index not in pace.marks.rows]
+    if max(run.rows.count) == 1:
+        due = sum(run.rows.iteration[index] % period == phase for index in plain)
+        between = len(plain) - due  # rows off the beat: without any, the rhythm is only that of the log
     else:  # rows that stand for many do not tell the iteration of each
+        begin, end = min(keeping), max(keeping)
         due = (run.rows.iteration[end] - run.rows.iteration[begin]) // period + 1
-    between = sum(rows) - due  # rows off the beat: without any, the rhythm is only that of the log
+        between = sum(run.rows.count[begin : end + 1]) - due
     regular = len(keeping) >= max(LEAST_PERIODIC, MOST * len(unexplained), MOST * due) and between >= due - 1
     return (period, keeping) if regular else (None, frozenset())
 

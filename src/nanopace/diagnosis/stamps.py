@@ -79,9 +79,10 @@ def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float
             continue
         passed_ms = (rows.at_s[after] - rows.at_s[before]) * 1000
         last, first = rows.last_iteration[before], rows.iteration[after]
-        steps_ms = (first - last - 1) * pace.baseline_ms[before]
-        gap_ms = passed_ms - steps_ms - rows.ms[after] - event_ms(last, first)
-        if gap_ms > CLEAR_UNITS * unit_ms and gap_ms > CLEAR_GAP * (steps_ms + rows.ms[after]):
+        covers, step_ms = pace.covers(after), max(pace.baseline_ms[before], pace.baseline_ms[after])  # at a level's begin
+        known_ms = (first - last - covers) * step_ms + covers * rows.ms[after]
+        gap_ms = passed_ms - known_ms - event_ms(last, first)
+        if gap_ms > CLEAR_UNITS * unit_ms and gap_ms > CLEAR_GAP * known_ms:
             gaps.append(Gap(first, gap_ms))  # never so where a stamp is unknown: that is not a number
     return gaps
 

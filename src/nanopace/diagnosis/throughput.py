@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nanopace.diagnosis.result import Finding, Throughput, Wall
+from nanopace.diagnosis.result import Finding, Step, Throughput, Wall
 from nanopace.diagnosis.rows import Pace, micro_steps
 from nanopace.diagnosis.wall import steps_after_rows
 from nanopace.run import Run
@@ -11,10 +11,15 @@ SECONDS_PER_DAY = 86_400
 SECONDS_PER_MINUTE = 60
 
 
+def measured_step_ms(step: Step) -> float | None:
+    """What a step takes where a row shows nothing else; without such a row it is an estimate at best."""
+    return step.median_ms or None if step.normal_rows else None
+
+
 def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
-    """What the step time means in tokens. Without a plain row and without a config there is no step time."""
+    """What the step time means in tokens."""
     tokens = run.number("tokens_per_iteration")
-    step_s = pace.step.median_ms / 1000 if pace.basis != "none" else 0.0
+    step_s = (measured_step_ms(pace.step) or 0.0) / 1000
     per_s = tokens / step_s if tokens and step_s else None
     rows = run.rows
     iterations = rows.last_iteration[-1] - rows.iteration[0] + 1 + steps_after_rows(run) if len(rows) else 0

@@ -6,13 +6,15 @@ import math
 from collections.abc import Collection
 
 from nanopace.diagnosis.align import LARGE, Aligned, Curve
-from nanopace.diagnosis.arrival import SAME_TIME, starts_late
+from nanopace.diagnosis.arrival import SAME_TIME, rows_hide_steps, starts_late
 from nanopace.diagnosis.comparable import obstacle, same_data
 from nanopace.diagnosis.comparison import Arrival, Decomposition
 from nanopace.diagnosis.names import both_names
-from nanopace.diagnosis.result import Diagnosis, Finding, Number
+from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
+from nanopace.diagnosis.throughput import measured_step_ms
 
 _SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
+_CLEARLY = 2.0  # standard errors by which medians of steps have to differ
 _TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
 _RISEN = 3.0  # standard deviations by which a last loss has to be above the best to have risen
 
@@ -38,6 +40,8 @@ def verdict(
 
 def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
     of_a, of_b = a.throughput.tokens_per_s, b.throughput.tokens_per_s
+    if hidden := [name for name, run in zip(both_names(a, b), (a, b), strict=True) if not run.step.normal_rows]:
+        return [Finding("compare_step_unknown", {"run": name}) for name in hidden]
     if total is None:
         missing = Finding("compare_speed_unknown", {"missing": ", ".join(_missing(a, b))})
         return [missing, *_time_per_iteration(a, b)]
@@ -47,7 +51,14 @@ def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
     faster, slower = names if total < 0 else names[::-1]
     fast, slow = (of_a, of_b) if total < 0 else (of_b, of_a)
     numbers = {"faster": faster, "slower": slower, "faster_tokens_per_s": fast, "slower_tokens_per_s": slow}
+    if abs(total) <= _CLEARLY * math.hypot(_error(a.step), _error(b.step)):
+        return [Finding("compare_speed_unclear", numbers)]
     return [Finding("compare_speed", numbers | {"slower_share": 1 - math.exp(-abs(total))})]
+
+
+def _error(step: Step) -> float:
+    """Of the median step, as a fraction."""
+    return 1.25 * step.spread / math.sqrt(step.normal_rows)
 
 
 def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:
@@ -58,7 +69,7 @@ def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:
 
 
 def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
-    of_a, of_b = a.step.median_ms, b.step.median_ms
+    of_a, of_b = measured_step_ms(a.step), measured_step_ms(b.step)
     if not of_a or not of_b or abs(of_a - of_b) <= _SAME_SPEED * max(of_a, of_b):
         return []
     names = both_names(a, b)
@@ -99,6 +110,8 @@ def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Fi
         if not curve.ys:
             continue
         best, last = min(curve.ys), curve.ys[-1]
+        if run.loss.best_val is not None and run.loss.best_val < best:
+            continue  # an untrained model that was never beaten
         if last - best > max(LARGE * abs(best), _RISEN * (curve.noise or 0.0)):
             iteration = round(curve.xs[curve.ys.index(best)])
             numbers: dict[str, Number] = {"run": name, "best_val": best, "best_val_iteration": iteration}
@@ -144,8 +157,13 @@ def _arrival(a: Diagnosis, b: Diagnosis, arrival: Arrival | None) -> list[Findin
     if arrival is None:
         if obstacle(a, b) is not None or not (a.curves.eval_val and b.curves.eval_val):
             return []
-        late = [(name, run) for name, run in zip(names, (a, b), strict=True) if starts_late(run)]
-        return [Finding("compare_late_start", {"run": n, "iteration": run.source.first_iteration}) for n, run in late]
+        named = list(zip(names, (a, b), strict=True))
+        late = [(name, run.source.first_iteration) for name, run in named if starts_late(run)]
+        hidden = [name for name, run in named if rows_hide_steps(run)]
+        return [
+            *(Finding("compare_late_start", {"run": name, "iteration": iteration}) for name, iteration in late),
+            *(Finding("compare_clock_unknown", {"run": name}) for name in hidden),
+        ]
     found = _sooner(names, arrival)
     for name, reached in zip(names, (arrival.a, arrival.b), strict=True):
         if found and reached.clock == "incomplete":

@@ -4,7 +4,8 @@ nanoGPT's covers one, however far its rows are apart. A log is taken for the oth
 
 tokens      its own tokens a second, times its time, are the tokens of all those iterations
 stamps      from one time stamp to the next it is as long as the row says, and not that many times as long
-first_row   the first row, which holds one iteration and an evaluation, takes less than half of every other row
+first_row   the first row, which holds one iteration and an evaluation, takes less than half of every other row,
+            and of those that save nothing, as it does, there are enough
 
 The last is no proof in nanoGPT's own rows: their clock does not wait for the GPU, so that a first row may be short.
 """
@@ -15,9 +16,10 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeVar
 
 from nanopace.record import replace
-from nanopace.run import CoverEvidence, Row, Rows, Run
+from nanopace.run import Checkpoint, CoverEvidence, Evaluation, Row, Rows, Run
 
 _NEAR = 0.1  # of what is expected
 _SHORTEST_S = 20.0  # that stamps have to span: they may be whole seconds
@@ -25,6 +27,7 @@ _FEWEST = 3  # rows, or pairs of rows, that have to agree
 _MOST_ROWS = 2000  # that are looked at
 
 Number = Callable[[str], float | None]
+Event = TypeVar("Event", Evaluation, Checkpoint)
 
 
 def spread(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool = False) -> Run:
@@ -45,6 +48,8 @@ def spread(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool 
     return replace(
         run,
         rows=rows,
+        evaluations=tuple(_in_its_row(each, run.rows) for each in run.evaluations),
+        checkpoints=tuple(_in_its_row(each, run.rows) for each in run.checkpoints),
         restarts=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.restarts),
         rollbacks=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.rollbacks),
         rows_cover=interval,
@@ -71,7 +76,7 @@ def _by_stamps(run: Run) -> float | None:
     told_s = passed_s = 0.0
     pairs = 0
     for before, row in pairwise(rows):
-        quiet = bisect_left(busy, before.iteration) == bisect_right(busy, row.iteration)
+        quiet = bisect_right(busy, before.iteration) == bisect_right(busy, row.iteration)
         if before.at_s is None or row.at_s is None or not quiet:
             continue
         told_s, passed_s, pairs = told_s + row.ms / 1000, passed_s + row.at_s - before.at_s, pairs + 1
@@ -89,19 +94,31 @@ def _by_tokens(row_tokens: float, interval: int, number: Number) -> bool:
 
 def _by_first_row(run: Run, interval: int) -> bool:
     """The other rows cannot be longer than so many first ones either, or something else is odd about it."""
-    first, others = run.rows[0], run.rows[1:_MOST_ROWS]
+    saves = sorted(each.iteration for each in run.checkpoints)
+    first = run.rows[0]
+    others = [
+        row.ms
+        for before, row in pairwise(run.rows[:_MOST_ROWS])
+        if bisect_right(saves, before.iteration) == bisect_right(saves, row.iteration)
+    ]
     evaluated = any(each.iteration == 0 and each.row == 0 for each in run.evaluations)
     nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # whoever prints its mfu has its clock, too
     if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
         return False
-    typical = sorted(others.ms)[len(others) // 2]
-    return 2 * first.ms < min(others.ms) and typical <= interval * first.ms
+    typical = sorted(others)[len(others) // 2]
+    return 2 * first.ms < min(others) and typical <= interval * first.ms
 
 
 def _covered(rows: Rows, index: int, interval: int) -> int:
     """Iterations since the row before: the last row of a run may be nearer to it than the others."""
     since = rows.iteration[index] - rows.last_iteration[index - 1] if index else interval
     return min(interval, max(1, since)) if rows.count[index] == 1 else interval
+
+
+def _in_its_row(event: Event, rows: Rows) -> Event:
+    """What happened between two rows is in the time of the later one."""
+    row = bisect_left(rows.last_iteration, event.iteration)
+    return replace(event, row=row) if event.row is None and 0 < row < len(rows) else event
 
 
 def _divided(row: Row, by: int) -> Row:

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 from nanopace.diagnosis.comparison import Change, Comparison, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Finding, Number
+from nanopace.diagnosis.throughput import measured_step_ms
 from nanopace.views.figures import MAIN_KNOBS
 from nanopace.views.paper import Cell, Paper, styled
 from nanopace.views.report import tilde
 from nanopace.wording.catalog import UNKNOWN, Words
 
 # The verdict is a sentence on speed, on learning and on the time to a loss: of each kind the first that there is.
-SPEED = ("compare_speed", "compare_speed_equal", "compare_time_per_iteration", "compare_speed_unknown")
+SPEED = (
+    *("compare_speed", "compare_speed_equal", "compare_speed_unclear", "compare_step_unknown"),
+    *("compare_time_per_iteration", "compare_speed_unknown"),
+)
 CAVEAT = ("compare_data_unknown",)  # goes before what is said of learning
 LEARNING = (
     *("compare_crossover", "compare_crossover_best", "compare_leads_time"),
@@ -31,7 +35,7 @@ ARRIVAL = (
     *("compare_arrival_uncertain", "compare_sooner_bits", "compare_arrival_equal_bits"),
 )
 REASONS = ("compare_overall", "compare_stretch", "compare_time_share")  # why the faster one is not further
-CLOCK = ("compare_clock_incomplete", "compare_late_start")
+CLOCK = ("compare_clock_incomplete", "compare_late_start", "compare_clock_unknown")
 SETTINGS = ("compare_same_settings", "compare_settings_unknown")
 WHY = ("compare_why", "compare_why_unknown_peak")
 ATTRIBUTION = ("compare_one_knob", "compare_speed_knob", "compare_known_differ", "compare_several_knobs")
@@ -139,7 +143,7 @@ def _figures(pair: Pair, words: Words, paper: Paper) -> None:
     ] = (
         (words.fact("parameters"), lambda d: d.model.parameters, lambda x: words.si(x, digits=2), ("parameters",)),
         (words.fact("flops_per_token"), lambda d: d.model.flops_per_token, words.flops, ("flops_per_token",)),
-        (words.text("normal step"), lambda d: d.step.median_ms or None, words.ms, ()),
+        (words.text("normal step"), lambda d: measured_step_ms(d.step), words.ms, ()),
         (
             words.text("one micro-batch"),
             lambda d: d.throughput.micro_batch_ms,

@@ -12,6 +12,7 @@ from nanopace.diagnosis.attribution import EFFECTS
 from nanopace.diagnosis.comparison import Change, Comparison
 from nanopace.diagnosis.ranking import Ranked, Ranking, rank
 from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.diagnosis.throughput import measured_step_ms
 from nanopace.views import comparing
 from nanopace.views.comparing import Pair
 from nanopace.views.paper import Paper, styled
@@ -22,7 +23,8 @@ from nanopace.wording.catalog import UNKNOWN, Words
 IN_TABLE = ("compare_leads_time", "compare_loss_tokens", "compare_loss_iterations", "compare_loss_unknown")
 SAID = (
     *(code for code in comparing.LEARNING if code not in IN_TABLE),
-    *("compare_risen", "compare_speed_unknown", *comparing.REASONS, "compare_late_start"),
+    *("compare_risen", "compare_step_unknown", "compare_speed_unknown", *comparing.REASONS),
+    *("compare_late_start", "compare_clock_unknown"),
 )
 
 Column = tuple[str, Callable[[Ranked], str]]
@@ -88,7 +90,7 @@ def ranked_table(
         return shown if shown == UNKNOWN else tilde(runs[each.run], fact) + shown
 
     def step(each: Ranked) -> str:
-        ms = runs[each.run].step.median_ms
+        ms = measured_step_ms(runs[each.run].step)
         return words.duration(ms / 1000) if ms else UNKNOWN
 
     def parameters(each: Ranked) -> str:

@@ -12,8 +12,15 @@ COMPARISONS: Mapping[str, Sentence] = {
         "{slower} is {slower_share} slower than {faster}: {slower_tokens_per_s} against {faster_tokens_per_s} tokens/s."
     ),
     "compare_speed_equal": say("Both are equally fast: {tokens_per_s} tokens/s."),
+    "compare_speed_unclear": say(
+        "Which one is faster cannot be told: {faster} does {faster_tokens_per_s} tokens/s, {slower} "
+        "{slower_tokens_per_s}, and the steps scatter too much for that difference."
+    ),
     "compare_speed_unknown": say(
         "Which one is faster per token cannot be told; unknown: {missing}. Pass --config A=FILE or --set A.NAME=VALUE."
+    ),
+    "compare_step_unknown": say(
+        "Which one is faster cannot be told: no row of {run} is a plain step, so its step time is unknown."
     ),
     "compare_time_per_iteration": say(
         "An iteration of {faster} takes {faster_ms}, one of {slower} {slower_ms}; this says nothing about tokens."
@@ -135,6 +142,10 @@ COMPARISONS: Mapping[str, Sentence] = {
     ),
     "compare_late_start": say(
         "The log of {run} begins at iteration {iteration}: how long it took to get there is unknown, so nothing is "
+        "compared at equal time."
+    ),
+    "compare_clock_unknown": say(
+        "No row of {run} is a plain step: how long the iterations between its rows took is unknown, so nothing is "
         "compared at equal time."
     ),
     # --- settings
