@@ -115,7 +115,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     if not truth.plan.stamped:
         return "the lines have no time stamps"
     saves = sum(each.save_ms is not None for each in truth.evaluations)
-    by = 1.5 / math.sqrt(max(1, saves)) + open_row_ms(truth, saves) / 1000
+    by = 1.5 / math.sqrt(max(1, saves)) + (open_row_ms(truth, saves) + stalled_ms(truth)) / 1000
     return first_of(
         off("evaluation_s", said["evaluation_s"], *(ms / 1000 for ms in costs_ms(truth)), by=by),
         off("checkpoint_s", said["checkpoint_s"], *(ms / 1000 for ms in save_ms(truth)), by=by),
@@ -197,7 +197,9 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("hidden_evaluations")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    hidden_s = sum(each.all_ms for each in truth.hidden) / 1000
+    after = truth.rows[-1].iteration  # what comes after the last row may count as hidden or apart from it
+    within = [each for each in truth.hidden if each.iteration <= after]
+    hidden_s = sum(each.all_ms for each in (within if said["hidden"] == len(within) else truth.hidden)) / 1000
     stalls = sum(row.stall_ms for row in truth.visible) / 1000
     each_ms = open_row_ms(truth, len(truth.visible)) + stalled_ms(truth)
     by = hidden_s * (0.08 + truth.unsteady) + stalls + each_ms * len(truth.hidden) / 1000
@@ -213,7 +215,10 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("hidden_unpriced")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    return "a row contains one" if truth.visible and truth.plain else hidden_of(truth, said)
+    """Known is what rows show of one that saves as well, or does not either."""
+    shown = {row.evaluated.save_ms is None for row in truth.visible if row.evaluated}
+    unlike = [each for each in truth.hidden if (each.save_ms is None) not in shown]
+    return "a row contains one like each" if not unlike and truth.plain else hidden_of(truth, said)
 
 
 def hidden_of(truth: Truth, said: Numbers) -> str | None:

@@ -15,6 +15,7 @@ from nanopace.diagnosis.medians import median, typical
 
 SAME_SPEED = 1.03  # rows whose steps differ by no more than this are compared with each other
 FEW = 10  # rows below which each one counts in the scatter; among more, one that is far off is a stall
+ENOUGH_UNSAVED = 3  # rows without a save: of fewer, nothing tells whether they were held up
 ENOUGH = 4  # rows of a group that have a scatter of their own
 STEADY = 0.005  # of a step: by so little its rolling median moves by chance
 SURE = 3.0  # times half of an 80% interval: beyond that lies one in thousands
@@ -57,7 +58,7 @@ class Experiment(NamedTuple):
 def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
     """Rows of both kinds, compared at equal speed. `spread` is the relative scatter of plain steps."""
     unsaved = [sample for sample in samples if not sample.saves]
-    if not unsaved or len(unsaved) == len(samples):
+    if sum(sample.rows for sample in unsaved) < ENOUGH_UNSAVED or len(unsaved) == len(samples):
         return None
     pairs = [pair for stretch in by_speed(samples) if (pair := _split(stretch)) is not None]
     checkpoint = _checkpoint(pairs, spread) if pairs else _across_speeds(samples, spread)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nanopace.diagnosis.experiment import ENOUGH_UNSAVED
 from nanopace.diagnosis.faults import data_stalls, setbacks, suspension, waited_for_data_s
 from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.pace_findings import lost_to_levels_s, step_findings
@@ -79,7 +80,8 @@ def _unseen(run: Run, spikes: Spikes, clock: Clock) -> list[Finding]:
     unseen = [each for each in spikes.prices.counted if each.row is None]
     hidden = sum(each.count for each in unseen if each.iteration <= last)
     after = [each for each in unseen if each.iteration > last]
-    if hidden and spikes.prices.evaluation_ms is None:
+    unpriced = spikes.prices.unpriced
+    if any(each.iteration <= last for each in unpriced):
         findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
     elif hidden and evaluations.interval and (logged := log_interval(run)):
         intervals: dict[str, Number] = {"log_interval": logged, "eval_interval": evaluations.interval}
@@ -87,7 +89,7 @@ def _unseen(run: Run, spikes: Spikes, clock: Clock) -> list[Finding]:
         findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
         if evaluations.interval % logged:
             findings.append(Finding("align_log_interval", intervals))
-    if after and spikes.prices.evaluation_ms is not None:
+    if after and not any(each.iteration > last for each in unpriced):
         findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
     return findings
 
@@ -102,7 +104,7 @@ def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
     if not evaluations.contains_checkpoint:
         return _apart(evaluations, checkpoints, rows)
     findings = []
-    if checkpoints.unsaved_rows:
+    if checkpoints.unsaved_rows >= ENOUGH_UNSAVED:
         findings.append(Finding("checkpoint_other_speed", rows))
     elif checkpoints.each_ms is not None:
         findings.append(Finding("checkpoint_bounded", {**together, "checkpoint_s": checkpoints.each_ms / 1000}))

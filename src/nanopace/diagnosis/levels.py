@@ -28,7 +28,6 @@ AT_ONCE = 2 / 3  # of a jump is there within its first rows; what warms up in th
 LEAST_NOISE = 0.005
 
 LEAST_FIFTH = 8  # rows: fewer may lie apart by chance
-TREND_ROWS = 30  # fewer have no trend that could be told from a few slow rows
 DRIFT_PARTS = 8
 LEAST_DRIFT = 0.02
 SURE_OF_DRIFT = 24  # standard errors of one part: a smaller change does not show which way it took
@@ -57,9 +56,8 @@ def level_starts(logs: Sequence[float]) -> list[int]:
 
 
 def baseline(logs: Sequence[float]) -> list[float]:
-    """The rolling median of one level, around its trend: at the ends it has neighbours on one side only."""
-    third = len(logs) // 3 if len(logs) >= TREND_ROWS else 0
-    slope = (median(logs[-third:]) - median(logs[:third])) / (len(logs) - third) if third else 0.0
+    """The rolling median of one level, around its drift: at the ends it has neighbours on one side only."""
+    slope = math.log1p(drift(logs) or 0.0) / len(logs)
     flat = [value - slope * position for position, value in enumerate(logs)]
     return [value + slope * position for position, value in enumerate(rolling_median(flat, HALF_WINDOW))]
 

@@ -28,7 +28,7 @@ Costs = tuple[float, int]  # the excess of a row, and how many rows it stands fo
 BESIDE = 5  # plain rows on either side of an evaluation that tell whether the speed changes there
 LEAST_CHANGE = 0.02
 
-LIKE_THE_OTHERS = 1.25  # a first row that costs no more than this times the other evaluations holds no start-up
+HEAD = ("parameters", "tokens_per_iteration", "init_from", "compile")  # facts that a trainer prints at its start
 
 
 class Prices(NamedTuple):
@@ -42,10 +42,25 @@ class Prices(NamedTuple):
     evaluation_ms: float | None  # the best estimate for an evaluation that cannot be seen
     checkpoint_ms: float | None  # the same; None also where it is part of evaluation_ms
     in_steps: float | None = None  # what an evaluation takes in steps, where the log shows that it follows them
+    unsaved_ms: float | None = None  # an evaluation alone, where evaluation_ms contains a checkpoint
 
     def evaluation_at(self, step_ms: float) -> float | None:
         """What an evaluation takes where a step takes so long."""
         return self.evaluation_ms if self.in_steps is None else self.in_steps * step_ms
+
+    def hidden_ms(self, evaluation: Evaluation, step_ms: float) -> float | None:
+        """What an evaluation that no row shows takes, its checkpoint apart if that has a price; None where no row
+        shows one like it: one that saves as well, or one that does not either."""
+        saves, contains = evaluation.iteration in self.saved, self.evaluations.contains_checkpoint
+        if saves and not contains and self.checkpoint_ms is None:
+            return None
+        return self.evaluation_at(step_ms) if saves or not contains else self.unsaved_ms
+
+    @property
+    def unpriced(self) -> list[Evaluation]:
+        """Those of which nothing tells what they took."""
+        unseen = [each for each in self.counted if each.row is None]
+        return [each for each in unseen if self.hidden_ms(each, 1.0) is None]
 
 
 class _Told(NamedTuple):
@@ -122,7 +137,8 @@ def _inside(
         cold_rows=cold,
         evaluation_ms=None if pace.basis == "none" else predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
-        in_steps=_in_steps(without or (with_save if told.contains else [])),
+        in_steps=_in_steps(with_save if told.contains else without),
+        unsaved_ms=price_of(without, pace.step.spread).ms if told.contains and without else None,
     )
 
 
@@ -163,7 +179,7 @@ def _told_by_rows(
     if not with_save or len(with_save) == len(samples):
         return _Told(price_of(samples, spread), contains=bool(with_save))
     found = compare_rows(alike, spread)
-    if found is None or found.checkpoint is None:
+    if found is None or found.checkpoint is None or found.checkpoint.most_ms <= 0:
         return _Told(price_of(with_save, spread), contains=True)
     return _Told(found.evaluation, found.checkpoint, "measured" if found.checkpoint.least_ms > 0 else "upper_bound")
 
@@ -250,13 +266,16 @@ def _price(times: Sequence[float]) -> Price | None:
 
 
 def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
-    """First rows of processes that took longer than a step. A log without its head begins with one like the others."""
-    first, marks = frozenset(row for row in pace.marks.first if pace.kind[row] == SLOW), pace.marks
-    if not first or run.rows.iteration[0] == 0 or 0 not in marks.evaluation:
-        return first
-    others = [pace.typical_excess_ms(run.rows, row) for row in marks.evaluation - first]
-    like_others = others and pace.excess_ms(run.rows, 0) <= LIKE_THE_OTHERS * typical(others)
-    return first - {0} if like_others else first
+    """First rows of processes that took longer than a step. The first row of a log without its head is no such row."""
+    first = frozenset(row for row in pace.marks.first if pace.kind[row] == SLOW)
+    return first if not len(run.rows) or run.rows.iteration[0] == 0 or _has_head(run) else first - {0}
+
+
+def _has_head(run: Run) -> bool:
+    """Whether the log has what a trainer prints before it trains."""
+    return not run.row_contains_evaluation or any(
+        (fact := run.facts.get(name)) is not None and fact.origin == "log" for name in HEAD
+    )
 
 
 def _counted(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...]:

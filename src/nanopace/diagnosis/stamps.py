@@ -107,8 +107,10 @@ def _folded(run: Run, index: int) -> bool:
 
 
 def _price(times: Sequence[float], unit_ms: float) -> Price | None:
+    """The mean of all but stalls: a median of differences of whole seconds is a whole second itself."""
     if not times:
         return None
-    ms = median(times)
-    scatter = 1.2816 * median(abs(each - ms) for each in times) / 0.6745
-    return around(ms, max(unit_ms, scatter) / math.sqrt(len(times)))
+    middle = median(times)
+    scatter = 1.2816 * median(abs(each - middle) for each in times) / 0.6745
+    near = [each for each in times if abs(each - middle) <= 3 * max(unit_ms, scatter)]
+    return around(sum(near) / len(near), max(unit_ms, scatter) / math.sqrt(len(near)))

@@ -153,7 +153,7 @@ def _hidden(run: Run, pace: Pace, prices: Prices) -> list[Event]:
     events: list[Event] = []
     for each in prices.counted:
         row = min(bisect_left(run.rows.last_iteration, each.iteration), len(run.rows) - 1)
-        price_ms = prices.evaluation_at(pace.baseline_ms[row])
+        price_ms = prices.hidden_ms(each, pace.baseline_ms[row])
         if each.row is None and price_ms is not None:
             events.append(Event(each.iteration, "evaluation", each.count * price_ms))
     if prices.checkpoint_ms is not None:
@@ -247,7 +247,7 @@ def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -
     """The buckets in seconds; None where a part is inside another one, or nothing tells it."""
     prices = spikes.prices
     measured = run.wall_ms is not None
-    no_price = prices.evaluations.count > 0 and prices.evaluation_ms is None
+    no_price = bool(prices.unpriced) or (prices.evaluations.count > 0 and prices.evaluation_ms is None)
     if not run.row_contains_evaluation:  # the one before the first step is not in the rows, either
         no_price = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
     saves_apart = any(save.row is None or save.row not in prices.cold_rows for save in run.checkpoints)

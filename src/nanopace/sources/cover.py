@@ -45,6 +45,14 @@ def spread(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool 
     return replace(
         run,
         rows=rows,
+        evaluations=tuple(
+            each if each.row is not None else replace(each, row=_row_of(rows, each.iteration))
+            for each in run.evaluations
+        ),
+        checkpoints=tuple(
+            each if each.row is not None else replace(each, row=_row_of(rows, each.iteration))
+            for each in run.checkpoints
+        ),
         restarts=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.restarts),
         rollbacks=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.rollbacks),
         rows_cover=interval,
@@ -102,6 +110,12 @@ def _covered(rows: Rows, index: int, interval: int) -> int:
     """Iterations since the row before: the last row of a run may be nearer to it than the others."""
     since = rows.iteration[index] - rows.last_iteration[index - 1] if index else interval
     return min(interval, max(1, since)) if rows.count[index] == 1 else interval
+
+
+def _row_of(rows: Rows, iteration: int) -> int | None:
+    """The row that covers this iteration, and with it what happened there."""
+    index = bisect_left(rows.last_iteration, iteration)
+    return index if 0 < index < len(rows) and rows.count[index] == 1 else None
 
 
 def _divided(row: Row, by: int) -> Row:
