@@ -21,6 +21,7 @@ LEAST_SHIFT = math.log(1.03)
 LEAST_AREA = 0.3  # rows x shift: 5 rows must differ by 6%, 10 by 3%; a cluster of uneven rows is not a level
 LEAST_GAIN = 25.0  # in squared noise: what chance does not give within 500 blocks
 HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow what creeps
+NEAR = 5  # the same where the level changes within them
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
 SURELY = 4.0  # standard errors between the two sides of a jump, or of a trend ...
 NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
@@ -59,7 +60,19 @@ def baseline(logs: Sequence[float]) -> list[float]:
     """The rolling median of one level, around its drift: at the ends it has neighbours on one side only."""
     slope = math.log1p(drift(logs) or 0.0) / len(logs)
     flat = [value - slope * position for position, value in enumerate(logs)]
-    return [value + slope * position for position, value in enumerate(rolling_median(flat, HALF_WINDOW))]
+    return [value + slope * position for position, value in enumerate(_local_median(flat))]
+
+
+def _local_median(values: Sequence[float]) -> list[float]:
+    """The rolling median, of fewer neighbours where these lie clearly apart from the others: there it changes."""
+    wide, near = rolling_median(values, HALF_WINDOW), rolling_median(values, NEAR)
+    last = len(values) - 1 - NEAR
+    if last < NEAR:
+        return wide
+    near = [near[min(max(position, NEAR), last)] for position in range(len(values))]
+    noise = max(LEAST_NOISE, median(abs(value - local) for value, local in zip(values, near, strict=True)) / 0.6745)
+    apart = max(LEAST_SHIFT, SURELY * 1.25 * noise / math.sqrt(2 * NEAR + 1))
+    return [local if abs(local - level) > apart else level for level, local in zip(wide, near, strict=True)]
 
 
 def drift(logs: Sequence[float]) -> float | None:
