@@ -159,7 +159,8 @@ def drawn(seed: int) -> Plan:
     if plan.fork == "covers":  # its mfu would be of an unknown time; and only a short first row shows what it does
         plan = replace(plan, mfu=False, compile_ms=300.0, cut="none")
         short = plan.compile_ms + (1 + plan.evaluation_steps) * plan.step_ms < 0.3 * log_interval * plan.step_ms
-        plan = plan if short else replace(plan, fork="columns")
+        apart = plan.eval_interval > 2 * log_interval  # else most rows hold an evaluation, and none is like the first
+        plan = plan if short and apart else replace(plan, fork="columns")
     plan = _disturbed(plan, rng)
     if plan.fork == "covers":  # it is seldom enough, and what its rows hold besides steps cannot be told
         plan = replace(plan, stalls=(), period=None, tails=0.0, restarts=())

@@ -39,13 +39,14 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     by = open_row_ms(truth, rows) * rows / 1000 + stalled + unpriced + at_jumps
     if not truth.plain:
         by += 0.15 * overhead  # without a plain row the step is an estimate, and said to be one
+    share = overhead / truth.total_s  # of a total that is as open as the steps are
     return first_of(
         None if said["slow"] <= rows else f"{said['slow']} slow rows, but only {rows} evaluate",
         exactly("rows", said["rows"], len(truth.rows)),
         None if said["interval"] is None else exactly("interval", said["interval"], truth.plan.eval_interval),
         off("each_s", said["each_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=each_by),
         off("overhead_s", said["overhead_s"], overhead, by=by),
-        off("overhead_share", said["overhead_share"], overhead / truth.total_s, by=by / truth.total_s + 0.001),
+        off("overhead_share", said["overhead_share"], share, by=by / truth.total_s + 0.001 + share * open_step(truth)),
     )
 
 
@@ -106,7 +107,11 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("checkpoint_other_speed")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    return None if truth.unsteady > 0.02 or truth.plan.noise >= 0.03 else "the speed is the same throughout"
+    """Or they differ in what holds them up."""
+    differ = (
+        truth.jumps or truth.unsteady > 0.02 or truth.plan.noise >= 0.03 or any(row.stall_ms for row in truth.visible)
+    )
+    return None if differ else "the speed is the same throughout"
 
 
 @check("checkpoint_stamped")
@@ -155,7 +160,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     levels = [ms / 1000 for ms in (min(truth.levels), max(truth.levels))]
     evaluation = first.evaluated.ms / 1000 if first.evaluated else 0.0
     range_s = [ms / 1000 for ms in costs_ms(truth)]  # priced by the later ones
-    slack = by + (first.stall_ms + stalled_ms(truth)) / 1000 + (range_s[1] - range_s[0])
+    slack = by + (first.stall_ms + (1 + truth.unsteady) * stalled_ms(truth)) / 1000 + (range_s[1] - range_s[0])
     nothing = said["compile_s"] == 0 and truth.plan.compiles
     return first_of(
         exactly("iteration", said["iteration"], 0),

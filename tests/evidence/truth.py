@@ -286,6 +286,7 @@ class _Trainer:
                 self._print(text)
         mfu = -1.0
         between, covered, previous = 0.0, 0.0, start
+        carried: Evaluated | None = None
         marks = {*range(start, end + 1, plan.log_interval)}
         marks |= {each for each in range(start, end + 1) if each % plan.eval_interval == 0}
         for iteration in sorted(marks):
@@ -299,6 +300,7 @@ class _Trainer:
             if iteration % plan.log_interval:
                 between, covered = between + step, covered + step + (evaluated.all_ms if evaluated else 0.0)
                 self.clock_ms += step
+                carried = evaluated if plan.fork == "covers" else None  # such a row contains what falls before it, too
                 continue
             first = iteration == start
             compiling, stall = plan.compile_ms if first else 0.0, self._stall(iteration, level)
@@ -310,11 +312,12 @@ class _Trainer:
                 mfu = own if mfu == -1.0 else 0.9 * mfu + 0.1 * own
             loss = self._row_loss(iteration)
             row = Told(
-                iteration, process, round(printed, 2), level, step, compiling, stall, evaluated, first, between, loss,
-                round(100 * mfu, 2), self.clock_ms / 1000,
+                iteration, process, round(printed, 2), level, step, compiling, stall, evaluated or carried, first, between,
+                loss, round(100 * mfu, 2), self.clock_ms / 1000,
             )  # fmt: skip
             self._print(row_text(plan, iteration, loss, row.ms, 100 * mfu), row=row)
             between = covered = 0.0
+            carried = None
 
     def _level(self, iteration: int, factor: float) -> float:
         plan, share = self.plan, iteration / self.plan.max_iters

@@ -42,6 +42,7 @@ class Prices(NamedTuple):
     evaluation_ms: float | None  # the best estimate for an evaluation that cannot be seen
     checkpoint_ms: float | None  # the same; None also where it is part of evaluation_ms
     in_steps: float | None = None  # what an evaluation takes in steps, where the log shows that it follows them
+    rough: bool = False  # by time stamps, and no more exact than they are
     unsaved_ms: float | None = None  # an evaluation alone, where evaluation_ms contains a checkpoint
 
     def evaluation_at(self, step_ms: float) -> float | None:
@@ -70,6 +71,7 @@ class _Told(NamedTuple):
     checkpoint: Price | None = None
     basis: Basis = "unknown"
     contains: bool = False  # a checkpoint, in what is called an evaluation
+    rough: bool = False  # by time stamps, and no more exact than they are
 
 
 def find_prices(run: Run, pace: Pace) -> Prices:
@@ -104,10 +106,11 @@ def _inside(
     at_most, at_least = None, None
     if told.contains and each is not None:
         at_least = _above_first_row(run, pace, cold, with_save)
-        least = None if predicted is None else predicted * LEAST_FORWARD_SHARE * 3
-        possible = least is not None and not _quicker_than(run, pace, cold, least)
-        if least is not None and each.ms > least and possible:  # else the model bounds nothing
-            at_most, basis = each.ms - least, "upper_bound"
+        least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
+        if least_steps is not None and not _quicker_than(run, pace, cold, least_steps):
+            least = least_steps * min(sample.step_ms for sample in with_save)
+            if each.ms > least:  # else the model bounds nothing
+                at_most, basis = each.ms - least, "upper_bound"
     elif save is not None:
         at_most = save.most_ms if basis == "upper_bound" else save.ms
     return Prices(
@@ -138,6 +141,7 @@ def _inside(
         evaluation_ms=None if pace.basis == "none" else predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
         in_steps=_in_steps(with_save if told.contains else without),
+        rough=told.rough,
         unsaved_ms=price_of(without, pace.step.spread).ms if told.contains and without else None,
     )
 
@@ -189,9 +193,12 @@ def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: 
     if pace.basis != "rows":
         return told
     stamped = price_by_stamps(run, pace, counted, saved, None if told.evaluation is None else told.evaluation.ms)
-    if stamped.checkpoint is not None and stamped.checkpoint.least_ms > 0:
-        return _Told(stamped.evaluation, stamped.checkpoint, "stamps")
-    return told if told.evaluation is not None else told._replace(evaluation=stamped.evaluation)
+    evaluation, checkpoint = stamped.evaluation, stamped.checkpoint
+    if evaluation is None or evaluation.least_ms <= 0:
+        return told
+    if checkpoint is not None and checkpoint.least_ms > 0:
+        return _Told(evaluation, checkpoint, "stamps", rough=True)
+    return told if told.evaluation is not None else told._replace(evaluation=evaluation, rough=True)
 
 
 def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sample]:
@@ -213,9 +220,9 @@ def _above_first_row(run: Run, pace: Pace, cold: frozenset[int], with_save: Sequ
     return max(least, default=None)
 
 
-def _quicker_than(run: Run, pace: Pace, cold: frozenset[int], least_ms: float) -> bool:
-    """Whether a first evaluation took less than any should, by the model."""
-    return any(each.excess_ms < least_ms for each in _first_evaluations(run, pace, cold))
+def _quicker_than(run: Run, pace: Pace, cold: frozenset[int], steps: float) -> bool:
+    """Whether a first evaluation took fewer steps than any should, by the model."""
+    return any(each.excess_ms < steps * each.step_ms for each in _first_evaluations(run, pace, cold))
 
 
 def _in_steps(samples: Sequence[Sample]) -> float | None:
@@ -266,8 +273,8 @@ def _price(times: Sequence[float]) -> Price | None:
 
 
 def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
-    """First rows of processes that took longer than a step. The first row of a log without its head is no such row."""
-    first = frozenset(row for row in pace.marks.first if pace.kind[row] == SLOW)
+    """First rows of processes that hold more than a step. The first row of a log without its head is no such row."""
+    first = frozenset(row for row in pace.marks.first if pace.kind[row] == SLOW or row in pace.marks.evaluation)
     return first if not len(run.rows) or run.rows.iteration[0] == 0 or _has_head(run) else first - {0}
 
 

@@ -77,7 +77,7 @@ def _warming(pace: Pace, prices: Prices) -> dict[int, Cause]:
 
 def _start(excess: float, cause: Cause, index: int, pace: Pace, prices: Prices) -> dict[Cause, float]:
     """Its evaluation apart, where the price of one is known and is not all of the row."""
-    known = prices.evaluations.each_ms is not None and not prices.evaluations.contains_checkpoint
+    known = prices.evaluations.each_ms is not None and not prices.evaluations.contains_checkpoint and not prices.rough
     evaluation = prices.evaluation_at(pace.baseline_ms[index])
     if index not in pace.marks.evaluation or not known or evaluation is None or evaluation > MOST_OF_START * excess:
         return {cause: excess}
@@ -103,7 +103,8 @@ def _event(
         return {"checkpoint": excess}
     if prices.evaluation_ms is None:
         return {"stall": excess}  # beyond what all rows take, which is as far as this log can tell
-    slower = max(1.0, pace.baseline_ms[index] / pace.step.median_ms)  # where steps take longer, evaluations may, too
+    around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change just here
+    slower = max(1.0, around_ms / pace.step.median_ms)  # where steps take longer, evaluations may, too
     expected = count * usual[saves] * slower if saves in usual else excess
     stall = excess - expected if excess > USUAL * expected > 0 else 0.0
     parts: dict[Cause, float] = {"evaluation": excess - stall}

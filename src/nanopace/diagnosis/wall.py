@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Literal, NamedTuple, get_args
 
+from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.prices import Prices
 from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
 from nanopace.diagnosis.rows import NORMAL, Pace
@@ -52,6 +53,9 @@ _OF_PHASE: Mapping[Phase, Bucket] = {
     "logging": "other",
     "other": "other",
 }
+
+
+ENOUGH_LOST = 3  # rows that tell what a step took
 
 
 class Event(NamedTuple):
@@ -218,6 +222,8 @@ def _lost_ms(run: Run, pace: Pace) -> dict[int, list[tuple[Bucket, float]]]:
     for restart in run.restarts:
         unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines * run.rows_cover)
         step_ms = pace.baseline_ms[restart.row] if pace.basis != "none" else 0.0
+        if step_ms and restart.lost.lines >= ENOUGH_LOST:  # the process that was lost had a speed of its own
+            step_ms = typical(zip(restart.lost.ms, restart.lost.count, strict=True))
         seen_ms = lost_rows_ms(restart) * run.rows_cover
         lost.setdefault(restart.row, []).append(("restart", seen_ms + unseen * step_ms))
     for rollback in run.rollbacks:
