@@ -60,16 +60,21 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     by = (open_row_ms(truth, min(len(saved), len(unsaved))) + spread + stalled_ms(truth)) / 1000
     evaluation = [ms / 1000 for ms in costs_ms(truth)]
     save = [ms / 1000 for ms in save_ms(truth)]
-    low, high = said.get("checkpoint_low_s"), said.get("checkpoint_high_s")  # an 80% interval, if there is one
-    inside = (
-        low is not None and high is not None and 1.5 * low - 0.5 * high <= save[1] and save[0] <= 1.5 * high - 0.5 * low
-    )
+    inside = in_interval(said, save)
     return first_of(
         off("saved_rows", said["saved_rows"], len(saved), by=len(truth.resumed)),
         off("unsaved_rows", said["unsaved_rows"], len(unsaved), by=len(truth.resumed)),
         off("evaluation_s", said["evaluation_s"], *evaluation, by=by),
         None if inside else off("checkpoint_s", said["checkpoint_s"], *save, by=by + 0.02 * evaluation[0]),
     )
+
+
+def in_interval(said: Numbers, save: list[float]) -> bool:
+    """Whether a checkpoint lies in the 80% interval that is said, if there is one, or as far again beside it."""
+    low, high = said.get("checkpoint_low_s"), said.get("checkpoint_high_s")
+    if low is None or high is None:
+        return False
+    return bool(1.5 * low - 0.5 * high <= save[1] and save[0] <= 1.5 * high - 0.5 * low)
 
 
 @check("checkpoint_bounded")
@@ -121,9 +126,10 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
         return "the lines have no time stamps"
     saves = sum(each.save_ms is not None for each in truth.evaluations)
     by = 1.5 / math.sqrt(max(1, saves)) + (open_row_ms(truth, saves) + stalled_ms(truth)) / 1000
+    save = [ms / 1000 for ms in save_ms(truth)]
     return first_of(
         off("evaluation_s", said["evaluation_s"], *(ms / 1000 for ms in costs_ms(truth)), by=by),
-        off("checkpoint_s", said["checkpoint_s"], *(ms / 1000 for ms in save_ms(truth)), by=by),
+        None if in_interval(said, save) else off("checkpoint_s", said["checkpoint_s"], *save, by=by),
     )
 
 

@@ -312,8 +312,8 @@ class _Trainer:
                 mfu = own if mfu == -1.0 else 0.9 * mfu + 0.1 * own
             loss = self._row_loss(iteration)
             row = Told(
-                iteration, process, round(printed, 2), level, step, compiling, stall, evaluated or carried, first, between,
-                loss, round(100 * mfu, 2), self.clock_ms / 1000,
+                iteration, process, round(printed, 2), level, step, compiling, stall, evaluated or carried, first,
+                between, loss, round(100 * mfu, 2), self.clock_ms / 1000,
             )  # fmt: skip
             self._print(row_text(plan, iteration, loss, row.ms, 100 * mfu), row=row)
             between = covered = 0.0

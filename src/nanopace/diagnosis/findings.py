@@ -99,6 +99,8 @@ def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
     evaluations, checkpoints = spikes.prices.evaluations, spikes.prices.checkpoints
     if spike_ms is None or not checkpoints.saved_rows:
         return []
+    if evaluations.contains_checkpoint and evaluations.each_ms is not None:
+        spike_ms = evaluations.each_ms  # of the rows that save
     together = {"spike_s": spike_ms / 1000, "predicted_s": _seconds(evaluations.predicted_ms)}
     rows = {"saved_rows": checkpoints.saved_rows, "unsaved_rows": checkpoints.unsaved_rows}
     if not evaluations.contains_checkpoint:
@@ -109,7 +111,8 @@ def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
     elif checkpoints.each_ms is not None:
         findings.append(Finding("checkpoint_bounded", {**together, "checkpoint_s": checkpoints.each_ms / 1000}))
     elif checkpoints.at_least_ms is None:
-        findings.append(Finding("checkpoint_unknown", together))
+        less = (evaluations.predicted_ms or 0.0) > spike_ms
+        findings.append(Finding("checkpoint_unknown", together if less else {**together, "predicted_s": None}))
     if checkpoints.at_least_ms is not None:
         least_s = checkpoints.at_least_ms / 1000
         findings.append(Finding("checkpoint_at_least", {"spike_s": spike_ms / 1000, "checkpoint_s": least_s}))

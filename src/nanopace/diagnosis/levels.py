@@ -72,7 +72,12 @@ def _local_median(values: Sequence[float]) -> list[float]:
     near = [near[min(max(position, NEAR), last)] for position in range(len(values))]
     noise = max(LEAST_NOISE, median(abs(value - local) for value, local in zip(values, near, strict=True)) / 0.6745)
     apart = max(LEAST_SHIFT, SURELY * 1.25 * noise / math.sqrt(2 * NEAR + 1))
-    return [local if abs(local - level) > apart else level for level, local in zip(wide, near, strict=True)]
+    found = []
+    for position, (level, local) in enumerate(zip(wide, near, strict=True)):
+        centre = min(max(position, NEAR), last)
+        quick = sorted(values[centre - NEAR : centre + NEAR + 1])[NEAR // 2] if local - level > apart else level
+        found.append(local if local < level - apart or quick > level + apart else level)  # not rows that are held up
+    return found
 
 
 def drift(logs: Sequence[float]) -> float | None:

@@ -7,15 +7,25 @@ above and row 0, which evaluates and does not save, from below; where the config
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nanopace.diagnosis.experiment import SAME_SPEED, Price, Sample, by_speed, compare_rows, follows_step, price_of
+from nanopace.diagnosis.experiment import (
+    SAME_SPEED,
+    SURE,
+    Price,
+    Sample,
+    by_speed,
+    compare_rows,
+    follows_step,
+    price_of,
+)
 from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
-from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps
+from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps, steady
 from nanopace.diagnosis.stamps import price_by_stamps
 from nanopace.run import Evaluation, Run
 
@@ -25,6 +35,7 @@ LEAST_FORWARD_SHARE = 0.30
 
 Costs = tuple[float, int]  # the excess of a row, and how many rows it stands for
 
+RESOLVED = 0.05  # of an evaluation: what its interval by time stamps may be on either side
 BESIDE = 5  # plain rows on either side of an evaluation that tell whether the speed changes there
 LEAST_CHANGE = 0.02
 
@@ -90,14 +101,18 @@ def _inside(
     run: Run, pace: Pace, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
 ) -> Prices:
     """Where a row's time contains its evaluation and its save."""
-    samples = [_sample(run, pace, each.row) for each in counted if each.row is not None]
+    samples = _samples(run, pace, counted)
     with_save = [sample for sample in samples if sample.saves]
     without = [sample for sample in samples if not sample.saves]
     only_save = [_sample(run, pace, row) for row in pace.marks.checkpoint - pace.marks.evaluation - cold]
-    changing = len(by_speed(samples)) > 1
-    alike = _away_from_changes(run, pace, counted) if changing else samples
+    changing = len(by_speed(samples, pace.step.spread)) > 1
+    numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
+    alike = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
     told = _told_by_rows(samples, alike, only_save, pace.step.spread)
-    if told.contains or told.evaluation is None:
+    blurred = run.rows_cover > 1 and not steady(pace.step)  # a step that changes a little hides what a row holds beside
+    if blurred:
+        told = _Told()
+    elif told.contains or told.evaluation is None:
         told = _told_by_stamps(run, pace, counted, saved, told)
 
     in_steps = evaluation_in_steps(run)
@@ -138,12 +153,16 @@ def _inside(
         counted=counted,
         saved=saved,
         cold_rows=cold,
-        evaluation_ms=None if pace.basis == "none" else predicted if each is None else each.ms,
+        evaluation_ms=None if blurred or pace.basis == "none" else predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
         in_steps=_in_steps(with_save if told.contains else without),
         rough=told.rough,
         unsaved_ms=price_of(without, pace.step.spread).ms if told.contains and without else None,
     )
+
+
+def _samples(run: Run, pace: Pace, counted: Iterable[Evaluation]) -> list[Sample]:
+    return [_sample(run, pace, each.row) for each in counted if each.row is not None]
 
 
 def _sample(run: Run, pace: Pace, row: int) -> Sample:
@@ -155,7 +174,7 @@ def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> l
     """Evaluation rows whose neighbours on either side are as fast as they are said to be: not those where that
     changes. In a log that is folded like with like there are no neighbours to ask."""
     if max(run.rows.count) > 1:
-        return [_sample(run, pace, each.row) for each in counted if each.row is not None]
+        return _samples(run, pace, counted)
     tolerance = max(LEAST_CHANGE, 2 * pace.step.spread)
     plain = [index for index, kind in enumerate(pace.kind) if kind in (NORMAL, UNEVEN)]
     found = []
@@ -194,7 +213,7 @@ def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: 
         return told
     stamped = price_by_stamps(run, pace, counted, saved, None if told.evaluation is None else told.evaluation.ms)
     evaluation, checkpoint = stamped.evaluation, stamped.checkpoint
-    if evaluation is None or evaluation.least_ms <= 0:
+    if evaluation is None or evaluation.high_ms - evaluation.ms > RESOLVED * evaluation.ms:
         return told
     if checkpoint is not None and checkpoint.least_ms > 0:
         return _Told(evaluation, checkpoint, "stamps", rough=True)
@@ -222,7 +241,8 @@ def _above_first_row(run: Run, pace: Pace, cold: frozenset[int], with_save: Sequ
 
 def _quicker_than(run: Run, pace: Pace, cold: frozenset[int], steps: float) -> bool:
     """Whether a first evaluation took fewer steps than any should, by the model."""
-    return any(each.excess_ms < steps * each.step_ms for each in _first_evaluations(run, pace, cold))
+    least = steps - SURE * pace.step.spread
+    return any(each.excess_ms < least * each.step_ms for each in _first_evaluations(run, pace, cold))
 
 
 def _in_steps(samples: Sequence[Sample]) -> float | None:

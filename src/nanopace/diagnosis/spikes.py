@@ -101,7 +101,7 @@ def _event(
     saves = index in pace.marks.checkpoint
     if index not in pace.marks.evaluation:
         return {"checkpoint": excess}
-    if prices.evaluation_ms is None:
+    if prices.evaluation_ms is None and pace.basis == "none":
         return {"stall": excess}  # beyond what all rows take, which is as far as this log can tell
     around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change just here
     slower = max(1.0, around_ms / pace.step.median_ms)  # where steps take longer, evaluations may, too
