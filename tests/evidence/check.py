@@ -122,10 +122,13 @@ def spikes_ms(truth: Truth) -> tuple[float, float]:
 
 def jumped_ms(truth: Truth) -> float:
     """What an evaluation row may seem to take more or less, where the speed jumps just there."""
-    jumps = dict(truth.jumps)
-    return max(
-        (abs(jumps[row.iteration] - 1) * row.level_ms for row in truth.visible if row.iteration in jumps), default=0
-    )
+    before_ms = {
+        row.iteration: row.level_ms / factor
+        for row in truth.visible
+        for at, factor in truth.jumps
+        if at == row.iteration
+    }
+    return max((abs(row.level_ms - before_ms.get(row.iteration, row.level_ms)) for row in truth.visible), default=0.0)
 
 
 def stalled_ms(truth: Truth) -> float:

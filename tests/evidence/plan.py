@@ -207,8 +207,9 @@ def _disturbed(plan: Plan, rng: random.Random) -> Plan:
 
 
 def _apart(places: list[float], plan: Plan) -> list[float]:
-    """Those with twelve rows and more between them and to the ends of the log: fewer are no level of speed."""
-    least = 12 * plan.log_interval / plan.max_iters
+    """Those with twelve plain rows and more between them and to the ends of the log: fewer are no level of speed."""
+    every_other_evaluates = plan.eval_interval <= 2 * plan.log_interval
+    least = 12 * plan.log_interval * (1 + every_other_evaluates) / plan.max_iters
     kept: list[float] = []
     for place in sorted(places):
         if place > (kept[-1] if kept else 0.0) + least and place < 1 - least:

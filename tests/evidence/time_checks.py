@@ -112,11 +112,11 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("checkpoint_other_speed")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    """Or they differ in what holds them up."""
+    """In speed, in what holds them up, or in that the loss is gone."""
     differ = (
         truth.jumps or truth.unsteady > 0.02 or truth.plan.noise >= 0.03 or any(row.stall_ms for row in truth.visible)
     )
-    return None if differ else "the speed is the same throughout"
+    return None if differ or truth.nan_from is not None else "the speed is the same throughout"
 
 
 @check("checkpoint_stamped")
@@ -152,8 +152,9 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 
 def open_start_s(truth: Truth) -> float:
-    """Of the step in the first row, which is that of the rows after it."""
-    noise = open_step(truth, min(25, len(truth.plain))) if truth.plain else open_step(truth)
+    """Of the step in the first row, which is that of the rows after it: of few of them where the speed soon changes."""
+    near = 11 if truth.jumps else 25
+    noise = open_step(truth, min(near, len(truth.plain))) if truth.plain else open_step(truth)
     return max(truth.levels) * noise / 1000
 
 

@@ -58,9 +58,25 @@ def level_starts(logs: Sequence[float]) -> list[int]:
 
 def baseline(logs: Sequence[float]) -> list[float]:
     """The rolling median of one level, around its drift: at the ends it has neighbours on one side only."""
-    slope = math.log1p(drift(logs) or 0.0) / len(logs)
+    slope = _slope(logs)
     flat = [value - slope * position for position, value in enumerate(logs)]
     return [value + slope * position for position, value in enumerate(_local_median(flat))]
+
+
+def _slope(logs: Sequence[float]) -> float:
+    """Per row, where a straight line is beyond doubt; of few rows their thirds show it."""
+    if len(logs) >= 4 * DRIFT_PARTS:
+        return math.log1p(drift(logs) or 0.0) / len(logs)
+    third = len(logs) // 3
+    if third < LEAST_OF_SHORT:
+        return 0.0
+    first, middle, last = (median(logs[begin : begin + third]) for begin in (0, third, len(logs) - third))
+    slope = (last - first) / (len(logs) - third)
+    off = [value - slope * position for position, value in enumerate(logs)]
+    centre = median(off)
+    noise = max(LEAST_NOISE, median(abs(each - centre) for each in off) / 0.6745)
+    straight = abs(middle - (first + last) / 2) <= STRAIGHT * abs(last - first)
+    return slope if straight and abs(last - first) > SURELY * 1.25 * noise * math.sqrt(2 / third) else 0.0
 
 
 def _local_median(values: Sequence[float]) -> list[float]:
