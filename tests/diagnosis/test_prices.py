@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nanopace.diagnosis.prices import Prices, find_prices, most_frequent
+from nanopace.diagnosis.counting import most_frequent
+from nanopace.diagnosis.prices import Prices, find_prices
 from nanopace.diagnosis.rows import find_pace
 from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, Fact, Row, Rows, Run

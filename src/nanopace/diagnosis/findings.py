@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nanopace.diagnosis.counting import most_frequent
 from nanopace.diagnosis.experiment import ENOUGH_UNSAVED
 from nanopace.diagnosis.faults import data_stalls, setbacks, suspension, waited_for_data_s
 from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.pace_findings import lost_to_levels_s, step_findings
-from nanopace.diagnosis.prices import most_frequent
 from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
 from nanopace.diagnosis.rows import Pace
 from nanopace.diagnosis.spikes import MOST_OF_START, Spikes

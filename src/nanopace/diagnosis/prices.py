@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
+from nanopace.diagnosis.counting import cold_rows, counted_evaluations, evaluation_interval
 from nanopace.diagnosis.experiment import (
     SAME_SPEED,
     SURE,
@@ -25,7 +25,7 @@ from nanopace.diagnosis.experiment import (
 )
 from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
-from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps, steady
+from nanopace.diagnosis.rows import NORMAL, UNEVEN, Pace, evaluation_in_steps, steady
 from nanopace.diagnosis.stamps import price_by_stamps
 from nanopace.run import Evaluation, Run
 
@@ -38,8 +38,6 @@ Costs = tuple[float, int]  # the excess of a row, and how many rows it stands fo
 RESOLVED = 0.05  # of an evaluation: what its interval by time stamps may be on either side
 BESIDE = 5  # plain rows on either side of an evaluation that tell whether the speed changes there
 LEAST_CHANGE = 0.02
-
-HEAD = ("parameters", "tokens_per_iteration", "init_from", "compile")  # facts that a trainer prints at its start
 
 
 class Prices(NamedTuple):
@@ -87,8 +85,8 @@ class _Told(NamedTuple):
 
 def find_prices(run: Run, pace: Pace) -> Prices:
     """Count the evaluations and checkpoints of a run, and price one of each."""
-    cold = _cold_rows(run, pace)
-    counted = _counted(run, cold)
+    cold = cold_rows(run, pace)
+    counted = counted_evaluations(run, cold)
     saved = frozenset(checkpoint.iteration for checkpoint in run.checkpoints)
     return (
         _outside(run, counted, saved, cold)
@@ -134,7 +132,7 @@ def _inside(
             visible=sum(each.count for each in counted if each.row is not None),
             hidden=sum(each.count for each in counted if each.row is None),
             each_ms=None if each is None or pace.basis == "none" else each.ms,
-            interval=_interval(run),
+            interval=evaluation_interval(run),
             contains_checkpoint=told.contains and pace.basis != "none",
             predicted_ms=predicted,
             low_ms=None if each is None or pace.basis == "none" else each.low_ms,
@@ -263,7 +261,7 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
             visible=len(times),
             hidden=len(counted) - len(times),
             each_ms=each and each.ms,
-            interval=_interval(run),
+            interval=evaluation_interval(run),
             contains_checkpoint=False,
             predicted_ms=None,
             low_ms=each and each.low_ms,
@@ -290,43 +288,3 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
 def _price(times: Sequence[float]) -> Price | None:
     """Of what was measured one by one."""
     return price_of([Sample(ms, 1, 1.0, saves=False) for ms in times], 0.0) if times else None
-
-
-def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
-    """First rows of processes that hold more than a step. The first row of a log without its head is no such row."""
-    first = frozenset(row for row in pace.marks.first if pace.kind[row] == SLOW or row in pace.marks.evaluation)
-    return first if not len(run.rows) or run.rows.iteration[0] == 0 or _has_head(run) else first - {0}
-
-
-def _has_head(run: Run) -> bool:
-    """Whether the log has what a trainer prints before it trains."""
-    return not run.row_contains_evaluation or any(
-        (fact := run.facts.get(name)) is not None and fact.origin == "log" for name in HEAD
-    )
-
-
-def _counted(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...]:
-    """One evaluation per iteration: those after training began, whatever trainer tells of them."""
-    by_iteration = {evaluation.iteration: evaluation for evaluation in reversed(run.evaluations)}
-    evaluations = [by_iteration[iteration] for iteration in sorted(by_iteration) if iteration > 0]
-    if not run.row_contains_evaluation or not len(run.rows):
-        return tuple(evaluations)
-    first = run.rows.iteration[0]
-    return tuple(each for each in evaluations if each.row not in cold and first <= each.iteration)
-
-
-def _interval(run: Run) -> int | None:
-    """The knob where it is known, else the most frequent distance."""
-    knob = run.number("eval_interval")
-    if knob and knob > 0:
-        return int(knob)
-    iterations = sorted({evaluation.iteration for evaluation in run.evaluations})
-    return most_frequent(after - before for before, after in pairwise(iterations))
-
-
-def most_frequent(distances: Iterable[int]) -> int | None:
-    """The distance that occurs most often, the smaller one of two that do."""
-    seen: dict[int, int] = {}
-    for distance in distances:
-        seen[distance] = seen.get(distance, 0) + 1
-    return min(seen, key=lambda distance: (-seen[distance], distance)) if seen else None

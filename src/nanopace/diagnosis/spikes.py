@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from nanopace.diagnosis.counting import most_frequent
 from nanopace.diagnosis.medians import typical
-from nanopace.diagnosis.prices import Costs, Prices, find_prices, most_frequent
+from nanopace.diagnosis.prices import Costs, Prices, find_prices
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
 from nanopace.diagnosis.rows import MARKED, SLOW, Pace
 from nanopace.run import Run
