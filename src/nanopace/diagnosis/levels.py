@@ -21,7 +21,7 @@ LEAST_SHIFT = math.log(1.03)
 LEAST_AREA = 0.3  # rows x shift: 5 rows must differ by 6%, 10 by 3%; a cluster of uneven rows is not a level
 LEAST_GAIN = 25.0  # in squared noise: what chance does not give within 500 blocks
 HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow what creeps
-NEAR = 5  # the same where the level changes within them
+NEAR = (5, 2)  # the same where the level changes within them
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
 SURELY = 4.0  # standard errors between the two sides of a jump, or of a trend ...
 NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
@@ -81,19 +81,26 @@ def _slope(logs: Sequence[float]) -> float:
 
 def _local_median(values: Sequence[float]) -> list[float]:
     """The rolling median, of fewer neighbours where these lie clearly apart from the others: there it changes."""
-    wide, near = rolling_median(values, HALF_WINDOW), rolling_median(values, NEAR)
-    last = len(values) - 1 - NEAR
-    if last < NEAR:
-        return wide
-    near = [near[min(max(position, NEAR), last)] for position in range(len(values))]
-    noise = max(LEAST_NOISE, median(abs(value - local) for value, local in zip(values, near, strict=True)) / 0.6745)
-    apart = max(LEAST_SHIFT, SURELY * 1.25 * noise / math.sqrt(2 * NEAR + 1))
-    found = []
-    for position, (level, local) in enumerate(zip(wide, near, strict=True)):
-        centre = min(max(position, NEAR), last)
-        quick = sorted(values[centre - NEAR : centre + NEAR + 1])[NEAR // 2] if local - level > apart else level
-        found.append(local if local < level - apart or quick > level + apart else level)  # not rows that are held up
+    found, noise = rolling_median(values, HALF_WINDOW), 0.0
+    for half in NEAR:
+        last = len(values) - 1 - half
+        if last < half:
+            break
+        local = rolling_median(values, half)
+        local = [local[min(max(position, half), last)] for position in range(len(values))]
+        off = median(abs(value - each) for value, each in zip(values, local, strict=True)) / 0.6745
+        noise = max(noise, off, LEAST_NOISE)
+        apart = SURELY * 1.25 * noise / math.sqrt(2 * half + 1)
+        for position, (level, near) in enumerate(zip(found, local, strict=True)):
+            centre = min(max(position, half), last)
+            if near < level - apart or (near > level + apart and not _held_up(values, centre, half, level + apart)):
+                found[position] = near
     return found
+
+
+def _held_up(values: Sequence[float], centre: int, half: int, most: float) -> bool:
+    """Whether these rows are slow as some of them are, and not because their level is higher."""
+    return half < LEAST_ROWS or sorted(values[centre - half : centre + half + 1])[half // 2] <= most
 
 
 def drift(logs: Sequence[float]) -> float | None:

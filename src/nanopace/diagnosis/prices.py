@@ -25,7 +25,7 @@ from nanopace.diagnosis.experiment import (
 )
 from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
-from nanopace.diagnosis.rows import NORMAL, UNEVEN, Pace, evaluation_in_steps, steady
+from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps, steady
 from nanopace.diagnosis.stamps import price_by_stamps
 from nanopace.run import Evaluation, Run
 
@@ -221,7 +221,7 @@ def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: 
 def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sample]:
     """Rows that start a process with an evaluation and write no checkpoint: an evaluation takes no longer."""
     rows = cold & (pace.marks.evaluation - pace.marks.checkpoint)
-    return [_sample(run, pace, row) for row in rows] if pace.basis == "rows" else []
+    return [_sample(run, pace, row) for row in rows if pace.kind[row] == SLOW] if pace.basis == "rows" else []
 
 
 def _above_first_row(run: Run, pace: Pace, cold: frozenset[int], with_save: Sequence[Sample]) -> float | None:
