@@ -153,7 +153,10 @@ def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
     each = evaluations.each_ms
     if each is not None and evaluations.contains_checkpoint:
         each = None if evaluations.predicted_ms is None else min(each, evaluations.predicted_ms)
-    return None if each is None else evaluations.count * each / 1000 * share
+    if each is None:
+        return None
+    all_s = evaluations.count * each / 1000  # at the price of one, which may be that of a slow stretch
+    return share * (all_s if diagnosis.wall.evaluation_s is None else min(all_s, diagnosis.wall.evaluation_s))
 
 
 def _save_less_often(diagnosis: Diagnosis) -> Finding | None:

@@ -63,9 +63,7 @@ def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
         return None
     pairs = [pair for stretch in by_speed(samples, spread) if (pair := _split(stretch)) is not None]
     checkpoint = _checkpoint(pairs, spread) if pairs else _across_speeds(samples, spread)
-    if checkpoint is None or len(by_speed(samples, spread)) == 1:
-        return Experiment(price_of(unsaved, spread), checkpoint)
-    return Experiment(price_of([_without(sample, checkpoint.ms) for sample in samples], spread), checkpoint)
+    return Experiment(price_of(unsaved, spread), checkpoint)
 
 
 def price_of(samples: Sequence[Sample], spread: float) -> Price:
@@ -143,13 +141,6 @@ def _across_speeds(samples: Sequence[Sample], spread: float) -> Price | None:
 def around(ms: float, half: float) -> Price:
     """A price that may come out below nothing, which no price is; `half` is half of its 80% interval."""
     return Price(*(max(0.0, each) for each in (ms, ms - half, ms + half, ms - SURE * half, ms + SURE * half)))
-
-
-def _without(sample: Sample, checkpoint_ms: float) -> Sample:
-    """The row without its save."""
-    if not sample.saves:
-        return sample
-    return sample._replace(excess_ms=max(0.0, sample.excess_ms - checkpoint_ms), saves=False)
 
 
 def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
