@@ -131,7 +131,7 @@ def test_nor_is_it_where_its_rows_scatter() -> None:
 
 def test_the_baseline_follows_a_jump_that_is_no_level_of_its_own() -> None:
     """Nor does it lean to a trend that only a part of the rows has."""
-    logs = series(70, lambda position: 1.0 if position < 24 else 1.6 if position < 48 else 2.6)
+    logs = series(70, lambda position: 1.0 if position < 10 else 1.6 if position < 60 else 2.6)
     assert baseline(logs)[0] == pytest.approx(math.log(170.0), abs=0.02)
     assert baseline(logs)[35] == pytest.approx(math.log(1.6 * 170.0), abs=0.02)
     assert baseline(logs)[-1] == pytest.approx(math.log(2.6 * 170.0), abs=0.02)

@@ -131,10 +131,11 @@ def test_the_resolution_shows_in_the_stamps(unit_s: float) -> None:
     assert resolution_s(stamped(unit_s=unit_s)) == unit_s
 
 
-def test_whole_seconds_tell_more_than_whole_seconds_where_there_are_many() -> None:
+def test_whole_seconds_tell_more_than_whole_seconds_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.EVALUATION_S", 26.5)
     run = stamped(evaluated=tuple(range(2930, 6000, 30)), last=6000)
     evaluations = diagnose(run).evaluations
-    assert evaluations.each_ms == pytest.approx(26_200, abs=200)
+    assert evaluations.each_ms == pytest.approx(26_500, abs=100)
 
 
 def test_stamps_that_do_not_resolve_an_evaluation_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
