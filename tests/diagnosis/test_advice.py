@@ -299,3 +299,10 @@ def test_a_loss_that_is_gone_leaves_nothing_to_speed_up(case_1: Diagnosis) -> No
     assert advise(run_of(compile=False), gone) == []
     assert codes(advise(run_of(dtype="float16"), gone)) == ["leave_float16"]
     assert advise(run_of(dtype="bfloat16"), gone) == []
+
+
+def test_a_run_that_slowed_down_is_no_reason_to_be_content(make_diagnosis: Any) -> None:
+    content = make_diagnosis()
+    slowed = replace(content, step=replace(content.step, first_fifth_ms=100.0, last_fifth_ms=115.0))
+    assert codes(advise(run_of(), content)) == ["nothing_to_change"]
+    assert codes(advise(run_of(), slowed)) == []

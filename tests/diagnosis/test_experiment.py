@@ -31,7 +31,7 @@ def checkpoint_of(samples: list[Sample]) -> Price:
 
 
 def test_rows_are_compared_with_rows_of_their_speed() -> None:
-    price = checkpoint_of(rows(5000, "ssssssssss..", 100.0) + rows(3000, "ss..........", 60.0))
+    price = checkpoint_of(rows(5000, "ssssssssss...", 100.0) + rows(3000, "ss..........", 60.0))
     assert price.least_ms < 60 < price.most_ms  # and not 260 or 2,000, as of all rows together
     assert price.ms == pytest.approx(60, abs=5)
     assert price.least_ms > 0
@@ -77,9 +77,23 @@ def test_a_drift_inside_a_stretch_goes_into_the_interval() -> None:
 
 
 def test_few_rows_are_told_with_caution_and_many_are_not() -> None:
-    few, many = checkpoint_of(rows(5000, "s.", 100.0)), checkpoint_of(rows(5000, "s." * 30, 100.0))
+    few, many = checkpoint_of(rows(5000, "s...", 100.0)), checkpoint_of(rows(5000, "s." * 30, 100.0))
     assert few.high_ms - few.low_ms > 10 * (many.high_ms - many.low_ms)
     assert few.least_ms == 0 < many.least_ms
+
+
+def test_one_or_two_rows_without_a_save_may_have_been_held_up() -> None:
+    assert compare_rows(rows(5000, "ssssss..", 100.0), 0.002) is None
+
+
+def test_two_rows_with_a_save_that_differ_are_told_with_caution() -> None:
+    held_up = rows(5000, "s..............", 100.0) + rows(5800, "s", 100.0)
+    assert checkpoint_of(held_up).least_ms == 0
+
+
+def test_steps_that_scatter_are_of_one_speed() -> None:
+    samples = rows(5000, "...", 100.0) + rows(5000, "...", 106.0)
+    assert len(by_speed(samples, 0.1)) == 1 < len(by_speed(samples, 0.002))
 
 
 def test_one_stall_among_many_rows_widens_nothing() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nanopace.diagnosis.levels import drift, fifths, level_starts, trend
+from nanopace.diagnosis.levels import baseline, drift, fifths, level_starts, trend
 
 
 def series(count: int, factor: Callable[[int], float], noise: float = 0.003, seed: int = 3) -> list[float]:
@@ -127,3 +127,21 @@ def test_nor_is_it_where_its_rows_scatter() -> None:
 
     found = [level_starts(series(100, warming, 0.05, seed)) for seed in range(60)]
     assert sum(starts != [0] for starts in found) <= 12
+
+
+def test_the_baseline_follows_a_jump_that_is_no_level_of_its_own() -> None:
+    """Nor does it lean to a trend that only a part of the rows has."""
+    logs = series(70, lambda position: 1.0 if position < 10 else 1.6 if position < 60 else 2.6)
+    assert baseline(logs)[0] == pytest.approx(math.log(170.0), abs=0.02)
+    assert baseline(logs)[35] == pytest.approx(math.log(1.6 * 170.0), abs=0.02)
+    assert baseline(logs)[-1] == pytest.approx(math.log(2.6 * 170.0), abs=0.02)
+
+
+def test_the_baseline_does_not_follow_rows_that_are_held_up() -> None:
+    logs = series(60, lambda position: 9.0 if position in (3, 4, 5, 7, 8, 10) else 1.0)
+    assert max(baseline(logs)) == pytest.approx(math.log(170.0), abs=0.02)
+
+
+def test_the_baseline_of_few_rows_follows_a_drift() -> None:
+    logs = series(21, lambda position: 1 + 0.3 * position / 20)
+    assert baseline(logs)[-1] == pytest.approx(math.log(1.3 * 170.0), abs=0.02)

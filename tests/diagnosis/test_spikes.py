@@ -118,3 +118,12 @@ def test_parts_sum_to_the_excess(data: st.DataObject) -> None:
         assert sum(row.parts_ms.values()) == pytest.approx(row.excess_ms)
         assert min(row.parts_ms.values()) >= 0
         assert set(row.parts_ms) <= set(row.causes)
+
+
+def test_a_first_row_that_is_hardly_slower_is_a_start_all_the_same() -> None:
+    """Its evaluation is none of those that the overhead counts."""
+    run = nanogpt_run(noise=0.0, step_ms=20_000.0, evaluation_ms=2000.0, compile_ms=0.0, iterations=4000)
+    pace = find_pace(run)
+    spikes = find_spikes(run, pace)
+    assert spikes.startup is None
+    assert 0 in spikes.prices.cold_rows

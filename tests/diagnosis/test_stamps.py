@@ -129,3 +129,17 @@ def test_without_stamps_there_is_nothing_to_tell() -> None:
 @pytest.mark.parametrize("unit_s", [1.0, 0.1, 0.001])
 def test_the_resolution_shows_in_the_stamps(unit_s: float) -> None:
     assert resolution_s(stamped(unit_s=unit_s)) == unit_s
+
+
+def test_whole_seconds_tell_more_than_whole_seconds_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.EVALUATION_S", 26.5)
+    run = stamped(evaluated=tuple(range(2930, 6000, 30)), last=6000)
+    evaluations = diagnose(run).evaluations
+    assert evaluations.each_ms == pytest.approx(26_500, abs=100)
+
+
+def test_stamps_that_do_not_resolve_an_evaluation_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.EVALUATION_S", 0.7)
+    diagnosis = diagnose(stamped(evaluated=(2950, 3000, 3050)))
+    assert diagnosis.checkpoints.basis != "stamps"
+    assert diagnosis.evaluations.contains_checkpoint

@@ -40,13 +40,20 @@ def test_the_whole_clock_of_a_known_run() -> None:
     assert ahead.seconds_per_1000 == pytest.approx(169 + (40 * 5.14 + 33 * 0.47) / 20)
 
 
-def test_evaluations_between_rows_take_what_visible_ones_take() -> None:
+def test_evaluations_between_rows_that_are_unlike_visible_ones_are_unknown() -> None:
     seen, _, _, _ = accounted(nanogpt_run(noise=0.0, log_interval=100))
     unseen, _, clock, _ = accounted(nanogpt_run(noise=0.0, log_interval=200))
-    # Every visible one saves and every hidden one does not: they cannot be told apart, so each costs the same.
-    assert clock.hidden_s == pytest.approx(20 * 5.61)
-    assert unseen.checkpoint_s is None
-    assert unseen.total_s == pytest.approx(seen.total_s + 20 * 0.47)
+    # Every visible one saves and every hidden one does not.
+    assert clock.hidden_s == 0
+    assert (unseen.checkpoint_s, unseen.overhead_share, unseen.unknown_s) == (None, None, None)
+    assert unseen.total_s == pytest.approx(seen.total_s - 20 * 5.14)
+
+
+def test_steps_that_were_lost_take_what_they_took() -> None:
+    """The process that was lost ran at half the speed."""
+    pace = lambda iteration: 2.0 if iteration > 6000 else 1.0  # noqa: E731
+    slow = accounted(nanogpt_run(noise=0.0, pace=pace, restarts={9950: 6000}))[1]
+    assert slow.lost_s > 3900 * 2 * 0.169
 
 
 def test_hidden_evaluations_are_priced_by_whether_they_saved() -> None:

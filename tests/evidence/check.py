@@ -122,18 +122,24 @@ def spikes_ms(truth: Truth) -> tuple[float, float]:
 
 def jumped_ms(truth: Truth) -> float:
     """What an evaluation row may seem to take more or less, where the speed jumps just there."""
-    jumps = dict(truth.jumps)
-    return max(
-        (abs(jumps[row.iteration] - 1) * row.level_ms for row in truth.visible if row.iteration in jumps), default=0
-    )
+    before_ms = {
+        row.iteration: row.level_ms / factor
+        for row in truth.visible
+        for at, factor in truth.jumps
+        if at == row.iteration
+    }
+    return max((abs(row.level_ms - before_ms.get(row.iteration, row.level_ms)) for row in truth.visible), default=0.0)
 
 
 def stalled_ms(truth: Truth) -> float:
     """What stalls add to evaluation rows, where so many have one that nobody can tell it from the evaluation; and what
     a jump of the speed does at such a row."""
-    stalls = [row.stall_ms for row in truth.visible]
-    told_apart = sum(stall > 0 for stall in stalls) * 3 < len(stalls)
-    return jumped_ms(truth) + (0.0 if told_apart else max(stalls, default=0.0))
+    kinds: dict[bool, list[float]] = {True: [], False: []}  # with a save and without: each has a price of its own
+    for row in truth.visible:
+        kinds[row.evaluated is not None and row.evaluated.save_ms is not None].append(row.stall_ms)
+    told_apart = all(sum(stall > 0 for stall in stalls) * 3 < max(1, len(stalls)) for stalls in kinds.values())
+    most = max((row.stall_ms for row in truth.visible), default=0.0)
+    return jumped_ms(truth) + (0.0 if told_apart else most)
 
 
 def save_ms(truth: Truth) -> tuple[float, float]:

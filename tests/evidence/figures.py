@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from statistics import median
@@ -94,6 +95,8 @@ def _wall(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
             low, high = spikes_ms(truth)
         rows = d.checkpoints.unsaved_rows or len(truth.visible)  # those that it was measured in
         by = open_row_ms(truth, rows) + stalled_ms(truth) + 3 * truth.plan.evaluation_noise * high
+        if d.checkpoints.basis == "stamps":  # of whole seconds, as the report says
+            by += 1500 / math.sqrt(max(1, d.checkpoints.saved_rows))
         yield from _one("evaluations.each_ms", off("one evaluation", d.evaluations.each_ms, low, high, by=by))
 
 

@@ -144,8 +144,9 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     spent = truth.seconds
     share = (spent["evaluation"] + spent["checkpoint"]) / truth.total_s
     stalls = spent["stall"] / truth.total_s
+    held_up = sum(row.stall_ms for row in truth.visible) / 1000 / truth.total_s  # which may pass for the evaluations'
     return first_of(
-        off("overhead_share", said["overhead_share"], share, by=0.004 + open_step(truth, 5)),
+        off("overhead_share", said["overhead_share"], share, by=0.004 + held_up + open_step(truth, 5)),
         f"{stalls:.1%} of the run are stalls" if stalls > 0.03 else None,
         f"steps became {truth.slowing:+.1%} slower" if truth.slowing > 0.10 + open_step(truth, 5) else None,
     )

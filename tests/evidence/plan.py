@@ -159,7 +159,8 @@ def drawn(seed: int) -> Plan:
     if plan.fork == "covers":  # its mfu would be of an unknown time; and only a short first row shows what it does
         plan = replace(plan, mfu=False, compile_ms=300.0, cut="none")
         short = plan.compile_ms + (1 + plan.evaluation_steps) * plan.step_ms < 0.3 * log_interval * plan.step_ms
-        plan = plan if short else replace(plan, fork="columns")
+        apart = plan.eval_interval > 2 * log_interval  # else most rows hold an evaluation, and none is like the first
+        plan = plan if short and apart else replace(plan, fork="columns")
     plan = _disturbed(plan, rng)
     if plan.fork == "covers":  # it is seldom enough, and what its rows hold besides steps cannot be told
         plan = replace(plan, stalls=(), period=None, tails=0.0, restarts=())
@@ -206,8 +207,9 @@ def _disturbed(plan: Plan, rng: random.Random) -> Plan:
 
 
 def _apart(places: list[float], plan: Plan) -> list[float]:
-    """Those with twelve rows and more between them and to the ends of the log: fewer are no level of speed."""
-    least = 12 * plan.log_interval / plan.max_iters
+    """Those with twelve plain rows and more between them and to the ends of the log: fewer are no level of speed."""
+    every_other_evaluates = plan.eval_interval <= 2 * plan.log_interval
+    least = 12 * plan.log_interval * (1 + every_other_evaluates) / plan.max_iters
     kept: list[float] = []
     for place in sorted(places):
         if place > (kept[-1] if kept else 0.0) + least and place < 1 - least:

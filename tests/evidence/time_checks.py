@@ -39,13 +39,14 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     by = open_row_ms(truth, rows) * rows / 1000 + stalled + unpriced + at_jumps
     if not truth.plain:
         by += 0.15 * overhead  # without a plain row the step is an estimate, and said to be one
+    share = overhead / truth.total_s  # of a total that is as open as the steps are
     return first_of(
         None if said["slow"] <= rows else f"{said['slow']} slow rows, but only {rows} evaluate",
         exactly("rows", said["rows"], len(truth.rows)),
         None if said["interval"] is None else exactly("interval", said["interval"], truth.plan.eval_interval),
         off("each_s", said["each_s"], *(ms / 1000 for ms in spikes_ms(truth)), by=each_by),
         off("overhead_s", said["overhead_s"], overhead, by=by),
-        off("overhead_share", said["overhead_share"], overhead / truth.total_s, by=by / truth.total_s + 0.001),
+        off("overhead_share", said["overhead_share"], share, by=by / truth.total_s + 0.001 + share * open_step(truth)),
     )
 
 
@@ -59,16 +60,21 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     by = (open_row_ms(truth, min(len(saved), len(unsaved))) + spread + stalled_ms(truth)) / 1000
     evaluation = [ms / 1000 for ms in costs_ms(truth)]
     save = [ms / 1000 for ms in save_ms(truth)]
-    low, high = said.get("checkpoint_low_s"), said.get("checkpoint_high_s")  # an 80% interval, if there is one
-    inside = (
-        low is not None and high is not None and 1.5 * low - 0.5 * high <= save[1] and save[0] <= 1.5 * high - 0.5 * low
-    )
+    inside = in_interval(said, save)
     return first_of(
         off("saved_rows", said["saved_rows"], len(saved), by=len(truth.resumed)),
         off("unsaved_rows", said["unsaved_rows"], len(unsaved), by=len(truth.resumed)),
         off("evaluation_s", said["evaluation_s"], *evaluation, by=by),
         None if inside else off("checkpoint_s", said["checkpoint_s"], *save, by=by + 0.02 * evaluation[0]),
     )
+
+
+def in_interval(said: Numbers, save: list[float]) -> bool:
+    """Whether a checkpoint lies in the 80% interval that is said, if there is one, or as far again beside it."""
+    low, high = said.get("checkpoint_low_s"), said.get("checkpoint_high_s")
+    if low is None or high is None:
+        return False
+    return bool(1.5 * low - 0.5 * high <= save[1] and save[0] <= 1.5 * high - 0.5 * low)
 
 
 @check("checkpoint_bounded")
@@ -106,7 +112,11 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("checkpoint_other_speed")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    return None if truth.unsteady > 0.02 or truth.plan.noise >= 0.03 else "the speed is the same throughout"
+    """In speed, in what holds them up, or in that the loss is gone."""
+    differ = (
+        truth.jumps or truth.unsteady > 0.02 or truth.plan.noise >= 0.03 or any(row.stall_ms for row in truth.visible)
+    )
+    return None if differ or truth.nan_from is not None else "the speed is the same throughout"
 
 
 @check("checkpoint_stamped")
@@ -115,10 +125,11 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     if not truth.plan.stamped:
         return "the lines have no time stamps"
     saves = sum(each.save_ms is not None for each in truth.evaluations)
-    by = 1.5 / math.sqrt(max(1, saves)) + open_row_ms(truth, saves) / 1000
+    by = 1.5 / math.sqrt(max(1, saves)) + (open_row_ms(truth, saves) + stalled_ms(truth)) / 1000
+    save = [ms / 1000 for ms in save_ms(truth)]
     return first_of(
         off("evaluation_s", said["evaluation_s"], *(ms / 1000 for ms in costs_ms(truth)), by=by),
-        off("checkpoint_s", said["checkpoint_s"], *(ms / 1000 for ms in save_ms(truth)), by=by),
+        None if in_interval(said, save) else off("checkpoint_s", said["checkpoint_s"], *save, by=by),
     )
 
 
@@ -141,8 +152,9 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 
 def open_start_s(truth: Truth) -> float:
-    """Of the step in the first row, which is that of the rows after it."""
-    noise = open_step(truth, min(25, len(truth.plain))) if truth.plain else open_step(truth)
+    """Of the step in the first row, which is that of the rows after it: of few of them where the speed soon changes."""
+    near = 11 if truth.jumps else 25
+    noise = open_step(truth, min(near, len(truth.plain))) if truth.plain else open_step(truth)
     return max(truth.levels) * noise / 1000
 
 
@@ -155,7 +167,7 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     levels = [ms / 1000 for ms in (min(truth.levels), max(truth.levels))]
     evaluation = first.evaluated.ms / 1000 if first.evaluated else 0.0
     range_s = [ms / 1000 for ms in costs_ms(truth)]  # priced by the later ones
-    slack = by + (first.stall_ms + stalled_ms(truth)) / 1000 + (range_s[1] - range_s[0])
+    slack = by + (first.stall_ms + (1 + truth.unsteady) * stalled_ms(truth)) / 1000 + (range_s[1] - range_s[0])
     nothing = said["compile_s"] == 0 and truth.plan.compiles
     return first_of(
         exactly("iteration", said["iteration"], 0),
@@ -197,7 +209,9 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("hidden_evaluations")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    hidden_s = sum(each.all_ms for each in truth.hidden) / 1000
+    after = truth.rows[-1].iteration  # what comes after the last row may count as hidden or apart from it
+    within = [each for each in truth.hidden if each.iteration <= after]
+    hidden_s = sum(each.all_ms for each in (within if said["hidden"] == len(within) else truth.hidden)) / 1000
     stalls = sum(row.stall_ms for row in truth.visible) / 1000
     each_ms = open_row_ms(truth, len(truth.visible)) + stalled_ms(truth)
     by = hidden_s * (0.08 + truth.unsteady) + stalls + each_ms * len(truth.hidden) / 1000
@@ -213,7 +227,10 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
 
 @check("hidden_unpriced")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
-    return "a row contains one" if truth.visible and truth.plain else hidden_of(truth, said)
+    """Known is what rows show of one that saves as well, or does not either."""
+    shown = {row.evaluated.save_ms is None for row in truth.visible if row.evaluated}
+    unlike = [each for each in truth.hidden if (each.save_ms is None) not in shown]
+    return "a row contains one like each" if not unlike and truth.plain else hidden_of(truth, said)
 
 
 def hidden_of(truth: Truth, said: Numbers) -> str | None:

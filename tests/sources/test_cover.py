@@ -111,3 +111,14 @@ def test_a_fork_that_prints_an_mfu_has_nanogpts_clock(read: Read) -> None:
 def test_the_last_row_may_cover_fewer(read: Read) -> None:
     log = fork(covers=100) + "iter 2050: loss 3.1000, lr 1.00e-03, time 8100.00ms\n"
     assert read(log)[0].rows.ms[-1] == pytest.approx(162)
+
+
+def test_what_falls_between_rows_is_in_the_row_that_covers_it(read: Read) -> None:
+    text = fork(covers=100).replace(
+        "iter 300:", "step 250: train loss 3.2000, val loss 3.2100\nsaving checkpoint to out\niter 300:"
+    )
+    (covering,), (single,) = read(text), read(text.replace("time ", "lr 1, time ").replace("iter 0:", "iter 1:"))
+    assert covering.rows_cover == 100
+    assert {each.iteration: each.row for each in covering.evaluations} == {0: 0, 250: 3}
+    assert [each.row for each in covering.checkpoints] == [3]
+    assert single.rows_cover == 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from nanopace.diagnosis.faults import MORE_THAN_A_FEW, training_batch, waited_for_data_s
-from nanopace.diagnosis.result import Diagnosis, Finding, Number
+from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
 from nanopace.errors import CardError
 from nanopace.run import Run
 
@@ -30,6 +30,7 @@ _IDLE_CARD = 0.45  # mfu below which a larger micro-batch can help
 _WORTH_COMPILING_S = 600.0  # of training: compiling takes a minute of it
 _LARGEST_BATCH_RAISE = 4  # beyond this a micro-batch brings memory trouble and hardly any speed
 # A slower card is no overhead, but no reason to be content.
+_SLOWED = 1.05  # the last fifth of the run against the first
 _NOT_NOTHING = frozenset({"memory_spill", "level_shift", "throttled_heat", "throttled_hardware"})
 
 
@@ -67,7 +68,15 @@ def _content(diagnosis: Diagnosis) -> bool:
     if wall.overhead_share is None or wall.awake_s <= 0 or (card is not None and card < _IDLE_CARD):
         return False
     codes = {finding.code for finding in diagnosis.findings}
-    return wall.overhead_share + wall.stall_s / wall.awake_s < _WORTH_TUNING and not codes & _NOT_NOTHING
+    if codes & _NOT_NOTHING or _slowed(diagnosis.step):
+        return False
+    return wall.overhead_share + wall.stall_s / wall.awake_s < _WORTH_TUNING
+
+
+def _slowed(step: Step) -> bool:
+    """Whether the run lost speed, in whatever way: what it did at its best, it might have done to its end."""
+    first_ms, last_ms = step.first_fifth_ms, step.last_fifth_ms
+    return bool(first_ms and last_ms and last_ms > _SLOWED * first_ms)
 
 
 # --- evaluations and checkpoints -------------------------------------------------------------------------------------
@@ -144,7 +153,10 @@ def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
     each = evaluations.each_ms
     if each is not None and evaluations.contains_checkpoint:
         each = None if evaluations.predicted_ms is None else min(each, evaluations.predicted_ms)
-    return None if each is None else evaluations.count * each / 1000 * share
+    if each is None:
+        return None
+    all_s = evaluations.count * each / 1000  # at the price of one, which may be that of a slow stretch
+    return share * (all_s if diagnosis.wall.evaluation_s is None else min(all_s, diagnosis.wall.evaluation_s))
 
 
 def _save_less_often(diagnosis: Diagnosis) -> Finding | None:

@@ -15,7 +15,9 @@ from nanopace.diagnosis.medians import median, typical
 
 SAME_SPEED = 1.03  # rows whose steps differ by no more than this are compared with each other
 FEW = 10  # rows below which each one counts in the scatter; among more, one that is far off is a stall
+ENOUGH_UNSAVED = 3  # rows without a save: of fewer, nothing tells whether they were held up
 ENOUGH = 4  # rows of a group that have a scatter of their own
+OF_THE_SCATTER = 0.75  # three standard errors of the rolling median of steps
 STEADY = 0.005  # of a step: by so little its rolling median moves by chance
 SURE = 3.0  # times half of an 80% interval: beyond that lies one in thousands
 LEAST_SCATTER = 0.005  # of an evaluation: very few rows may agree by chance
@@ -57,28 +59,27 @@ class Experiment(NamedTuple):
 def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
     """Rows of both kinds, compared at equal speed. `spread` is the relative scatter of plain steps."""
     unsaved = [sample for sample in samples if not sample.saves]
-    if not unsaved or len(unsaved) == len(samples):
+    if sum(sample.rows for sample in unsaved) < ENOUGH_UNSAVED or len(unsaved) == len(samples):
         return None
-    pairs = [pair for stretch in by_speed(samples) if (pair := _split(stretch)) is not None]
+    pairs = [pair for stretch in by_speed(samples, spread) if (pair := _split(stretch)) is not None]
     checkpoint = _checkpoint(pairs, spread) if pairs else _across_speeds(samples, spread)
-    if checkpoint is None or len(by_speed(samples)) == 1:
-        return Experiment(price_of(unsaved, spread), checkpoint)
-    return Experiment(price_of([_without(sample, checkpoint.ms) for sample in samples], spread), checkpoint)
+    return Experiment(price_of(unsaved, spread), checkpoint)
 
 
 def price_of(samples: Sequence[Sample], spread: float) -> Price:
     """The typical cost of rows of one kind; where stretches differ, its interval spans them."""
     ms = _typical(samples)
     half = _t_80(len(samples) - 1) * _error(samples, _scatter([samples], spread), spread)
-    price, stretches = around(ms, half), [_typical(stretch) for stretch in by_speed(samples)]
+    price, stretches = around(ms, half), [_typical(stretch) for stretch in by_speed(samples, spread)]
     return price._replace(low_ms=min(price.low_ms, *stretches), high_ms=max(price.high_ms, *stretches))
 
 
-def by_speed(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """Stretches of one speed, the fastest first."""
+def by_speed(samples: Sequence[Sample], spread: float = 0.0) -> list[list[Sample]]:
+    """Stretches of one speed, the fastest first. Where steps scatter much, their rolling median does as well."""
     stretches: list[list[Sample]] = []
+    same = max(SAME_SPEED, 1 + OF_THE_SCATTER * spread)
     for sample in sorted(samples, key=lambda each: each.step_ms):
-        if stretches and sample.step_ms <= SAME_SPEED * stretches[-1][0].step_ms:
+        if stretches and sample.step_ms <= same * stretches[-1][0].step_ms:
             stretches[-1].append(sample)
         else:
             stretches.append([sample])
@@ -102,7 +103,7 @@ def follows_step(samples: Sequence[Sample]) -> float | None:
 def _split(stretch: Sequence[Sample]) -> tuple[list[Sample], list[Sample]] | None:
     saved = [sample for sample in stretch if sample.saves]
     unsaved = [sample for sample in stretch if not sample.saves]
-    return (saved, unsaved) if saved and unsaved else None
+    return (saved, unsaved) if saved and sum(sample.rows for sample in unsaved) >= ENOUGH_UNSAVED else None
 
 
 def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: float) -> Price:
@@ -142,13 +143,6 @@ def around(ms: float, half: float) -> Price:
     return Price(*(max(0.0, each) for each in (ms, ms - half, ms + half, ms - SURE * half, ms + SURE * half)))
 
 
-def _without(sample: Sample, checkpoint_ms: float) -> Sample:
-    """The row without its save."""
-    if not sample.saves:
-        return sample
-    return sample._replace(excess_ms=max(0.0, sample.excess_ms - checkpoint_ms), saves=False)
-
-
 def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
     """The standard deviation of one row within its group; at least what steps scatter by."""
     centres = [_typical(group) for group in groups]
@@ -164,7 +158,8 @@ def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
 
 def _error(group: Sequence[Sample], pooled: float, spread: float) -> float:
     """The standard error of the typical row of a group: by its own scatter, or that of all where it has few rows."""
-    scatter = _scatter([group], spread) if len(group) >= ENOUGH else pooled
+    own = _scatter([group], spread) if len(group) > 1 else 0.0
+    scatter = own if len(group) >= ENOUGH else max(own, pooled)
     return (OF_A_MEDIAN if len(group) > 2 else 1.0) * scatter / math.sqrt(len(group))
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nanopace.diagnosis.counting import most_frequent
+from nanopace.diagnosis.experiment import ENOUGH_UNSAVED
 from nanopace.diagnosis.faults import data_stalls, setbacks, suspension, waited_for_data_s
 from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.pace_findings import lost_to_levels_s, step_findings
-from nanopace.diagnosis.prices import most_frequent
 from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
 from nanopace.diagnosis.rows import Pace
 from nanopace.diagnosis.spikes import MOST_OF_START, Spikes
@@ -79,7 +80,8 @@ def _unseen(run: Run, spikes: Spikes, clock: Clock) -> list[Finding]:
     unseen = [each for each in spikes.prices.counted if each.row is None]
     hidden = sum(each.count for each in unseen if each.iteration <= last)
     after = [each for each in unseen if each.iteration > last]
-    if hidden and spikes.prices.evaluation_ms is None:
+    unpriced = spikes.prices.unpriced
+    if any(each.iteration <= last for each in unpriced):
         findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
     elif hidden and evaluations.interval and (logged := log_interval(run)):
         intervals: dict[str, Number] = {"log_interval": logged, "eval_interval": evaluations.interval}
@@ -87,7 +89,7 @@ def _unseen(run: Run, spikes: Spikes, clock: Clock) -> list[Finding]:
         findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
         if evaluations.interval % logged:
             findings.append(Finding("align_log_interval", intervals))
-    if after and spikes.prices.evaluation_ms is not None:
+    if after and not any(each.iteration > last for each in unpriced):
         findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
     return findings
 
@@ -97,17 +99,20 @@ def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
     evaluations, checkpoints = spikes.prices.evaluations, spikes.prices.checkpoints
     if spike_ms is None or not checkpoints.saved_rows:
         return []
+    if evaluations.contains_checkpoint and evaluations.each_ms is not None:
+        spike_ms = evaluations.each_ms  # of the rows that save
     together = {"spike_s": spike_ms / 1000, "predicted_s": _seconds(evaluations.predicted_ms)}
     rows = {"saved_rows": checkpoints.saved_rows, "unsaved_rows": checkpoints.unsaved_rows}
     if not evaluations.contains_checkpoint:
         return _apart(evaluations, checkpoints, rows)
     findings = []
-    if checkpoints.unsaved_rows:
+    if checkpoints.unsaved_rows >= ENOUGH_UNSAVED:
         findings.append(Finding("checkpoint_other_speed", rows))
     elif checkpoints.each_ms is not None:
         findings.append(Finding("checkpoint_bounded", {**together, "checkpoint_s": checkpoints.each_ms / 1000}))
     elif checkpoints.at_least_ms is None:
-        findings.append(Finding("checkpoint_unknown", together))
+        less = (evaluations.predicted_ms or 0.0) > spike_ms
+        findings.append(Finding("checkpoint_unknown", together if less else {**together, "predicted_s": None}))
     if checkpoints.at_least_ms is not None:
         least_s = checkpoints.at_least_ms / 1000
         findings.append(Finding("checkpoint_at_least", {"spike_s": spike_ms / 1000, "checkpoint_s": least_s}))

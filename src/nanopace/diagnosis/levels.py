@@ -22,6 +22,7 @@ LEAST_AREA = 0.3  # rows x shift: 5 rows must differ by 6%, 10 by 3%; a cluster 
 LEAST_STALL = math.log(1.25)
 LEAST_GAIN = 25.0  # in squared noise: what chance does not give within 500 blocks
 HALF_WINDOW = 25  # neighbours on either side: enough to be robust, few enough to follow what creeps
+NEAR = (5, 2)  # the same where the level changes within them
 NEIGHBOURHOOD = 25  # blocks on either side in which the jump itself must show, else it is a drift
 SURE_OF_TREND = 4.2  # standard errors
 SURELY = 4.5  # standard errors between the two sides of a jump ...
@@ -31,7 +32,6 @@ AT_ONCE = 2 / 3  # of a jump is there within its first rows; what warms up in th
 LEAST_NOISE = 0.005
 
 LEAST_FIFTH = 8  # rows: fewer may lie apart by chance
-TREND_ROWS = 30  # fewer have no trend that could be told from a few slow rows
 DRIFT_PARTS = 8
 LEAST_DRIFT = 0.02
 SURE_OF_DRIFT = 24  # standard errors of one part: a smaller change does not show which way it took
@@ -62,11 +62,50 @@ def level_starts(logs: Sequence[float]) -> list[int]:
 
 
 def baseline(logs: Sequence[float]) -> list[float]:
-    """The rolling median of one level, around its trend: at the ends it has neighbours on one side only."""
-    third = len(logs) // 3 if len(logs) >= TREND_ROWS else 0
-    slope = (median(logs[-third:]) - median(logs[:third])) / (len(logs) - third) if third else 0.0
+    """The rolling median of one level, around its drift: at the ends it has neighbours on one side only."""
+    slope = _slope(logs)
     flat = [value - slope * position for position, value in enumerate(logs)]
-    return [value + slope * position for position, value in enumerate(rolling_median(flat, HALF_WINDOW))]
+    return [value + slope * position for position, value in enumerate(_local_median(flat))]
+
+
+def _slope(logs: Sequence[float]) -> float:
+    """Per row, where a straight line is beyond doubt; of few rows their thirds show it."""
+    if len(logs) >= 4 * DRIFT_PARTS:
+        return math.log1p(drift(logs) or 0.0) / len(logs)
+    third = len(logs) // 3
+    if third < LEAST_OF_SHORT:
+        return 0.0
+    first, middle, last = (median(logs[begin : begin + third]) for begin in (0, third, len(logs) - third))
+    slope = (last - first) / (len(logs) - third)
+    off = [value - slope * position for position, value in enumerate(logs)]
+    centre = median(off)
+    noise = max(LEAST_NOISE, median(abs(each - centre) for each in off) / 0.6745)
+    straight = abs(middle - (first + last) / 2) <= STRAIGHT * abs(last - first)
+    return slope if straight and abs(last - first) > SURELY * 1.25 * noise * math.sqrt(2 / third) else 0.0
+
+
+def _local_median(values: Sequence[float]) -> list[float]:
+    """The rolling median, of fewer neighbours where these lie clearly apart from the others: there it changes."""
+    found, noise = rolling_median(values, HALF_WINDOW), 0.0
+    for half in NEAR:
+        last = len(values) - 1 - half
+        if last < half:
+            break
+        local = rolling_median(values, half)
+        local = [local[min(max(position, half), last)] for position in range(len(values))]
+        off = median(abs(value - each) for value, each in zip(values, local, strict=True)) / 0.6745
+        noise = max(noise, off, LEAST_NOISE)
+        apart = SURELY * 1.25 * noise / math.sqrt(2 * half + 1)
+        for position, (level, near) in enumerate(zip(found, local, strict=True)):
+            centre = min(max(position, half), last)
+            if near < level - apart or (near > level + apart and not _held_up(values, centre, half, level + apart)):
+                found[position] = near
+    return found
+
+
+def _held_up(values: Sequence[float], centre: int, half: int, most: float) -> bool:
+    """Whether these rows are slow as some of them are, and not because their level is higher."""
+    return half < LEAST_ROWS or sorted(values[centre - half : centre + half + 1])[half // 2] <= most
 
 
 def drift(logs: Sequence[float]) -> float | None:

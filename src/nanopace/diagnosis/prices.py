@@ -7,15 +7,25 @@ above and row 0, which evaluates and does not save, from below; where the config
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
-from nanopace.diagnosis.experiment import SAME_SPEED, Price, Sample, by_speed, compare_rows, follows_step, price_of
+from nanopace.diagnosis.counting import cold_rows, counted_evaluations, evaluation_interval
+from nanopace.diagnosis.experiment import (
+    SAME_SPEED,
+    SURE,
+    Price,
+    Sample,
+    by_speed,
+    compare_rows,
+    follows_step,
+    price_of,
+)
 from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
-from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps
+from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps, steady
 from nanopace.diagnosis.stamps import price_by_stamps
 from nanopace.run import Evaluation, Run
 
@@ -25,10 +35,9 @@ LEAST_FORWARD_SHARE = 0.30
 
 Costs = tuple[float, int]  # the excess of a row, and how many rows it stands for
 
+RESOLVED = 0.05  # of an evaluation: what its interval by time stamps may be on either side
 BESIDE = 5  # plain rows on either side of an evaluation that tell whether the speed changes there
 LEAST_CHANGE = 0.02
-
-LIKE_THE_OTHERS = 1.25  # a first row that costs no more than this times the other evaluations holds no start-up
 
 
 class Prices(NamedTuple):
@@ -42,10 +51,26 @@ class Prices(NamedTuple):
     evaluation_ms: float | None  # the best estimate for an evaluation that cannot be seen
     checkpoint_ms: float | None  # the same; None also where it is part of evaluation_ms
     in_steps: float | None = None  # what an evaluation takes in steps, where the log shows that it follows them
+    rough: bool = False  # by time stamps, and no more exact than they are
+    unsaved_ms: float | None = None  # an evaluation alone, where evaluation_ms contains a checkpoint
 
     def evaluation_at(self, step_ms: float) -> float | None:
         """What an evaluation takes where a step takes so long."""
         return self.evaluation_ms if self.in_steps is None else self.in_steps * step_ms
+
+    def hidden_ms(self, evaluation: Evaluation, step_ms: float) -> float | None:
+        """What an evaluation that no row shows takes, its checkpoint apart if that has a price; None where no row
+        shows one like it: one that saves as well, or one that does not either."""
+        saves, contains = evaluation.iteration in self.saved, self.evaluations.contains_checkpoint
+        if saves and not contains and self.checkpoint_ms is None:
+            return None
+        return self.evaluation_at(step_ms) if saves or not contains else self.unsaved_ms
+
+    @property
+    def unpriced(self) -> list[Evaluation]:
+        """Those of which nothing tells what they took."""
+        unseen = [each for each in self.counted if each.row is None]
+        return [each for each in unseen if self.hidden_ms(each, 1.0) is None]
 
 
 class _Told(NamedTuple):
@@ -55,12 +80,13 @@ class _Told(NamedTuple):
     checkpoint: Price | None = None
     basis: Basis = "unknown"
     contains: bool = False  # a checkpoint, in what is called an evaluation
+    rough: bool = False  # by time stamps, and no more exact than they are
 
 
 def find_prices(run: Run, pace: Pace) -> Prices:
     """Count the evaluations and checkpoints of a run, and price one of each."""
-    cold = _cold_rows(run, pace)
-    counted = _counted(run, cold)
+    cold = cold_rows(run, pace)
+    counted = counted_evaluations(run, cold)
     saved = frozenset(checkpoint.iteration for checkpoint in run.checkpoints)
     return (
         _outside(run, counted, saved, cold)
@@ -74,15 +100,19 @@ def _inside(
 ) -> Prices:
     """Where a row's time contains its evaluation and its save."""
     plain = pace.basis == "rows"  # else nothing tells what a row holds beyond its step
-    samples = [_sample(run, pace, each.row) for each in counted if each.row is not None and plain]
+    samples = _samples(run, pace, counted) if plain else []
     with_save = [sample for sample in samples if sample.saves]
     without = [sample for sample in samples if not sample.saves]
     save_rows = pace.marks.checkpoint - pace.marks.evaluation - cold if plain else ()
     only_save = [_sample(run, pace, row) for row in save_rows]
-    changing = len(by_speed(samples)) > 1
-    alike = _away_from_changes(run, pace, counted) if changing else samples
+    changing = len(by_speed(samples, pace.step.spread)) > 1
+    numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
+    alike = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
     told = _told_by_rows(samples, alike, only_save, pace.step.spread)
-    if told.contains or told.evaluation is None:
+    blurred = run.rows_cover > 1 and not steady(pace.step)  # a step that changes a little hides what a row holds beside
+    if blurred:
+        told = _Told()
+    elif told.contains or told.evaluation is None:
         told = _told_by_stamps(run, pace, counted, saved, told)
 
     in_steps = evaluation_in_steps(run)
@@ -91,10 +121,11 @@ def _inside(
     at_most, at_least = None, None
     if told.contains and each is not None:
         at_least = _above_first_row(run, pace, cold, with_save)
-        least = None if predicted is None else predicted * LEAST_FORWARD_SHARE * 3
-        possible = least is not None and not _quicker_than(run, pace, cold, least)
-        if least is not None and each.ms > least and possible:  # else the model bounds nothing
-            at_most, basis = each.ms - least, "upper_bound"
+        least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
+        if least_steps is not None and not _quicker_than(run, pace, cold, least_steps):
+            least = least_steps * min(sample.step_ms for sample in with_save)
+            if each.ms > least:  # else the model bounds nothing
+                at_most, basis = each.ms - least, "upper_bound"
     elif save is not None:
         at_most = save.most_ms if basis == "upper_bound" else save.ms
     return Prices(
@@ -103,7 +134,7 @@ def _inside(
             visible=sum(each.count for each in counted if each.row is not None),
             hidden=sum(each.count for each in counted if each.row is None),
             each_ms=None if each is None else each.ms,
-            interval=_interval(run),
+            interval=evaluation_interval(run),
             contains_checkpoint=told.contains,
             predicted_ms=predicted,
             low_ms=None if each is None else each.low_ms,
@@ -122,10 +153,16 @@ def _inside(
         counted=counted,
         saved=saved,
         cold_rows=cold,
-        evaluation_ms=predicted if each is None else each.ms,
+        evaluation_ms=None if blurred else predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
-        in_steps=_in_steps(without or (with_save if told.contains else [])),
+        in_steps=_in_steps(with_save if told.contains else without),
+        rough=told.rough,
+        unsaved_ms=price_of(without, pace.step.spread).ms if told.contains and without else None,
     )
+
+
+def _samples(run: Run, pace: Pace, counted: Iterable[Evaluation]) -> list[Sample]:
+    return [_sample(run, pace, each.row) for each in counted if each.row is not None]
 
 
 def _sample(run: Run, pace: Pace, row: int) -> Sample:
@@ -137,7 +174,7 @@ def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> l
     """Evaluation rows whose neighbours on either side are as fast as they are said to be: not those where that
     changes. In a log that is folded like with like there are no neighbours to ask."""
     if max(run.rows.count) > 1:
-        return [_sample(run, pace, each.row) for each in counted if each.row is not None]
+        return _samples(run, pace, counted)
     tolerance = max(LEAST_CHANGE, 2 * pace.step.spread)
     plain = [index for index, kind in enumerate(pace.kind) if kind in (NORMAL, UNEVEN)]
     found = []
@@ -165,7 +202,7 @@ def _told_by_rows(
     if not with_save or len(with_save) == len(samples):
         return _Told(price_of(samples, spread), contains=bool(with_save))
     found = compare_rows(alike, spread)
-    if found is None or found.checkpoint is None:
+    if found is None or found.checkpoint is None or found.checkpoint.most_ms <= 0:
         return _Told(price_of(with_save, spread), contains=True)
     return _Told(found.evaluation, found.checkpoint, "measured" if found.checkpoint.least_ms > 0 else "upper_bound")
 
@@ -175,15 +212,18 @@ def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: 
     if pace.basis != "rows":
         return told
     stamped = price_by_stamps(run, pace, counted, saved, None if told.evaluation is None else told.evaluation.ms)
-    if stamped.checkpoint is not None and stamped.checkpoint.least_ms > 0:
-        return _Told(stamped.evaluation, stamped.checkpoint, "stamps")
-    return told if told.evaluation is not None else told._replace(evaluation=stamped.evaluation)
+    evaluation, checkpoint = stamped.evaluation, stamped.checkpoint
+    if evaluation is None or evaluation.high_ms - evaluation.ms > RESOLVED * evaluation.ms:
+        return told
+    if checkpoint is not None and checkpoint.least_ms > 0:
+        return _Told(evaluation, checkpoint, "stamps", rough=True)
+    return told if told.evaluation is not None else told._replace(evaluation=evaluation, rough=True)
 
 
 def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sample]:
     """Rows that start a process with an evaluation and write no checkpoint: an evaluation takes no longer."""
     rows = cold & (pace.marks.evaluation - pace.marks.checkpoint)
-    return [_sample(run, pace, row) for row in rows] if pace.basis == "rows" else []
+    return [_sample(run, pace, row) for row in rows if pace.kind[row] == SLOW] if pace.basis == "rows" else []
 
 
 def _above_first_row(run: Run, pace: Pace, cold: frozenset[int], with_save: Sequence[Sample]) -> float | None:
@@ -199,9 +239,10 @@ def _above_first_row(run: Run, pace: Pace, cold: frozenset[int], with_save: Sequ
     return max(least, default=None)
 
 
-def _quicker_than(run: Run, pace: Pace, cold: frozenset[int], least_ms: float) -> bool:
-    """Whether a first evaluation took less than any should, by the model."""
-    return any(each.excess_ms < least_ms for each in _first_evaluations(run, pace, cold))
+def _quicker_than(run: Run, pace: Pace, cold: frozenset[int], steps: float) -> bool:
+    """Whether a first evaluation took fewer steps than any should, by the model."""
+    least = steps - SURE * pace.step.spread
+    return any(each.excess_ms < least * each.step_ms for each in _first_evaluations(run, pace, cold))
 
 
 def _in_steps(samples: Sequence[Sample]) -> float | None:
@@ -222,7 +263,7 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
             visible=len(times),
             hidden=len(counted) - len(times),
             each_ms=each and each.ms,
-            interval=_interval(run),
+            interval=evaluation_interval(run),
             contains_checkpoint=False,
             predicted_ms=None,
             low_ms=each and each.low_ms,
@@ -249,40 +290,3 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
 def _price(times: Sequence[float]) -> Price | None:
     """Of what was measured one by one."""
     return price_of([Sample(ms, 1, 1.0, saves=False) for ms in times], 0.0) if times else None
-
-
-def _cold_rows(run: Run, pace: Pace) -> frozenset[int]:
-    """First rows of processes that took longer than a step. A log without its head begins with one like the others."""
-    first, marks = frozenset(row for row in pace.marks.first if pace.kind[row] == SLOW), pace.marks
-    if not first or run.rows.iteration[0] == 0 or 0 not in marks.evaluation:
-        return first
-    others = [pace.typical_excess_ms(run.rows, row) for row in marks.evaluation - first]
-    like_others = others and pace.excess_ms(run.rows, 0) <= LIKE_THE_OTHERS * typical(others)
-    return first - {0} if like_others else first
-
-
-def _counted(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...]:
-    """One evaluation per iteration: those after training began, whatever trainer tells of them."""
-    by_iteration = {evaluation.iteration: evaluation for evaluation in reversed(run.evaluations)}
-    evaluations = [by_iteration[iteration] for iteration in sorted(by_iteration) if iteration > 0]
-    if not run.row_contains_evaluation or not len(run.rows):
-        return tuple(evaluations)
-    first = run.rows.iteration[0]
-    return tuple(each for each in evaluations if each.row not in cold and first <= each.iteration)
-
-
-def _interval(run: Run) -> int | None:
-    """The knob where it is known, else the most frequent distance."""
-    knob = run.number("eval_interval")
-    if knob and knob > 0:
-        return int(knob)
-    iterations = sorted({evaluation.iteration for evaluation in run.evaluations})
-    return most_frequent(after - before for before, after in pairwise(iterations))
-
-
-def most_frequent(distances: Iterable[int]) -> int | None:
-    """The distance that occurs most often, the smaller one of two that do."""
-    seen: dict[int, int] = {}
-    for distance in distances:
-        seen[distance] = seen.get(distance, 0) + 1
-    return min(seen, key=lambda distance: (-seen[distance], distance)) if seen else None

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from nanopace.diagnosis.counting import most_frequent
 from nanopace.diagnosis.medians import typical
-from nanopace.diagnosis.prices import Costs, Prices, find_prices, most_frequent
+from nanopace.diagnosis.prices import Costs, Prices, find_prices
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
 from nanopace.diagnosis.rows import MARKED, SLOW, Pace
 from nanopace.run import Run
@@ -80,7 +81,7 @@ def _warming(pace: Pace, prices: Prices) -> dict[int, Cause]:
 
 def _start(excess: float, cause: Cause, index: int, pace: Pace, prices: Prices) -> dict[Cause, float]:
     """Its evaluation apart, where the price of one is known and is not all of the row."""
-    known = prices.evaluations.each_ms is not None and not prices.evaluations.contains_checkpoint
+    known = prices.evaluations.each_ms is not None and not prices.evaluations.contains_checkpoint and not prices.rough
     evaluation = prices.evaluation_at(pace.baseline_ms[index])
     if index not in pace.marks.evaluation or not known or evaluation is None or evaluation > MOST_OF_START * excess:
         return {cause: excess}
@@ -104,9 +105,10 @@ def _event(
     saves = index in pace.marks.checkpoint
     if index not in pace.marks.evaluation:
         return {"checkpoint": excess}
-    if prices.evaluation_ms is None:
+    if prices.evaluation_ms is None and pace.basis == "none":
         return {"stall": excess}  # beyond what all rows take, which is as far as this log can tell
-    slower = max(1.0, pace.baseline_ms[index] / pace.step.median_ms)  # where steps take longer, evaluations may, too
+    around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change just here
+    slower = max(1.0, around_ms / pace.step.median_ms)  # where steps take longer, evaluations may, too
     expected = count * usual[saves] * slower if saves in usual else excess
     stall = excess - expected if excess > USUAL * expected > 0 else 0.0
     parts: dict[Cause, float] = {"evaluation": excess - stall}

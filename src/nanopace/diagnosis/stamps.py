@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nanopace.diagnosis.experiment import Price, around
+from nanopace.diagnosis.experiment import OF_A_MEDIAN, Price, around
 from nanopace.diagnosis.medians import median
 from nanopace.diagnosis.rows import Pace
 from nanopace.run import Evaluation, Run
@@ -41,7 +41,7 @@ def price_by_stamps(
     run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], together_ms: float | None
 ) -> Stamped:
     """Evaluation and checkpoint apart. `together_ms`: what the rows say of both, which is exact."""
-    evaluations, saves = [], []
+    evaluations, saves, steps_before = [], [], []
     alone = {each.iteration for each in counted} - _crowded(run, counted)
     for each in counted:
         if each.at_s is None or each.count > 1 or each.iteration not in alone:
@@ -51,16 +51,21 @@ def price_by_stamps(
             steps = each.iteration - 1 - run.rows.last_iteration[after - 1]
             ms = (each.at_s - run.rows.at_s[after - 1]) * 1000 - steps * pace.baseline_ms[after - 1]
             evaluations.append(ms)
+            steps_before.append(steps)
         if after < len(run.rows) and each.iteration in saved and not _folded(run, after):
             steps = run.rows.iteration[after] - each.iteration + 1
             saves.append((run.rows.at_s[after] - each.at_s) * 1000 - steps * pace.baseline_ms[after])
     unit_ms = 1000 * resolution_s(run)
-    evaluation = _price([ms for ms in evaluations if math.isfinite(ms)], unit_ms)
-    checkpoint = _price([ms for ms in saves if math.isfinite(ms)], unit_ms)
-    if evaluation and checkpoint and together_ms is not None:
-        half = min(evaluation.high_ms - evaluation.ms, checkpoint.high_ms - checkpoint.ms)
-        ms = min(together_ms, max(0.0, (evaluation.ms + together_ms - checkpoint.ms) / 2))
-        evaluation, checkpoint = around(ms, half), around(together_ms - ms, half)
+    step_error_ms = (
+        pace.step.median_ms * OF_A_MEDIAN * pace.step.spread / math.sqrt(max(1, min(25, pace.step.normal_rows)))
+    )
+    doubt_ms = step_error_ms * median(steps_before) if steps_before else 0.0  # the same for all of them
+    evaluation = _price([ms for ms in evaluations if math.isfinite(ms)], unit_ms, doubt_ms)
+    checkpoint = _price([ms for ms in saves if math.isfinite(ms)], unit_ms, step_error_ms)
+    if evaluation and checkpoint and together_ms is not None:  # then the one that is known better tells the other
+        half, other = (each.high_ms - each.ms for each in (evaluation, checkpoint))
+        ms = min(together_ms, evaluation.ms if half <= other else max(0.0, together_ms - checkpoint.ms))
+        evaluation, checkpoint = around(ms, min(half, other)), around(together_ms - ms, min(half, other))
     return Stamped(evaluation, checkpoint)
 
 
@@ -79,7 +84,10 @@ def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float
             continue
         passed_ms = (rows.at_s[after] - rows.at_s[before]) * 1000
         last, first = rows.last_iteration[before], rows.iteration[after]
-        covers, step_ms = pace.covers(after), max(pace.baseline_ms[before], pace.baseline_ms[after])  # at a level's begin
+        covers, step_ms = (
+            pace.covers(after),
+            max(pace.baseline_ms[before], pace.baseline_ms[after]),
+        )  # at a level's begin
         known_ms = (first - last - covers) * step_ms + covers * rows.ms[after]
         gap_ms = passed_ms - known_ms - event_ms(last, first)
         if gap_ms > CLEAR_UNITS * unit_ms and gap_ms > CLEAR_GAP * known_ms:
@@ -107,9 +115,11 @@ def _folded(run: Run, index: int) -> bool:
     return run.rows.count[index] > 1
 
 
-def _price(times: Sequence[float], unit_ms: float) -> Price | None:
+def _price(times: Sequence[float], unit_ms: float, doubt_ms: float) -> Price | None:
+    """The mean of all but stalls: a median of differences of whole seconds is a whole second itself."""
     if not times:
         return None
-    ms = median(times)
-    scatter = 1.2816 * median(abs(each - ms) for each in times) / 0.6745
-    return around(ms, max(unit_ms, scatter) / math.sqrt(len(times)))
+    middle = median(times)
+    scatter = 1.2816 * median(abs(each - middle) for each in times) / 0.6745
+    near = [each for each in times if abs(each - middle) <= 3 * max(unit_ms, scatter)]
+    return around(sum(near) / len(near), max(unit_ms, scatter) / math.sqrt(len(near)) + 1.2816 * doubt_ms)

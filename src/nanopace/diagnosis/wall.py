@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Literal, NamedTuple, get_args
 
+from nanopace.diagnosis.medians import median
 from nanopace.diagnosis.prices import Prices
 from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
 from nanopace.diagnosis.rows import NORMAL, Pace
 from nanopace.diagnosis.spikes import Spikes
 from nanopace.diagnosis.stamps import gaps_between_rows
+from nanopace.diagnosis.telling_rows import SLOW_RATIO
 from nanopace.incidents import StallReason
 from nanopace.run import Phase, Restart, Rollback, Run, Span
 
@@ -52,6 +54,9 @@ _OF_PHASE: Mapping[Phase, Bucket] = {
     "logging": "other",
     "other": "other",
 }
+
+
+ENOUGH_LOST = 3  # rows that tell what a step took
 
 
 class Event(NamedTuple):
@@ -153,7 +158,7 @@ def _hidden(run: Run, pace: Pace, prices: Prices) -> list[Event]:
     events: list[Event] = []
     for each in prices.counted:
         row = min(bisect_left(run.rows.last_iteration, each.iteration), len(run.rows) - 1)
-        price_ms = prices.evaluation_at(pace.baseline_ms[row])
+        price_ms = prices.hidden_ms(each, pace.baseline_ms[row])
         if each.row is None and price_ms is not None:
             events.append(Event(each.iteration, "evaluation", each.count * price_ms))
     if prices.checkpoint_ms is not None:
@@ -178,7 +183,7 @@ def _walk(
     run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict[Bucket, float]
 ) -> tuple[array[float], array[float]]:
     """Go through the run in its order, filling the buckets: the clock at the end of each row and event, in seconds."""
-    rows, lost_ms = run.rows, _lost_ms(run, pace)
+    rows, lost_ms = run.rows, _lost_ms(run, pace, spikes.prices.evaluations.interval)
     known = pace.basis != "none"  # else only the rows themselves can be added up
     ends, event_ends = array("d"), array("d")
     clock_ms, training_ms, pending = 0.0, 0.0, 0
@@ -212,17 +217,27 @@ def _walk(
     return ends, event_ends
 
 
-def _lost_ms(run: Run, pace: Pace) -> dict[int, list[tuple[Bucket, float]]]:
+def _lost_ms(run: Run, pace: Pace, interval: int | None) -> dict[int, list[tuple[Bucket, float]]]:
     """What was done in vain before each restart and each rollback, by the first row after it."""
     lost: dict[int, list[tuple[Bucket, float]]] = {}
     for restart in run.restarts:
         unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines * run.rows_cover)
-        step_ms = pace.baseline_ms[restart.row] if pace.basis != "none" else 0.0
+        step_ms = (_lost_step_ms(restart, interval) or pace.baseline_ms[restart.row]) if pace.basis != "none" else 0.0
         seen_ms = lost_rows_ms(restart) * run.rows_cover
         lost.setdefault(restart.row, []).append(("restart", seen_ms + unseen * step_ms))
     for rollback in run.rollbacks:
         lost.setdefault(rollback.row, []).append(("rollback", lost_rows_ms(rollback)))
     return lost
+
+
+def _lost_step_ms(restart: Restart, interval: int | None) -> float | None:
+    """What a step took in the process that was lost, whose speed was its own; None where too few rows show it."""
+    times = [row.ms for row in restart.lost if row.count == 1 and (not interval or row.iteration % interval)]
+    if len(times) < ENOUGH_LOST:
+        return None
+    middle = median(times)
+    plain = [ms for ms in times if ms <= SLOW_RATIO * middle]
+    return sum(plain) / len(plain)
 
 
 def lost_rows_ms(setback: Restart | Rollback) -> float:
@@ -247,7 +262,7 @@ def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -
     """The buckets in seconds; None where a part is inside another one, or nothing tells it."""
     prices = spikes.prices
     measured = run.wall_ms is not None
-    no_price = prices.evaluations.count > 0 and prices.evaluation_ms is None
+    no_price = bool(prices.unpriced) or (prices.evaluations.count > 0 and prices.evaluation_ms is None)
     if not run.row_contains_evaluation:  # the one before the first step is not in the rows, either
         no_price = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
     saves_apart = any(save.row is None or save.row not in prices.cold_rows for save in run.checkpoints)

@@ -69,8 +69,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "evaluation takes {evaluation_s}, a checkpoint {checkpoint_s} at most."
     ),
     "checkpoint_other_speed": say(
-        "Rows with a save ({saved_rows}) and rows without ({unsaved_rows}) lie in stretches of different speed, so "
-        "what a checkpoint takes cannot be told from the change of speed."
+        "Rows with a save ({saved_rows}) and rows without ({unsaved_rows}) differ in more than the save, so what "
+        "a checkpoint takes cannot be told from them."
     ),
     "checkpoint_at_least": say(
         "Evaluation and checkpoint take {spike_s} together. The first row evaluates and does not save, and took less: "
@@ -135,7 +135,7 @@ SENTENCES: Mapping[str, Sentence] = {
         count="count",
     ),
     "hidden_unpriced": say(
-        "Hidden between the rows: {hidden} of {count} evaluations. No row contains one, so what they cost is unknown. "
+        "Hidden between the rows: {hidden} of {count} evaluations. No row shows what one like them costs. "
         "A log_interval that divides eval_interval would show it."
     ),
     "evaluations_outside_clock": say(
