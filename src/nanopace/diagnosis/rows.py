@@ -235,7 +235,8 @@ def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
     usual_ms = typical((rows.ms[index], rows.count[index]) for index in later) if len(rows) else 0.0
     kind = bytearray([MARKED]) * len(rows)
     for index in marks.first:
-        kind[index] = SLOW if rows.ms[index] > SLOW_RATIO * usual_ms else MARKED
+        begins = index > 0 or rows.iteration[0] == 0  # an excerpt begins with a row like any other
+        kind[index] = SLOW if begins and rows.ms[index] > SLOW_RATIO * usual_ms else MARKED
     first, last = (rows.iteration[0], rows.last_iteration[-1]) if len(rows) else (0, 0)
     return Pace(
         step=Step(usual_ms, 0.0, 0, 0, (Level(first, last, usual_ms),), None),
