@@ -156,7 +156,7 @@ def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
     if each is None:
         return None
     all_s = evaluations.count * each / 1000  # at the price of one, which may be that of a slow stretch
-    return share * (all_s if diagnosis.wall.evaluation_s is None else min(all_s, diagnosis.wall.evaluation_s))
+    return share * min(all_s, diagnosis.wall.evaluation_s or all_s)
 
 
 def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
