@@ -168,7 +168,7 @@ def _saved(run: Run, best: _Best) -> bool | None:
 
 def _saves(run: Run) -> set[int]:
     """Iterations whose model was saved. One that a process went on from was, though its row was done again."""
-    return {each.iteration for each in (*run.checkpoints, *run.restarts)}
+    return {each.iteration for each in run.checkpoints} | {each.iteration for each in run.restarts}
 
 
 def _lost_a_better_one(
