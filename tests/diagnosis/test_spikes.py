@@ -88,6 +88,24 @@ def test_slow_rows_in_a_row_are_no_rhythm() -> None:
     assert spikes_of(nanogpt_run(eval_interval=0, stalls=stalls)).period is None
 
 
+def test_three_stalls_as_far_apart_by_chance_are_no_rhythm() -> None:
+    assert spikes_of(nanogpt_run(stalls={1100: 900.0, 2600: 700.0, 4100: 800.0})).period is None
+
+
+def test_a_rhythm_that_all_plain_rows_have_is_only_the_log_s() -> None:
+    """Every second row evaluates, so the others are as far apart as any of them."""
+    times = [5000.0, *(100.0 if index % 2 else 900.0 for index in range(1, 40))]
+    for held in (15, 17, 19, 23):
+        times[held] = 160.0
+    run = rows_run(times, evaluated=range(0, 40, 2))
+    assert spikes_of(run).period is None
+
+
+def test_an_evaluation_row_where_a_slower_level_begins_is_not_held_up() -> None:
+    run = nanogpt_run(pace=lambda iteration: 2.2 if iteration >= 10_000 else 1.0)
+    assert not any("stall" in row.causes for row in spikes_of(run).slow_rows)
+
+
 def test_a_stall_inside_an_evaluation_row_is_told_apart() -> None:
     row = by_iteration(nanogpt_run(stalls={7500: 60_000.0}))[7500]
     assert row.causes == ("evaluation", "stall")

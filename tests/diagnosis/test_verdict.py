@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Finding
+from nanopace.record import replace
+
+from .synthetic import nanogpt_run, rows_run
 
 GOOD = [(500 * k, 100.0 * k, 3.0 + 1 / k) for k in range(1, 13)]
 BAD = [(iteration, seconds, val + 0.3) for iteration, seconds, val in GOOD]
@@ -117,3 +121,30 @@ def test_with_few_evaluations_only_a_large_lead_is_called(said: Any) -> None:
 
 def test_a_run_without_step_times_has_no_time_per_iteration(said: Any) -> None:
     assert not any(each.code == "compare_time_per_iteration" for each in said({"median_ms": 0.0}, {"median_ms": 5.0}))
+
+
+def test_a_run_without_a_plain_row_has_neither_speed_nor_clock() -> None:
+    """Every row evaluates, and nine of ten iterations have no row."""
+    plain = diagnose(nanogpt_run(5000, log_interval=10, eval_interval=500))
+    hidden = diagnose(replace(nanogpt_run(5000, log_interval=500, eval_interval=500), name="hidden.log"))
+    found = compare(plain, hidden)
+    codes = [finding.code for finding in found.findings]
+    assert "compare_step_unknown" in codes
+    assert "compare_clock_unknown" in codes
+    assert not {"compare_speed", "compare_time_per_iteration", "compare_sooner", "compare_leads_time"} & {*codes}
+    assert found.median_ms.b is found.tokens_per_s.b is None
+
+
+def test_where_every_iteration_has_a_row_the_clock_is_known() -> None:
+    every = [diagnose(nanogpt_run(60, log_interval=1, eval_interval=1, step_ms=ms)) for ms in (100.0, 300.0)]
+    codes = {finding.code for finding in compare(*every).findings}
+    assert "compare_step_unknown" in codes
+    assert "compare_clock_unknown" not in codes
+
+
+def test_a_difference_within_the_scatter_of_the_steps_is_none() -> None:
+    noisy = [
+        diagnose(rows_run([500.0, *times], facts={"tokens_per_iteration": 1000}))
+        for times in ([100, 130, 90, 180, 95, 70, 140, 100], [110, 70, 160, 95, 140, 105, 190, 120])
+    ]
+    assert compare(*noisy).findings[0].code == "compare_speed_unclear"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 
 import pytest
@@ -55,6 +56,21 @@ def test_times_of_one_iteration_are_not(options: dict[str, bool], read: Read) ->
     (run,) = read(fork(covers=1, **options))
     assert (run.rows_cover, run.rows_cover_shown_by) == (1, None)
     assert max(run.rows.ms[1:]) < 165
+
+
+def test_a_first_row_that_saves_nothing_is_not_held_against_rows_that_save(read: Read) -> None:
+    """They may be longer by what a save takes."""
+    saving = "saving checkpoint to out\n"
+    evaluated = r"step \1: train loss 3.1000 | val loss 3.1000\n" + saving + r"iter \1:"
+    told = re.sub(r"iter ([1-9]\d*):", evaluated, fork(covers=100))
+    assert read(told)[0].rows_cover == 1
+    assert read(told.replace("iter 0:", saving + "iter 0:"))[0].rows_cover == 100
+
+
+def test_an_evaluation_between_rows_is_in_the_one_that_covers_it(read: Read) -> None:
+    told = fork(covers=100).replace("iter 600:", "step 550: train loss 3.1000 | val loss 3.1000\niter 600:")
+    (run,) = read(told)
+    assert [each.row for each in run.evaluations] == [0, 6]
 
 
 def test_stamps_that_contradict_a_short_first_row_are_believed(read: Read) -> None:

@@ -27,7 +27,7 @@ DUST = 1e-9  # of a row's time: what is left of it when the baseline went throug
 STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
 STEADY_ERROR = 0.01  # what is less sure may hide a change of several per cent
 CHANGED_SHARE = 0.05  # by so much or more they differ where the pace is said to have changed
-LEAST_OF_FIFTHS = 10  # plain rows: fewer have no fifths
+LEAST_OF_FIFTHS = 15  # plain rows: fewer have no fifths of three, whose median one slow row does not bend
 
 ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
 

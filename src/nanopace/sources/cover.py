@@ -4,8 +4,8 @@ nanoGPT's covers one, however far its rows are apart. A log is taken for the oth
 
 tokens      its own tokens a second, times its time, are the tokens of all those iterations
 stamps      from one time stamp to the next it is as long as the row says, and not that many times as long
-first_row   the first row, which holds one iteration and an evaluation, takes less than half of every other row,
-            and of those that save nothing, as it does, there are enough
+first_row   the first row, which holds one iteration and an evaluation, takes less than half of every other row that
+            saves nothing; if it saves itself, of every other row
 
 The last is no proof in nanoGPT's own rows: their clock does not wait for the GPU, so that a first row may be short.
 """
@@ -94,8 +94,10 @@ def _by_tokens(row_tokens: float, interval: int, number: Number) -> bool:
 
 def _by_first_row(run: Run, interval: int) -> bool:
     """The other rows cannot be longer than so many first ones either, or something else is odd about it."""
-    saves = sorted(each.iteration for each in run.checkpoints)
     first = run.rows[0]
+    saves = sorted(each.iteration for each in run.checkpoints)
+    if saves[:1] == [0]:
+        saves = []  # it has all that the others have
     others = [
         row.ms
         for before, row in pairwise(run.rows[:_MOST_ROWS])
