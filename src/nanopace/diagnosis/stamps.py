@@ -84,15 +84,8 @@ def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float
             continue
         passed_ms = (rows.at_s[after] - rows.at_s[before]) * 1000
         last, first = rows.last_iteration[before], rows.iteration[after]
-<<<<<<< HEAD
-        covers, step_ms = (
-            pace.covers(after),
-            max(pace.baseline_ms[before], pace.baseline_ms[after]),
-        )  # at a level's begin
-=======
         covers = pace.covers(after)
         step_ms = max(pace.baseline_ms[before], pace.baseline_ms[after])  # a level may begin anywhere between them
->>>>>>> rest2
         known_ms = (first - last - covers) * step_ms + covers * rows.ms[after]
         gap_ms = passed_ms - known_ms - event_ms(last, first)
         if gap_ms > CLEAR_UNITS * unit_ms and gap_ms > CLEAR_GAP * known_ms:
