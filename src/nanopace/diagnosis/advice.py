@@ -31,6 +31,7 @@ _WORTH_COMPILING_S = 600.0  # of training: compiling takes a minute of it
 _LARGEST_BATCH_RAISE = 4  # beyond this a micro-batch brings memory trouble and hardly any speed
 # A slower card is no overhead, but no reason to be content.
 _SLOWED = 1.05  # the last fifth of the run against the first
+_FEW_ROWS = 15  # of which nothing tells whether the steps became slower
 _NOT_NOTHING = frozenset({"memory_spill", "level_shift", "throttled_heat", "throttled_hardware"})
 
 
@@ -68,7 +69,7 @@ def _content(diagnosis: Diagnosis) -> bool:
     if wall.overhead_share is None or wall.awake_s <= 0 or (card is not None and card < _IDLE_CARD):
         return False
     codes = {finding.code for finding in diagnosis.findings}
-    if codes & _NOT_NOTHING or _slowed(diagnosis.step):
+    if codes & _NOT_NOTHING or diagnosis.step.normal_rows < _FEW_ROWS or _slowed(diagnosis.step):
         return False
     return wall.overhead_share + wall.stall_s / wall.awake_s < _WORTH_TUNING
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.diagnosis.counting import cold_rows, counted_evaluations, evaluation_interval
@@ -109,11 +110,14 @@ def _inside(
     numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
     alike = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
     told = _told_by_rows(samples, alike, only_save, pace.step.spread)
-    blurred = run.rows_cover > 1 and not steady(pace.step)  # a step that changes a little hides what a row holds beside
+    # A step that changes a little hides what a row holds beside it; so does one that changes much at the only such row.
+    jump_ms = max((_jump_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
+    blurred = run.rows_cover > 1 and not steady(pace.step)
+    blurred |= jump_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)
     if blurred:
         told = _Told()
     elif told.contains or told.evaluation is None:
-        told = _told_by_stamps(run, pace, counted, saved, told)
+        told = _told_by_stamps(run, pace, numbers, saved, told)
 
     in_steps = evaluation_in_steps(run)
     predicted = in_steps * pace.step.median_ms if in_steps is not None and counted and plain else None
@@ -122,7 +126,7 @@ def _inside(
     if told.contains and each is not None:
         at_least = _above_first_row(run, pace, cold, with_save)
         least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
-        if least_steps is not None and not _quicker_than(run, pace, cold, least_steps):
+        if least_steps is not None and not jump_ms and not _quicker_than(run, pace, cold, least_steps):
             least = least_steps * min(sample.step_ms for sample in with_save)
             if each.ms > least:  # else the model bounds nothing
                 at_most, basis = each.ms - least, "upper_bound"
@@ -159,6 +163,15 @@ def _inside(
         rough=told.rough,
         unsaved_ms=price_of(without, pace.step.spread).ms if told.contains and without else None,
     )
+
+
+def _jump_ms(run: Run, pace: Pace, row: int | None) -> float:
+    """By how much the levels differ between which a row stands: it may belong to either. 0 anywhere else."""
+    later = range(len(run.rows) if row is None else row + 1, len(run.rows))
+    after = next((index for index in later if pace.kind[index] in (NORMAL, UNEVEN)), None)
+    at = None if after is None else run.rows.iteration[after]
+    changes = pairwise(pace.step.levels)
+    return next((abs(new.median_ms - old.median_ms) for old, new in changes if new.first_iteration == at), 0.0)
 
 
 def _samples(run: Run, pace: Pace, counted: Iterable[Evaluation]) -> list[Sample]:
@@ -213,7 +226,7 @@ def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: 
         return told
     stamped = price_by_stamps(run, pace, counted, saved, None if told.evaluation is None else told.evaluation.ms)
     evaluation, checkpoint = stamped.evaluation, stamped.checkpoint
-    if evaluation is None or evaluation.high_ms - evaluation.ms > RESOLVED * evaluation.ms:
+    if evaluation is None or evaluation.high_ms - evaluation.ms >= RESOLVED * evaluation.ms:
         return told
     if checkpoint is not None and checkpoint.least_ms > 0:
         return _Told(evaluation, checkpoint, "stamps", rough=True)

@@ -22,6 +22,7 @@ from nanopace.run import Rows, Run
 NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
+HELD_UP = 4.5  # the same for a row that is said to be slow: of some hundred noisy ones, one is beyond 3.5 by chance
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
 DUST = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
 STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
@@ -185,8 +186,8 @@ def _classify(
     """The kind of every row, and the noise of the plain ones (scaled MAD)."""
     residuals = [log - math.log(max(around[index], 1e-9)) for index, log in zip(plain, logs, strict=True)]
     deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in kept])
-    bound = OUTSIDE_NOISE * max(deviation, LEAST_NOISE) / 0.6745
-    slow = max(bound, math.log(SLOW_RATIO))
+    noise = max(deviation, LEAST_NOISE) / 0.6745
+    bound, slow = OUTSIDE_NOISE * noise, max(HELD_UP * noise, math.log(SLOW_RATIO))
     kind = bytearray(len(rows))
     for index, residual in zip(plain, residuals, strict=True):
         if residual > bound:

@@ -22,6 +22,7 @@ from nanopace.record import replace
 from nanopace.run import Checkpoint, CoverEvidence, Evaluation, Row, Rows, Run
 
 _NEAR = 0.1  # of what is expected
+_SCATTER = 1.25  # times: the first step may have been a quick one
 _SHORTEST_S = 20.0  # that stamps have to span: they may be whole seconds
 _FEWEST = 3  # rows, or pairs of rows, that have to agree
 _MOST_ROWS = 2000  # that are looked at
@@ -108,7 +109,7 @@ def _by_first_row(run: Run, interval: int) -> bool:
     if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
         return False
     typical = sorted(others)[len(others) // 2]
-    return 2 * first.ms < min(others) and typical <= interval * first.ms
+    return 2 * first.ms < min(others) and typical <= _SCATTER * interval * first.ms
 
 
 def _covered(rows: Rows, index: int, interval: int) -> int:
