@@ -114,7 +114,7 @@ def _inside(
     jump_ms = max((_jump_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
     blurred = run.rows_cover > 1 and not steady(pace.step)
     blurred |= jump_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)
-    if blurred:
+    if blurred or (told.evaluation is not None and told.evaluation.ms <= 0):  # nothing that shows
         told = _Told()
     elif told.contains or told.evaluation is None:
         told = _told_by_stamps(run, pace, numbers, saved, told)

@@ -25,6 +25,7 @@ _NEAR = 0.1  # of what is expected
 _SCATTER = 1.25  # times: the first step may have been a quick one
 _SHORTEST_S = 20.0  # that stamps have to span: they may be whole seconds
 _FEWEST = 3  # rows, or pairs of rows, that have to agree
+_SOON = 5  # rows after the first
 _MOST_ROWS = 2000  # that are looked at
 
 Number = Callable[[str], float | None]
@@ -108,7 +109,8 @@ def _by_first_row(run: Run, interval: int) -> bool:
     nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # whoever prints its mfu has its clock, too
     if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
         return False
-    typical = sorted(others)[len(others) // 2]
+    soon = sorted(others[:_SOON])  # later ones may be of another speed
+    typical = soon[len(soon) // 2]
     return 2 * first.ms < min(others) and typical <= _SCATTER * interval * first.ms
 
 
