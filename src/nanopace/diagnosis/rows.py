@@ -70,7 +70,8 @@ class Pace(NamedTuple):
 
     def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
         """What one of the rows that stand here took beyond its steps, and how many they are."""
-        return self.covers(index) * max(0.0, rows.ms[index] - self.baseline_ms[index]), rows.count[index]
+        excess = rows.ms[index] - self.baseline_ms[index]
+        return self.covers(index) * excess if excess > DUST * rows.ms[index] else 0.0, rows.count[index]
 
 
 def find_pace(run: Run) -> Pace:
