@@ -156,8 +156,8 @@ SENTENCES: Mapping[str, Sentence] = {
         count="rows",
     ),
     "uneven_rows": say(
-        "{rows} of the {normal_rows} normal rows took a little longer ({excess_share}), {total_s} in all: too little "
-        "to list, and among the stalls of the wall clock."
+        "{rows} of the {normal_rows} normal rows took longer ({excess_share}), {total_s} in all: too little to list, "
+        "and among the stalls of the wall clock."
     ),
     "level_shift": say(
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). A card that "
