@@ -169,6 +169,17 @@ class TrainConfig:
         return {name: getattr(self, name) for name in KNOBS}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What config files and flags say, each knob by its last word, and how they said it."""
+
+    given: Mapping[str, Value]
+    files: tuple[str, ...] = ()
+    flags: frozenset[str] = frozenset()  # the knobs of which a flag had the last word
+    auto: bool = False  # --auto: the machine decides what is left open
+    notes: tuple[str, ...] = ()  # lines for a person: what was passed over in a file, and why that does no harm
+
+
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("float32", "bfloat16", "float16"),
     "eval_train": ("steps", "full"),

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nanopace.config import Asked
 from nanopace.literals import Value
 from nanopace.train import fp8 as fp8_module
 from nanopace.train import passes as passes_module
@@ -159,7 +160,7 @@ def test_a_resumed_run_goes_on_as_it_would_have(corpus: Path, tmp_path: Path) ->
     run(corpus, tmp_path / "cut", **OURS, max_iters=14)
     listener = Recorder()
     given: dict[str, Value] = {"init_from": "resume", "out_dir": str(tmp_path / "cut"), "max_iters": 17}
-    train(given, from_file=False, listener=listener, started=time.monotonic())
+    train(Asked(given=given, auto=True), listener=listener, started=time.monotonic())
     assert listener.losses[15] == pytest.approx(whole.losses[15], abs=5e-3)
 
 
@@ -171,7 +172,7 @@ def test_a_run_can_go_on_with_what_the_compiler_makes(corpus: Path, tmp_path: Pa
     given: dict[str, Value] = {
         "init_from": "resume", "out_dir": str(tmp_path / "cut"), "max_iters": 17, "fused": False,
     }  # fmt: skip
-    train(given, from_file=False, listener=listener, started=time.monotonic())
+    train(Asked(given=given, auto=True), listener=listener, started=time.monotonic())
     assert listener.losses[15] == pytest.approx(whole.losses[15], abs=2e-2)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nanopace.config import TrainConfig
+from nanopace.config import Asked, TrainConfig
 from nanopace.literals import Value
 from nanopace.train.attention import pick_attention
 from nanopace.train.checkpoint import Checkpointer
@@ -56,7 +56,7 @@ def corpus(tmp_path: Path) -> Path:
 def run(corpus: Path, out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
     listener = Recorder()
     given = {**MIDDLE, "dataset": str(corpus), "out_dir": str(out), **knobs}
-    return train(given, from_file=True, listener=listener, started=time.monotonic()), listener
+    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic()), listener
 
 
 def events(out: Path, name: str) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def test_a_resumed_run_goes_on_as_it_would_have(corpus: Path, tmp_path: Path) ->
     run(corpus, tmp_path / "cut", **plain, max_iters=14)
     listener = Recorder()
     given: dict[str, Value] = {"init_from": "resume", "out_dir": str(tmp_path / "cut"), "max_iters": 17}
-    train(given, from_file=False, listener=listener, started=time.monotonic())
+    train(Asked(given=given, auto=True), listener=listener, started=time.monotonic())
     assert listener.losses[15] == pytest.approx(whole.losses[15], abs=1e-3)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from nanopace.config import Asked
 from nanopace.corpus.manifest import Manifest, ShardEntry, write_manifest
 from nanopace.corpus.tokenizer import bytes_tokenizer
 from nanopace.literals import Value
@@ -108,7 +109,7 @@ def alone(shared_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
     out_dir = tmp_path_factory.mktemp("alone") / "out"
     knobs = {**SHARED, "out_dir": str(out_dir), "dataset": str(shared_corpus)}
-    train(knobs, from_file=True, listener=Recorder())
+    train(Asked(given=knobs, files=("config.py",)), listener=Recorder())
     return out_dir
 
 

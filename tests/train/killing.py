@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from nanopace.config import Asked
 from nanopace.ledger import EvalEvent, StepEvent, read_ledger
 
 KNOBS: dict[str, object] = {
@@ -85,7 +86,7 @@ def forked(knobs: dict[str, object], moment: Moment | None) -> int:
         torch.set_num_threads(1)
         if moment is not None:
             _die_at(moment)
-        train(knobs, from_file=True, listener=Silent(), started=time.monotonic())  # type: ignore[arg-type]
+        train(Asked(given=knobs, files=("config.py",)), listener=Silent(), started=time.monotonic())  # type: ignore[arg-type]
     except BaseException:
         traceback.print_exc()
         os._exit(1)

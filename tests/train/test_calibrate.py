@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from nanopace import diagnose, open_run
+from nanopace.config import Asked
 from nanopace.hardware.calibration import measured_tflops, question, read_calibration
 from nanopace.literals import Value
 from nanopace.train.calibrate import main, products
@@ -47,7 +48,7 @@ def test_a_run_tells_its_share_of_what_was_measured(
 
     def ended(name: str) -> Outcome:
         asked = {**given, "out_dir": str(tmp_path / name)}
-        return train(asked, from_file=True, listener=Recorder(), started=time.monotonic())
+        return train(Asked(given=asked, files=("config.py",)), listener=Recorder(), started=time.monotonic())
 
     before = ended("before")
     assert (before.utilisation, before.measured_tflops) == (None, None)

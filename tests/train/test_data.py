@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from nanopace.config import Asked
 from nanopace.corpus import tokens
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import open_corpus
@@ -37,7 +38,7 @@ class Meddling(Recorder):
 
 def run(corpus: Path, out: Path, listener: Recorder, **knobs: Value) -> None:
     given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 200, **knobs}
-    train(given, from_file=True, listener=listener, started=time.monotonic())
+    train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
 
 
 def flip(path: Path) -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from nanopace.config import Asked
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import find_card
 from nanopace.literals import Value
@@ -61,7 +62,7 @@ def test_everything_is_launched_on_the_card_that_was_asked_for(tmp_path: Path, m
     monkeypatch.setattr(torch.cuda, "set_device", set_device)
     given: dict[str, Value] = {"device": "cuda:1", "out_dir": str(tmp_path / "out")}
     with pytest.raises(LaunchingThereError, match="cuda:1"):
-        train(given, from_file=False, listener=Recorder(), started=time.monotonic())
+        train(Asked(given=given, auto=True), listener=Recorder(), started=time.monotonic())
 
 
 @pytest.mark.usefixtures("two_cards")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nanopace import open_run
+from nanopace.config import Asked
 from nanopace.errors import InputError
 from nanopace.ledger import CheckpointEvent, Event, NoteEvent, RunEvent, StepEvent, read_ledger
 from nanopace.literals import Value
@@ -49,7 +50,7 @@ def run(corpus: Path, out: Path, listener: Recorder, **knobs: Value) -> Outcome:
     if isinstance(listener, Troubled):
         listener.out = out
     given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "save_interval": 2, "max_iters": STEPS - 1, **knobs}
-    return train(given, from_file=True, listener=listener, started=time.monotonic())
+    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
 
 
 def events(out: Path) -> tuple[Event, ...]:
@@ -219,7 +220,7 @@ def test_a_best_that_cannot_be_written_down(corpus: Path, tmp_path: Path) -> Non
     told = Recorder()
     given = {**TINY, "dataset": str(corpus), "out_dir": str(tmp_path / "out"), "init_from": "scratch"}
     with pytest.raises(InputError, match="cannot be written: Is a directory"):  # at the start that is an error
-        train(given, from_file=True, listener=told, started=time.monotonic())
+        train(Asked(given=given, files=("config.py",)), listener=told, started=time.monotonic())
     shutil.rmtree(tmp_path / "out")
 
     class InTheWay(Recorder):
@@ -269,7 +270,11 @@ def test_damaged_checkpoints_do_not_push_out_whole_ones(corpus: Path, tmp_path: 
         flip(out, step)
     told = Counting(out)
     given: dict[str, Value] = {"init_from": "resume", "out_dir": str(out), "max_iters": 24}
-    train({**given, "save_interval": 4, "keep_last": 2}, from_file=True, listener=told, started=time.monotonic())
+    train(
+        Asked(given={**given, "save_interval": 4, "keep_last": 2}, files=("config.py",)),
+        listener=told,
+        started=time.monotonic(),
+    )
     notes = told.all("note")
     assert len(notes) == 3
     assert "step-00000021" in notes[0]
@@ -286,7 +291,11 @@ def test_a_damaged_checkpoint_in_between_is_not_counted(corpus: Path, tmp_path: 
     flip(out, 21)
     told = Counting(out)
     given: dict[str, Value] = {"init_from": "resume", "out_dir": str(out), "max_iters": 35}
-    train({**given, "save_interval": 12, "keep_last": 2}, from_file=True, listener=told, started=time.monotonic())
+    train(
+        Asked(given={**given, "save_interval": 12, "keep_last": 2}, files=("config.py",)),
+        listener=told,
+        started=time.monotonic(),
+    )
     assert told.all("whole")[0] == (24, ["step-00000024", "step-00000020"])
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from nanopace.config import TrainConfig
+from nanopace.config import Asked, TrainConfig
 from nanopace.errors import ConfigError
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train import fp8 as fp8_module
@@ -181,7 +181,7 @@ def test_the_ledger_says_it(corpus: Path, tmp_path: Path, monkeypatch: pytest.Mo
     given = {**TINY, "dataset": str(corpus), "out_dir": str(tmp_path / "out"), "max_iters": 1, "eval_iters": 1}
     for fp8, said in ((False, None), (True, "qkv: twice as fast")):
         listener = Recorder()
-        train({**given, "fp8": fp8, "overwrite": True}, from_file=True, listener=listener)
+        train(Asked(given={**given, "fp8": fp8, "overwrite": True}, files=("config.py",)), listener=listener)
         first = json.loads((tmp_path / "out" / LEDGER_FILE).read_text().splitlines()[0])
         assert first["choices"].get("fp8") == said
         assert listener.all("started")[0].choices.get("fp8") == said
@@ -238,7 +238,7 @@ def test_a_run_without_a_card_is_refused_before_anything_is_written(corpus: Path
     out = tmp_path / "out"
     given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "fp8": True}
     with pytest.raises(ConfigError, match=r"fp8=True needs a card that multiplies in 8 bits, .* and cpu does not"):
-        train(given, from_file=True, listener=Recorder())
+        train(Asked(given=given, files=("config.py",)), listener=Recorder())
     assert not (out / LEDGER_FILE).exists()
 
 
@@ -246,7 +246,7 @@ def test_who_goes_on_without_a_card_goes_on_without_them(corpus: Path, tmp_path:
     """What its machine could do is no setting of a run."""
     out = tmp_path / "out"
     given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 1, "eval_iters": 1}
-    train(given, from_file=True, listener=Recorder())
+    train(Asked(given=given, files=("config.py",)), listener=Recorder())
     saved = find_saved(out, Recorder())
     of_a_card = replace(saved, config={**saved.config, "device": "cuda:0", "fp8": True})
     assert "fp8" not in settings_of(of_a_card, {}, find_machine("cpu"))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nanopace.cli.main import main
+from nanopace.config import Asked
 from nanopace.errors import InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import newest_whole
@@ -25,7 +26,7 @@ from .conftest import TINY, Recorder
 
 def second(corpus: Path, out: Path, **knobs: Value) -> Outcome:
     given = {**TINY, "dataset": str(corpus), "out_dir": str(out), **knobs}
-    return train(given, from_file=True, listener=Recorder(), started=time.monotonic())
+    return train(Asked(given=given, files=("config.py",)), listener=Recorder(), started=time.monotonic())
 
 
 def files(out: Path) -> set[str]:

@@ -150,6 +150,7 @@ LEFT_MB = 112  # of about 200 that a step of all sequences takes
 SCRIPT = """
 import json, resource, time
 import torch
+from nanopace.config import Asked
 from nanopace.train.run import train
 from tests.train.conftest import Recorder
 
@@ -162,9 +163,9 @@ class Limiting(Recorder):
             most = taken + ({left_mb} << 20)
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
-train({first!r}, from_file=True, listener=Recorder(), started=time.monotonic())
+train(Asked(given={first!r}, files=("config.py",)), listener=Recorder(), started=time.monotonic())
 listener = Limiting()
-train({given!r}, from_file=True, listener=listener, started=time.monotonic())
+train(Asked(given={given!r}, files=("config.py",)), listener=listener, started=time.monotonic())
 print(json.dumps([list(listener.losses.values()), [each.val for each in listener.all("evaluated")]]))
 """
 

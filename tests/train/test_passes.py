@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanopace.config import TrainConfig
+from nanopace.config import Asked, TrainConfig
 from nanopace.train import device as device_module
 from nanopace.train.device import pick_kernels
 from nanopace.train.listener import StepReport
@@ -156,6 +156,6 @@ def test_everything_is_compiled_before_the_first_step(
     told = Counting()
     knobs = {**TINY, "compile": True, "max_iters": 2, "eval_interval": 1, "n_layer": 1, "dropout": 0.0}
     given = {**knobs, "dataset": str(corpus), "out_dir": str(tmp_path / "out")}
-    train(given, from_file=True, listener=told, started=time.monotonic())
+    train(Asked(given=given, files=("config.py",)), listener=told, started=time.monotonic())
     torch.compiler.reset()
     assert told.all("taken apart") == [2, 2, 2]

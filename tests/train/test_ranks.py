@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import newest_whole
@@ -49,7 +50,7 @@ def test_shards_train_alike_and_go_on_with_one_and_with_four_ranks(
     assert len(list((out_dir / "checkpoints" / "step-00000009").glob("shard-*.safetensors"))) == 2
     assert_damage_is_found(out_dir, tmp_path / "copy")
     resumed: dict[str, Value] = {"out_dir": str(out_dir), "init_from": "resume", "device": "cpu", "max_iters": 16}
-    train(resumed, from_file=True, listener=Recorder())
+    train(Asked(given=resumed, files=("config.py",)), listener=Recorder())
     assert (out_dir / "checkpoints" / "step-00000017" / "model.safetensors").exists()
     flags = [f"--{name}={value}" for name, value in {**resumed, "max_iters": 24, "parallel": "fsdp"}.items()]
     ended = run(forked(4, "train", "--no-report", *flags), measured=False)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nanopace.config import INGREDIENTS, KNOBS, TrainConfig, ingredients
+from nanopace.config import INGREDIENTS, KNOBS, Asked, TrainConfig, ingredients
 from nanopace.corpus.shards import open_corpus
 from nanopace.errors import ConfigError, InputError
 from nanopace.literals import Value
@@ -52,13 +52,13 @@ class Stopping(Recorder):
 def run(corpus: Path, out: Path, listener: Recorder | None = None, **knobs: Value) -> tuple[Outcome, Recorder]:
     listener = listener or Recorder()
     given = {**FAST, "dataset": str(corpus), "out_dir": str(out), **knobs}
-    return train(given, from_file=True, listener=listener, started=time.monotonic()), listener
+    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic()), listener
 
 
 def resume(out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
     listener = Recorder()
     given = {"init_from": "resume", "out_dir": str(out), **knobs}
-    return train(given, from_file=False, listener=listener, started=time.monotonic()), listener
+    return train(Asked(given=given, auto=True), listener=listener, started=time.monotonic()), listener
 
 
 @pytest.fixture(scope="module")
@@ -185,11 +185,18 @@ def test_its_weights_travel_but_not_to_gpt2(trained: Path, shared_corpus: Path, 
 def test_a_new_run_begins_with_its_weights(trained: Path, shared_corpus: Path, tmp_path: Path) -> None:
     given: dict[str, Value] = {**TINY, "dataset": str(shared_corpus), "init_from": str(trained), "max_iters": 2}
     listener = Recorder()
-    train({**given, "out_dir": str(tmp_path / "out")}, from_file=True, listener=listener, started=time.monotonic())
+    train(
+        Asked(given={**given, "out_dir": str(tmp_path / "out")}, files=("config.py",)),
+        listener=listener,
+        started=time.monotonic(),
+    )
     assert verified(checkpoint_directories(tmp_path / "out")[0]).shape.recipe == "fast"
     assert listener.losses[0] < 4.0  # a fresh model has 5.6
     with pytest.raises(ConfigError, match=r"recipe is fast in .*, and cannot be gpt2"):
-        train({**given, "recipe": "gpt2", "out_dir": str(tmp_path / "b")}, from_file=True, listener=listener)
+        train(
+            Asked(given={**given, "recipe": "gpt2", "out_dir": str(tmp_path / "b")}, files=("config.py",)),
+            listener=listener,
+        )
 
 
 def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:

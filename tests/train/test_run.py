@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from nanopace import diagnose, open_run
+from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, NanopaceError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import checkpoint_directories, checksum_of
@@ -42,13 +43,13 @@ class Stopping(Recorder):
 def run(corpus: Path, out: Path, listener: Recorder | None = None, **knobs: Value) -> tuple[Outcome, Recorder]:
     listener = listener or Recorder()
     given = {**TINY, "dataset": str(corpus), "out_dir": str(out), **knobs}
-    return train(given, from_file=True, listener=listener, started=time.monotonic()), listener
+    return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic()), listener
 
 
 def resume(out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
     listener = Recorder()
     given = {"init_from": "resume", "out_dir": str(out), **knobs}
-    return train(given, from_file=False, listener=listener, started=time.monotonic()), listener
+    return train(Asked(given=given, auto=True), listener=listener, started=time.monotonic()), listener
 
 
 def events(out: Path, name: str = "") -> list[dict[str, Any]]:

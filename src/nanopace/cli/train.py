@@ -10,11 +10,12 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.torch_room import torch_room
-from nanopace.config import KNOBS
+from nanopace.config import KNOBS, Asked
 from nanopace.config_text import check_together, read_config, read_knob
 from nanopace.errors import NanopaceError, UsageError
 from nanopace.literals import Value
@@ -42,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     speaks = os.environ.get("RANK", "0") == "0"  # of several processes that torchrun started, the first one does
     try:
         words = words_of(args)
-        given = _given(args)
+        asked = _asked(args)
+        given = asked.given
     except NanopaceError:
         if speaks:
             raise
@@ -57,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
         from nanopace.train.run import train
 
         listener = _with_wandb(display, given) if given.get("wandb_log") and speaks else display
-        outcome = train(given, from_file=bool(args.configs), listener=listener, preparing=preparing)
-    embedded = not args.configs and "dataset" not in given and given.get("init_from") != "resume"
+        outcome = train(asked, listener=listener, preparing=preparing)
+    embedded = not asked.files and "dataset" not in given and given.get("init_from") != "resume"
     if speaks and embedded and outcome.reason == "finished" and outcome.checkpoint:
         _let_it_write(outcome.checkpoint)
     if speaks and not args.no_report:
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     return 130 if outcome.reason == "interrupted" else 0
 
 
-def _on_several(args: argparse.Namespace, given: dict[str, Value]) -> int:
+def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:
     """The same command without --gpus, in several processes."""
     if not re.fullmatch(r"[1-9][0-9]{0,3}", args.gpus):
         raise UsageError("--gpus={count}: must be a number of cards, such as 2", count=args.gpus)
@@ -82,7 +84,7 @@ def _on_several(args: argparse.Namespace, given: dict[str, Value]) -> int:
         return launch(int(args.gpus), None if device is None else str(device), ["train", *args.configs, *flags])
 
 
-def _with_wandb(listener: Listener, given: dict[str, Value]) -> Listener:
+def _with_wandb(listener: Listener, given: Mapping[str, Value]) -> Listener:
     from nanopace.cli.weights_and_biases import WeightsAndBiases
 
     project, name = (str(given.get(knob, KNOBS[knob].default)) for knob in ("wandb_project", "wandb_run_name"))
@@ -99,14 +101,12 @@ def _let_it_write(checkpoint: str) -> None:
     sample.run(parser.parse_args([checkpoint, "--prompt", "def ", "--num", "2", "--max_new_tokens", "120"]))
 
 
-def _given(args: argparse.Namespace) -> dict[str, Value]:
+def _asked(args: argparse.Namespace) -> Asked:
     """What the files say, in their order, and over it what the flags say."""
     given: dict[str, Value] = {}
     for path in args.configs:
         given |= {name: value for name, value in read_config(path, to_train=True).items() if name in KNOBS}
-    for name in KNOBS:
-        written = getattr(args, name)
-        if written is not None:
-            given[name] = read_knob(name, written, flag=f"--{name}")
+    flags = {name: written for name in KNOBS if (written := getattr(args, name)) is not None}
+    given |= {name: read_knob(name, written, flag=f"--{name}") for name, written in flags.items()}
     check_together(given)
-    return given
+    return Asked(given=given, files=tuple(args.configs), flags=frozenset(flags))

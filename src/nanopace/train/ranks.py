@@ -25,6 +25,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store, _world
 from torch.distributed.rendezvous import rendezvous
 
 from nanopace.errors import InputError, NanopaceError, UsageError
+from nanopace.literals import Value
 
 T = TypeVar("T")
 
@@ -186,7 +187,7 @@ def _store(ranks: Ranks) -> Store:
     return PrefixStore(f"start-{ranks.restarts}", store)
 
 
-def elastic(given: Mapping[str, T], ranks: Ranks, has_checkpoint: bool) -> dict[str, T | str | bool]:
+def elastic(given: Mapping[str, Value], ranks: Ranks, has_checkpoint: bool) -> dict[str, Value]:
     """What a process is asked for, which torchrun has started again: go on, or begin anew if nothing was saved yet."""
     if ranks.restarts == 0 or given.get("init_from") == "resume":
         return dict(given)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from nanopace.config import Asked
 from nanopace.corpus.prepare import Told
 from nanopace.errors import InputError, UsageError
 from nanopace.ledger import EndEvent, LedgerWriter
 from nanopace.ledger.file import LEDGER_FILE
-from nanopace.literals import Value
 from nanopace.train.attention import pick_attention
 from nanopace.train.checkpoint_files import checkpoint_directories
 from nanopace.train.clock import Clock, make_clock, process_start
@@ -44,23 +44,21 @@ from nanopace.train.watch import NotFiniteError
 
 
 def train(
-    given: Mapping[str, Value],
+    asked: Asked,
     *,
-    from_file: bool,
     listener: Listener,
     preparing: Told | None = None,
     started: float | None = None,
 ) -> Outcome:
-    """`given` are the knobs that a config file or flags set; `from_file`: there was a file.
-
-    Should the embedded corpus have to be made first, `preparing` hears of it. The wall clock counts from `started`, on
-    the monotonic clock: from the start of the process, unless told otherwise.
+    """Should the embedded corpus have to be made first, `preparing` hears of it. The wall clock counts from `started`,
+    on the monotonic clock: from the start of the process, unless told otherwise.
     """
     started = process_start() if started is None else started
     keep_the_compiler_out_of_optimizers()
     ranks = Ranks.of(os.environ)
     listener = listener if ranks.first else Silent()
     listener.phase("startup")
+    given = asked.given
     wanted = given.get("device")
     machine = find_machine(ranks.device(None if wanted is None else str(wanted)))
     if machine.device.type == "cuda":
@@ -68,8 +66,8 @@ def train(
     backend = given.get("backend")
     with joined(ranks, machine.device, None if backend is None else str(backend)), Claim(out_dir_of(given)) as claim:
         ranks.agree(lambda: enter(out_dir_of(given), claim) if ranks.first else None)
-        asked = elastic(given, ranks, bool(checkpoint_directories(out_dir_of(given))))
-        wishes = Wishes(asked, from_file, preparing if ranks.first else None, machine, ranks, claim)
+        given = elastic(given, ranks, bool(checkpoint_directories(out_dir_of(given))))
+        wishes = Wishes(replace(asked, given=given), preparing if ranks.first else None, machine, ranks, claim)
         return _train(wishes, listener, started)
 
 

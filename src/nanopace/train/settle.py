@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanopace.config import KNOBS, TrainConfig
+from nanopace.config import KNOBS, Asked, TrainConfig
 from nanopace.corpus.corpora import EMBEDDED
 from nanopace.corpus.prepare import Told, ensure
 from nanopace.corpus.shards import Corpus, open_corpus
@@ -30,8 +30,7 @@ from nanopace.train.setup import Start
 class Wishes:
     """What was asked for, and of which machine."""
 
-    given: Mapping[str, Value]
-    from_file: bool
+    asked: Asked
     preparing: Told | None
     machine: Machine
     ranks: Ranks
@@ -48,7 +47,7 @@ def settle(wishes: Wishes, listener: Listener) -> Start:
 
 def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> Start:
     """Everything that can be decided and checked before out_dir is touched."""
-    given, machine, ranks = wishes.given, wishes.machine, wishes.ranks
+    given, machine, ranks = wishes.asked.given, wishes.machine, wishes.ranks
     out_dir, init_from = out_dir_of(given), str(given.get("init_from", "scratch"))
     if init_from != "resume" and not given.get("overwrite"):
         check_free(out_dir)
@@ -60,7 +59,7 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     elif init_from != "scratch":
         source = find_pretrained(init_from)
         asked = fitted_settings(source, given)
-    decides = not wishes.from_file and init_from != "resume"
+    decides = (wishes.asked.auto or not wishes.asked.files) and init_from != "resume"
     if decides:
         asked.setdefault("dataset", EMBEDDED)
     waste_less(machine.device)
