@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 import time
@@ -92,10 +93,118 @@ def test_json_is_the_same_in_every_language(capsys: pytest.CaptureFixture[str]) 
 
 KEYS = [
     *("version", "card", "memory_gb", "peak_tflops", "card_class", "measured", "model", "parameters", "dataset"),
-    *("epochs", "tokens", "tokens_per_step", "max_iters", "rungs", "batch_size", "accumulation", "ladder"),
+    *("dataset_tokens", "epochs", "effective_tokens", "enough_tokens", "enough_iters", "tokens", "tokens_per_step"),
+    *("max_iters", "rungs", "batch_size", "accumulation", "ladder"),
     *("memory_bytes", "nanogpt_fits", "tokens_per_s", "nanogpt_tokens_per_s", "step_s", "seconds", "kwh", "together"),
-    *("loss", "perplexity", "evaluation_share", "nanogpt_evaluation_share", "knobs", "models"),
+    *("loss", "perplexity", "loss_unknown", "evaluation_share", "nanogpt_evaluation_share", "knobs", "models"),
 ]
+
+
+def headline(out: str) -> str:
+    return out.partition("\n\n")[0].replace("\n", " ")
+
+
+def test_repeated_text_is_in_the_headline(capsys: pytest.CaptureFixture[str]) -> None:
+    """Epochs, what they are worth, and how many steps would do: what 6,624 passes and a loss of 3.58 once hid."""
+    many = ("--gpu", "4070", "--model", "gpt2", "--dataset", "shakespeare", "--tokens", "2B")
+    said = headline(shown(capsys, *many))
+    assert said.endswith(
+        "6,624 passes over shakespeare are worth 16.4 passes over fresh text: more than about 40 teach nothing, and "
+        "the model will overfit. --tokens 4833280 is enough: 16 passes, 1,180 steps. Loss at the end: unknown, since "
+        "the scaling laws do not describe overfitting."
+    )
+    advised = json.loads(shown(capsys, *many[:-1], "4833280", "--json"))
+    assert (advised["max_iters"], round(advised["epochs"], 1)) == (1180, 16.0)
+    for language in ("de", "fr", "es"):
+        assert "16,4" in headline(shown(capsys, *many, "--lang", language))
+    some = headline(shown(capsys, "--gpu", "H200", "--model", "gpt2", "--tokens", "100B"))
+    assert "10 passes over fineweb-edu are worth 7.8 passes over fresh text. Loss at the end: about " in some
+    for few in (("--tokens", "20B"), ("--tokens", "1000B", "--dataset", "mine")):
+        assert "passes" not in headline(shown(capsys, "--gpu", "H200", "--model", "gpt2", *few))
+
+
+def test_repeated_text_is_in_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.py"
+    shown(capsys, "--gpu", "4070", "--dataset", "shakespeare", "--tokens", "2B", "--write", str(config))
+    text = config.read_text()
+    assert "passes over shakespeare are worth 16.4 passes over fresh text" in text
+    assert "# Loss at the end: unknown" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit"),
+    [
+        (("--model", "n_layer=6,n_head=6,n_embd=384,vocab_size=65", "--dataset", "mine"), "vocabulary"),
+        (("--model", "gpt2", "--dataset", "shakespeare_char"), "vocabulary"),
+        (("--model", "gpt2", "--dataset", "shakespeare", "--tokens", "2B"), "passes"),
+        (("--model", "n_layer=2,n_head=1,n_embd=16,block_size=32", "--tokens", "10000"), "tokens"),
+        (("--model", "n_layer=2,n_head=1,n_embd=16", "--tokens", "1B"), "parameters"),
+    ],
+)
+def test_a_loss_that_no_law_tells_is_unknown(
+    asked: tuple[str, ...], limit: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was 58 for 10,000 tokens, and 5.52 for 65 letters, of which ln(65) = 4.17 is to know nothing."""
+    out = shown(capsys, "--gpu", "4070", *asked)
+    assert "Loss at the end: unknown, since the scaling laws " in headline(out)
+    assert "perplexity" not in out
+    assert "an estimate" not in out
+    found = json.loads(shown(capsys, "--gpu", "4070", *asked, "--json"))
+    assert (found["loss"], found["perplexity"], found["loss_unknown"]) == (None, None, limit)
+    assert "–" in shown(capsys, "--gpu", "4070,4090", *asked).split("validation loss")[1]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("card", ["L4", "MI300X", "A100-SXM4-80GB", "4090 laptop", "GH200", "M2 Max", "2080 Ti"])
+def test_several_cards_only_where_one_was_measured(
+    card: str, language: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--gpu", card, "--model", "gpt2-medium", "--lang", language)
+    out = shown(capsys, *asked)
+    assert "DDP" not in out
+    alone = {"en": "One card, and several", "de": "Eine Karte und mehrere"}.get(language)
+    assert alone is None or alone not in out
+    found = json.loads(shown(capsys, *asked, "--json"))
+    assert [each["count"] for each in found["together"]] == [1]
+
+
+def test_eight_cards_are_a_row_where_they_are_known_of_any(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "8 cards" not in shown(capsys, "--gpu", "L4,A100-SXM4-80GB", "--model", "gpt2")
+    rows = shown(capsys, "--gpu", "4070,L4", "--model", "gpt2").splitlines()
+    assert next(row for row in rows if "8 cards" in row).endswith(" –")
+
+
+def test_what_shakespeare_is_trained_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """nanoGPT's small model, dropout, and evaluations that show overfitting; no GPT-2 in steps of a whole pass."""
+    config = tmp_path / "config.py"
+    out = shown(capsys, "--gpu", "RTX 3060 12GB", "--dataset", "shakespeare_char", "--write", str(config))
+    assert out.startswith("RTX 3060 (12 GB): 6x384, batch_size 32")
+    assert "Our own kernels do without dropout" in out
+    read = read_config(config, to_train=True)
+    expected = {"n_layer": 6, "block_size": 256, "dropout": 0.2, "always_save_checkpoint": False, "beta2": 0.99}
+    assert expected.items() <= read.items()
+    assert "vocab_size" not in read  # it is in the dataset's meta.pkl
+    assert int(str(read["max_iters"])) >= 10 * int(str(read["eval_interval"]))
+
+
+def test_a_dataset_on_this_disk_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As nanoGPT's prepare.py leaves it: two bytes a token, and the vocabulary in meta.pkl."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "data" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "train.bin").write_bytes(bytes(200_000))
+    (folder / "val.bin").write_bytes(bytes(20_000))
+    asked = ("--gpu", "4070", "--model", "gpt2", "--dataset", "mine", "--tokens", "10M", "--json")
+    found = json.loads(shown(capsys, *asked))
+    assert (found["dataset_tokens"], round(found["epochs"])) == (100_000, 100)
+    assert found["model"]["vocab_size"] == 50304
+    (folder / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 96}))
+    found = json.loads(shown(capsys, *asked))
+    assert (found["model"]["vocab_size"], found["loss_unknown"]) == (96, "vocabulary")
+    (folder / "train.bin").write_bytes(b"odd")  # whoever trains is told
+    assert json.loads(shown(capsys, *asked))["epochs"] is None
 
 
 def test_a_card_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,10 +251,11 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
         (["--gpu", "4071"], "--peak-tflops 58 --memory 12"),
         (["--gpu", "xyzzy"], "or give its figures: --peak-tflops 58 --memory 12"),
         (["--gpu", "3080"], "several cards are called that"),
-        (["--gpu", "8x H100 PCIe"], "name one card; what 1, 4 and 8 of them do is shown anyway"),
+        (["--gpu", "8x H100 PCIe"], "--gpu 8x H100 PCIe: name one card, without a number"),
         (["--gpu", "4070", "--model", "gpt2-xl"], "take --model gpt2-large, or a card with 23 GB and more"),
         (["--gpu", "4070", "--model", "gpt9"], "--model 'gpt9': unknown"),
-        (["--gpu", "4070", "--tokens", "1000"], "--tokens 1,000: less than one step of 524,288"),
+        (["--gpu", "4070", "--tokens", "1000"], "--tokens 1,000: less than one sequence of 1024 tokens; give more"),
+        (["--gpu", "4070", "--tokens", "1M", "--batch", "2M"], "--tokens 1,000,000: less than one step of 1,998,848"),
         (["--gpu", "4070", "--tokens", "many"], "--tokens must be a number of tokens such as 10B"),
         (["--gpu", "4070", "--batch", "12"], "--batch 12: less than one sequence"),
         (["--gpu", "4070", "--dataset", "a\nb"], "must be the name of a folder"),

@@ -13,6 +13,7 @@ from nanopace.config_text import read_config, read_config_text
 from nanopace.errors import InputError
 from nanopace.hardware.cards import Card, all_cards, find_card
 from nanopace.tune.config_file import check_target, config_text, write_config
+from nanopace.tune.datasets import Dataset
 from nanopace.tune.knobs import OWN_KNOBS
 from nanopace.tune.models import NAMED
 from nanopace.tune.recommend import fits, recommend
@@ -40,7 +41,7 @@ def test_it_is_read_back_as_it_was_recommended() -> None:
 
 
 def test_every_line_has_its_reason() -> None:
-    lines = config_text(recommend(find_card("H200"), NAMED["gpt2"], dataset="it's 日本 \\ \n")).splitlines()
+    lines = config_text(recommend(find_card("H200"), NAMED["gpt2"], dataset=Dataset("it's 日本 \\ \n"))).splitlines()
     settings = [line for line in lines if " = " in line]
     assert len(settings) > 20
     assert all("  # " in line for line in settings)

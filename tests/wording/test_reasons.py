@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nanopace.tune import knobs, notes
+from nanopace.tune import budget, knobs, notes
 from nanopace.tune.several import _LINKS
 from nanopace.wording.catalog import LANGUAGES, words
 from nanopace.wording.reasons import LINKS, NOTES, REASONS
@@ -23,7 +23,7 @@ def texts_in(module: object) -> set[str]:
 
 
 def test_no_sentence_is_without_its_code() -> None:
-    assert set(REASONS) <= texts_in(knobs)
+    assert set(REASONS) <= texts_in(knobs) | texts_in(budget)
     assert set(NOTES) <= texts_in(notes)
     assert set(LINKS) == set(_LINKS)
 

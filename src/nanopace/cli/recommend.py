@@ -15,6 +15,8 @@ from nanopace.errors import UnknownCard, UsageError
 
 if TYPE_CHECKING:
     from nanopace.hardware.cards import Card
+    from nanopace.tune.models import Model
+    from nanopace.tune.recommend import Recommendation
     from nanopace.tune.recommend_view import Answer
 
 _MOST_CARDS = 12
@@ -27,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="MODEL", help="gpt2, gpt2-medium, 774M, 1.5B or n_layer=12,n_head=12,n_embd=768"
     )
     group.add_argument("--tokens", metavar="N", help="to train on, such as 10B or 300M; else 20 for each parameter")
-    group.add_argument("--batch", metavar="TOKENS", help="tokens a step; else 524288")
+    group.add_argument("--batch", metavar="TOKENS", help="tokens a step; else 524288, in a short run fewer")
     group.add_argument("--dataset", metavar="NAME", default="fineweb-edu", help="the folder under data/ (fineweb-edu)")
     group.add_argument("--peak-tflops", metavar="X", type=_figure, help="dense bf16 peak of a card that is not listed")
     group.add_argument("--memory", metavar="GB", type=_figure, help="memory of a card that is not listed")
@@ -62,24 +64,29 @@ def run(args: argparse.Namespace) -> int:
 def _answer(card: Card, args: argparse.Namespace) -> Answer:
     from nanopace.config import KNOBS
     from nanopace.tune.amounts import read_tokens
-    from nanopace.tune.models import NAMED, find_model
-    from nanopace.tune.recommend import STEP_TOKENS, best_model, fits, recommend
+    from nanopace.tune.budget import budget_of
+    from nanopace.tune.datasets import find_dataset
+    from nanopace.tune.models import find_model
+    from nanopace.tune.recommend import best_model, considered, fits, recommend
     from nanopace.tune.recommend_view import Answer, Candidate
 
     if not args.dataset.isprintable() or KNOBS["dataset"].fitted(args.dataset) is None:
         raise UsageError("--dataset {dataset}: must be the name of a folder", dataset=ascii(args.dataset))
     tokens = None if args.tokens is None else read_tokens(args.tokens, "--tokens")
-    step = STEP_TOKENS if args.batch is None else read_tokens(args.batch, "--batch")
-    asked = None if args.model is None else find_model(args.model)
-    model = best_model(card, tokens=tokens) if asked is None else asked
-    found = recommend(card, model, tokens=tokens, step_tokens=step, dataset=args.dataset)
+    step = None if args.batch is None else read_tokens(args.batch, "--batch")
+    dataset = find_dataset(args.dataset)
+    asked = None if args.model is None else find_model(args.model, dataset.vocab_size)
+
+    def found(model: Model) -> Recommendation:
+        return recommend(card, model, tokens=tokens, step_tokens=step, dataset=dataset)
+
     if asked is not None:
-        return Answer(found)
+        return Answer(found(asked))
     others = [
-        Candidate(each, recommend(card, each, tokens=tokens, step_tokens=step) if fits(card, each, step) else None)
-        for each in NAMED.values()
+        Candidate(each, found(each) if fits(card, each, budget_of(each, dataset, tokens, step).per_step) else None)
+        for each in considered(dataset)
     ]
-    return Answer(found, tuple(others))
+    return Answer(found(best_model(card, dataset, tokens=tokens)), tuple(others))
 
 
 # --- cards -----------------------------------------------------------------------------------------------------------
@@ -104,7 +111,7 @@ def _find(name: str) -> Card:
 
     count, single = split_count(name)
     if count > 1:
-        raise UsageError("--gpu {name}: name one card; what 1, 4 and 8 of them do is shown anyway", name=name)
+        raise UsageError("--gpu {name}: name one card, without a number", name=name)
     try:
         return find_card(single)
     except UnknownCard as error:

@@ -6,6 +6,15 @@
 Both were fitted to another tokenizer and to DeepMind's text. GPT-2's longer tokens carry more, so a loss per token is
 higher: by 0.10 to 0.24 above the mean of the two in the runs of `CURVES`, all of them web text with GPT-2's tokenizer
 and AdamW. Other text, another tokenizer or another recipe shift it further than this range.
+
+Text that is read again teaches less, and so do parameters for which there is too little text. By Muennighoff et al.
+2023 (arXiv 2305.16264, appendix A), U different tokens that make up D, and N parameters, are worth
+
+    D' = U + U r (1 - exp(-(D / U - 1) / r))          r = 15.387756
+    N' = V + V s (1 - exp(-(N / V - 1) / s))          s = 5.309743, where V = 0.051 U is less than N
+
+and D' and N' take the place of D and N. A loss is given only where somebody has held such a law against runs; see
+`where_it_ends` and docs/decisions/0020-repeated-data.md.
 """
 
 from __future__ import annotations
@@ -16,6 +25,17 @@ from typing import NamedTuple
 from nanopace.hardware.speed import Range
 
 _LEAST_ABOVE, _MOST_ABOVE = 0.05, 0.30
+_REPEATED_TOKENS, _REPEATED_PARAMETERS = 15.387756, 5.309743
+_PARAMETERS_PER_TOKEN = 0.051  # that different tokens ask for, by Muennighoff et al.'s fit
+ALMOST_FRESH = 4  # passes over the same text: "almost as good as new data" (their figure 1)
+WORTHWHILE = 16  # passes: beyond, "returns diminish extremely fast" (their section 6)
+WORTHLESS = 40  # passes: "repeating is worthless" (their figure 1)
+# Muennighoff et al. fitted GPT-2's architecture and tokenizer from here on, on 100M different tokens and more ...
+_FEWEST_PARAMETERS, _FEWEST_TOKENS = 7e6, 1e8
+# ... and Chinchilla itself is the largest model that was trained as the law says.
+_MOST_PARAMETERS, _MOST_TOKENS = 70e9, 1.4e12
+_ROUNDING = 0.005  # a run has whole steps, and so a few tokens more or less than was asked for
+_GPT2_VOCABULARIES = range(50_257, 50_305)  # as it is, and rounded up as nanoGPT does
 
 
 class Curve(NamedTuple):
@@ -45,9 +65,47 @@ def published(parameters: float, tokens: float) -> tuple[float, float]:
     return hoffmann, besiroglu
 
 
-def expected_loss(parameters: float, tokens: float) -> Range:
-    """The validation loss at the end of a run, on web text with GPT-2's tokenizer."""
-    both = published(parameters, tokens)
+def worth_in_passes(passes: float) -> float:
+    """As many passes over fresh text would teach what `passes` over the same text do."""
+    if passes <= 1:
+        return passes
+    return 1 - _REPEATED_TOKENS * math.expm1(-(passes - 1) / _REPEATED_TOKENS)
+
+
+def too_often(passes: float) -> bool:
+    """Whether so many passes teach no more, and the model overfits instead."""
+    return passes > WORTHLESS * (1 + _ROUNDING)
+
+
+def effective_parameters(parameters: float, unique: float) -> float:
+    """Parameters that so many different tokens can make use of."""
+    asked_for = min(parameters, _PARAMETERS_PER_TOKEN * unique)
+    excess = parameters / asked_for - 1
+    return asked_for * (1 - _REPEATED_PARAMETERS * math.expm1(-excess / _REPEATED_PARAMETERS))
+
+
+def where_it_ends(parameters: float, tokens: float, unique: float, vocab_size: int) -> str | None:
+    """Which limit of the law is passed: vocabulary, passes, tokens or parameters; None where it holds.
+
+    Beyond, it does not fail gently: 10,000 tokens would have a loss of 58, where ln(50,304) is that of knowing nothing.
+    """
+    if vocab_size not in _GPT2_VOCABULARIES:
+        return "vocabulary"
+    if too_often(tokens / unique):
+        return "passes"
+    if not _FEWEST_TOKENS * (1 - _ROUNDING) <= unique <= tokens <= _MOST_TOKENS * (1 + _ROUNDING):
+        return "tokens"
+    return None if _FEWEST_PARAMETERS <= parameters <= _MOST_PARAMETERS else "parameters"
+
+
+def expected_loss(
+    parameters: float, tokens: float, unique: float | None = None, vocab_size: int = _GPT2_VOCABULARIES[-1]
+) -> Range | None:
+    """The validation loss at the end of a run, on web text; `unique`: different ones among its tokens, else all."""
+    unique = tokens if unique is None else min(unique, tokens)
+    if where_it_ends(parameters, tokens, unique, vocab_size) is not None:
+        return None
+    both = published(effective_parameters(parameters, unique), unique * worth_in_passes(tokens / unique))
     low, high = min(both) + _LEAST_ABOVE, max(both) + _MOST_ABOVE
     return Range(low, (low + high) / 2, high)
 

@@ -11,7 +11,7 @@ import os
 
 from nanopace.errors import InputError
 from nanopace.tune.knobs import OWN_KNOBS, Choice
-from nanopace.tune.notes import notes
+from nanopace.tune.notes import headline, notes
 from nanopace.tune.recommend import Recommendation
 from nanopace.wording.catalog import Words, words
 
@@ -41,9 +41,10 @@ def _opening(found: Recommendation, english: Words) -> list[str]:
             f"Expected: {english.si(speed.expected)} tokens/s ({english.si(speed.low)} to {english.si(speed.high)}), "
             f"{english.duration(time.expected)} in all ({english.duration(time.low)} to {english.duration(time.high)})."
         )
-    loss = found.loss
-    said.append(f"Loss at the end, on web text: about {loss.expected:.2f} ({loss.low:.2f} to {loss.high:.2f}).")
-    warnings = ("nanogpt_smaller", "nanogpt_never", "epochs", "long")
+    said += [english.note(code, numbers) for code, numbers in headline(found)]
+    if (loss := found.loss) is not None:
+        said.append(f"Loss at the end, on web text: about {loss.expected:.2f} ({loss.low:.2f} to {loss.high:.2f}).")
+    warnings = ("nanogpt_smaller", "nanogpt_never", "fine_tune", "little_text", "long", "long_alone")
     said += [english.note(code, numbers) for code, numbers in notes(found) if code in warnings]
     return said
 

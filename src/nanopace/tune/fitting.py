@@ -17,6 +17,16 @@ _UNTIMED = 16  # sequences where nothing is known of the speed
 _MANY, _TOGETHER = 64, 16  # sequences: a step of so many has a multiple of these
 
 
+def fused(card: Card, model: Model) -> bool:
+    """Whether our own kernels train it: they do without dropout."""
+    return own_kernels(card) and model.dropout == 0
+
+
+def trainer_of(card: Card, model: Model) -> str:
+    """At whose speed nanopace trains it: without our kernels, at that of torch.compile, as nanoGPT."""
+    return "nanopace" if fused(card, model) else "nanogpt"
+
+
 class Rung(Record):
     """The largest micro-batch with these steps of the ladder; nanoGPT's, which has none, comes last."""
 
@@ -43,7 +53,7 @@ def sequences_per_step(step_tokens: int, block_size: int) -> int:
 def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
     """From nothing saved to everything that steps of so many sequences can do without, and nanoGPT."""
     theirs = Rung("nanogpt", (), _largest_compiled(card, model, card.memory_gb))
-    if not own_kernels(card):
+    if not fused(card, model):
         return (Rung("nanopace", (), theirs.micro_batch), theirs)
     steps = ladder("gpt2", single=sequences <= largest_released(card, model))
     ours = (steps[:count] for count in range(len(steps) + 1))
@@ -52,7 +62,7 @@ def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
 
 def largest_released(card: Card, model: Model) -> int:
     """The most sequences that a step can have where no gradients are kept: then it is one micro-batch."""
-    if not own_kernels(card):
+    if not fused(card, model):
         return 0
     most = _largest(model, ladder("gpt2", single=True), usable_bytes(card.memory_gb))
     return most if most < _MANY else most - most % _TOGETHER
@@ -88,7 +98,7 @@ def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
     if not fitting:  # what fits, fits without room to spare
         top = next(rung for rung in rungs(card, model, sequences) if rung.micro_batch)
         return MicroBatch(sequences if "gradients" in top.steps else 1, top.steps, None, tight=True)
-    work = token_seconds(card, *model.size, "nanopace")
+    work = token_seconds(card, *model.size, trainer_of(card, model))
     if work is None:
         small = [pair for pair in fitting if pair[0] <= _UNTIMED]
         fewest = min(len(steps) for _, steps in small)
@@ -107,7 +117,7 @@ def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
 
 def _least_steps(card: Card, model: Model, count: int) -> tuple[str, ...] | None:
     """As few steps of the ladder as leave a tenth of the memory free; None where all of them do not."""
-    if not own_kernels(card):
+    if not fused(card, model):
         return () if _largest_compiled(card, model, card.memory_gb * _FREE) >= count else None
     steps = ladder("gpt2")
     most = card.memory_gb * GIB * _FREE

@@ -6,21 +6,23 @@ import math
 from collections.abc import Mapping
 
 from nanopace.hardware.cards import Card
+from nanopace.hardware.scaling_law import ALMOST_FRESH
 from nanopace.hardware.speed import own_kernels
 from nanopace.literals import Value
 from nanopace.record import Record
+from nanopace.tune.datasets import Dataset
 from nanopace.tune.fitting import MicroBatch
 from nanopace.tune.models import GPT2_VOCABULARY, Model
 
 # GPT-3's table 2.1 (Brown et al. 2020): parameters and learning rate. Below it, nanoGPT's for small models.
 _RATES = ((30e6, 1e-3), (125e6, 6e-4), (350e6, 3e-4), (760e6, 2.5e-4), (1.3e9, 2e-4), (2.7e9, 1.6e-4), (6.7e9, 1.2e-4))
 _SMALLEST_GPT3 = 125e6
-MOST_EPOCHS = 4  # beyond, a token seen again teaches clearly less (Muennighoff et al. 2023, arXiv 2305.16264)
 _WARMUP_TOKENS = 375e6  # GPT-3's
 _FEW_TOKENS = 65_536  # in a step: then AdamW's average of squares needs a longer memory
 _EVALUATION_TOKENS = 400_000  # the error of the loss is then about 0.005
 _EVALUATIONS = 20
 _MOST_SHARE = 0.01  # of the time, for evaluations and checkpoints
+_MOST_SHARE_OVERFITTING = 0.25  # where they have to show when the model overfits
 _HALF_AN_HOUR = 1800.0  # of work that may be lost
 _HOUR = 3600.0  # between evaluations, where nanoGPT saves
 _FORWARD = 1 / 3  # of a step's work by token
@@ -48,8 +50,8 @@ class Frame(Record):
     accumulation: int
     tokens_per_step: int
     max_iters: int
-    chinchilla: bool
-    dataset: str
+    budget: str  # why so many tokens: the code of a reason
+    dataset: Dataset
     epochs: float | None
     step_s: float | None
 
@@ -71,8 +73,9 @@ def choices(frame: Frame) -> Chosen:
     knobs = [
         Choice("out_dir", f"out-{model.name}", "out_dir", {}),
         *_of_evaluations(frame, interval, batches),
+        *([Choice("always_save_checkpoint", False, "always_save_checkpoint", {})] if model.dropout else []),
         Choice("log_interval", 10 if interval % 10 == 0 else 1, "log_interval", {}),
-        Choice("dataset", frame.dataset, "dataset", {}),
+        Choice("dataset", frame.dataset.name, "dataset", {}),
         Choice(
             "gradient_accumulation_steps",
             frame.accumulation,
@@ -84,7 +87,7 @@ def choices(frame: Frame) -> Chosen:
         Choice("n_layer", model.n_layer, "shape", {"weights": model.parameters}),
         Choice("n_head", model.n_head, "heads", {"width": model.n_embd // model.n_head}),
         Choice("n_embd", model.n_embd, "shape", {"weights": model.parameters}),
-        *([] if model.vocab_size == GPT2_VOCABULARY else [_vocabulary(model)]),
+        *_vocabulary(frame),
         _dropout(frame),
         Choice("bias", False, "bias", {}),
         Choice("learning_rate", rate, _rate_reason(model.parameters), {"weights": model.parameters}),
@@ -128,19 +131,23 @@ def _rate_reason(parameters: float) -> str:
 
 
 def _dropout(frame: Frame) -> Choice:
-    """None, even where it would help: our kernels do without, and the speed is that of our kernels."""
-    if frame.epochs is None or frame.epochs <= MOST_EPOCHS:
+    """Only against overfitting: our kernels do without, and where text is merely read again it is not worth them."""
+    if frame.model.dropout:
+        return Choice("dropout", frame.model.dropout, "dropout_overfitting", {"dataset": frame.dataset.name})
+    if frame.epochs is None or frame.epochs <= ALMOST_FRESH:
         return Choice("dropout", 0.0, "dropout", {})
     return Choice("dropout", 0.0, "dropout_repeated", {"epochs": round(frame.epochs, 1)})
 
 
-def _vocabulary(model: Model) -> Choice:
-    return Choice("vocab_size", model.vocab_size, "vocab_size", {})
+def _vocabulary(frame: Frame) -> list[Choice]:
+    """Only what was asked for: the dataset's own is read from its files."""
+    size = frame.model.vocab_size
+    return [] if size in (GPT2_VOCABULARY, frame.dataset.vocab_size) else [Choice("vocab_size", size, "vocab_size", {})]
 
 
 def _budget(frame: Frame) -> Choice:
-    reason = "max_iters_chinchilla" if frame.chinchilla else "max_iters"
-    return Choice("max_iters", frame.max_iters, reason, {"tokens": frame.max_iters * frame.tokens_per_step})
+    numbers = {"tokens": frame.max_iters * frame.tokens_per_step, "dataset": frame.dataset.name}
+    return Choice("max_iters", frame.max_iters, frame.budget, numbers)
 
 
 def _beta2(tokens_per_step: int) -> Choice:
@@ -193,12 +200,15 @@ def _copied_s(frame: Frame) -> float:
 def _of_evaluations(frame: Frame, interval: int, batches: int) -> list[Choice]:
     """The two knobs. A run can be so short that its only evaluation is more than its share."""
     ours, theirs = _shares(frame, interval, batches)
-    short = theirs > _MOST_SHARE
+    evaluations = frame.max_iters // interval
+    numbers: dict[str, object] = {"evaluations": evaluations, "own_share": ours, "nanogpt_share": theirs}
+    if theirs > _MOST_SHARE and evaluations == 1:
+        reason = "eval_interval_short"
+    else:
+        reason = "eval_interval_overfitting" if frame.model.dropout else "eval_interval"
     looked_at = batches * frame.micro.sequences * frame.model.block_size
     return [
-        Choice("eval_interval", interval, "eval_interval_short", {"own_share": ours, "nanogpt_share": theirs})
-        if short
-        else Choice("eval_interval", interval, "eval_interval", {"evaluations": frame.max_iters // interval}),
+        Choice("eval_interval", interval, reason, numbers),
         Choice(
             "eval_iters",
             batches,
@@ -219,9 +229,10 @@ def _evaluations(frame: Frame) -> tuple[int, int]:
     if frame.step_s is not None:
         most = min(most, _HOUR / frame.step_s)
     interval = max((each for each in _NICE if each <= most), default=1)
-    while batches > 1 and 2 * _steps_worth(frame, batches) / interval > _MOST_SHARE / 2:
+    most_share = _MOST_SHARE_OVERFITTING if frame.model.dropout else _MOST_SHARE
+    while batches > 1 and 2 * _steps_worth(frame, batches) / interval > most_share / 2:
         batches //= 2
-    while _shares(frame, interval, batches)[1] > _MOST_SHARE and interval < frame.max_iters:
+    while _shares(frame, interval, batches)[1] > most_share and interval < frame.max_iters:
         interval = _next(interval)
     return min(interval, frame.max_iters), batches
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from nanopace.errors import UsageError
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.literals import shown
-from nanopace.record import Record
+from nanopace.record import Record, replace
 
 GPT2_VOCABULARY = 50304
 _LARGEST = {"n_layer": 1000, "n_head": 1000, "n_embd": 100_000, "block_size": 1 << 20, "vocab_size": 1 << 24}
@@ -23,6 +23,7 @@ class Model(Record):
     n_embd: int
     block_size: int = 1024
     vocab_size: int = GPT2_VOCABULARY
+    dropout: float = 0.0
 
     @property
     def size(self) -> tuple[int, int, int, int]:
@@ -48,6 +49,8 @@ NAMED: Mapping[str, Model] = {
         Model("gpt2-xl", 48, 25, 1600),
     )
 }
+# What nanoGPT trains on Shakespeare: for text that is too little for any GPT-2.
+SMALL = Model("6x384", 6, 6, 384, 256)
 _ALSO = {
     **dict.fromkeys(("124m", "125m", "small", "gpt2-small"), "gpt2"),
     **dict.fromkeys(("350m", "355m", "medium"), "gpt2-medium"),
@@ -56,14 +59,19 @@ _ALSO = {
 }
 
 
-def find_model(text: str) -> Model:
-    """The model that somebody means."""
+def in_vocabulary(model: Model, vocab_size: int | None) -> Model:
+    """The same model for a dataset with a vocabulary of its own."""
+    return model if vocab_size is None else replace(model, vocab_size=vocab_size)
+
+
+def find_model(text: str, vocab_size: int | None = None) -> Model:
+    """The model that somebody means; `vocab_size`: the dataset's own, where the model is not given another."""
     if "=" in text:
-        return _by_shape(text)
+        return _by_shape(text, vocab_size)
     key = re.sub(r"[\s_]+", "-", text.strip().lower()).replace("gpt-2", "gpt2")
     name = _ALSO.get(key, key)
     if name in NAMED:
-        return NAMED[name]
+        return in_vocabulary(NAMED[name], vocab_size)
     raise UsageError(
         "--model {model}: unknown; known are {known}, 124M to 1.5B, or n_layer=12,n_head=12,n_embd=768",
         model=shown(text),
@@ -71,7 +79,7 @@ def find_model(text: str) -> Model:
     )
 
 
-def _by_shape(text: str) -> Model:
+def _by_shape(text: str, vocab_size: int | None) -> Model:
     given: dict[str, int] = {}
     for part in text.split(","):
         name, _, value = (each.strip() for each in part.partition("="))
@@ -96,4 +104,5 @@ def _by_shape(text: str) -> Model:
             n_embd=given["n_embd"],
             n_head=given["n_head"],
         )
-    return Model(f"{given['n_layer']}x{given['n_embd']}", **given)
+    model = Model(f"{given['n_layer']}x{given['n_embd']}", **given)
+    return model if "vocab_size" in given else in_vocabulary(model, vocab_size)

@@ -8,11 +8,11 @@ from nanopace.hardware.memory import GIB
 from nanopace.hardware.speed import Range
 from nanopace.record import Record, field_names
 from nanopace.tune.models import Model
-from nanopace.tune.notes import notes
+from nanopace.tune.notes import headline, notes
 from nanopace.tune.recommend import Recommendation
 from nanopace.tune.side_by_side import Shown, middle, side_by_side, span
 from nanopace.views.paper import Cell, Paper, styled
-from nanopace.wording.catalog import UNKNOWN, Words
+from nanopace.wording.catalog import Words
 
 _ROOMY = 64  # columns: in a narrower terminal tables do without what is said elsewhere
 
@@ -91,13 +91,15 @@ def _answer(found: Recommendation, words: Words) -> str:
         )
     else:
         said.append(words.text("How fast it would be, is unknown."))
-    said.append(
-        words.text(
-            "Loss at the end: about {loss} ({losses}), an estimate.",
-            loss=words.number(found.loss.expected, 2),
-            losses=span(found.loss, lambda x: words.number(x, 2), words),
+    said += [words.note(code, numbers) for code, numbers in headline(found)]
+    if found.loss is not None:
+        said.append(
+            words.text(
+                "Loss at the end: about {loss} ({losses}), an estimate.",
+                loss=words.number(found.loss.expected, 2),
+                losses=span(found.loss, lambda x: words.number(x, 2), words),
+            )
         )
-    )
     return " ".join(said)
 
 
@@ -160,15 +162,15 @@ def _ranges(*figures: tuple[str, Range | None, Shown], words: Words) -> list[Seq
 
 
 def _together(found: Recommendation, words: Words, paper: Paper) -> None:
-    if found.tokens_per_s is None:
+    if len(found.together) == 1:
         return
     rows = [
         (
             words.count(each.count),
-            f"{each.batch_size} × {each.accumulation}" if each.batch_size else UNKNOWN,
+            f"{each.batch_size} × {each.accumulation}",
             middle(each.tokens_per_s, words.si),
             middle(each.seconds, words.duration),
-            "" if each.seconds is None or paper.width < _ROOMY else span(each.seconds, words.duration, words),
+            "" if paper.width < _ROOMY else span(each.seconds, words.duration, words),
         )
         for each in found.together
     ]

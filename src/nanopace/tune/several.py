@@ -1,4 +1,4 @@
-"""What 4 or 8 cards of a kind would do together, with DDP.
+"""What 4 or 8 cards of a kind would do together, with DDP: of kinds of which one was measured, and whose link is known.
 
 Each sends its gradients once a step, while the last backward pass still runs. How much of that hides, and how fast the
 link is, we could not measure: the range goes from all of it hidden to none of it, on the slower of the links below.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from nanopace.hardware.cards import Card
 from nanopace.hardware.scaling import traffic_bytes
-from nanopace.hardware.speed import Range
+from nanopace.hardware.speed import Range, card_class
 from nanopace.record import Record
 
 SEVERAL = (4, 8)
 # GB/s that a card sends. GeForce cards cannot reach each other's memory, and go through the host's.
-_LINKS = {"nvlink": (100.0, 300.0), "pcie": (8.0, 20.0), "host": (4.0, 12.0)}
+_LINKS = {"nvlink": (100.0, 300.0), "host": (4.0, 12.0)}
+_NVLINKED = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
 
 class Together(Record):
@@ -27,14 +28,13 @@ class Together(Record):
     seconds: Range | None  # to the token budget
 
 
-def link_of(card: Card) -> str:
-    """How cards of this kind reach each other."""
-    if "GeForce" in card.name or not card.arch:
+def link_of(card: Card) -> str | None:
+    """How cards of this kind reach each other; None where nobody measured one, or several are not put together."""
+    if not card_class(card).measured:
+        return None
+    if "GeForce" in card.name:
         return "host"
-    return "nvlink" if "SXM" in card.name or card.name in _NVLINKED or card.compute == "10.0" else "pcie"
-
-
-_NVLINKED = ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "AMD Instinct MI300X", "AMD Instinct MI325X")
+    return "nvlink" if card.name in _NVLINKED else None
 
 
 def together(one: Range, count: int, step_tokens: int, parameters: int, link: str) -> Range:

@@ -13,6 +13,7 @@ Shown = Callable[[float | None], str]
 
 _LABELS = 22  # columns that the names of the rows take
 _COLUMN = 14
+_EIGHT = 8
 
 
 def span(found: Range | None, shown: Shown, words: Words) -> str:
@@ -34,17 +35,26 @@ def side_by_side(everyone: Sequence[Recommendation], words: Words, paper: Paper)
         if start:
             paper.blank()
         some = everyone[start : start + most]
-        rows = [[name, *(of(found) for found in some)] for name, of in _figures(words)]
+        rows = [[name, *(of(found) for found in some)] for name, of in _figures(words, several=_eight(everyone))]
         paper.table(rows, "l" + "r" * len(some), ("", *(words.card(found.card) for found in some)))
 
 
-def _figures(words: Words) -> list[tuple[str, Callable[[Recommendation], str]]]:
+def _eight(everyone: Sequence[Recommendation]) -> bool:
+    """Whether it can be told of any of these cards what eight of them do."""
+    return any(found.together[-1].count == _EIGHT for found in everyone)
+
+
+def _figures(words: Words, *, several: bool) -> list[tuple[str, Callable[[Recommendation], str]]]:
     def largest(found: Recommendation) -> str:
         ours = [rung.micro_batch for rung in found.rungs if rung.trainer == "nanopace"]
         return f"{ours[0]} / {max(ours)} / {found.rungs[-1].micro_batch}"
 
     def kwh(x: float | None) -> str:
         return words.value("energy_kwh", x)
+
+    def eight(found: Recommendation) -> str:
+        last = found.together[-1]
+        return middle(last.seconds if last.count == _EIGHT else None, words.duration)
 
     return [
         (words.text("memory"), lambda found: f"{words.number(found.memory_gb)}\u00a0GB"),
@@ -57,7 +67,7 @@ def _figures(words: Words) -> list[tuple[str, Callable[[Recommendation], str]]]:
         (words.text("one step"), lambda found: middle(found.step_s, words.duration)),
         (words.text("tokens"), lambda found: words.si(found.tokens, digits=2)),
         (words.text("time"), lambda found: middle(found.seconds, words.duration)),
-        (words.text("8 cards"), lambda found: middle(found.together[-1].seconds, words.duration)),
+        *([(words.text("8 cards"), eight)] if several else []),
         (words.text("energy"), lambda found: middle(found.kwh, kwh)),
-        (words.text("validation loss"), lambda found: words.number(found.loss.expected, 2)),
+        (words.text("validation loss"), lambda found: middle(found.loss, lambda x: words.number(x, 2))),
     ]
