@@ -180,6 +180,7 @@ def test_what_shakespeare_is_trained_with(tmp_path: Path, capsys: pytest.Capture
     out = shown(capsys, "--gpu", "RTX 3060 12GB", "--dataset", "shakespeare_char", "--write", str(config))
     assert out.startswith("RTX 3060 (12 GB): 6x384, batch_size 32")
     assert "Our own kernels do without dropout" in out
+    assert "nanopace prepare shakespeare --tokenizer chars --name shakespeare_char makes it" in config.read_text()
     read = read_config(config, to_train=True)
     expected = {"n_layer": 6, "block_size": 256, "dropout": 0.2, "always_save_checkpoint": False, "beta2": 0.99}
     assert expected.items() <= read.items()

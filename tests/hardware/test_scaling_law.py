@@ -41,7 +41,7 @@ def test_the_published_fits() -> None:
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda curve: f"{curve.parameters:.3g}-{curve.tokens:.3g}")
 def test_real_runs_are_in_the_range(curve: Curve) -> None:
-    found = loss(curve.parameters, curve.tokens)
+    found = loss(curve.parameters, curve.tokens, curve.unique)
     assert found.low <= curve.loss <= found.high
     assert found.high - found.low < 0.35
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nanopace.errors import InputError
-from nanopace.record import Record
+from nanopace.record import Record, replace
 
 
 class Dataset(Record):
@@ -15,6 +15,7 @@ class Dataset(Record):
     name: str
     tokens: int | None = None  # for training; None: unknown
     vocab_size: int | None = None  # None: GPT-2's, or unknown
+    command: str | None = None  # that makes it, where it is not nanopace prepare and the name
 
 
 # nanoGPT's README, and the name of the sample.
@@ -24,7 +25,9 @@ KNOWN: Mapping[str, Dataset] = {
         Dataset("fineweb-edu", 10_000_000_000),
         Dataset("openwebtext", 9_035_582_198),
         Dataset("shakespeare", 301_966),
-        Dataset("shakespeare_char", 1_003_854, 65),
+        Dataset(
+            "shakespeare_char", 1_003_854, 65, "nanopace prepare shakespeare --tokenizer chars --name shakespeare_char"
+        ),
     )
 }
 _GPT2_TOKENS = 50_257
@@ -42,4 +45,4 @@ def find_dataset(name: str) -> Dataset:
     except InputError:  # whoever trains on it is told why
         return known
     tokens = sum(shard.tokens for shard in corpus.train.shards)
-    return Dataset(name, tokens, None if corpus.vocab_size == _GPT2_TOKENS else corpus.vocab_size)
+    return replace(known, tokens=tokens, vocab_size=None if corpus.vocab_size == _GPT2_TOKENS else corpus.vocab_size)

@@ -75,7 +75,7 @@ def choices(frame: Frame) -> Chosen:
         *_of_evaluations(frame, interval, batches),
         *([Choice("always_save_checkpoint", False, "always_save_checkpoint", {})] if model.dropout else []),
         Choice("log_interval", 10 if interval % 10 == 0 else 1, "log_interval", {}),
-        Choice("dataset", frame.dataset.name, "dataset", {}),
+        Choice("dataset", frame.dataset.name, "dataset", {"command": frame.dataset.command}),
         Choice(
             "gradient_accumulation_steps",
             frame.accumulation,

@@ -27,7 +27,8 @@ REASONS: Mapping[str, Sentence] = {
     ),
     "always_save_checkpoint": say("keeps the checkpoint with the lowest validation loss"),
     "log_interval": say("divides eval_interval, so that the log shows every evaluation"),
-    "dataset": say("the folder under data/; nanopace prepare makes it"),
+    "dataset": say("the folder under data/; {command} makes it")
+    | say("the folder under data/; nanopace prepare makes it"),
     "accumulation": say("{tokens_per_step} tokens a step, however small a micro-batch is"),
     "batch_size": say(
         "the smallest within 2% of the fastest that fits; launching takes {launch_share} of the time, whatever its size"
