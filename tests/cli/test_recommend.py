@@ -206,6 +206,7 @@ def test_a_dataset_on_this_disk_is_counted(
     assert (found["model"]["vocab_size"], found["loss_unknown"]) == (96, "vocabulary")
     (folder / "train.bin").write_bytes(b"odd")  # whoever trains is told
     assert json.loads(shown(capsys, *asked))["epochs"] is None
+    assert json.loads(shown(capsys, "--gpu", "4070", "--dataset", "a" * 5000, "--json"))["epochs"] is None
 
 
 def test_a_card_by_hand(capsys: pytest.CaptureFixture[str]) -> None:

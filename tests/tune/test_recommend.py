@@ -211,6 +211,22 @@ def test_a_short_run_has_smaller_steps(tokens: int | None, step: int) -> None:
     assert recommend(find_card("4090"), NAMED["gpt2"], tokens=tokens).tokens_per_step == step
 
 
+@pytest.mark.parametrize(
+    ("dataset", "reason"),
+    [
+        (Dataset("mine"), "dropout_unknown"),
+        (Dataset("mine", 10**10), "dropout"),
+        (Dataset("mine", 10**9), "dropout_few"),
+        (Dataset("mine", 3 * 10**8), "dropout_repeated"),
+        (Dataset("mine", 10**8), "dropout_overfitting"),
+    ],
+)
+def test_why_there_is_dropout_or_none(dataset: Dataset, reason: str) -> None:
+    """Of a dataset whose size nobody knows, it is not said how often it is read."""
+    found = recommend(find_card("4090"), NAMED["gpt2"], dataset=dataset)
+    assert [each.reason for each in found.knobs if each.knob == "dropout"] == [reason]
+
+
 def test_dropout_does_not_make_a_model_too_large() -> None:
     """Our kernels hold gpt2-large in 12 GB, and torch.compile's do not: then it trains without dropout."""
     found = recommend(find_card("4070"), NAMED["gpt2-large"], dataset=KNOWN["shakespeare"])

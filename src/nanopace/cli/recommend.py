@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--model", metavar="MODEL", help="gpt2, gpt2-medium, 774M, 1.5B or n_layer=12,n_head=12,n_embd=768"
     )
-    group.add_argument("--tokens", metavar="N", help="to train on, such as 10B or 300M; else 20 for each parameter")
+    group.add_argument(
+        "--tokens", metavar="N", help="to train on, such as 10B; else 20 for each parameter, at most 16 passes"
+    )
     group.add_argument("--batch", metavar="TOKENS", help="tokens a step; else 524288, in a short run fewer")
     group.add_argument("--dataset", metavar="NAME", default="fineweb-edu", help="the folder under data/ (fineweb-edu)")
     group.add_argument("--peak-tflops", metavar="X", type=_figure, help="dense bf16 peak of a card that is not listed")

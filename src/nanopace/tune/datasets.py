@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from nanopace.errors import InputError
 from nanopace.record import Record, replace
@@ -36,13 +36,13 @@ _GPT2_TOKENS = 50_257
 def find_dataset(name: str) -> Dataset:
     """As it lies on this disk, where `nanopace train` would find it; else what is known of its name."""
     known = KNOWN.get(name, Dataset(name))
-    if not any(directory.is_dir() for directory in (Path(name), Path("data", name))):
+    if not any(os.path.isdir(directory) for directory in (name, os.path.join("data", name))):
         return known
     from nanopace.corpus.shards import find_corpus, open_corpus  # brings numpy along
 
     try:
         corpus = open_corpus(find_corpus(name))
-    except InputError:  # whoever trains on it is told why
+    except (InputError, OSError):  # whoever trains on it is told why
         return known
     tokens = sum(shard.tokens for shard in corpus.train.shards)
     return replace(known, tokens=tokens, vocab_size=None if corpus.vocab_size == _GPT2_TOKENS else corpus.vocab_size)

@@ -134,9 +134,12 @@ def _dropout(frame: Frame) -> Choice:
     """Only against overfitting: our kernels do without, and where text is merely read again it is not worth them."""
     if frame.model.dropout:
         return Choice("dropout", frame.model.dropout, "dropout_overfitting", {"dataset": frame.dataset.name})
-    if frame.epochs is None or frame.epochs <= ALMOST_FRESH:
+    if frame.epochs is None:
+        return Choice("dropout", 0.0, "dropout_unknown", {})
+    if frame.epochs <= 1:
         return Choice("dropout", 0.0, "dropout", {})
-    return Choice("dropout", 0.0, "dropout_repeated", {"epochs": round(frame.epochs, 1)})
+    reason = "dropout_few" if frame.epochs <= ALMOST_FRESH else "dropout_repeated"
+    return Choice("dropout", 0.0, reason, {"epochs": round(frame.epochs, 1)})
 
 
 def _vocabulary(frame: Frame) -> list[Choice]:

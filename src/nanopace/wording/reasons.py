@@ -41,6 +41,8 @@ REASONS: Mapping[str, Sentence] = {
     "heads": say("{width} wide each"),
     "vocab_size": say("as asked for"),
     "dropout": say("hardly a token is seen twice"),
+    "dropout_few": say("text that is read {epochs} times is almost as good as new"),
+    "dropout_unknown": say("none, unless the text is read more than four times"),
     "dropout_repeated": say(
         "text that is read {epochs} times asks for 0.1 and more, which our own kernels do not take"
     ),
