@@ -13,6 +13,7 @@ import pytest
 
 from nanopace.cli.main import main
 from nanopace.config_text import read_config
+from nanopace.hardware.cards import Card, all_cards
 from nanopace.views.paper import columns
 from nanopace.wording.catalog import LANGUAGES
 
@@ -166,6 +167,21 @@ def test_several_cards_only_where_one_was_measured(
     assert alone is None or alone not in out
     found = json.loads(shown(capsys, *asked, "--json"))
     assert [each["count"] for each in found["together"]] == [1]
+
+
+@pytest.mark.parametrize("card", all_cards(), ids=lambda card: card.label)
+def test_every_card_has_an_answer_for_shakespeare(card: Card, capsys: pytest.CaptureFixture[str]) -> None:
+    """Even where neither its speed nor the loss is known."""
+    out = shown(capsys, "--gpu", card.label, "--dataset", "shakespeare_char")
+    assert "16 passes over shakespeare_char are worth 10.6 passes over fresh text" in headline(out)
+    assert ("What to expect" in out) == (card.bf16_tflops is not None)
+
+
+def test_what_is_true_of_all_cards_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--gpu", "4070,4090,L4", "--dataset", "shakespeare")
+    said = headline(shown(capsys, *asked, "--tokens", "2B"))
+    assert said.count("6,62") == said.count("Loss at the end: unknown") == 1
+    assert headline(shown(capsys, *asked[:2], "--model", "gpt2")).count("Loss at the end: about 3.52") == 3
 
 
 def test_eight_cards_are_a_row_where_they_are_known_of_any(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,7 @@ def test_every_card_by_its_name_sms_and_memory(card: Card) -> None:
             assert find_card(f"{name} {card.memory_gb:g}GB") is card
             with pytest.raises(AmbiguousCard, match=rf"{card.memory_gb:g} GB"):
                 find_card(name)
+    assert find_card(card.label) is card, "what an error lists can be typed"
 
 
 @pytest.mark.parametrize(

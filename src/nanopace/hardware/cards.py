@@ -250,7 +250,7 @@ def _entry(card: Card) -> _Entry:
     openings = {opening for words in spellings for opening in list(accumulate(words))[:-1]}
     if spellings[0][0] == "quadro":
         openings.update(accumulate(spellings[0][1:]))
-    names = frozenset("".join(words) for words in spellings)
+    names = frozenset("".join(words) for words in (*spellings, _words(card.label)))  # as errors list them
     return _Entry(card, names, frozenset(each for each in openings if re.search(r"\d", each)))
 
 

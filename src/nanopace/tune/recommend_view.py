@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nanopace.hardware.memory import GIB
 from nanopace.hardware.speed import Range
 from nanopace.record import Record, field_names
 from nanopace.tune.models import Model
-from nanopace.tune.notes import headline, notes
+from nanopace.tune.notes import Note, headline, notes
 from nanopace.tune.recommend import Recommendation
 from nanopace.tune.side_by_side import Shown, middle, side_by_side, span
 from nanopace.views.paper import Cell, Paper, styled
@@ -33,14 +33,19 @@ class Answer(Record):
 
 def write(answers: Sequence[Answer], words: Words, paper: Paper) -> None:
     """One card in full; several side by side."""
-    for answer in answers:
-        paper.line(styled(_answer(answer.found, words), "bold"), indent=0)
     if len(answers) > 1:
-        side_by_side([answer.found for answer in answers], words, paper)
-        _all_notes([answer.found for answer in answers], words, paper)
+        everyone = [answer.found for answer in answers]
+        for found in everyone:
+            paper.line(styled(" ".join((*_settings(found, words), *_loss(found, words))), "bold"), indent=0)
+        for said in _each_once(everyone, headline, words):
+            paper.line(styled(said, "bold"), indent=0)
+        side_by_side(everyone, words, paper)
+        _all_notes(everyone, words, paper)
         return
     (answer,) = answers
     found = answer.found
+    reading = (words.note(code, numbers) for code, numbers in headline(found))
+    paper.line(styled(" ".join((*_settings(found, words), *reading, *_loss(found, words))), "bold"), indent=0)
     if answer.candidates:
         _models(answer.candidates, words, paper)
     _fitting(found, words, paper)
@@ -67,7 +72,7 @@ def document(answer: Answer) -> dict[str, object]:
     return whole
 
 
-def _answer(found: Recommendation, words: Words) -> str:
+def _settings(found: Recommendation, words: Words) -> list[str]:
     said = [
         words.text(
             "{card} ({memory} GB): {model}, batch_size {batch}, gradient_accumulation_steps {accumulation}.",
@@ -91,16 +96,20 @@ def _answer(found: Recommendation, words: Words) -> str:
         )
     else:
         said.append(words.text("How fast it would be, is unknown."))
-    said += [words.note(code, numbers) for code, numbers in headline(found)]
-    if found.loss is not None:
-        said.append(
-            words.text(
-                "Loss at the end: about {loss} ({losses}), an estimate.",
-                loss=words.number(found.loss.expected, 2),
-                losses=span(found.loss, lambda x: words.number(x, 2), words),
-            )
+    return said
+
+
+def _loss(found: Recommendation, words: Words) -> list[str]:
+    """Where there is none, the headline says why."""
+    if found.loss is None:
+        return []
+    return [
+        words.text(
+            "Loss at the end: about {loss} ({losses}), an estimate.",
+            loss=words.number(found.loss.expected, 2),
+            losses=span(found.loss, lambda x: words.number(x, 2), words),
         )
-    return " ".join(said)
+    ]
 
 
 def _models(candidates: Sequence[Candidate], words: Words, paper: Paper) -> None:
@@ -152,6 +161,8 @@ def _speed(found: Recommendation, words: Words, paper: Paper) -> None:
         (words.text("perplexity"), found.perplexity, lambda x: words.number(x, 1)),
         words=words,
     )
+    if not rows:
+        return
     paper.heading(words.text("What to expect"))
     paper.table(rows, "lrl", ("", words.text("expected"), words.text("range")))
 
@@ -197,14 +208,19 @@ def _knobs(found: Recommendation, words: Words, paper: Paper) -> None:
 
 
 def _all_notes(everyone: Sequence[Recommendation], words: Words, paper: Paper) -> None:
-    """Each once; with the cards that it is about, where it is not about all of them."""
+    paper.heading(words.text("Notes"))
+    for said in _each_once(everyone, notes, words):
+        paper.line(said, hanging=2)
+
+
+def _each_once(
+    everyone: Sequence[Recommendation], of: Callable[[Recommendation], Sequence[Note]], words: Words
+) -> list[str]:
+    """What is said of some cards; with the cards that it is about, where it is not about all of them."""
     about: dict[str, list[str]] = {}
     for found in everyone:
-        for code, numbers in notes(found):
+        for code, numbers in of(found):
             link = numbers.get("link")
             said = words.note(code, numbers if link is None else {"link": words.link(str(link))})
             about.setdefault(said, []).append(words.card(found.card))
-    paper.heading(words.text("Notes"))
-    for said, cards in about.items():
-        whose = "" if len(cards) == len(everyone) else f"{', '.join(cards)}: "
-        paper.line(whose + said, hanging=2)
+    return [said if len(cards) == len(everyone) else f"{', '.join(cards)}: {said}" for said, cards in about.items()]
