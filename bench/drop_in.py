@@ -1,0 +1,188 @@
+"""A drop-in, judged by nanoGPT itself: the same command line gives the same settings, and the best model is exported.
+
+    python bench/drop_in.py path/to/nanoGPT     # two minutes on two cores
+
+Settings: each of nanoGPT's knobs as a flag of its own, its config files as they are, and files and flags in any order
+are read by nanoGPT's train.py, up to where it has its config, and by `nanopace train`, up to its plan. Every knob has
+to be equal but those that we choose by the machine: device, dtype and compile.
+
+The best checkpoint: a model overfits with always_save_checkpoint=False, is exported with `nanopace convert`, and read
+and evaluated by nanoGPT's own model, on the windows on which we evaluated it.
+
+That a nanoGPT run goes on, and ours there, is bench/nanogpt_resume.py's part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nanogpt import nanogpt_module, run_nanopace, write_tokens
+from nanopace.cli.train import add_arguments
+from nanopace.config import KNOBS
+from nanopace.corpus.shards import open_corpus
+from nanopace.train.checkpoint import read_best
+from nanopace.train.evaluate import Evaluator
+
+OF_THE_MACHINE = {"device", "dtype", "compile"}
+# Reads a list of command lines, and answers with the config that nanoGPT has after each.
+_JUDGE = """
+import contextlib, io, json, sys
+from pathlib import Path
+source = Path("train.py").read_text()
+cut = source.index("config = {")
+source = source[: source.index("\\n", cut)]
+answers = []
+for words in json.load(sys.stdin):
+    sys.argv, room = ["train.py", *words], {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(source, room)
+    answers.append(room["config"])
+print(json.dumps(answers))
+"""
+# Each of nanoGPT's knobs, with a value that is not its default.
+CHANGED: Mapping[str, object] = {
+    "out_dir": "elsewhere",
+    "eval_interval": 7,
+    "log_interval": 3,
+    "eval_iters": 9,
+    "eval_only": True,
+    "always_save_checkpoint": False,
+    "wandb_log": True,
+    "wandb_project": "mine",
+    "wandb_run_name": "first",
+    "dataset": "tiny",
+    "gradient_accumulation_steps": 4,
+    "batch_size": 5,
+    "block_size": 96,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_embd": 72,
+    "dropout": 0.25,
+    "bias": True,
+    "learning_rate": 2e-3,
+    "max_iters": 77,
+    "weight_decay": 0.05,
+    "beta1": 0.8,
+    "beta2": 0.99,
+    "grad_clip": 0.5,
+    "decay_lr": False,
+    "warmup_iters": 11,
+    "lr_decay_iters": 70,
+    "min_lr": 1e-5,
+    "backend": "gloo",
+}
+OVERFITTING: Knobs = {
+    "always_save_checkpoint": False,
+    "batch_size": 16,
+    "gradient_accumulation_steps": 1,
+    "block_size": 32,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_embd": 64,
+    "learning_rate": 1e-2,
+    "min_lr": 1e-3,
+    "warmup_iters": 10,
+    "max_iters": 300,
+    "lr_decay_iters": 300,
+    "eval_interval": 20,
+    "eval_iters": 8,
+    "device": "cpu",
+    "dtype": "float32",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nanogpt", type=Path)
+    parser.add_argument("--orders", type=int, default=200, help="command lines of files and flags in any order")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        _settings(args.nanogpt.resolve(), Path(folder), args.orders)
+        _best(args.nanogpt.resolve(), Path(folder))
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def _settings(nanogpt: Path, room: Path, orders: int) -> None:
+    lines = [[f"--{name}={value}"] for name, value in CHANGED.items()]
+    lines += [[f"config/{path.name}"] for path in sorted((nanogpt / "config").glob("*.py"))]
+    draw = random.Random(1)
+    lines += [_mixed(lines, draw) for _ in range(orders)]
+    theirs = _asked_of_nanogpt(nanogpt, lines)
+    differences = 0
+    with contextlib.chdir(nanogpt):
+        for words, expected in zip(lines, theirs, strict=True):
+            found = _planned(words)
+            for name in sorted(expected.keys() & found.keys() - OF_THE_MACHINE):
+                # A name made of the time of day is left as it was.
+                if found[name] != expected[name] and not str(expected[name]).startswith("ft-"):
+                    differences += 1
+                    print(f"{' '.join(words)}: {name} is {found[name]!r}, and {expected[name]!r} in nanoGPT")
+    print(f"settings: {len(lines)} command lines, {differences} knobs that differ from nanoGPT's")
+
+
+def _mixed(single: list[list[str]], draw: random.Random) -> list[str]:
+    return [draw.choice(single)[0] for _ in range(draw.randint(2, 6))]
+
+
+def _asked_of_nanogpt(nanogpt: Path, lines: list[list[str]]) -> list[dict[str, object]]:
+    ended = subprocess.run(
+        [sys.executable, "-c", _JUDGE], cwd=nanogpt, input=json.dumps(lines), capture_output=True, text=True, check=True
+    )
+    answers: list[dict[str, object]] = json.loads(ended.stdout.splitlines()[-1])
+    return answers
+
+
+# --- the best checkpoint -----------------------------------------------------------------------------------------
+
+
+def _best(nanogpt: Path, room: Path) -> None:
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 60, size=(40, 5))
+    text = words[rng.integers(0, len(words), size=700)].reshape(-1)
+    text[rng.random(len(text)) < 0.3] = 1  # noise that can only be learned by heart
+    corpus = open_corpus(write_tokens(room / "data", text[:2400], text[2400:], 64))
+    out = room / "out"
+    run_nanopace({**OVERFITTING, "dataset": str(corpus.directory), "out_dir": str(out)}, room / "ours.log")
+    exported = room / "ckpt.pt"
+    command = [sys.executable, "-m", "nanopace", "convert", str(out), str(exported)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)
+    checkpoint = torch.load(exported, weights_only=True)
+    best = read_best(out)
+    assert best is not None
+    loss = _loss_by_nanogpt(nanogpt, checkpoint, corpus)
+    last = max(step_of(each.name) for each in checkpoint_directories(out))
+    print(f"best: step {best[0]}, val loss {best[1]:.5f}; the last is step {last}")
+    print(
+        f"exported: iter_num {checkpoint['iter_num']}, best_val_loss {float(checkpoint['best_val_loss']):.5f}, "
+        f"evaluated by nanoGPT's model on the same windows {loss:.5f}"
+    )
+    same = checkpoint["iter_num"] == best[0] and abs(loss - best[1]) < 1e-4
+    print("the exported model is the best one:", "holds" if same and last != best[0] else "MISSED")
+
+
+def _loss_by_nanogpt(nanogpt: Path, checkpoint: Mapping[str, Any], corpus: Corpus) -> float:
+    module = nanogpt_module(nanogpt)
+    model = module.GPT(module.GPTConfig(**checkpoint["model_args"])).eval()
+    model.load_state_dict(checkpoint["model"])
+    length, count = int(OVERFITTING["block_size"]), int(OVERFITTING["eval_iters"]) * int(OVERFITTING["batch_size"])
+    starts = Order(corpus.val, length, 1337).starts(0, count)
+    tokens = np.empty((count, length + 1), dtype=np.int32)
+    corpus.val.gather(starts, length + 1, tokens)
+    windows = torch.from_numpy(tokens).long()
+    with torch.no_grad():
+        return float(model(windows[:, :-1].contiguous(), windows[:, 1:].contiguous())[1])
+
+
+if __name__ == "__main__":
+    main()
