@@ -107,7 +107,7 @@ def _recipe(recipe: str, passed_over: Mapping[str, Value]) -> dict[str, str]:
 def _defaults(settled: Set[str]) -> dict[str, str]:
     """The rest of the model and the optimisation: of many knobs, one line."""
     left = {name: knob.default for name, knob in KNOBS.items() if knob.asks_for_a_training and name not in settled}
-    return {"defaults": f"nanoGPT's for what is not given: {_listed(left)}"} if left else {}
+    return {"defaults": f"nanoGPT's for the rest: {_listed(left)}"} if left else {}
 
 
 def _listed(knobs: Mapping[str, Value]) -> str:
