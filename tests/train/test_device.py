@@ -118,6 +118,8 @@ def test_precision_on_a_cpu(has: tuple[str, ...], decided: str, monkeypatch: pyt
         assert f"this CPU has {name}" in by_machine[1]
         assert f"--dtype=bfloat16 is usually faster on this one: it has {name}" in as_nanogpt[1]
     assert pick_dtype(CPU, "bfloat16", machine_decides=False) == ("bfloat16", "asked for")
+    apple = Machine(torch.device("mps"), "")
+    assert pick_dtype(apple, None, machine_decides=True) == ("float32", "as nanoGPT on this device")
 
 
 def test_an_older_torch_cannot_tell_what_the_cpu_has(monkeypatch: pytest.MonkeyPatch) -> None:

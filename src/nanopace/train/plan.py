@@ -228,7 +228,7 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
         ),
         **_rates(asked, 3e-3, "a small model bears more than GPT-2"),
         "eval_iters": (25, "few, so that an evaluation is short"),
-        "log_interval": (10, "steps are short"),
+        "log_interval": (10, "enough to see it learn"),
         **_schedule(asked, steps, f"about two minutes at {step_seconds * 1000:.0f} ms a step, measured"),
     }
 
