@@ -252,6 +252,7 @@ def test_the_defaults_make_a_config() -> None:
         ({"n_head": 7}, "n_embd must be a multiple of n_head"),
         ({"min_lr": 1.0}, "min_lr must not be above learning_rate"),
         ({"dtype": "int8"}, "dtype must be one of"),
+        ({"parallel": "fsdp", "dtype": "float16"}, "parallel=fsdp and dtype=float16 exclude each other"),
     ],
 )
 def test_a_config_that_cannot_train_names_its_knob(knobs: dict[str, object], said: str) -> None:

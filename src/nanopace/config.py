@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from nanopace.errors import ConfigError
 from nanopace.literals import Value, shown
@@ -15,8 +15,11 @@ from nanopace.literals import Value, shown
 _V = TypeVar("_V", bound=Value)
 
 
-def _knob(default: _V, why: str) -> _V:
-    made: _V = field(default=default, metadata={"why": why})
+Affected = Literal["model", "optimisation"]  # what a knob can have a say in
+
+
+def _knob(default: _V, why: str, *affects: Affected) -> _V:
+    made: _V = field(default=default, metadata={"why": why, "affects": affects})
     return made
 
 
@@ -39,31 +42,37 @@ class TrainConfig:
     # data
     dataset: str = _knob("openwebtext", "the folder under data/ that holds train.bin and val.bin")
     gradient_accumulation_steps: int = _knob(
-        40, "micro-batches per step, over all cards: a large batch in little memory"
+        40, "micro-batches per step, over all cards: a large batch in little memory", "optimisation"
     )
-    batch_size: int = _knob(12, "sequences per micro-batch: this is what has to fit into the card's memory")
-    block_size: int = _knob(1024, "tokens per sequence: the attention's share of the work grows with it")
+    batch_size: int = _knob(
+        12, "sequences per micro-batch: this is what has to fit into the card's memory", "optimisation"
+    )
+    block_size: int = _knob(1024, "tokens per sequence: the attention's share of the work grows with it", "model")
     # model
-    n_layer: int = _knob(12, "depth: parameters and time grow in line with it")
-    n_head: int = _knob(12, "attention heads: n_embd / n_head wide each, 64 suits every attention kernel")
-    n_embd: int = _knob(768, "width: parameters and time grow with its square")
+    n_layer: int = _knob(12, "depth: parameters and time grow in line with it", "model")
+    n_head: int = _knob(12, "attention heads: n_embd / n_head wide each, 64 suits every attention kernel", "model")
+    n_embd: int = _knob(768, "width: parameters and time grow with its square", "model")
     vocab_size: int = _knob(
-        50304, "GPT-2's 50257 rounded up to a multiple of 64; a dataset's own meta.pkl overrules it"
+        50304, "GPT-2's 50257 rounded up to a multiple of 64; a dataset's own meta.pkl overrules it", "model"
     )
-    dropout: float = _knob(0.0, "none for pretraining, where hardly a token is seen twice; 0.1 and more to finetune")
-    bias: bool = _knob(False, "biases in linear and norm layers: without them a little faster and no worse")
+    dropout: float = _knob(
+        0.0, "none for pretraining, where hardly a token is seen twice; 0.1 and more to finetune", "model"
+    )
+    bias: bool = _knob(False, "biases in linear and norm layers: without them a little faster and no worse", "model")
     # AdamW
-    learning_rate: float = _knob(6e-4, "the peak, after warm-up; smaller models bear more")
-    max_iters: int = _knob(600000, "steps in all: 300 billion tokens at these defaults")
-    weight_decay: float = _knob(0.1, "on matrices only, never on norms and biases")
-    beta1: float = _knob(0.9, "memory of the mean gradient, about 10 steps")
-    beta2: float = _knob(0.95, "memory of its square, about 20 steps; raise it where a step has few tokens")
-    grad_clip: float = _knob(1.0, "largest gradient norm, against the odd bad batch; 0 turns it off")
+    learning_rate: float = _knob(6e-4, "the peak, after warm-up; smaller models bear more", "optimisation")
+    max_iters: int = _knob(600000, "steps in all: 300 billion tokens at these defaults", "optimisation")
+    weight_decay: float = _knob(0.1, "on matrices only, never on norms and biases", "optimisation")
+    beta1: float = _knob(0.9, "memory of the mean gradient, about 10 steps", "optimisation")
+    beta2: float = _knob(
+        0.95, "memory of its square, about 20 steps; raise it where a step has few tokens", "optimisation"
+    )
+    grad_clip: float = _knob(1.0, "largest gradient norm, against the odd bad batch; 0 turns it off", "optimisation")
     # learning rate schedule
-    decay_lr: bool = _knob(True, "warm up, then fall along a cosine; else the rate is constant")
-    warmup_iters: int = _knob(2000, "linear rise, until AdamW's averages have settled")
-    lr_decay_iters: int = _knob(600000, "where the cosine ends: best at max_iters")
-    min_lr: float = _knob(6e-5, "where it ends up: about a tenth of the peak")
+    decay_lr: bool = _knob(True, "warm up, then fall along a cosine; else the rate is constant", "optimisation")
+    warmup_iters: int = _knob(2000, "linear rise, until AdamW's averages have settled", "optimisation")
+    lr_decay_iters: int = _knob(600000, "where the cosine ends: best at max_iters", "optimisation")
+    min_lr: float = _knob(6e-5, "where it ends up: about a tenth of the peak", "optimisation")
     # system
     backend: str = _knob("nccl", "how several cards talk: 'nccl' on CUDA, 'gloo' on CPUs")
     device: str = _knob("cuda", "'cuda', 'cuda:1', 'cpu', or 'mps' on a Mac")
@@ -176,8 +185,16 @@ class Asked:
     given: Mapping[str, Value]
     files: tuple[str, ...] = ()
     flags: frozenset[str] = frozenset()  # the knobs of which a flag had the last word
+    overruled: Mapping[str, Value] = field(default_factory=dict)  # what the files say of knobs in `flags`
     auto: bool = False  # --auto: the machine decides what is left open
     notes: tuple[str, ...] = ()  # lines for a person: what was passed over in a file, and why that does no harm
+
+    @property
+    def machine_decides(self) -> bool:
+        """Who asks for something of the training has nanoGPT's defaults for the rest of it, or says --auto."""
+        if self.given.get("init_from") == "resume":
+            return False  # that was decided when the run began
+        return self.auto or not (self.files or any(KNOBS[name].asks_for_a_training for name in self.given))
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -264,11 +281,17 @@ _LARGEST_INT = 1 << 63  # what torch, numpy and a ledger can count to
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One knob: its default, and why it has it."""
+    """One knob: its default, why it has it, and what it has a say in."""
 
     name: str
     default: Value
     why: str
+    affects: frozenset[Affected] = frozenset()
+
+    @property
+    def asks_for_a_training(self) -> bool:
+        """Who gives it has a certain training in mind. The other knobs say where, on what and how it is told of."""
+        return not self.affects.isdisjoint(("model", "optimisation"))
 
     @property
     def kind(self) -> str:
@@ -299,5 +322,8 @@ class Knob:
 
 
 KNOBS: Mapping[str, Knob] = MappingProxyType(
-    {each.name: Knob(each.name, cast(Value, each.default), each.metadata["why"]) for each in fields(TrainConfig)}
+    {
+        each.name: Knob(each.name, cast(Value, each.default), each.metadata["why"], frozenset(each.metadata["affects"]))
+        for each in fields(TrainConfig)
+    }
 )

@@ -154,7 +154,6 @@ def test_a_whole_number_where_nanogpt_wants_a_fraction() -> None:
         (["--n_head=3"], ("n_embd", "n_head")),
         (["--min_lr=1"], ("min_lr", "learning_rate")),
         (["--overwrite=True", "--init_from=resume"], ("overwrite", "init_from")),
-        (["--parallel=fsdp", "--dtype=float16"], ("parallel=fsdp", "dtype=float16")),
         (["--vocab_size=100"], ("vocab_size", "corpus")),
         (["--block_size=1500"], ("block_size", "corpus")),
         (["--n_layer=1000000000"], ("n_layer", "computer")),

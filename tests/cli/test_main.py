@@ -42,7 +42,7 @@ OF_LOGS = [
     *("--lang", "--no-color", "--set", "--stage", "--verbose", "--width"),
 ]
 OPTIONS = {
-    "train": sorted(["--gpus", "--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]),
+    "train": sorted(["--auto", "--gpus", "--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]),
     "prepare": [
         "--files",
         "--help",

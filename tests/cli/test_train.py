@@ -94,6 +94,14 @@ def test_stopped_twice_it_leaves_at_once_and_the_last_checkpoint_is_whole(room: 
     assert main(["sample", str(room / "out"), "--max_new_tokens", "3", "--device", "cpu"]) == 0
 
 
+@pytest.mark.parametrize("auto", [[], ["--auto"]])
+def test_several_processes_decide_as_one_would(auto: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("nanopace.train.launch.launch", lambda _, __, arguments: started.append(arguments) or 0)
+    assert main(["train", "--gpus=2", "--device=cpu", *auto]) == 0
+    assert [each for each in started[0] if each == "--auto"] == auto
+
+
 def test_the_knobs_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--help"])

@@ -12,9 +12,10 @@ from nanopace.errors import UsageError
 from nanopace.hardware.cards import find_card
 from nanopace.literals import Value
 from nanopace.train.device import Machine, find_machine, pick_compile, pick_dtype, set_tf32
+from nanopace.train.origin import find_saved
 from nanopace.train.run import train
 
-from .conftest import Recorder
+from .conftest import TINY, Recorder
 
 CPU = Machine(torch.device("cpu"), "")
 CARD = Machine(torch.device("cuda", 0), "", card=find_card("4070"))
@@ -91,14 +92,69 @@ def test_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_cards")
 def test_precision_and_compiler_are_chosen_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pick_dtype(CARD, None)[0] == "bfloat16"
-    assert pick_dtype(CARD, "float16") == ("float16", "asked for")
-    assert pick_dtype(CPU, None)[0] == "float32"
+    for decides in (True, False):
+        assert pick_dtype(CARD, None, machine_decides=decides)[0] == "bfloat16"
+    assert pick_dtype(CARD, "float16", machine_decides=False) == ("float16", "asked for")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
-    assert pick_dtype(CARD, None) == ("float16", "the card has no bfloat16; losses are scaled")
+    scaled = "the card has no bfloat16; losses are scaled"
+    assert pick_dtype(CARD, None, machine_decides=False) == ("float16", scaled)
     assert pick_compile(CARD, None)[0]
     assert not pick_compile(CPU, None)[0]
     assert pick_compile(CPU, True) == (True, "asked for")
+
+
+@pytest.mark.parametrize(
+    ("has", "decided"), [((), "float32"), (("avx512_bf16",), "bfloat16"), (("amx", "avx512_bf16"), "bfloat16")]
+)
+def test_precision_on_a_cpu(has: tuple[str, ...], decided: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bfloat16 where it is fast and nobody asked for nanoGPT's float32, who hears that there is something faster."""
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: "amx" in has)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: "avx512_bf16" in has)
+    by_machine, as_nanogpt = (pick_dtype(CPU, None, machine_decides=decides) for decides in (True, False))
+    assert by_machine[0] == decided
+    assert as_nanogpt[0] == "float32"
+    assert as_nanogpt[1].startswith("as nanoGPT on a CPU")
+    for name in has[:1]:
+        assert f"this CPU has {name}" in by_machine[1]
+        assert f"--dtype=bfloat16 is usually faster on this one: it has {name}" in as_nanogpt[1]
+    assert pick_dtype(CPU, "bfloat16", machine_decides=False) == ("bfloat16", "asked for")
+    apple = Machine(torch.device("mps"), "")
+    assert pick_dtype(apple, None, machine_decides=True) == ("float32", "as nanoGPT on this device")
+
+
+def test_an_older_torch_cannot_tell_what_the_cpu_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for question in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+        monkeypatch.delattr(torch.cpu, question)
+    assert pick_dtype(CPU, None, machine_decides=True)[0] == "float32"
+
+
+def test_half_precision_on_a_cpu_is_made_single_and_said(corpus: Path, tmp_path: Path) -> None:
+    """nanoGPT does it without a word; done as asked for, a step of Shakespeare takes seconds."""
+    listener, out = Recorder(), tmp_path / "out"
+    given = {**TINY, "dtype": "float16", "max_iters": 1, "dataset": str(corpus), "out_dir": str(out)}
+    train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
+    [intro] = listener.all("started")
+    assert intro.choices["dtype"].startswith("float32: in place of float16, as nanoGPT does on a CPU")
+    assert find_saved(out, listener).config["dtype"] == "float32"
+
+
+def test_what_was_chosen_stays(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that began in bfloat16 goes on in it to the same weights, also where the machine would decide otherwise."""
+    weights = {}
+    for stops in ((4,), (2, 4)):
+        out = tmp_path / str(len(stops))
+        given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": stops[0], "lr_decay_iters": 4}
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+        train(Asked(given=given, auto=True), listener=Recorder(), started=time.monotonic())
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+        for stop in stops[1:]:
+            more: dict[str, Value] = {"init_from": "resume", "out_dir": str(out), "max_iters": stop}
+            train(Asked(given=more), listener=Recorder(), started=time.monotonic())
+        saved = find_saved(out, Recorder())
+        assert saved.config["dtype"] == "bfloat16"
+        weights[stops] = saved.weights()
+    whole, resumed = weights.values()
+    assert all(torch.equal(each, resumed[name]) for name, each in whole.items())
 
 
 @pytest.mark.usefixtures("two_cards")

@@ -55,7 +55,7 @@ def test_what_is_asked_for_is_done(small: Corpus) -> None:
     asked = {"dtype": "bfloat16", "compile": True, "vocab_size": 300, "n_embd": 64, "n_head": 4}
     plan = make_plan(asked, small, CPU, machine_decides=False)
     assert (plan.config.dtype, plan.config.compile, plan.config.vocab_size) == ("bfloat16", True, 300)
-    assert plan.reasons.keys() == {"device"}
+    assert plan.reasons.keys() == {"device", "dataset", "defaults"}
 
 
 def test_a_vocabulary_that_is_too_small(small: Corpus) -> None:

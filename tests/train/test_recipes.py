@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from nanopace.cli.main import main
 from nanopace.config import INGREDIENTS, KNOBS, Asked, TrainConfig, ingredients
 from nanopace.corpus.shards import open_corpus
 from nanopace.errors import ConfigError, InputError
@@ -21,12 +22,14 @@ from nanopace.train.fast_model import FastGPT
 from nanopace.train.listener import Outcome, StepReport
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.optimizer import make_optimizer, optimizer_tensors, remembered, set_learning_rate
-from nanopace.train.plan import make_plan
+from nanopace.train.origin import find_saved
+from nanopace.train.plan import Plan, make_plan
 from nanopace.train.recipes import HEAD_RATE, TABLE_RATE, new_model, recipe_defaults
 from nanopace.train.run import train
 from nanopace.train.sample import generate
 
 from .conftest import TINY, Recorder, write_corpus
+from .planning import asked_by, plan_of
 
 SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=16, vocab_size=300, block_size=12, recipe="fast")
 MACHINE = Machine(torch.device("cpu"), "asked for")
@@ -278,6 +281,76 @@ def test_knobs_that_nobody_named_are_the_recipes(shared_corpus: Path, decides: b
     gpt2 = make_plan({"max_iters": 70}, open_corpus(shared_corpus), MACHINE, machine_decides=False)
     assert not any("recipe" in each for each in gpt2.reasons.values())
     assert gpt2.config.learning_rate == 6e-4
+
+
+# --- a config that was written for another recipe --------------------------------------------------------------------
+
+RATES = "learning_rate = 1e-3\nmin_lr = 1e-4\nbeta2 = 0.99\ngrad_clip = 0.5\nwarmup_iters = 7\nlr_decay_iters = 60\n"
+SMALL = "n_layer = 1\nn_head = 2\nn_embd = 16\nmax_iters = 60\ndataset = 'corpus'\ndecay_lr = False\n"
+NOT_USED = (
+    "not those of the config, which are another recipe's; as flags they count: decay_lr=False, learning_rate=0.001, "
+    "min_lr=0.0001, beta2=0.99, grad_clip=0.5, warmup_iters=7, lr_decay_iters=60"
+)
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "corpus", val=2000)
+    (tmp_path / "config.py").write_text(SMALL + RATES)
+    (tmp_path / "ours.py").write_text(SMALL + RATES + "recipe = 'gpt2'\n")
+    (tmp_path / "fast.py").write_text(SMALL + RATES + "recipe = 'fast'\n")
+    return tmp_path
+
+
+def rates_of(plan: Plan) -> dict[str, Value]:
+    return {name: plan.config.as_dict()[name] for name in recipe_defaults("fast", 1)}
+
+
+@pytest.mark.usefixtures("room")
+@pytest.mark.parametrize("config", ["config.py", "ours.py"])
+def test_rates_of_another_recipe_are_noted_and_not_used(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(asked_by(monkeypatch, config, "--recipe=fast"))
+    shape = ["--n_layer=1", "--n_head=2", "--n_embd=16", "--max_iters=60", "--dataset=corpus"]
+    alone = plan_of(asked_by(monkeypatch, *shape, "--recipe=fast"))
+    assert rates_of(plan) == rates_of(alone) == recipe_defaults("fast", 60)
+    assert plan.config == alone.config
+    assert plan.reasons["rates"] == NOT_USED
+    assert plan.reasons["recipe"] == alone.reasons["recipe"] == "fast: nanoGPT cannot load this model"
+    assert "rates" not in alone.reasons
+
+
+@pytest.mark.usefixtures("room")
+def test_rates_as_flags_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(asked_by(monkeypatch, "config.py", "--recipe=fast", "--learning_rate=1e-3", "--beta2=0.9"))
+    assert rates_of(plan) == {**recipe_defaults("fast", 60), "learning_rate": 1e-3, "beta2": 0.9}
+    assert "learning_rate" not in plan.reasons["rates"]
+
+
+@pytest.mark.usefixtures("room")
+@pytest.mark.parametrize("arguments", [["fast.py"], ["fast.py", "--recipe=fast"], ["config.py"], ["ours.py"]])
+def test_rates_of_the_same_recipe_are_used(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(asked_by(monkeypatch, *arguments))
+    assert (plan.config.learning_rate, plan.config.warmup_iters, plan.config.decay_lr) == (1e-3, 7, False)
+    assert "rates" not in plan.reasons
+    assert ("recipe" in plan.reasons) == (arguments[0] == "fast.py")
+
+
+@pytest.mark.usefixtures("room")
+def test_nor_are_those_of_fast_for_gpt2(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of(asked_by(monkeypatch, "fast.py", "--recipe=gpt2"))
+    assert rates_of(plan) == {name: KNOBS[name].default for name in rates_of(plan)}
+    assert plan.reasons["rates"] == NOT_USED
+
+
+def test_a_run_goes_on_with_the_rates_that_it_began_with(room: Path) -> None:
+    begun = ["config.py", "--recipe=fast", "--eval_iters=1", "--block_size=16", "--batch_size=2", "--no-report"]
+    begun += ["--device=cpu", "--gradient_accumulation_steps=1"]
+    assert main(["train", *begun, "--max_iters=2", "--matrix_lr=0.01"]) == 0
+    assert main(["train", "config.py", "--init_from=resume", "--max_iters=3", "--device=cpu", "--no-report"]) == 0
+    saved = find_saved(room / "out", Recorder())
+    assert (saved.step, saved.config["matrix_lr"]) == (4, 0.01)
+    assert {name: saved.config[name] for name in recipe_defaults("fast", 2)} == recipe_defaults("fast", 2)
 
 
 def test_groups_keep_the_ratio_of_their_rates() -> None:

@@ -1,7 +1,9 @@
 """Train a GPT, and end with the report of where the time went.
 
-Without a config the machine decides: the model and the micro-batch that fit it, on the source of Python itself.
-nanoGPT's config files and flags work as they are: nanopace train config/train_gpt2.py --batch_size=8
+nanoGPT's config files and flags work as they are, and what they leave open has nanoGPT's defaults:
+nanopace train config/train_gpt2.py --batch_size=8
+Where neither a config nor a knob says anything of model, batch or schedule, the machine decides them, each with its
+reason. With --auto it also decides what configs and knobs leave open.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
     parser.add_argument("configs", nargs="*", metavar="CONFIG", help="nanoGPT config files; read, never executed")
     add_language(parser)
+    parser.add_argument("--auto", action="store_true", help="the machine decides what configs and knobs leave open")
     parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
     parser.add_argument("--no-report", action="store_true", help="end without the report")
     knobs = parser.add_argument_group("knobs")
@@ -60,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
         listener = _with_wandb(display, given) if given.get("wandb_log") and speaks else display
         outcome = train(asked, listener=listener, preparing=preparing)
-    embedded = not asked.files and "dataset" not in given and given.get("init_from") != "resume"
+    embedded = asked.machine_decides and "dataset" not in given
     if speaks and embedded and outcome.reason == "finished" and outcome.checkpoint:
         _let_it_write(outcome.checkpoint)
     if speaks and not args.no_report:
@@ -76,7 +79,7 @@ def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,3}", args.gpus):
         raise UsageError("--gpus={count}: must be a number of cards, such as 2", count=args.gpus)
     flags = [f"--{name}={written}" for name in KNOBS if (written := getattr(args, name)) is not None]
-    flags += ["--no-report"] * args.no_report + ([f"--lang={args.lang}"] if args.lang else [])
+    flags += ["--auto"] * args.auto + ["--no-report"] * args.no_report + ([f"--lang={args.lang}"] if args.lang else [])
     with torch_room("train"):
         from nanopace.train.launch import launch
 
@@ -107,6 +110,7 @@ def _asked(args: argparse.Namespace) -> Asked:
     for path in args.configs:
         given |= {name: value for name, value in read_config(path, to_train=True).items() if name in KNOBS}
     flags = {name: written for name in KNOBS if (written := getattr(args, name)) is not None}
+    overruled = {name: given[name] for name in flags if name in given}
     given |= {name: read_knob(name, written, flag=f"--{name}") for name, written in flags.items()}
     check_together(given)
-    return Asked(given=given, files=tuple(args.configs), flags=frozenset(flags))
+    return Asked(given=given, files=tuple(args.configs), flags=frozenset(flags), overruled=overruled, auto=args.auto)

@@ -1,6 +1,7 @@
 """What this machine trains on and how, each choice with its reason.
 
-What a person asks for is done or refused, never replaced. What nobody asked for is chosen, and says why.
+What a person asks for is done or refused; replaced only where nanoGPT does so, which is said. What nobody asked for is
+chosen, and says why.
 """
 
 from __future__ import annotations
@@ -124,15 +125,34 @@ def _no_device(wanted: str) -> UsageError:
     return UsageError("--device={device}: is no device; there are cuda, cuda:1, cpu and mps", device=wanted)
 
 
-def pick_dtype(machine: Machine, wanted: str | None) -> tuple[str, str]:
+def pick_dtype(machine: Machine, wanted: str | None, *, machine_decides: bool) -> tuple[str, str]:
     """The precision of the matrix products. Weights, norms and the optimizer stay in float32."""
+    kind = machine.device.type
+    if wanted == "float16" and kind == "cpu":
+        return "float32", "in place of float16, as nanoGPT does on a CPU, where float16 takes many times as long"
     if wanted is not None:
         return wanted, "asked for"
-    if machine.device.type == "cuda":
+    if kind == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return "bfloat16", "the card has it, and it needs no loss scaling"
         return "float16", "the card has no bfloat16; losses are scaled"
-    return "float32", "nothing is faster on this device"
+    if kind != "cpu":
+        return "float32", "as nanoGPT on this device"
+    has = _bfloat16_instructions()
+    if has is None:
+        return "float32", "as nanoGPT on a CPU; torch finds neither avx512_bf16 nor amx here"
+    if machine_decides:
+        return "bfloat16", f"this CPU has {has}, and is usually faster with it than in float32"
+    return "float32", f"as nanoGPT on a CPU; --dtype=bfloat16 is usually faster on this one: it has {has}"
+
+
+def _bfloat16_instructions() -> str | None:
+    """What this CPU multiplies bfloat16 with; None: nothing, or nothing that this torch knows how to look for."""
+    for name, question in (("amx", "_is_amx_tile_supported"), ("avx512_bf16", "_is_avx512_bf16_supported")):
+        ask = getattr(torch.cpu, question, None)
+        if ask is not None and ask():
+            return name
+    return None
 
 
 def pick_compile(machine: Machine, wanted: bool | None) -> tuple[bool, str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import torch
 
+from nanopace.config import KNOBS, Asked
 from nanopace.literals import Value
 from nanopace.train.drawing import Drawing
 from nanopace.train.fast_model import FastGPT
@@ -40,7 +41,7 @@ def outline(shape: ModelShape) -> GPT:
 
 
 def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
-    """The knobs that have another default than nanoGPT's."""
+    """The knobs that it sets itself, whatever nanoGPT has."""
     if recipe == "gpt2":
         return {}
     return {
@@ -50,6 +51,16 @@ def recipe_defaults(recipe: str, max_iters: int) -> dict[str, Value]:
         "beta1": 0.8,
         "beta2": 0.95,
         "grad_clip": 0.0,  # the length of a gradient means nothing to Muon, and next to nothing to AdamW
+        "decay_lr": True,
         "warmup_iters": min(10, max_iters // 25),  # 10 steps lose 0.04 in a run of 100
         "lr_decay_iters": max(1, max_iters),
     }
+
+
+def foreign_rates(asked: Asked, recipe: str) -> dict[str, Value]:
+    """What config files say of the rates, where they say it of another recipe. A flag is meant for this very run."""
+    said = asked.overruled if "recipe" in asked.flags else asked.given
+    if not asked.files or said.get("recipe", KNOBS["recipe"].default) == recipe:
+        return {}
+    rates = recipe_defaults("fast", 1)
+    return {name: value for name, value in asked.given.items() if name in rates and name not in asked.flags}

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanopace.config import KNOBS, Asked, TrainConfig
-from nanopace.corpus.corpora import EMBEDDED
 from nanopace.corpus.prepare import Told, ensure
-from nanopace.corpus.shards import Corpus, open_corpus
+from nanopace.corpus.shards import Corpus, find_corpus, open_corpus
 from nanopace.errors import InputError, UsageError
 from nanopace.hardware.calibration import measured_tflops
 from nanopace.literals import Value
@@ -19,9 +18,10 @@ from nanopace.train.listener import Listener
 from nanopace.train.lock import Claim
 from nanopace.train.memory import waste_less
 from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, settings_of
-from nanopace.train.plan import Plan, make_plan, shape_of
+from nanopace.train.plan import Plan, make_plan, pick_dataset, shape_of
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.ranks import Ranks
+from nanopace.train.recipes import foreign_rates
 from nanopace.train.room import check_free
 from nanopace.train.setup import Start
 
@@ -59,13 +59,13 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     elif init_from != "scratch":
         source = find_pretrained(init_from)
         asked = fitted_settings(source, given)
-    decides = (wishes.asked.auto or not wishes.asked.files) and init_from != "resume"
-    if decides:
-        asked.setdefault("dataset", EMBEDDED)
+    foreign = foreign_rates(wishes.asked, str(asked.get("recipe", KNOBS["recipe"].default)))
+    asked = _without(foreign, asked, source)
+    decides = wishes.asked.machine_decides
     waste_less(machine.device)
     machine = limited(machine, str(asked.get("memory_limit", "")))
-    corpus = open_corpus(ensure(str(asked.get("dataset", KNOBS["dataset"].default)), wishes.preparing))
-    plan = plan or make_plan(asked, corpus, machine, machine_decides=decides, ranks=ranks.size)
+    corpus = open_corpus(ensure(_dataset(asked, machine_decides=decides), wishes.preparing))
+    plan = plan or make_plan(asked, corpus, machine, machine_decides=decides, ranks=ranks.size, passed_over=foreign)
     shape = shape_of(plan.config, "gelu" if source is None else source.shape.activation)
     check_fp8(plan.config, shape, machine.device, ranks.size)
     corpus.check(shape.vocab_size, shape.block_size)
@@ -80,6 +80,32 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
         ranks=ranks,
         measured_tflops=_measured(plan.config, machine),
     )
+
+
+def _without(
+    foreign: Mapping[str, Value], asked: Mapping[str, Value], source: Saved | Pretrained | None
+) -> dict[str, Value]:
+    """As if a config had not said what it says for another recipe: a run that goes on keeps what its checkpoint has."""
+    kept = source.config if isinstance(source, Saved) else {}
+    rest = {name: value for name, value in asked.items() if name not in foreign}
+    return {**rest, **{name: kept[name] for name in foreign if name in kept}}
+
+
+def _dataset(asked: Mapping[str, Value], *, machine_decides: bool) -> str:
+    named = asked.get("dataset")
+    if named is not None:
+        return str(named)
+    dataset, _ = pick_dataset(machine_decides=machine_decides)
+    if not machine_decides:
+        try:
+            find_corpus(dataset)
+        except InputError:
+            raise UsageError(
+                "{dataset}: nanoGPT's default dataset is not here; name yours with --dataset, make this one with "
+                "nanopace prepare {dataset}, or let the machine choose with --auto",
+                dataset=dataset,
+            ) from None
+    return dataset
 
 
 def _measured(config: TrainConfig, machine: Machine) -> float | None:

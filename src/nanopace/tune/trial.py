@@ -78,8 +78,8 @@ def run_trial(
     knobs = {**settings, "out_dir": str(folder / "out")}
     (folder / CONFIG).write_text("".join(f"{name} = {value!r}\n" for name, value in knobs.items()), encoding="utf-8")
     begin = time.monotonic()
-    flags = [f"--{name}={value}" for name, value in knobs.items()] if machine_decides else [str(folder / CONFIG)]
-    code = run_module("nanopace", ["train", *flags, "--no-report"], folder / LOG, timeout_s)
+    auto = ["--auto"] if machine_decides else []
+    code = run_module("nanopace", ["train", str(folder / CONFIG), *auto, "--no-report"], folder / LOG, timeout_s)
     seconds = time.monotonic() - begin
     return Outcome(failure="time", seconds=seconds) if code is None else _outcome(folder, code, seconds)
 

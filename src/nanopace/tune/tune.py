@@ -31,7 +31,7 @@ _SLOWER = 0.02  # than the given one: by more than that the chosen one is not ta
 # What the machine decides where no config is given; the rest of it is a schedule for two minutes.
 _OF_THE_MACHINE = (
     *("dataset", "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "dropout", "learning_rate", "min_lr"),
-    *("gradient_accumulation_steps", "batch_size"),
+    *("gradient_accumulation_steps", "batch_size", "dtype"),
 )
 _OF_THE_TRAINER = ("kernels", "attention", "memory", "fp8", "evaluation")
 
