@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nanopace.config import left_out
+from nanopace.config import KNOBS, left_out
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved, newest_whole
@@ -16,34 +16,60 @@ from nanopace.train.device import Machine
 from nanopace.train.drawing import Drawing
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT, ModelShape
+from nanopace.train.nanogpt_checkpoint import NANOGPT_FILE
+from nanopace.train.nanogpt_run import open_nanogpt_run
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.recipes import new_model
 
 _SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
-_TO_GO_ON = {"random", "scaler", "best", "recent", "validation", "training", "corpus"}  # beside weights and averages
+_OF_THE_CALL = ("out_dir", "init_from", "overwrite", "eval_only")  # and not of the run that goes on
+_OF_THE_PLACE = ("backend", "wandb_log", "wandb_project", "wandb_run_name")
 _OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
 
 
 def find_saved(out_dir: Path, listener: Listener) -> Saved:
-    """The newest whole checkpoint of a run that shall go on. Newer ones are named, with what is wrong with them."""
-    saved, refused = newest_whole(out_dir)
+    """The newest whole checkpoint of a run that shall go on, ours or nanoGPT's, whichever is further.
+
+    Those that cannot be used are named, with what is wrong with them.
+    """
+    ours, newer = newest_whole(out_dir)
+    refused = [*newer]
+    theirs: Saved | None = None
+    if (out_dir / NANOGPT_FILE).exists():
+        try:
+            theirs = open_nanogpt_run(out_dir / NANOGPT_FILE)
+        except InputError as unusable:
+            refused.append(unusable)
+    saved = further(ours, theirs)
+    if saved is None and len(refused) == 1:
+        raise refused[0]
     for error in refused:
         listener.note(str(error) if saved is None else f"{error}; going on from {saved.path} instead")
     if saved is None:
         if refused:
             raise InputError("{path}: no checkpoint is whole; see above what is wrong with each", path=out_dir)
         raise InputError("{path}: no checkpoint is here to resume from; --init_from=scratch begins anew", path=out_dir)
-    if not saved.state.keys() >= _TO_GO_ON:
+    if ours is not None and theirs is not None:
+        behind = theirs if saved is ours else ours
+        listener.note(f"going on from {saved.path}, step {saved.step:,}: {behind.path} is at step {behind.step:,}")
+    if not saved.has_averages:
         raise InputError(
             "{path}: holds weights alone and cannot go on; --init_from={path} begins a run with them", path=saved.path
         )
     return saved
 
 
+def further(ours: Saved | None, theirs: Saved | None) -> Saved | None:
+    """Ours, where both are as far."""
+    if ours is None or theirs is None:
+        return ours or theirs
+    return theirs if theirs.step > ours.step else ours
+
+
 def settings_of(saved: Saved, given: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
     """The run's own settings, with what is given now. Another kind of machine chooses for itself again."""
-    kept = dict(saved.config)
-    if torch.device(str(kept.get("device", "cpu"))).type != machine.device.type:
+    kept = {name: value for name, value in saved.config.items() if name not in _OF_THE_CALL}
+    if str(kept.get("device", "cpu")).partition(":")[0] != machine.device.type:
         for name in _OF_THE_MACHINE:
             kept.pop(name, None)
     kept.pop("device", None)
@@ -57,6 +83,27 @@ def settings_of(saved: Saved, given: Mapping[str, Value], machine: Machine) -> d
                 wanted=wanted,
             )
     return {**kept, **given, **{name: getattr(saved.shape, name) for name in _SHAPE}}
+
+
+def notes_on(saved: Saved, given: Mapping[str, Value]) -> list[str]:
+    """What a person should know before training goes on from a checkpoint that it did not write itself."""
+    if "random" in saved.state:
+        return []
+    anew = (
+        f"{saved.path}: does not say which windows came before; the data goes on in nanopace's order with window "
+        f"{saved.state.get('windows', 0):,}, and dropout draws anew"
+    )
+    if saved.ours:
+        return [anew]
+    best = "no best_val_loss yet" if saved.best is None else f"best_val_loss {saved.best[1]:.4f}"
+    has = f"its weights, AdamW's averages and {best}"
+    notes = [f"{saved.path}: nanoGPT's run goes on at iteration {saved.step:,}, with {has}"]
+    aside = {*_SHAPE, *_OF_THE_MACHINE, *_OF_THE_CALL, *_OF_THE_PLACE, *given}
+    kept = {name: value for name, value in saved.config.items() if name not in aside and value != KNOBS[name].default}
+    if kept:
+        said = ", ".join(f"{name}={value}" for name, value in kept.items())
+        notes.append(f"{saved.path}: its settings are kept where nanoGPT would take its defaults now: {said}")
+    return [*notes, anew]
 
 
 def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value | None:

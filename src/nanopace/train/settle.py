@@ -18,7 +18,7 @@ from nanopace.train.device import Machine, check_fp8, limited
 from nanopace.train.listener import Listener
 from nanopace.train.lock import Claim
 from nanopace.train.memory import waste_less
-from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, settings_of
+from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, notes_on, settings_of
 from nanopace.train.plan import Plan, make_plan, shape_of
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.ranks import Ranks
@@ -56,6 +56,8 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     if init_from == "resume":
         source = find_saved(out_dir, listener)
         asked = settings_of(source, given, machine)
+        for note in notes_on(source, given):
+            listener.note(note)
     elif init_from != "scratch":
         source = find_pretrained(init_from)
         asked = fitted_settings(source, given)
@@ -104,7 +106,7 @@ def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: Tra
             path=source.path,
         )
     if isinstance(source, Saved):
-        if source.state["corpus"] != corpus.fingerprint:
+        if source.state.get("corpus", corpus.fingerprint) != corpus.fingerprint:
             raise InputError(
                 "{corpus}: is not the data that {path} was trained on; a run goes on with the same data",
                 corpus=corpus.directory,
