@@ -50,7 +50,9 @@ def load_nanogpt(path: Path) -> Pretrained:
     step = step if isinstance(step, int) and step >= 0 else 0
     optimizer = checkpoint.get("optimizer")
     knobs = _knobs_of(optimizer, shape)
-    if knobs is not None:  # after a resume its AdamW has other ones than its config: those that it began with
+    if "cuda" not in str(config.get("device", "cuda")):
+        config["dtype"] = "float32"  # elsewhere nanoGPT calculates in nothing else, whatever its dtype says
+    if knobs is not None:  # a resume of nanoGPT leaves those that its AdamW began with, whatever its config says
         config |= {name: value for name, value in knobs.items() if value != _knob(config, name)}
     return Pretrained(
         path=path,

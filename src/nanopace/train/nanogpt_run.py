@@ -54,13 +54,10 @@ def open_nanogpt_run(path: Path) -> SavedByNanoGPT:
             "{path}: has no iter_num, so its run cannot go on; --init_from={path} begins a new run with its weights",
             path=path,
         )
-    config = {name: value for name, value in found.config.items() if name in KNOBS}
-    if "cuda" not in str(config.get("device", "cuda")):
-        config["dtype"] = "float32"  # elsewhere nanoGPT knows no other, whatever its dtype says
     return SavedByNanoGPT(
         path=path,
         step=found.step,
-        config=config,
+        config={name: value for name, value in found.config.items() if name in KNOBS},
         shape=found.shape,
         tokenizer_hash=None if found.tokenizer is None else found.tokenizer.hash,
         state={"best": found.best, "windows": found.windows},
