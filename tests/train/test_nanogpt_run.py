@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from nanopace.config import TrainConfig
+from nanopace.config import Asked, TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import open_corpus
 from nanopace.errors import ConfigError, InputError, NanopaceError
@@ -23,9 +23,10 @@ from nanopace.train.checkpoint_files import checkpoint_directories, newest_whole
 from nanopace.train.convert import convert
 from nanopace.train.model import GPT
 from nanopace.train.plan import shape_of
+from nanopace.train.run import train
 from nanopace.train.schedule import learning_rate
 
-from .conftest import TINY, write_corpus
+from .conftest import TINY, Recorder, write_corpus
 from .processes import forked, losses_of
 from .processes import run as run_processes
 from .test_faults import Faulty, nan_loss
@@ -166,7 +167,7 @@ def test_it_is_saved_as_one_of_ours_and_goes_on_as_that(out: Path, expected: dic
     assert [each.name for each in checkpoint_directories(out)] == ["step-00000013", "step-00000010"]
     _, told = resume(out, max_iters=LAST)
     assert told.losses == pytest.approx({step: expected[step] for step in (13, 14)}, abs=2e-6)
-    assert told.all("note") == [f"going on from {out}/checkpoints/step-00000013, step 13: {out}/ckpt.pt is at step 10"]
+    assert told.all("note") == [f"going on from {out}/checkpoints/step-00000013, step 13: {out}/ckpt.pt is at 10"]
     assert events(out, "resume")[-1]["checkpoint"] == f"{out}/checkpoints/step-00000013"
 
 
@@ -184,7 +185,10 @@ def test_of_both_the_further_one_is_taken(begun: tuple[Path, dict[int, float]], 
     placed(checkpoint, out)
     _, told = resume(out)
     assert told.losses == pytest.approx(expected, abs=2e-6)
-    assert f"going on from {out}/ckpt.pt, step 10: {out}/checkpoints/step-00000007 is at step 7" in told.all("note")
+    assert told.all("note")[0] == (
+        f"going on from {out}/ckpt.pt, step 10: {out}/checkpoints/step-00000007 is at 7; "
+        "move ckpt.pt away to go on from that one"
+    )
 
 
 def test_a_damaged_one_is_named_and_ours_goes_on(begun: tuple[Path, dict[int, float]], tmp_path: Path) -> None:
@@ -285,6 +289,29 @@ def test_a_shorter_context_is_refused(out: Path) -> None:
     """nanoGPT cuts the table and then fails in AdamW, whose averages are still long."""
     with pytest.raises(ConfigError, match="block_size cannot change in a run that goes on: it is 16, not 8"):
         resume(out, block_size=8)
+
+
+def test_a_config_file_does_not_change_the_shape(out: Path, expected: dict[int, float]) -> None:
+    """As in nanoGPT: the run was begun with flags over that file, and goes on without them; now, and the next time."""
+    knobs: dict[str, Value] = {
+        "init_from": "resume",
+        "out_dir": str(out),
+        "n_layer": 6,
+        "block_size": 64,
+        "bias": False,
+    }
+    told = Recorder()
+    train(Asked(given={**knobs, "max_iters": 11}, files=("config.py",)), listener=told)
+    assert told.all("note")[0] == (
+        f"{out}/ckpt.pt: keeps its shape, whatever the config file says: n_layer=2 and not 6, block_size=16 and not 64"
+    )
+    again = Recorder()
+    train(Asked(given={**knobs, "max_iters": LAST}, files=("config.py",)), listener=again)
+    assert "step-00000012: keeps its shape" in again.all("note")[1]
+    assert told.losses | again.losses == pytest.approx(expected, abs=2e-6)
+    flags = Asked(given=knobs, files=("config.py",), flags=frozenset({"n_layer"}))
+    with pytest.raises(ConfigError, match="n_layer cannot change in a run that goes on: it is 2, not 6"):
+        train(flags, listener=Recorder())
 
 
 def test_it_is_finished(out: Path) -> None:

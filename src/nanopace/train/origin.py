@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nanopace.config import KNOBS, left_out
+from nanopace.config import KNOBS, Asked, left_out
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved, newest_whole
@@ -51,7 +51,8 @@ def find_saved(out_dir: Path, listener: Listener) -> Saved:
         raise InputError("{path}: no checkpoint is here to resume from; --init_from=scratch begins anew", path=out_dir)
     if ours is not None and theirs is not None:
         behind = theirs if saved is ours else ours
-        listener.note(f"going on from {saved.path}, step {saved.step:,}: {behind.path} is at step {behind.step:,}")
+        advice = "" if saved is ours else f"; move {NANOGPT_FILE} away to go on from that one"
+        listener.note(f"going on from {saved.path}, step {saved.step:,}: {behind.path} is at {behind.step:,}{advice}")
     if not saved.has_averages:
         raise InputError(
             "{path}: holds weights alone and cannot go on; --init_from={path} begins a run with them", path=saved.path
@@ -66,35 +67,52 @@ def further(ours: Saved | None, theirs: Saved | None) -> Saved | None:
     return theirs if theirs.step > ours.step else ours
 
 
-def settings_of(saved: Saved, given: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
-    """The run's own settings, with what is given now. Another kind of machine chooses for itself again."""
+def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value]:
+    """The run's own settings, with what is given now. Another kind of machine chooses for itself again.
+
+    Its shape stays as it is. A config file may say otherwise, as in nanoGPT, where flags had changed it (`notes_on`
+    tells of it); a flag now would be a mistake.
+    """
     kept = {name: value for name, value in saved.config.items() if name not in _OF_THE_CALL}
     if str(kept.get("device", "cpu")).partition(":")[0] != machine.device.type:
         for name in _OF_THE_MACHINE:
             kept.pop(name, None)
     kept.pop("device", None)
-    for name in _SHAPE:
-        wanted, has = _wanted(name, given, saved.shape), getattr(saved.shape, name)
-        if wanted is not None and wanted != has:
+    for name, (has, wanted) in _other_shape(saved, asked).items():
+        if not asked.files or name in asked.flags:
             raise ConfigError(
                 "{knob} cannot change in a run that goes on: it is {has}, not {wanted}",
                 knob=name,
                 has=has,
                 wanted=wanted,
             )
-    return {**kept, **given, **{name: getattr(saved.shape, name) for name in _SHAPE}}
+    return {**kept, **asked.given, **{name: getattr(saved.shape, name) for name in _SHAPE}}
 
 
-def notes_on(saved: Saved, given: Mapping[str, Value]) -> list[str]:
-    """What a person should know before training goes on from a checkpoint that it did not write itself."""
+def _other_shape(saved: Saved, asked: Asked) -> dict[str, tuple[Value, Value]]:
+    """What the run has, and what is wanted now, where that differs."""
+    both = {name: (getattr(saved.shape, name), _wanted(name, asked.given, saved.shape)) for name in _SHAPE}
+    return {name: (has, wanted) for name, (has, wanted) in both.items() if wanted is not None and wanted != has}
+
+
+def notes_on(saved: Saved, asked: Asked) -> list[str]:
+    """What a person should know before training goes on, above all from a checkpoint that it did not write itself."""
+    notes = []
+    if other := _other_shape(saved, asked):
+        said = ", ".join(f"{name}={has} and not {wanted}" for name, (has, wanted) in other.items())
+        notes.append(f"{saved.path}: keeps its shape, whatever the config file says: {said}")
     if "random" in saved.state:
-        return []
+        return notes
+    if not saved.ours:
+        notes += _notes_on_nanogpt(saved, asked.given)
     anew = (
         f"{saved.path}: does not say which windows came before; the data goes on in nanopace's order with window "
         f"{saved.state.get('windows', 0):,}, and dropout draws anew"
     )
-    if saved.ours:
-        return [anew]
+    return [*notes, anew]
+
+
+def _notes_on_nanogpt(saved: Saved, given: Mapping[str, Value]) -> list[str]:
     best = "no best_val_loss yet" if saved.best is None else f"best_val_loss {saved.best[1]:.4f}"
     has = f"its weights, AdamW's averages and {best}"
     notes = [f"{saved.path}: nanoGPT's run goes on at iteration {saved.step:,}, with {has}"]
@@ -103,7 +121,7 @@ def notes_on(saved: Saved, given: Mapping[str, Value]) -> list[str]:
     if kept:
         said = ", ".join(f"{name}={value}" for name, value in kept.items())
         notes.append(f"{saved.path}: its settings are kept where nanoGPT would take its defaults now: {said}")
-    return [*notes, anew]
+    return notes
 
 
 def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value | None:

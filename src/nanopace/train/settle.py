@@ -55,8 +55,8 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     asked = dict(given)
     if init_from == "resume":
         source = find_saved(out_dir, listener)
-        asked = settings_of(source, given, machine)
-        for note in notes_on(source, given):
+        asked = settings_of(source, wishes.asked, machine)
+        for note in notes_on(source, wishes.asked):
             listener.note(note)
     elif init_from != "scratch":
         source = find_pretrained(init_from)
