@@ -104,6 +104,7 @@ def _load_nanopace(path: Path) -> Pretrained:
     saved = open_checkpoint(path)
     shape, weights = saved.shape, saved.weights()
     check_weights(saved.path, weights, shape)
+    windows = saved.state.get("windows")
     return Pretrained(
         path=saved.path,
         shape=shape,
@@ -113,7 +114,7 @@ def _load_nanopace(path: Path) -> Pretrained:
         tokenizer=load_tokenizer(saved.path),
         optimizer=saved.optimizer(),
         best=_best(saved),
-        windows=int(saved.state.get("windows", 0)),
+        windows=windows if isinstance(windows, int) else 0,
     )
 
 

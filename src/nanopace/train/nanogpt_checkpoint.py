@@ -47,7 +47,7 @@ def load_nanogpt(path: Path) -> Pretrained:
     )
     check_said(path, shape, {name: arguments.get(name) for name in _MODEL_ARGS})
     step = checkpoint.get("iter_num")
-    step = step if isinstance(step, int) and step >= 0 else 0
+    step = step if type(step) is int and step >= 0 else 0
     optimizer = checkpoint.get("optimizer")
     knobs = _knobs_of(optimizer, shape)
     if "cuda" not in str(config.get("device", "cuda")):
