@@ -27,7 +27,7 @@ from nanopace.corpus.order import Order
 from nanopace.corpus.shards import open_corpus
 from nanopace.ledger import EvalEvent, ResumeEvent, StepEvent, read_ledger
 from nanopace.ledger.file import LEDGER_FILE
-from nanopace.train.checkpoint_files import open_checkpoint
+from nanopace.train.checkpoint_files import verified
 from nanopace.train.convert import convert
 
 FIRST, MORE = 40, 20  # steps before, and after
@@ -86,7 +86,7 @@ def _to_us(nanogpt: Path, knobs: Knobs, room: Path) -> bool:
     ours = _ours_from(begun, room / "ours", room)
     with open(room / "ours" / LEDGER_FILE, "rb") as file:
         resumed = next(each for each in read_ledger(file).events if isinstance(each, ResumeEvent))
-    best = open_checkpoint(room / "ours" / "checkpoints" / f"step-{FIRST:08d}").best
+    best = verified(room / "ours" / "checkpoints" / f"step-{FIRST:08d}").best
     print(f"nanoGPT trains {FIRST} steps, and both go on at iteration {checkpoint['iter_num']}:")
     return (
         _agree("the iteration", resumed.iteration, checkpoint["iter_num"])
