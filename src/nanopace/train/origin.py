@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nanopace.config import KNOBS, Asked, left_out
+from nanopace.config import Asked, left_out
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved, newest_whole
@@ -21,10 +21,9 @@ from nanopace.train.nanogpt_run import open_nanogpt_run
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.recipes import new_model
 
-_SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
-_OF_THE_CALL = ("out_dir", "init_from", "overwrite", "eval_only")  # and not of the run that goes on
-_OF_THE_PLACE = ("backend", "wandb_log", "wandb_project", "wandb_run_name")
-_OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
+SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
+OF_THE_CALL = ("out_dir", "init_from", "overwrite", "eval_only")  # and not of the run that goes on
+OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
 
 
 def find_saved(out_dir: Path, listener: Listener) -> Saved:
@@ -70,15 +69,10 @@ def further(ours: Saved | None, theirs: Saved | None) -> Saved | None:
 def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value]:
     """The run's own settings, with what is given now. Another kind of machine chooses for itself again.
 
-    Its shape stays as it is. A config file may say otherwise, as in nanoGPT, where flags had changed it (`notes_on`
+    Its shape stays as it is. A config file may say otherwise, as in nanoGPT, where flags had changed it (taken_up.py
     tells of it); a flag now would be a mistake.
     """
-    kept = {name: value for name, value in saved.config.items() if name not in _OF_THE_CALL}
-    if str(kept.get("device", "cpu")).partition(":")[0] != machine.device.type:
-        for name in _OF_THE_MACHINE:
-            kept.pop(name, None)
-    kept.pop("device", None)
-    for name, (has, wanted) in _other_shape(saved, asked).items():
+    for name, (has, wanted) in other_shape(saved, asked).items():
         if not asked.files or name in asked.flags:
             raise ConfigError(
                 "{knob} cannot change in a run that goes on: it is {has}, not {wanted}",
@@ -86,42 +80,24 @@ def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value
                 has=has,
                 wanted=wanted,
             )
-    return {**kept, **asked.given, **{name: getattr(saved.shape, name) for name in _SHAPE}}
+    kept = {name: value for name, value in _kept(saved.config, machine).items() if name not in OF_THE_CALL}
+    return {**kept, **asked.given, **{name: getattr(saved.shape, name) for name in SHAPE}}
 
 
-def _other_shape(saved: Saved, asked: Asked) -> dict[str, tuple[Value, Value]]:
+def _kept(config: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
+    """The settings that a run had, without those of another kind of machine."""
+    kept = dict(config)
+    if str(kept.get("device", "cpu")).partition(":")[0] != machine.device.type:
+        for name in OF_THE_MACHINE:
+            kept.pop(name, None)
+    kept.pop("device", None)
+    return kept
+
+
+def other_shape(saved: Saved, asked: Asked) -> dict[str, tuple[Value, Value]]:
     """What the run has, and what is wanted now, where that differs."""
-    both = {name: (getattr(saved.shape, name), _wanted(name, asked.given, saved.shape)) for name in _SHAPE}
+    both = {name: (getattr(saved.shape, name), _wanted(name, asked.given, saved.shape)) for name in SHAPE}
     return {name: (has, wanted) for name, (has, wanted) in both.items() if wanted is not None and wanted != has}
-
-
-def notes_on(saved: Saved, asked: Asked) -> list[str]:
-    """What a person should know before training goes on, above all from a checkpoint that it did not write itself."""
-    notes = []
-    if other := _other_shape(saved, asked):
-        said = ", ".join(f"{name}={has} and not {wanted}" for name, (has, wanted) in other.items())
-        notes.append(f"{saved.path}: keeps its shape, whatever the config file says: {said}")
-    if "random" in saved.state:
-        return notes
-    if not saved.ours:
-        notes += _notes_on_nanogpt(saved, asked.given)
-    anew = (
-        f"{saved.path}: does not say which windows came before; the data goes on in nanopace's order with window "
-        f"{saved.state.get('windows', 0):,}, and dropout draws anew"
-    )
-    return [*notes, anew]
-
-
-def _notes_on_nanogpt(saved: Saved, given: Mapping[str, Value]) -> list[str]:
-    best = "no best_val_loss yet" if saved.best is None else f"best_val_loss {saved.best[1]:.4f}"
-    has = f"its weights, AdamW's averages and {best}"
-    notes = [f"{saved.path}: nanoGPT's run goes on at iteration {saved.step:,}, with {has}"]
-    aside = {*_SHAPE, *_OF_THE_MACHINE, *_OF_THE_CALL, *_OF_THE_PLACE, *given}
-    kept = {name: value for name, value in saved.config.items() if name not in aside and value != KNOBS[name].default}
-    if kept:
-        said = ", ".join(f"{name}={value}" for name, value in kept.items())
-        notes.append(f"{saved.path}: its settings are kept where nanoGPT would take its defaults now: {said}")
-    return notes
 
 
 def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value | None:
@@ -143,7 +119,7 @@ def find_pretrained(init_from: str) -> Pretrained:
 
 def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[str, Value]:
     """The model's shape is settled by its weights; only its context may be made shorter, as nanoGPT allows."""
-    for name in _SHAPE:
+    for name in SHAPE:
         wanted, has = _wanted(name, given, pretrained.shape), getattr(pretrained.shape, name)
         shorter = name == "block_size" and isinstance(wanted, int) and wanted < pretrained.shape.block_size
         if wanted is not None and wanted != has and not shorter:
@@ -154,7 +130,7 @@ def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[
                 path=pretrained.path,
                 wanted=wanted,
             )
-    return {**{name: getattr(pretrained.shape, name) for name in _SHAPE}, **given}
+    return {**{name: getattr(pretrained.shape, name) for name in SHAPE}, **given}
 
 
 def build_model(

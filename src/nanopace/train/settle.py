@@ -18,12 +18,13 @@ from nanopace.train.device import Machine, check_fp8, limited
 from nanopace.train.listener import Listener
 from nanopace.train.lock import Claim
 from nanopace.train.memory import waste_less
-from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, notes_on, settings_of
+from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, settings_of
 from nanopace.train.plan import Plan, make_plan, shape_of
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.ranks import Ranks
 from nanopace.train.room import check_free
 from nanopace.train.setup import Start
+from nanopace.train.taken_up import notes_on
 
 
 @dataclass(frozen=True, slots=True)
