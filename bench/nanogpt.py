@@ -35,6 +35,16 @@ torch.amp.GradScaler.update = updated
 runpy.run_path("train.py", run_name="__main__")
 print("peak:", torch.cuda.max_memory_allocated())
 """
+# What nanoGPT's train.py is told: the windows of each micro-step, from a file, in place of random ones.
+_WINDOWS = """
+def given_windows():
+    starts = np.load({path!r})
+    data = np.memmap(os.path.join(data_dir, 'train.bin'), dtype=np.uint16, mode='r').astype(np.int64)
+    for each in starts.reshape(-1, batch_size):
+        tokens = torch.from_numpy(np.stack([data[at : at + block_size + 1] for at in each]))
+        yield tokens[:, :-1].contiguous().to(device), tokens[:, 1:].contiguous().to(device)
+windows = given_windows()
+"""
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,25 @@ def nanogpt_module(checkout: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def seeded(nanogpt: Path, room: Path, seed: int) -> Path:
+    """A copy of the checkout with another seed, which is a constant in its code."""
+    copy = room / f"nanogpt{seed}"
+    copy.mkdir()
+    for path in nanogpt.glob("*.py"):
+        (copy / path.name).write_text(path.read_text().replace("manual_seed(1337", f"manual_seed({seed}"))
+    return copy
+
+
+def given_windows(theirs: Path, starts: Path) -> Path:
+    """The copy of the checkout, with a train.py that takes its windows from a file."""
+    told = (theirs / "train.py").read_text()
+    assert told.count("X, Y = get_batch('train')") == 2
+    told = told.replace("X, Y = get_batch('train')", "X, Y = next(windows)")
+    told = told.replace("# init these up here", _WINDOWS.format(path=str(starts)) + "# init these up here")
+    (theirs / "train.py").write_text(told)
+    return theirs
 
 
 def run_nanogpt(checkout: Path, knobs: Knobs, log: Path) -> Result:

@@ -25,7 +25,7 @@ from statistics import fmean, median, stdev
 import numpy as np
 import torch
 
-from nanogpt import Knobs, run_nanogpt, run_nanopace, write_tokens
+from nanogpt import Knobs, given_windows, run_nanogpt, run_nanopace, seeded, write_tokens
 from nanopace import diagnose, open_run
 from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
@@ -80,18 +80,6 @@ ON_A_CARD: Knobs = {
 }
 
 
-# What nanoGPT's train.py is told: the windows of each micro-step, from a file, in place of random ones.
-WINDOWS = """
-def given_windows():
-    starts = np.load({path!r})
-    data = np.memmap(os.path.join(data_dir, 'train.bin'), dtype=np.uint16, mode='r').astype(np.int64)
-    for each in starts.reshape(-1, batch_size):
-        tokens = torch.from_numpy(np.stack([data[at : at + block_size + 1] for at in each]))
-        yield tokens[:, :-1].contiguous().to(device), tokens[:, 1:].contiguous().to(device)
-windows = given_windows()
-"""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
@@ -125,7 +113,7 @@ def _same_windows(
     np.save(room / "starts.npy", Order(corpus.train, config.block_size, SEEDS[0]).starts(0, (steps + 2) * per_step))
     losses: dict[str, list[float]] = {name: [] for name in ("nanoGPT", *ways)}
     for seed in range(SEEDS[0], SEEDS[0] + repeats):
-        theirs = _given_windows(_seeded(nanogpt, room, seed), room / "starts.npy")
+        theirs = given_windows(seeded(nanogpt, room, seed), room / "starts.npy")
         run_nanogpt(theirs, {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log")
         model = load_nanogpt(room / "theirs" / "ckpt.pt").model(config.device)
         losses["nanoGPT"].append(_evaluate(model, corpus).loss.mean)
@@ -161,16 +149,6 @@ def _drawn(path: Path, config: TrainConfig, corpus: Corpus, seed: int) -> Path:
     torch.manual_seed(seed)
     save_nanogpt(path, Pretrained(path=path, shape=shape, weights=GPT(shape).state_dict()))
     return path
-
-
-def _given_windows(theirs: Path, starts: Path) -> Path:
-    """The copy of the checkout, with a train.py that takes its windows from a file."""
-    told = (theirs / "train.py").read_text()
-    assert told.count("X, Y = get_batch('train')") == 2
-    told = told.replace("X, Y = get_batch('train')", "X, Y = next(windows)")
-    told = told.replace("# init these up here", WINDOWS.format(path=str(starts)) + "# init these up here")
-    (theirs / "train.py").write_text(told)
-    return theirs
 
 
 def _in_turns(nanogpt: Path, corpus: Corpus, room: Path) -> None:
@@ -209,7 +187,7 @@ def _own_windows(nanogpt: Path, corpus: Corpus, room: Path) -> None:
         out = room / f"ours{seed}"
         ours = run_nanopace({**knobs, "out_dir": str(out), "keep_last": 5, "seed": seed}, room / "ours.log")
         theirs = run_nanogpt(
-            _seeded(nanogpt, room, seed), {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log"
+            seeded(nanogpt, room, seed), {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log"
         )
         model = _load(out)
         their_model = load_nanogpt(room / "theirs" / "ckpt.pt").model()
@@ -226,15 +204,6 @@ def _own_windows(nanogpt: Path, corpus: Corpus, room: Path) -> None:
     )
     ours_ms, theirs_ms = median(times["nanopace"]), median(times["nanoGPT"])
     print(f"median step: nanopace {ours_ms:.1f} ms, nanoGPT {theirs_ms:.1f} ms, ratio {theirs_ms / ours_ms:.3f}")
-
-
-def _seeded(nanogpt: Path, room: Path, seed: int) -> Path:
-    """A copy of the checkout with another seed, which is a constant in its code."""
-    copy = room / f"nanogpt{seed}"
-    copy.mkdir()
-    for path in nanogpt.glob("*.py"):
-        (copy / path.name).write_text(path.read_text().replace("manual_seed(1337", f"manual_seed({seed}"))
-    return copy
 
 
 @torch.no_grad()

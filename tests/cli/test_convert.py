@@ -60,7 +60,7 @@ def test_what_is_left_behind_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     for source, target, said in [
         ("bytes", "hf", "Hugging Face has no tokenizer of the kind bytes, and only the weights are written"),
         ("bytes", "a.pt", "a ckpt.pt has no place for the tokenizer of the kind bytes"),
-        ("none", "hf2", "the tokenizer is not known, and only the weights are written"),
+        ("none", "hf2", "the tokenizer is not known, and none is written"),
         ("none", "b.pt", "this model approximates GELU, and nanoGPT does not: its logits there differ by about 0.001"),
     ]:
         assert main(["convert", str(tmp_path / source), str(tmp_path / target)]) == 0
@@ -76,11 +76,12 @@ def test_averages_that_are_left_out_are_said(tmp_path: Path, capsys: pytest.Capt
     }
     weights = Pretrained(path=tmp_path, shape=SHAPE, weights=model.state_dict(), optimizer=moments)
     save_nanogpt(tmp_path / "a.pt", weights)
-    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "x"), "--to", "nanopace"]) == 0
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "x"), "--to", "huggingface"]) == 0
     assert "the optimizer's averages are left out: training would start them anew" in capsys.readouterr().err
-    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "b.pt")]) == 0
-    assert "averages" not in capsys.readouterr().err
-    assert open_pretrained(tmp_path / "b.pt").optimizer is not None
+    for target, form in (("b.pt", "nanogpt"), ("y", "nanopace")):
+        assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / target), "--to", form]) == 0
+        assert "averages" not in capsys.readouterr().err
+        assert open_pretrained(tmp_path / target).optimizer is not None
 
 
 @pytest.mark.parametrize(

@@ -249,5 +249,7 @@ def test_who_goes_on_without_a_card_goes_on_without_them(corpus: Path, tmp_path:
     train(Asked(given=given, files=("config.py",)), listener=Recorder())
     saved = find_saved(out, Recorder())
     of_a_card = replace(saved, config={**saved.config, "device": "cuda:0", "fp8": True})
-    assert "fp8" not in settings_of(of_a_card, {}, find_machine("cpu"))
-    assert settings_of(of_a_card, {"fp8": True}, find_machine("cpu"))["fp8"] is True  # asked for is asked for
+    assert "fp8" not in settings_of(of_a_card, Asked(given={}), find_machine("cpu"))
+    assert (
+        settings_of(of_a_card, Asked(given={"fp8": True}), find_machine("cpu"))["fp8"] is True
+    )  # asked for is asked for

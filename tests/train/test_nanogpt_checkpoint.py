@@ -129,6 +129,42 @@ def test_averages_of_other_weights_are_none(tmp_path: Path) -> None:
     assert load_nanogpt(saved(tmp_path / "ckpt.pt", content)).optimizer is None
 
 
+def test_averages_without_values_are_none(tmp_path: Path) -> None:
+    content = checkpoint()
+    content["optimizer"]["state"][3]["exp_avg"] = content["optimizer"]["state"][3]["exp_avg"].to("meta")
+    assert load_nanogpt(saved(tmp_path / "ckpt.pt", content)).optimizer is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "best"),
+    [
+        (torch.tensor(3.25), (7, 3.25)),
+        (2.5, (7, 2.5)),
+        (1e9, None),  # nanoGPT has not evaluated yet
+        (torch.tensor(1e9), None),
+        (float("nan"), None),
+        (float("-inf"), None),
+        (torch.tensor([1.0, 2.0]), None),
+        (torch.empty((), device="meta"), None),
+        ("low", None),
+        (None, None),
+    ],
+)
+def test_the_best_loss_is_of_this_iteration(loss: object, best: tuple[int, float] | None, tmp_path: Path) -> None:
+    assert load_nanogpt(saved(tmp_path / "ckpt.pt", checkpoint(best_val_loss=loss))).best == best
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_without_cuda_nanogpt_calculates_in_float32(device: str, tmp_path: Path) -> None:
+    content = checkpoint(config={"device": device, "dtype": "float16"})
+    assert load_nanogpt(saved(tmp_path / "ckpt.pt", content)).config["dtype"] == "float32"
+
+
+def test_with_cuda_it_calculates_as_it_says(tmp_path: Path) -> None:
+    content = checkpoint(config={"device": "cuda:1", "dtype": "bfloat16"})
+    assert load_nanogpt(saved(tmp_path / "ckpt.pt", content)).config["dtype"] == "bfloat16"
+
+
 @pytest.mark.parametrize(
     ("changes", "step", "dropout"),
     [

@@ -58,7 +58,7 @@ def _left_behind(pretrained: Pretrained, form: str, words: Words) -> Iterator[st
     """What the other form has no place for."""
     tokenizer = pretrained.tokenizer
     if tokenizer is None:
-        yield words.text("the tokenizer is not known, and only the weights are written")
+        yield words.text("the tokenizer is not known, and none is written")
     elif form == "huggingface" and tokenizer.kind not in ("gpt2", "bpe"):
         yield words.text(
             "Hugging Face has no tokenizer of the kind {kind}, and only the weights are written", kind=tokenizer.kind
@@ -67,5 +67,5 @@ def _left_behind(pretrained: Pretrained, form: str, words: Words) -> Iterator[st
         yield words.text("a ckpt.pt has no place for the tokenizer of the kind {kind}", kind=tokenizer.kind)
     if form == "nanogpt" and pretrained.shape.activation != "gelu":
         yield words.text("this model approximates GELU, and nanoGPT does not: its logits there differ by about 0.001")
-    if form != "nanogpt" and pretrained.optimizer is not None:
+    if form == "huggingface" and pretrained.optimizer is not None:
         yield words.text("the optimizer's averages are left out: training would start them anew")

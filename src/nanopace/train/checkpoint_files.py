@@ -62,9 +62,25 @@ class Saved:
 
     def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
         """AdamW's averages by "exp_avg.<weight>"; None in a checkpoint that was made to be used, not to go on."""
-        if OPTIMIZER not in self.state["files"] and not self.sharded:
-            return None
-        return self._load(OPTIMIZER, device)
+        return self._load(OPTIMIZER, device) if self.has_averages else None
+
+    @property
+    def has_averages(self) -> bool:
+        return OPTIMIZER in self.state["files"] or self.sharded
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """Step and validation loss of the best evaluation so far. That of this very step came after it was saved."""
+        best = self.state.get("best")
+        try:
+            return None if best is None else (int(best[0]), float(best[1]))
+        except (TypeError, ValueError, KeyError, IndexError, OverflowError):
+            raise InputError("{path}: is not the state of a checkpoint", path=self.path / STATE) from None
+
+    @property
+    def ours(self) -> bool:
+        """Training wrote it, or could have: its step need not be saved again."""
+        return True
 
     @property
     def sharded(self) -> bool:

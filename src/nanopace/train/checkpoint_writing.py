@@ -17,7 +17,7 @@ from torch import Tensor
 from nanopace.corpus.durable import sync_directory
 from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import FORMAT, MODEL, STATE, checksum_of
+from nanopace.train.checkpoint_files import FORMAT, MODEL, OPTIMIZER, STATE, checksum_of
 from nanopace.train.model import ModelShape
 from nanopace.train.tensor_file import TensorFile, Written
 
@@ -89,13 +89,23 @@ def write_weights(
     step: int,
     config: Mapping[str, Value],
     tokenizer: Tokenizer | None,
+    averages: Mapping[str, Tensor] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """A checkpoint without the optimizer's state: to sample from, to evaluate, to finetune."""
+    """A checkpoint of weights from elsewhere: to sample from, to evaluate, to finetune; with averages, to go on from.
+
+    `more` is what state.json says of it beyond what every checkpoint does.
+    """
     once = {name: each for name, each in weights.items() if name != "lm_head.weight"}  # it is the table of tokens
-    model = TensorFile(once, pinned=False)
-    model.stage(once)
-    state = describe(shape, step=step, config=config, tokenizer=tokenizer)
-    write_checkpoint(directory, {MODEL: model}, state, tokenizer)
+    files = {MODEL: _staged(once)} | ({} if averages is None else {OPTIMIZER: _staged(averages)})
+    state = {**describe(shape, step=step, config=config, tokenizer=tokenizer), **(more or {})}
+    write_checkpoint(directory, files, state, tokenizer)
+
+
+def _staged(tensors: Mapping[str, Tensor]) -> TensorFile:
+    file = TensorFile(tensors, pinned=False)
+    file.stage(tensors)
+    return file
 
 
 def describe(

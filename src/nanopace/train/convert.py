@@ -8,18 +8,18 @@ from pathlib import Path
 from nanopace.corpus.tokenizer import load_tokenizer
 from nanopace.errors import InputError, UsageError
 from nanopace.train import checkpoint_files, huggingface
-from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, open_checkpoint
+from nanopace.train.checkpoint import read_best
+from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, Saved, open_checkpoint
 from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.contents import check_weights
 from nanopace.train.huggingface import load_huggingface, save_huggingface
 from nanopace.train.huggingface_tokenizer import TOKENIZER_FILES
-from nanopace.train.nanogpt_checkpoint import load_nanogpt, save_nanogpt
+from nanopace.train.nanogpt_checkpoint import NANOGPT_FILE, load_nanogpt, save_nanogpt
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.whole import unwritable
 
 FORMS = ("nanogpt", "huggingface", "nanopace")
 
-_NANOGPT_FILE = "ckpt.pt"  # in nanoGPT's out_dir
 # What --force may replace: a directory of nothing but these. A home directory is none.
 _OWN_FILES: Mapping[str, frozenset[str]] = {
     "huggingface": frozenset({huggingface.CONFIG, huggingface.WEIGHTS[0], "generation_config.json", *TOKENIZER_FILES}),
@@ -33,7 +33,7 @@ def open_pretrained(path: Path) -> Pretrained:
         case "huggingface":
             return load_huggingface(path)
         case "nanogpt":
-            return load_nanogpt(path / _NANOGPT_FILE if path.is_dir() else path)
+            return load_nanogpt(path / NANOGPT_FILE if path.is_dir() else path)
         case _:
             return _load_nanopace(path)
 
@@ -48,7 +48,7 @@ def form_of(path: Path) -> str:
         return "nanopace"
     if (path / huggingface.CONFIG).exists():
         return "huggingface"
-    if (path / _NANOGPT_FILE).exists():
+    if (path / NANOGPT_FILE).exists():
         return "nanogpt"
     raise InputError("{path}: no checkpoint is here, neither nanopace's nor nanoGPT's nor Hugging Face's", path=path)
 
@@ -104,6 +104,7 @@ def _load_nanopace(path: Path) -> Pretrained:
     saved = open_checkpoint(path)
     shape, weights = saved.shape, saved.weights()
     check_weights(saved.path, weights, shape)
+    windows = saved.state.get("windows")
     return Pretrained(
         path=saved.path,
         shape=shape,
@@ -112,7 +113,16 @@ def _load_nanopace(path: Path) -> Pretrained:
         config=saved.config,
         tokenizer=load_tokenizer(saved.path),
         optimizer=saved.optimizer(),
+        best=_best(saved),
+        windows=windows if isinstance(windows, int) else 0,
     )
+
+
+def _best(saved: Saved) -> tuple[int, float] | None:
+    """The best evaluation up to this step. Its own came after it was saved, and is in its run's best.json."""
+    of_run = read_best(saved.path.parent.parent) if saved.path.parent.name == "checkpoints" else None
+    known = [each for each in (saved.best, of_run) if each is not None and each[0] <= saved.step]
+    return min(known, key=lambda each: each[1], default=None)
 
 
 def _save_nanopace(target: Path, pretrained: Pretrained) -> None:
@@ -124,6 +134,8 @@ def _save_nanopace(target: Path, pretrained: Pretrained) -> None:
             step=pretrained.step,
             config=pretrained.config,
             tokenizer=pretrained.tokenizer,
+            averages=pretrained.optimizer,
+            more={"best": pretrained.best, "windows": pretrained.windows},
         )
     except OSError as error:
         raise unwritable(target, error) from None

@@ -38,7 +38,7 @@ class Loop:
         self._books = Bookkeeper(parts.clock, parts.ledger)
         self._reports = Reporter(parts, self._books, lambda: interrupt.asked)
         self._best = parts.best
-        self._saved_step = parts.first_step if parts.first_step else None  # a resumed step need not be saved again
+        self._saved_step = parts.saved_step  # a resumed step need not be saved again
         self._whole: Path | None = None  # the newest checkpoint on the disk
         self._failed: str | None = None
         self._save_is_due = False  # although it is not its turn: the last one was put off
@@ -140,7 +140,7 @@ class Loop:
 
     def _save(self, step: int, *, anyway: bool = False) -> None:
         """Put off while steps are not finite: what training goes back to shall be good. `anyway`: there is no later."""
-        if step in (0, self._saved_step):
+        if step in (0, self._saved_step) or self._config.eval_only:
             return
         self._listener.phase("checkpoint")
         self._reports.tell(0)  # the losses up to here belong into it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,14 +16,17 @@ from nanopace.corpus.tokenizer import Tokenizer, gpt2, load_tokenizer
 from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.model import ACTIVATIONS, ModelShape
-from nanopace.train.pretrained import Pretrained, check_said, only_weights, shape_of, tied, weight_shapes
+from nanopace.train.pretrained import Pretrained, check_said, holds_floats, only_weights, shape_of, tied, weight_shapes
 from nanopace.train.torch_file import read_torch_file
 from nanopace.train.whole import whole_file
+
+NANOGPT_FILE = "ckpt.pt"  # in nanoGPT's out_dir
 
 _COMPILED = "_orig_mod."  # what torch.compile puts in front of every name
 _MODEL_ARGS = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias")
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 _NO_LOSS_YET = 1e9  # nanoGPT's best_val_loss before there is one
+_EPS = 1e-8  # torch's, which nanoGPT leaves as it is
 _GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, bare and as nanoGPT rounds it up
 
 
@@ -43,14 +47,23 @@ def load_nanogpt(path: Path) -> Pretrained:
     )
     check_said(path, shape, {name: arguments.get(name) for name in _MODEL_ARGS})
     step = checkpoint.get("iter_num")
+    step = step if type(step) is int and step >= 0 else 0
+    optimizer = checkpoint.get("optimizer")
+    knobs = _knobs_of(optimizer, shape)
+    if "cuda" not in str(config.get("device", "cuda")):
+        config["dtype"] = "float32"  # elsewhere nanoGPT calculates in nothing else, whatever its dtype says
+    if knobs is not None:  # a resume of nanoGPT leaves those that its AdamW began with, whatever its config says
+        config |= {name: value for name, value in knobs.items() if value != _knob(config, name)}
     return Pretrained(
         path=path,
         shape=shape,
         weights=weights,
-        step=step if isinstance(step, int) and step >= 0 else 0,
+        step=step,
         config=config,
         tokenizer=_tokenizer(path, shape, config),
-        optimizer=_moments(checkpoint.get("optimizer"), shape),
+        optimizer=None if knobs is None else _moments(optimizer, shape),
+        best=_best(step, checkpoint.get("best_val_loss")),
+        windows=int(step * _knob(config, "gradient_accumulation_steps") * _knob(config, "batch_size")),
     )
 
 
@@ -65,7 +78,7 @@ def save_nanogpt(path: Path, pretrained: Pretrained) -> None:
         "optimizer": _optimizer_state(shape, config, pretrained.optimizer),
         "model_args": {name: getattr(shape, name) for name in (*_MODEL_ARGS, "dropout")},
         "iter_num": pretrained.step,
-        "best_val_loss": _NO_LOSS_YET,
+        "best_val_loss": _NO_LOSS_YET if pretrained.best is None else pretrained.best[1],
         "config": config,
     }
     with whole_file(path) as file:
@@ -83,10 +96,23 @@ def _plain(found: object) -> dict[str, Value]:
     }
 
 
+def _best(step: int, loss: object) -> tuple[int, float] | None:
+    """nanoGPT saves right after it has evaluated, so its best loss is of the iteration that it saves."""
+    value = loss.item() if holds_floats(loss) and loss.numel() == 1 and not loss.is_meta else loss
+    known = isinstance(value, float) and -math.inf < value < _NO_LOSS_YET
+    return (step, cast(float, value)) if known else None
+
+
 def _named_weights(path: Path, model: object) -> dict[str, Tensor]:
     if not isinstance(model, dict) or not all(isinstance(name, str) for name in model):
         raise InputError("{path}: is not nanoGPT's checkpoint: its model is no table of weights", path=path)
     return only_weights(path, {name.removeprefix(_COMPILED): each for name, each in model.items()})
+
+
+def _knob(config: Mapping[str, Value], name: str) -> float:
+    """A number in nanoGPT's config; its default where there is none, or one that cannot be."""
+    fitted = KNOBS[name].fitted(config[name]) if name in config else None
+    return cast(float, KNOBS[name].default if fitted is None else fitted)
 
 
 def _tokenizer(path: Path, shape: ModelShape, config: Mapping[str, Value]) -> Tokenizer | None:
@@ -108,6 +134,24 @@ def _numbered(shape: ModelShape) -> tuple[Sequence[str], Sequence[str]]:
     return [name for name in dimensions if dimensions[name] >= 2], [name for name in dimensions if dimensions[name] < 2]
 
 
+def _knobs_of(state: object, shape: ModelShape) -> dict[str, Value] | None:
+    """The knobs of nanoGPT's AdamW over these weights; None where it is another optimizer, or has other groups."""
+    groups = state.get("param_groups") if isinstance(state, dict) else None
+    if not isinstance(groups, list) or not all(isinstance(each, dict) for each in groups):
+        return None
+    decaying, others = map(len, _numbered(shape))
+    expected = {"eps": _EPS, "amsgrad": False, "maximize": False, "decoupled_weight_decay": True}
+    if [each.get("params") for each in groups] != [[*range(decaying)], [*range(decaying, decaying + others)]]:
+        return None
+    if any(each.get(name, value) != value for each in groups for name, value in expected.items()):
+        return None
+    (decay, none), (betas, same) = ([each.get(name) for each in groups] for name in ("weight_decay", "betas"))
+    if none != 0 or betas != same or not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        return None
+    knobs = {"weight_decay": decay, "beta1": betas[0], "beta2": betas[1]}
+    return knobs if all(KNOBS[name].fitted(value) is not None for name, value in knobs.items()) else None
+
+
 def _moments(state: object, shape: ModelShape) -> dict[str, Tensor] | None:
     found = state.get("state") if isinstance(state, dict) else None
     if not isinstance(found, dict):
@@ -117,9 +161,10 @@ def _moments(state: object, shape: ModelShape) -> dict[str, Tensor] | None:
     moments: dict[str, Tensor] = {}
     for number, name in enumerate((*decaying, *others)):
         entry = found.get(number)
-        for what in _MOMENTS:
-            value = entry.get(what) if isinstance(entry, dict) else None
-            if not isinstance(value, Tensor) or value.shape != (() if what == "step" else sizes[name]):
+        if not isinstance(entry, dict) or entry.keys() != {*_MOMENTS}:
+            return None
+        for what, value in entry.items():
+            if not holds_floats(value) or value.is_meta or value.shape != (() if what == "step" else sizes[name]):
                 return None
             moments[f"{what}.{name}"] = value
     return moments
@@ -129,18 +174,14 @@ def _optimizer_state(
     shape: ModelShape, config: Mapping[str, Value], moments: Mapping[str, Tensor] | None
 ) -> dict[str, object]:
     """torch's own description of nanoGPT's AdamW, and the averages if they are known: without them they start anew."""
-
-    def knob(name: str) -> float:
-        fitted = KNOBS[name].fitted(config[name]) if name in config else None
-        return cast(float, KNOBS[name].default if fitted is None else fitted)
-
     decaying, others = _numbered(shape)
     with torch.device("meta"):
         groups = [
-            {"params": [torch.empty(0) for _ in decaying], "weight_decay": knob("weight_decay")},
+            {"params": [torch.empty(0) for _ in decaying], "weight_decay": _knob(config, "weight_decay")},
             {"params": [torch.empty(0) for _ in others], "weight_decay": 0.0},
         ]
-    optimizer = torch.optim.AdamW(groups, lr=knob("learning_rate"), betas=(knob("beta1"), knob("beta2")))
+    rate, *betas = (_knob(config, name) for name in ("learning_rate", "beta1", "beta2"))
+    optimizer = torch.optim.AdamW(groups, lr=rate, betas=(betas[0], betas[1]))
     state: dict[str, object] = optimizer.state_dict()
     if moments is not None:
         state["state"] = {

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from nanopace.config import TrainConfig, ingredients
@@ -64,7 +65,18 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, saved:
     own = optimizer_tensors(model, optimizer)
     assert own.keys() == saved.keys()
     for name, value in own.items():
-        value.copy_(saved[name])
+        _take(value, saved[name])
+
+
+def _take(into: Tensor, whole: Tensor) -> None:
+    """Copy; what lies in parts on several ranks takes this rank's."""
+    if dist.is_initialized():
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        if isinstance(into, DTensor):
+            whole = distribute_tensor(whole, into.device_mesh, into.placements, src_data_rank=None).to_local()
+            into = into.to_local()
+    into.copy_(whole)
 
 
 def remembered(shape: ModelShape) -> dict[str, torch.Size]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from nanopace.config import left_out
+from nanopace.config import Asked, left_out
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved, newest_whole
@@ -16,47 +16,88 @@ from nanopace.train.device import Machine
 from nanopace.train.drawing import Drawing
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT, ModelShape
+from nanopace.train.nanogpt_checkpoint import NANOGPT_FILE
+from nanopace.train.nanogpt_run import open_nanogpt_run
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.recipes import new_model
 
-_SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
-_TO_GO_ON = {"random", "scaler", "best", "recent", "validation", "training", "corpus"}  # beside weights and averages
-_OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
+SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
+OF_THE_CALL = ("out_dir", "init_from", "overwrite", "eval_only")  # and not of the run that goes on
+OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
 
 
 def find_saved(out_dir: Path, listener: Listener) -> Saved:
-    """The newest whole checkpoint of a run that shall go on. Newer ones are named, with what is wrong with them."""
-    saved, refused = newest_whole(out_dir)
+    """The newest whole checkpoint of a run that shall go on, ours or nanoGPT's, whichever is further.
+
+    Those that cannot be used are named, with what is wrong with them.
+    """
+    ours, newer = newest_whole(out_dir)
+    refused = [*newer]
+    theirs: Saved | None = None
+    if (out_dir / NANOGPT_FILE).exists():
+        try:
+            theirs = open_nanogpt_run(out_dir / NANOGPT_FILE)
+        except InputError as unusable:
+            refused.append(unusable)
+    saved = further(ours, theirs)
+    if saved is None and len(refused) == 1:
+        raise refused[0]
     for error in refused:
         listener.note(str(error) if saved is None else f"{error}; going on from {saved.path} instead")
     if saved is None:
         if refused:
             raise InputError("{path}: no checkpoint is whole; see above what is wrong with each", path=out_dir)
         raise InputError("{path}: no checkpoint is here to resume from; --init_from=scratch begins anew", path=out_dir)
-    if not saved.state.keys() >= _TO_GO_ON:
+    if ours is not None and theirs is not None:
+        behind = theirs if saved is ours else ours
+        advice = "" if saved is ours else f"; move {NANOGPT_FILE} away to go on from that one"
+        listener.note(f"going on from {saved.path}, step {saved.step:,}: {behind.path} is at {behind.step:,}{advice}")
+    if not saved.has_averages:
         raise InputError(
             "{path}: holds weights alone and cannot go on; --init_from={path} begins a run with them", path=saved.path
         )
     return saved
 
 
-def settings_of(saved: Saved, given: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
-    """The run's own settings, with what is given now. Another kind of machine chooses for itself again."""
-    kept = dict(saved.config)
-    if torch.device(str(kept.get("device", "cpu"))).type != machine.device.type:
-        for name in _OF_THE_MACHINE:
-            kept.pop(name, None)
-    kept.pop("device", None)
-    for name in _SHAPE:
-        wanted, has = _wanted(name, given, saved.shape), getattr(saved.shape, name)
-        if wanted is not None and wanted != has:
+def further(ours: Saved | None, theirs: Saved | None) -> Saved | None:
+    """Ours, where both are as far."""
+    if ours is None or theirs is None:
+        return ours or theirs
+    return theirs if theirs.step > ours.step else ours
+
+
+def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value]:
+    """The run's own settings, with what is given now. Another kind of machine chooses for itself again.
+
+    Its shape stays as it is. A config file may say otherwise, as in nanoGPT, where flags had changed it (taken_up.py
+    tells of it); a flag now would be a mistake.
+    """
+    for name, (has, wanted) in other_shape(saved, asked).items():
+        if not asked.files or name in asked.flags:
             raise ConfigError(
                 "{knob} cannot change in a run that goes on: it is {has}, not {wanted}",
                 knob=name,
                 has=has,
                 wanted=wanted,
             )
-    return {**kept, **given, **{name: getattr(saved.shape, name) for name in _SHAPE}}
+    kept = {name: value for name, value in _kept(saved.config, machine).items() if name not in OF_THE_CALL}
+    return {**kept, **asked.given, **{name: getattr(saved.shape, name) for name in SHAPE}}
+
+
+def _kept(config: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
+    """The settings that a run had, without those of another kind of machine."""
+    kept = dict(config)
+    if str(kept.get("device", "cpu")).partition(":")[0] != machine.device.type:
+        for name in OF_THE_MACHINE:
+            kept.pop(name, None)
+    kept.pop("device", None)
+    return kept
+
+
+def other_shape(saved: Saved, asked: Asked) -> dict[str, tuple[Value, Value]]:
+    """What the run has, and what is wanted now, where that differs."""
+    both = {name: (getattr(saved.shape, name), _wanted(name, asked.given, saved.shape)) for name in SHAPE}
+    return {name: (has, wanted) for name, (has, wanted) in both.items() if wanted is not None and wanted != has}
 
 
 def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value | None:
@@ -78,7 +119,7 @@ def find_pretrained(init_from: str) -> Pretrained:
 
 def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[str, Value]:
     """The model's shape is settled by its weights; only its context may be made shorter, as nanoGPT allows."""
-    for name in _SHAPE:
+    for name in SHAPE:
         wanted, has = _wanted(name, given, pretrained.shape), getattr(pretrained.shape, name)
         shorter = name == "block_size" and isinstance(wanted, int) and wanted < pretrained.shape.block_size
         if wanted is not None and wanted != has and not shorter:
@@ -89,7 +130,7 @@ def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[
                 path=pretrained.path,
                 wanted=wanted,
             )
-    return {**{name: getattr(pretrained.shape, name) for name in _SHAPE}, **given}
+    return {**{name: getattr(pretrained.shape, name) for name in SHAPE}, **given}
 
 
 def build_model(

@@ -49,6 +49,7 @@ class Parts:
     release: Release | None = None  # of gradients in the backward pass: then weights change there, and not after it
     sharded: bool = False  # no rank can do a forward pass without the others
     first_step: int = 0
+    saved_step: int | None = None  # the step of the checkpoint that it goes on from, if that is one of ours
     micro_batch: int | None = None  # sequences, where memory was full; None: batch_size
     data_offset: int = 0  # which order of the data: after faults, another one
     best: tuple[int, float] | None = None  # step and validation loss of the best checkpoint

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ class Pretrained:
     config: Mapping[str, Value] = field(default_factory=dict)
     tokenizer: Tokenizer | None = None
     optimizer: Mapping[str, Tensor] | None = None  # AdamW's averages, by "exp_avg.<weight>"
+    best: tuple[int, float] | None = None  # step and validation loss of the best evaluation
+    windows: int = 0  # of the training data that came before
 
     def model(self, device: torch.device | str = "cpu") -> GPT:
         """Ready to be asked, in float32. The weights are taken as they lie where that is possible, and not copied."""
@@ -53,13 +56,17 @@ def only_weights(path: Path, found: Mapping[str, object]) -> dict[str, Tensor]:
     for name, tensor in found.items():
         if name.endswith(_MASKS):
             continue
-        if not isinstance(tensor, Tensor) or tensor.dtype not in _DTYPES or tensor.layout != torch.strided:
+        if not holds_floats(tensor):
             raise InputError("{path}: {name} is not a weight", path=path, name=name)
         claimed = tensor.numel() * tensor.element_size()
         if tensor.is_meta or claimed > tensor.untyped_storage().nbytes():  # a few bytes can claim to be a terabyte
             raise InputError("{path}: {name} has fewer values than it claims", path=path, name=name)
         weights[name] = tensor
     return weights
+
+
+def holds_floats(found: object) -> TypeGuard[Tensor]:
+    return isinstance(found, Tensor) and found.dtype in _DTYPES and found.layout == torch.strided
 
 
 def tied(path: Path, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -15,6 +15,7 @@ from nanopace.ledger import LedgerWriter, NoteEvent, RollbackEvent
 from nanopace.train.checkpoint_files import Saved, newest_whole
 from nanopace.train.listener import Listener
 from nanopace.train.loop import Loop
+from nanopace.train.origin import further
 from nanopace.train.setup import Start
 from nanopace.train.watch import STREAK
 
@@ -38,6 +39,8 @@ class Rollbacks:
         loop.close_saves()
         start.ranks.wait()  # the first one may still be writing
         saved, refused = newest_whole(start.out_dir)
+        if start.resumed is not None and not start.resumed.ours:
+            saved = further(saved, start.resumed)
         for error in refused:
             self._note(str(error), failed_at)
         if _is_hopeless(start, saved, before):

@@ -24,6 +24,7 @@ from nanopace.train.ranks import Ranks
 from nanopace.train.recipes import foreign_rates
 from nanopace.train.room import check_free
 from nanopace.train.setup import Start
+from nanopace.train.taken_up import notes_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     asked = dict(given)
     if init_from == "resume":
         source = find_saved(out_dir, listener)
-        asked = settings_of(source, given, machine)
+        asked = settings_of(source, wishes.asked, machine)
+        for note in notes_on(source, wishes.asked):
+            listener.note(note)
     elif init_from != "scratch":
         source = find_pretrained(init_from)
         asked = fitted_settings(source, given)
@@ -130,7 +133,7 @@ def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: Tra
             path=source.path,
         )
     if isinstance(source, Saved):
-        if source.state["corpus"] != corpus.fingerprint:
+        if source.state.get("corpus", corpus.fingerprint) != corpus.fingerprint:
             raise InputError(
                 "{corpus}: is not the data that {path} was trained on; a run goes on with the same data",
                 corpus=corpus.directory,

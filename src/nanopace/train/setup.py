@@ -142,6 +142,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         release=release,
         sharded=called.sharded,
         first_step=first_step,
+        saved_step=first_step if start.resumed is not None and start.resumed.ours else None,
         micro_batch=start.fitting_micro_batch,
         data_offset=start.order_offset,
     )
@@ -244,7 +245,7 @@ def _batches(start: Start, order: Order, first_step: int) -> Batches:
 
 
 def _restore(parts: Parts, saved: Saved) -> None:
-    if parts.ranks.launched:  # each rank reads what it holds
+    if parts.ranks.launched and saved.ours:  # each rank reads what it holds
         fill(optimizer_tensors(parts.model, parts.optimizer), saved.path, alone=False)
     else:
         averages = saved.optimizer()
@@ -258,19 +259,22 @@ def _restore(parts: Parts, saved: Saved) -> None:
 
 
 def _restore_state(parts: Parts, saved: Saved) -> None:
-    parts.scaler.load_state_dict(saved.state["scaler"])
-    parts.validation.restore(saved.state["validation"])
-    if parts.training is not None and saved.state["training"] is not None:
-        parts.training.restore(saved.state["training"])
-    best = saved.state["best"]
-    parts.best = None if best is None else (int(best[0]), float(best[1]))
-    parts.recent = [float(each) for each in saved.state["recent"]]
+    """What a checkpoint that came from elsewhere does not know begins anew."""
+    state = saved.state
+    if scaler := state.get("scaler"):
+        parts.scaler.load_state_dict(scaler)
+    if "validation" in state:
+        parts.validation.restore(state["validation"])
+    if parts.training is not None and state.get("training") is not None:
+        parts.training.restore(state["training"])
+    parts.best = saved.best
+    parts.recent = [float(each) for each in state.get("recent", [])]
     _restore_randomness(parts, saved)
 
 
 def _restore_randomness(parts: Parts, saved: Saved) -> None:
     """Each rank goes on with its own dropout. A rank that was not there draws as if it began at this step."""
-    states = [saved.state["random"], *saved.state.get("random_of_others", [])]
+    states = [saved.state["random"], *saved.state.get("random_of_others", [])] if "random" in saved.state else []
     if parts.ranks.rank < len(states):
         restore_random_states(states[parts.ranks.rank], parts.device)
     else:
