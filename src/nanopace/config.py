@@ -87,6 +87,7 @@ class TrainConfig:
     without: str = _knob("", "ingredients of the recipe that are left out, such as rope,muon: what each is worth")
     matrix_lr: float = _knob(0.02, "Muon's peak, of the matrices in recipe=fast; learning_rate is AdamW's")
     cooldown: float = _knob(0.5, "the last part of max_iters, in which the rates of recipe=fast fall in a line")
+    which: str = _knob("", "of the run in init_from: 'best', 'last' or a step; '': best if it saved only those, else last")
     overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
 
     def __post_init__(self) -> None:
@@ -122,6 +123,7 @@ class TrainConfig:
                 "does; or take dtype=bfloat16"
             )
         memory_bytes(self.memory_limit)
+        step_of_which(self.which)
         if "gradients" in (memory_steps(self.memory) or ()):
             self._check_release()
         object.__setattr__(self, "without", ",".join(left_out(self.recipe, self.without)))
@@ -245,6 +247,15 @@ def memory_bytes(written: str) -> int | None:
     if found is None or not float(found[1]):
         raise ConfigError("memory_limit must be an amount such as 12GiB or 12288MiB, not {value}", value=shown(written))
     return int(float(found[1]) * _BYTES[found[2]])
+
+
+def step_of_which(written: str) -> int | None:
+    """The step that the knob which names; None where it says best, last or nothing."""
+    if written in ("", "best", "last"):
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", written):
+        raise ConfigError("which must be best, last or a step such as 150, not {value}", value=shown(written))
+    return int(written)
 
 
 _COUNTS = ("eval_interval", "log_interval", "eval_iters", "gradient_accumulation_steps", "batch_size", "block_size")
