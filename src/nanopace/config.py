@@ -269,6 +269,8 @@ _RANGES: Mapping[str, tuple[int, float]] = {
     **dict.fromkeys(_AMOUNTS + _OWN_AMOUNTS, (0, math.inf)),
     **dict.fromkeys(_FRACTIONS, (0, 1)),
     "save_interval": (-1, math.inf),
+    **dict.fromkeys(("num_samples", "max_new_tokens"), (1, math.inf)),  # these are of `nanopace sample`
+    **dict.fromkeys(("temperature", "top_k"), (0, math.inf)),
 }
 _LARGEST_INT = 1 << 63  # what torch, numpy and a ledger can count to
 

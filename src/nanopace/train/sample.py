@@ -10,12 +10,14 @@ so it gives the same tokens, but for a draw that falls between the two.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.errors import InputError
+from nanopace.train.device import Machine, pick_dtype
 from nanopace.train.model import GPT, Cache
 
 _CUT = "\ufffd"  # how a tokenizer decodes the beginning of a character whose end is still to come
@@ -51,6 +53,14 @@ def generate(
             return
         yield token
         window.append(token)
+
+
+def precision(machine: Machine, wanted: str) -> AbstractContextManager[object]:
+    """As in nanoGPT: on a card products are in `wanted`, or in what the card has; elsewhere all is in float32."""
+    dtype = pick_dtype(machine, wanted or None)[0] if machine.device.type == "cuda" else "float32"
+    if dtype == "float32":
+        return nullcontext()
+    return torch.autocast(machine.device.type, dtype=getattr(torch, dtype))
 
 
 class _Window:
