@@ -87,7 +87,9 @@ class TrainConfig:
     without: str = _knob("", "ingredients of the recipe that are left out, such as rope,muon: what each is worth")
     matrix_lr: float = _knob(0.02, "Muon's peak, of the matrices in recipe=fast; learning_rate is AdamW's")
     cooldown: float = _knob(0.5, "the last part of max_iters, in which the rates of recipe=fast fall in a line")
-    which: str = _knob("", "of the run in init_from: 'best', 'last' or a step; '': best if it saved only those, else last")
+    which: str = _knob(
+        "", "of the run in init_from: 'best', 'last' or a step; '': best if it saved only those, else last"
+    )
     overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
 
     def __post_init__(self) -> None:
@@ -254,7 +256,7 @@ def step_of_which(written: str) -> int | None:
     if written in ("", "best", "last"):
         return None
     if not re.fullmatch(r"[0-9]{1,18}", written):
-        raise ConfigError("which must be best, last or a step such as 150, not {value}", value=shown(written))
+        raise ConfigError("--which must be best, last or a step such as 150, not {value}", value=shown(written))
     return int(written)
 
 

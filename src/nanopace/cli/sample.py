@@ -86,9 +86,11 @@ def run(args: argparse.Namespace) -> int:
 def _notes(args: argparse.Namespace, pretrained: Pretrained, device: str, words: Words) -> Iterator[str]:
     """What a person should know before the text: which checkpoint writes it, and what is not done as asked for."""
     if args.dtype not in ("", "float32") and device != "cuda":
-        yield words.text("--dtype={dtype}: without a CUDA card a model writes in float32", dtype=args.dtype)
+        yield words.text(
+            "--dtype={dtype}: without a CUDA card sampling runs in float32, as in nanoGPT", dtype=args.dtype
+        )
     if args.compile:
-        yield words.text("--compile=True: nothing is compiled; a cache makes sampling fast")
+        yield words.text("--compile=True: sampling does not compile the model; a KV cache makes it fast")
     yield from passed_over_lines(pretrained.chosen, words)
     if pretrained.chosen is not None:
         yield which_line(pretrained.chosen, words)

@@ -1,4 +1,4 @@
-"""What `nanopace sample` shall do, as nanoGPT's sample.py is told: by its flags, and by config files with their names."""
+"""What `nanopace sample` shall do, as nanoGPT's sample.py is told: by flags, and by config files with their names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KNOBS: Mapping[str, Knob] = {
         Knob("seed", 1337, "the same seed gives the same text"),
         Knob("device", "", "cpu, cuda, cuda:1 or mps (else the best there is)"),
         Knob("dtype", "", "of the products on a card: bfloat16, float16 or float32 (else the first that it has)"),
-        Knob("compile", False, "nothing is compiled: a cache makes sampling fast"),
+        Knob("compile", False, "accepted, but not needed: a KV cache makes sampling fast"),
     )
 }
 _OTHER_SPELLINGS = {"start": "--prompt", "num_samples": "--num"}
@@ -37,7 +37,7 @@ class _Said(argparse.Action):
 
     def __call__(
         self,
-        parser: argparse.ArgumentParser,
+        _parser: argparse.ArgumentParser,
         namespace: argparse.Namespace,
         values: str | Sequence[object] | None,
         option_string: str | None = None,
@@ -78,7 +78,7 @@ def read_sampling(args: argparse.Namespace) -> None:
         elif args.model is None:
             args.model = word
         else:
-            raise UsageError("{one} and {other}: one model writes at a time", one=args.model, other=word)
+            raise UsageError("{one} and {other}: name one model at a time", one=args.model, other=word)
     for name, value in given.items():
         setattr(args, name, value)
     for name, flag, word in args.said:

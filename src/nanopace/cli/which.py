@@ -42,7 +42,7 @@ def which_line(chosen: Chosen, words: Words) -> str:
     if chosen.asked or (best is None and chosen.evaluated):
         return words.text("step {step}, the last", step=step)
     if best is None:
-        return words.text("step {step}, the last: no evaluation tells which one is the best", step=step)
+        return words.text("step {step}, the last; no evaluation was made, so the best is unknown", step=step)
     return words.text(
         "step {step}, the last; --which best takes step {best}: val loss {loss}",
         step=step,
@@ -56,8 +56,6 @@ def passed_over_lines(chosen: Chosen | None, words: Words) -> list[str]:
     if chosen is None:
         return []
     return [
-        words.text(
-            "{reason}; step {step} is taken instead", reason=words.error(each), step=words.count(chosen.saved.step)
-        )
+        words.text("{reason}; using step {step} instead", reason=words.error(each), step=words.count(chosen.saved.step))
         for each in chosen.passed_over
     ]

@@ -155,7 +155,7 @@ def _check_contents(saved: Saved) -> None:
 
 
 def read_state(directory: Path) -> dict[str, Any]:
-    """What state.json says, held against its own checksum. Of the other files it is not known yet whether they are whole."""
+    """What state.json says, held against its own checksum. Whether the other files are whole is not known yet."""
     path = directory / STATE
     with _opened(path) as file:
         data = file.read(_LARGEST_STATE + 1)

@@ -57,9 +57,7 @@ def form_of(path: Path) -> str:
     raise InputError("{path}: no checkpoint is here, neither nanopace's nor nanoGPT's nor Hugging Face's", path=path)
 
 
-def convert(
-    source: Path, target: Path, *, to: str | None = None, which: str = "", force: bool = False
-) -> Pretrained:
+def convert(source: Path, target: Path, *, to: str | None = None, which: str = "", force: bool = False) -> Pretrained:
     """Write the weights in `source` to `target`, in the form that `to` or the target's name asks for."""
     form = to or form_by_name(target)
     check_target(target, form, force)

@@ -7,7 +7,7 @@ from pathlib import Path
 from nanopace.errors import UsageError
 
 
-def find_model(name: str, download: bool = False) -> Path:
+def find_model(name: str, download: bool = False) -> Path:  # noqa: ARG001, until it asks the hub
     """The directory of a model that is here already."""
     if Path(name).exists():
         return Path(name)

@@ -73,12 +73,12 @@ def check_which(asked: Asked, init_from: str) -> None:
         return
     if init_from == "scratch":
         raise UsageError(
-            "--which={which}: needs a run to take a checkpoint from, such as --init_from=out --out_dir=other",
+            "--which={which}: there is no run to choose a checkpoint of; name one: --init_from=out --out_dir=other",
             which=which,
         )
     raise UsageError(
-        "--which={which} and --init_from=resume exclude each other: a run goes on from its last checkpoint; a new run "
-        "begins from another with --init_from=out/checkpoints/step-00000150 --out_dir=other",
+        "--which={which} and --init_from=resume exclude each other: resuming always goes on from the last checkpoint; "
+        "to start a new run from another one: --init_from=out/checkpoints/step-00000150 --out_dir=other",
         which=which,
     )
 

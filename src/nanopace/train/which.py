@@ -93,7 +93,7 @@ def directory_of(out_dir: Path, step: int) -> Path:
         if step_of(directory.name) == step:
             return directory
     raise InputError(
-        "{path}: no checkpoint of step {step} is here; there are those of {steps}",
+        "{path}: has no checkpoint of step {step}; its checkpoints are of steps {steps}",
         path=out_dir,
         step=step,
         steps=", ".join(map(str, _steps(out_dir))),
@@ -104,13 +104,11 @@ def directory_of_best(out_dir: Path) -> Path:
     """Of the checkpoint with the lowest validation loss, whole or not."""
     best = best_of(out_dir)
     if best is None:
-        raise InputError(
-            "{path}: no evaluation was made, so none of its checkpoints is known to be the best", path=out_dir
-        )
+        raise InputError("{path}: no evaluation was made, so its best checkpoint is unknown", path=out_dir)
     if best[0] not in _steps(out_dir):
         raise InputError(
-            "{path}: the best evaluation, step {step} with val loss {loss:.4f}, has no checkpoint here; there are "
-            "those of {steps}",
+            "{path}: the best evaluation, step {step} with val loss {loss:.4f}, has no checkpoint; "
+            "the checkpoints here are of steps {steps}",
             path=out_dir,
             step=best[0],
             loss=best[1],
@@ -121,7 +119,7 @@ def directory_of_best(out_dir: Path) -> Path:
 
 def nothing_to_choose(path: Path, which: str) -> UsageError:
     return UsageError(
-        "--which={which}: {path} is one model, and there is nothing to choose; the out_dir of a run has several",
+        "--which={which}: {path} holds one model, so there is nothing to choose; --which is for the out_dir of a run",
         which=which,
         path=path,
     )
@@ -131,7 +129,9 @@ def _verified_best(directory: Path) -> Saved:
     try:
         return verified(directory)
     except InputError as error:
-        raise InputError("{path}: is the best, and cannot be used: {reason}", path=directory, reason=error) from None
+        raise InputError(
+            "{path}: is the best checkpoint, but cannot be used: {reason}", path=directory, reason=error
+        ) from None
 
 
 def _steps(out_dir: Path) -> Sequence[int]:
@@ -144,7 +144,7 @@ def _keeps_the_best(out_dir: Path) -> bool:
 
 
 def _newest_state(out_dir: Path) -> Mapping[str, Any]:
-    """The newest state.json that can be read. It knows the run's config and its best, whatever became of the weights."""
+    """The newest state.json that can be read. It knows the run's config and best, whatever became of the weights."""
     for directory in checkpoint_directories(out_dir):
         try:
             return read_state(directory)
