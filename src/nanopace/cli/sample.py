@@ -63,16 +63,16 @@ def run(args: argparse.Namespace) -> int:
         from nanopace.train.device import find_machine
         from nanopace.train.sample import precision
 
-        machine = find_machine(args.device or None)
+        device = find_machine(args.device or None).device
         pretrained = open_pretrained(find_weights(args), args.which or "")
         tokenizer = _tokenizer(args.tokenizer, pretrained)
         start = _encoded(prompt, tokenizer)
-        for line in _notes(args, pretrained, machine.device.type, words):
+        for line in _notes(args, pretrained, device.type, words):
             print(f"nanopace: {clean(line)}", file=sys.stderr)
-        model = pretrained.model(machine.device)
+        model = pretrained.model(device)
         begun = time.perf_counter()
         tokens = 0
-        with precision(machine, args.dtype):
+        with precision(device, args.dtype):
             for number in range(args.num_samples):
                 if number:
                     _show(f"\n{SEPARATOR}\n")
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _notes(args: argparse.Namespace, pretrained: Pretrained, device: str, words: Words) -> Iterator[str]:
     """What a person should know before the text: which checkpoint writes it, and what is not done as asked for."""
-    if args.dtype not in ("", "float32") and device != "cuda":
+    if args.dtype != "float32" and device != "cuda":
         yield words.text(
             "--dtype={dtype}: without a CUDA card sampling runs in float32, as in nanoGPT", dtype=args.dtype
         )

@@ -12,7 +12,7 @@ from nanopace.config_text import read_config, read_knob
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value, shown
 
-# nanoGPT's names and defaults. '' says nothing: then we do what is best here.
+# nanoGPT's names and defaults, but for device and dtype, which it chooses as for training. '': what is best here.
 KNOBS: Mapping[str, Knob] = {
     knob.name: knob
     for knob in (
@@ -25,7 +25,7 @@ KNOBS: Mapping[str, Knob] = {
         Knob("top_k", 200, "of the N likeliest tokens; 0: of all"),
         Knob("seed", 1337, "the same seed gives the same text"),
         Knob("device", "", "cpu, cuda, cuda:1 or mps (else the best there is)"),
-        Knob("dtype", "", "of the products on a card: bfloat16, float16 or float32 (else the first that it has)"),
+        Knob("dtype", "float32", "of the products on a CUDA card; bfloat16 and float16 are slower, one token at a time"),
         Knob("compile", False, "accepted, but not needed: a KV cache makes sampling fast"),
     )
 }
