@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from nanopace.cli import sample
+from nanopace.cli.in_order import spelled_out
 from nanopace.cli.main import main
 from nanopace.cli.sampling import KNOBS, read_sampling
 from nanopace.corpus.tokenizer import chars, gpt2, train_bpe
@@ -43,6 +44,7 @@ DEFAULTS = {
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory as a nanoGPT user has it: a run of its own, its data, and a GPT-2 that was fetched before."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     torch.manual_seed(1)
     letters = ModelShape(n_layer=1, n_head=2, n_embd=16, vocab_size=len(LETTERS), block_size=16)
     for name in ("out", "out-shakespeare-char"):
@@ -71,7 +73,7 @@ def samples(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 def read(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     sample.add_arguments(parser)
-    args = parser.parse_args(arguments)
+    args = parser.parse_args([*spelled_out(arguments, sample.WORDS_ARE, parser)])
     read_sampling(args)
     return args
 
@@ -140,6 +142,7 @@ def test_the_later_one_wins() -> None:
     assert (args.num_samples, args.start, args.out_dir, args.device) == (3, "y", "a", "cpu")
     assert read("--num_samples=4", "a.py").num_samples == 2
     assert read("b.py", "a.py").num_samples == 2
+    assert read("a.py", "--num_samples", "4", "b.py").num_samples == 3
     assert not hasattr(args, "batch_size")
 
 
@@ -170,7 +173,10 @@ def test_a_config_file_is_never_run() -> None:
         (["gpt2-xl", "--out_dir=out"], "gpt2-xl and --out_dir=out: both name a model; give one of them"),
         (["--init_from=gpt2-xl", "out"], "out and --init_from=gpt2-xl: both name a model; give one of them"),
         (["--out_dir=none"], "--out_dir=none: there is no such directory; name the out_dir of a run, or a model"),
-        (["--init_from=scratch"], "--init_from=scratch: is no model; sample takes resume, a GPT-2 by its name such"),
+        (
+            ["--init_from=scratch"],
+            "--init_from=scratch: there is no such file or directory, and of the hub only gpt2, gpt2-medium,",
+        ),
         (["--out_dir="], "argument --out_dir: is empty"),
         (["--which=best"], "--which=best: out holds one model, so there is nothing to choose"),
     ],

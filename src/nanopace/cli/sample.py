@@ -27,6 +27,7 @@ SEPARATOR = "---------------"  # nanoGPT's, between two samples
 
 _LARGEST_PROMPT = 16 << 20  # bytes
 MAY_BE_EMPTY = ("start",)
+WORDS_ARE = "--model"  # or config files
 # A model must not steer somebody's terminal.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

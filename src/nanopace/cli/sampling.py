@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
+from nanopace.cli.in_order import InOrder
 from nanopace.config import CHOICES, Knob
 from nanopace.config_text import read_config, read_knob
 from nanopace.errors import ConfigError, UsageError
@@ -25,92 +26,75 @@ KNOBS: Mapping[str, Knob] = {
         Knob("top_k", 200, "of the N likeliest tokens; 0: of all"),
         Knob("seed", 1337, "the same seed gives the same text"),
         Knob("device", "", "cpu, cuda, cuda:1 or mps (else the best there is)"),
-        Knob("dtype", "float32", "of the products on a CUDA card; bfloat16 and float16 are slower, one token at a time"),
+        Knob(
+            "dtype", "float32", "of the products on a CUDA card; bfloat16 and float16 are slower, one token at a time"
+        ),
         Knob("compile", False, "accepted, but not needed: a KV cache makes sampling fast"),
     )
 }
 _OTHER_SPELLINGS = {"start": "--prompt", "num_samples": "--num"}
 
 
-class _Said(argparse.Action):
-    """Keeps what is said in its order: of nanoGPT's files and flags the later one wins."""
-
-    def __call__(
-        self,
-        _parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[object] | None,
-        option_string: str | None = None,
-    ) -> None:
-        words = [values] if isinstance(values, str) else values or []
-        namespace.said = [*namespace.said, *((self.dest, option_string, word) for word in words)]
-
-
 def add_sampling(parser: argparse.ArgumentParser) -> None:
     """nanoGPT's own flags, and where the model is."""
     parser.add_argument(
-        "where",
-        nargs="*",
-        action=_Said,
+        "--model",
+        action=InOrder,
         metavar="MODEL",
-        help="an out_dir or one checkpoint in it, nanoGPT's ckpt.pt, a Hugging Face directory of a GPT-2 (else "
-        "--out_dir); and config files, which end in .py: read, never executed",
+        help="an out_dir, one checkpoint in it, nanoGPT's ckpt.pt, a Hugging Face directory of a GPT-2; or a config "
+        "file, which ends in .py: read, never executed, the later file or flag wins. --model may be left out",
     )
     for knob in KNOBS.values():
         flags = [f"--{knob.name}", *filter(None, [_OTHER_SPELLINGS.get(knob.name)])]
         default = "" if knob.default in ("", False) else f" (default {knob.default})"
         parser.add_argument(
-            *flags, dest=knob.name, action=_Said, metavar=type(knob.default).__name__.upper(), help=knob.why + default
+            *flags, dest=knob.name, action=InOrder, metavar=type(knob.default).__name__.upper(), help=knob.why + default
         )
     parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
-    parser.set_defaults(said=())
+    parser.set_defaults(in_order=())
 
 
 def read_sampling(args: argparse.Namespace) -> None:
-    """Puts every knob into `args`, and into `args.model` what was named without a flag, None for nothing."""
+    """Puts every knob into `args`, and into `args.model` the path that was named without a flag, None for nothing."""
     given = {name: knob.default for name, knob in KNOBS.items()}
     args.model = None
-    for name, flag, word in args.said:
-        if flag is not None:
-            given[name] = read_knob(name, word, flag, KNOBS)
+    for name, word in args.in_order:
+        if name != "model":
+            given[name] = read_knob(name, word, f"--{name}", KNOBS)
         elif word.endswith(".py") and os.path.isfile(word):
             given |= _from_file(word)
         elif args.model is None:
             args.model = word
         else:
             raise UsageError("{one} and {other}: name one model at a time", one=args.model, other=word)
-    for name, value in given.items():
-        setattr(args, name, value)
-    for name, flag, word in args.said:
-        if flag is not None and name in ("out_dir", "init_from") and args.model is not None:
+    for name, word in args.in_order:
+        if name in ("out_dir", "init_from") and args.model is not None:
             raise UsageError(
                 "{model} and {flag}={value}: both name a model; give one of them",
                 model=args.model,
-                flag=flag,
+                flag=f"--{name}",
                 value=word,
             )
+    for name, value in given.items():
+        setattr(args, name, value)
 
 
 def find_weights(args: argparse.Namespace) -> Path:
-    """Where the model is that was named. What the hub has to be asked for is in the torch room."""
-    named = args.model or args.init_from
-    if named == "resume" and args.model is None:
-        if not os.path.exists(args.out_dir):
-            raise UsageError(
-                "--out_dir={out_dir}: there is no such directory; name the out_dir of a run, or a model",
-                out_dir=args.out_dir,
-            )
-        return Path(args.out_dir)
-    if named.startswith("gpt2") and not os.path.exists(named):
-        from nanopace.train.hub import find_model
+    """Where the model is that was named."""
+    from nanopace.train.hub import find_model, is_of_the_hub
 
-        return find_model(named, args.download)
-    if args.model is None and not os.path.exists(named):
+    if args.model is not None:
+        if is_of_the_hub(args.model) and not os.path.exists(args.model):
+            return find_model(args.model, args.download)
+        return Path(args.model)
+    if args.init_from != "resume":
+        return find_model(args.init_from, args.download)
+    if not os.path.exists(args.out_dir):
         raise UsageError(
-            "--init_from={named}: is no model; sample takes resume, a GPT-2 by its name such as gpt2-xl, or a path",
-            named=named,
+            "--out_dir={out_dir}: there is no such directory; name the out_dir of a run, or a model",
+            out_dir=args.out_dir,
         )
-    return Path(named)
+    return Path(args.out_dir)
 
 
 def _from_file(path: str) -> dict[str, Value]:
