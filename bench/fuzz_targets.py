@@ -239,7 +239,7 @@ def _tokenizer_samples() -> list[bytes]:
 def _checkpoint() -> Callable[[bytes], None]:
     """state.json with a checksum that is right, so that what comes behind it is reached; else a safetensors file."""
     from nanopace.config import TrainConfig
-    from nanopace.train.checkpoint_files import open_checkpoint
+    from nanopace.train.checkpoint_files import verified
     from nanopace.train.huggingface import read_safetensors
 
     directory, weights = _written_checkpoint(), _folder() / "model.safetensors"
@@ -247,7 +247,7 @@ def _checkpoint() -> Callable[[bytes], None]:
     def check(data: bytes) -> None:
         if data[:1] == b"{":
             (directory / "state.json").write_bytes(_sealed(data))
-            TrainConfig(**open_checkpoint(directory).config)  # type: ignore[arg-type]
+            TrainConfig(**verified(directory).config)  # type: ignore[arg-type]
         else:
             weights.write_bytes(data[1:])
             dict(read_safetensors(weights))

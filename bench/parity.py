@@ -31,7 +31,7 @@ from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.prepare import ensure
 from nanopace.corpus.shards import Corpus, Split, open_corpus
-from nanopace.train.checkpoint_files import open_checkpoint
+from nanopace.train.checkpoint_files import verified
 from nanopace.train.evaluate import Evaluation, Evaluator
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.nanogpt_checkpoint import load_nanogpt, save_nanogpt
@@ -173,7 +173,7 @@ def _in_turns(nanogpt: Path, corpus: Corpus, room: Path) -> None:
 
 
 def _load(out_dir: Path, steps: int = STEPS) -> GPT:
-    saved = open_checkpoint(out_dir / "checkpoints" / f"step-{steps:08d}")
+    saved = verified(out_dir / "checkpoints" / f"step-{steps:08d}")
     model = GPT(saved.shape)
     model.load_state_dict(saved.weights())
     return model

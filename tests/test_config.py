@@ -230,7 +230,7 @@ def test_the_knobs_are_nanogpts() -> None:
     assert KNOBS["gradient_accumulation_steps"].default == 40
     assert KNOBS["learning_rate"].default == 6e-4
     assert KNOBS["bias"].default is False
-    own = {"seed", "documents", "eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite"}
+    own = {"seed", "documents", "eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite", "which"}
     own |= {"memory_limit", "parallel", "recipe", "without", "matrix_lr", "cooldown", "fused", "fp8", "memory"}
     assert len(KNOBS.keys() - own) == 34
     assert own < KNOBS.keys()

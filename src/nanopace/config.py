@@ -96,6 +96,9 @@ class TrainConfig:
     without: str = _knob("", "ingredients of the recipe that are left out, such as rope,muon: what each is worth")
     matrix_lr: float = _knob(0.02, "Muon's peak, of the matrices in recipe=fast; learning_rate is AdamW's")
     cooldown: float = _knob(0.5, "the last part of max_iters, in which the rates of recipe=fast fall in a line")
+    which: str = _knob(
+        "", "of the run in init_from: 'best', 'last' or a step; '': best if it saved only those, else last"
+    )
     overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
 
     def __post_init__(self) -> None:
@@ -131,6 +134,7 @@ class TrainConfig:
                 "does; or take dtype=bfloat16"
             )
         memory_bytes(self.memory_limit)
+        step_of_which(self.which)
         if "gradients" in (memory_steps(self.memory) or ()):
             self._check_release()
         object.__setattr__(self, "without", ",".join(left_out(self.recipe, self.without)))
@@ -264,6 +268,15 @@ def memory_bytes(written: str) -> int | None:
     return int(float(found[1]) * _BYTES[found[2]])
 
 
+def step_of_which(written: str) -> int | None:
+    """The step that the knob which names; None where it says best, last or nothing."""
+    if written in ("", "best", "last"):
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", written):
+        raise ConfigError("--which must be best, last or a step such as 150, not {value}", value=shown(written))
+    return int(written)
+
+
 _COUNTS = ("eval_interval", "log_interval", "eval_iters", "gradient_accumulation_steps", "batch_size", "block_size")
 _SHAPES = ("n_layer", "n_head", "n_embd", "vocab_size", "lr_decay_iters", "keep_last")
 _AMOUNTS = ("max_iters", "warmup_iters", "learning_rate", "min_lr", "weight_decay", "grad_clip")
@@ -275,6 +288,8 @@ _RANGES: Mapping[str, tuple[int, float]] = {
     **dict.fromkeys(_AMOUNTS + _OWN_AMOUNTS, (0, math.inf)),
     **dict.fromkeys(_FRACTIONS, (0, 1)),
     "save_interval": (-1, math.inf),
+    **dict.fromkeys(("num_samples", "max_new_tokens"), (1, math.inf)),  # these are of `nanopace sample`
+    **dict.fromkeys(("temperature", "top_k"), (0, math.inf)),
 }
 _LARGEST_INT = 1 << 63  # what torch, numpy and a ledger can count to
 

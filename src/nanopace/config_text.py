@@ -154,12 +154,12 @@ def read_override(text: str) -> tuple[str, Value]:
         raise UsageError("--set {text}: must be knob=value, such as batch_size=8", text=text)
     if name not in KNOBS:
         raise _unknown_knob(name)
-    return name, _knob_value(name, written, flag=f"--set {name}")
+    return name, _knob_value(KNOBS[name], written, flag=f"--set {name}")
 
 
-def read_knob(name: str, written: str, flag: str) -> Value:
+def read_knob(name: str, written: str, flag: str, knobs: Mapping[str, Knob] = KNOBS) -> Value:
     """A knob's value from the command line. What is no literal is a text. `flag` is what an error calls it."""
-    value = _knob_value(name, written if isinstance(KNOBS[name].default, str) else written.strip(), flag)
+    value = _knob_value(knobs[name], written if isinstance(knobs[name].default, str) else written.strip(), flag)
     if name in CHOICES and value not in CHOICES[name]:
         known = ", ".join(CHOICES[name])
         raise UsageError("{flag} must be one of {known}, not {value}", flag=flag, known=known, value=shown(value))
@@ -175,8 +175,7 @@ def check_together(given: Mapping[str, Value]) -> None:
         )
 
 
-def _knob_value(name: str, written: str, flag: str) -> Value:
-    knob = KNOBS[name]
+def _knob_value(knob: Knob, written: str, flag: str) -> Value:
     value = knob.fitted(_literal_or_text(written, knob))
     if value is None:
         raise UsageError("{flag}: must be {kind}, not {value}", flag=flag, kind=knob.kind, value=shown(written))

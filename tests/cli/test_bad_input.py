@@ -218,7 +218,7 @@ NEEDED = {
     "convert": ["nothing-here", "written.pt"],
 }  # else: no such file
 # "" is wrong, no more
-ANY_TEXT = ("prompt", "gpu", "text_field", "name", "out", "html", "config", "set", "tokenizer", "write", "keep")
+ANY_TEXT = ("start", "model", "gpu", "text_field", "name", "out", "html", "config", "set", "tokenizer", "write", "keep")
 
 
 def _actions(command: str) -> Iterator[argparse.Action]:
@@ -239,7 +239,7 @@ def test_every_flag_of_every_command(command: str, flag: str, refused: Refused) 
         return
     assert "expected one argument" in refused(command, *needed, flag)
     values = [] if action.dest in ANY_TEXT else ["x", "nan", "-1", "0.0.0", "1e400", HUGE, "None", "٣x"]
-    values += [] if action.dest == "prompt" else [""]
+    values += [] if action.dest == "start" else [""]
     for value in values:
         assert flag in refused(command, *needed, f"{flag}={value}")
 

@@ -64,6 +64,7 @@ def test_a_seed_and_the_cache_do_not_change_the_text(save: Save, capsys: pytest.
     """Across the end of the block of 16, too. The second sample of a seed is the first of the next."""
     source = save(chars("abcdefgh\n"))
     flags = [source, "--prompt", "a", "--max_new_tokens", "40", "--temperature", "1.5", "--top_p", "0.95"]
+    flags += ["--num=1"]
     texts = [sampled(capsys, *flags, *more)[0] for more in ([], ["--no-cache"], ["--seed", "1338"], ["--num", "2"])]
     assert texts[0] == texts[1] != texts[2]
     assert texts[3] == texts[0].removesuffix("\n") + "\n---------------\n" + texts[2]
@@ -72,14 +73,14 @@ def test_a_seed_and_the_cache_do_not_change_the_text(save: Save, capsys: pytest.
 def test_without_a_prompt_a_document_begins(save: Save, capsys: pytest.CaptureFixture[str]) -> None:
     biased = replace(SHAPE, bias=True)
     source = save(bytes_tokenizer(), shape=biased, favourite=ord("x"))
-    assert sampled(capsys, source, "--max_new_tokens", "4")[0] == "xxxx\n"
+    assert sampled(capsys, source, "--num=1", "--max_new_tokens", "4")[0] == "xxxx\n"
     letters = save(chars("\nxy"), shape=biased, favourite=1, name="letters")
-    assert sampled(capsys, letters, "--max_new_tokens", "4")[0] == "xxxx\n"
+    assert sampled(capsys, letters, "--num=1", "--max_new_tokens", "4")[0] == "xxxx\n"
 
 
 def test_the_end_of_a_document_ends_a_sample(save: Save, capsys: pytest.CaptureFixture[str]) -> None:
     source = save(bytes_tokenizer(), shape=replace(SHAPE, bias=True), favourite=256)
-    out, err = sampled(capsys, source, "--prompt", "The end")
+    out, err = sampled(capsys, source, "--num=1", "--prompt", "The end")
     assert out == "The end\n"
     assert err.startswith("0 tokens in ")
 
@@ -107,7 +108,8 @@ def test_other_forms_of_the_weights(
 def test_a_tokenizer_from_a_directory(save: Save, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = save(None)
     chars("ab\n").save(tmp_path)
-    assert set(sampled(capsys, source, "--prompt", "ab", "--tokenizer", str(tmp_path))[0]) <= set("ab\n")
+    out, _ = sampled(capsys, source, "--num=1", "--prompt", "ab", "--tokenizer", str(tmp_path))
+    assert set(out) <= set("ab\n")
 
 
 @pytest.mark.parametrize(
@@ -118,16 +120,16 @@ def test_a_tokenizer_from_a_directory(save: Save, tmp_path: Path, capsys: pytest
         (["bare", "--tokenizer", "nothing"], "--tokenizer nothing: no tokenizer.json or meta.pkl is there"),
         (["bare", "--tokenizer", "gpt2"], "bare: has 300 token ids, and its tokenizer 50257; they do not belong"),
         (["out", "--prompt", "z"], "the character 'z' is not in the alphabet"),
-        (["out", "--prompt", "FILE:nothing"], "--prompt nothing: cannot be read: No such file or directory"),
-        (["out", "--prompt", "FILE:a\0b"], "--prompt a b: cannot be read: embedded null byte"),
-        (["out", "--prompt", "FILE:latin"], "--prompt latin: is not UTF-8 text"),
-        (["out", "--prompt", "FILE:large"], "--prompt large: is too large for a prompt"),
+        (["out", "--prompt", "FILE:nothing"], "--start nothing: cannot be read: No such file or directory"),
+        (["out", "--prompt", "FILE:a\0b"], "--start: must be str, not 'FILE:a\\x00b'"),
+        (["out", "--prompt", "FILE:latin"], "--start latin: is not UTF-8 text"),
+        (["out", "--prompt", "FILE:large"], "--start large: is too large for a prompt"),
         (["out", "--device", "abacus"], "--device=abacus: is no device"),
-        (["out", "--num", "0"], "argument --num: invalid count value: '0'"),
-        (["out", "--temperature", "-1"], "argument --temperature: invalid amount value: '-1'"),
-        (["out", "--temperature", "nan"], "argument --temperature: invalid amount value: 'nan'"),
+        (["out", "--num", "0"], "--num_samples: must be int >= 1, not '0'"),
+        (["out", "--temperature", "-1"], "--temperature: must be float >= 0, not '-1'"),
+        (["out", "--temperature", "nan"], "--temperature: must be float >= 0, not 'nan'"),
         (["out", "--top_p", "0"], "argument --top_p: invalid share value: '0'"),
-        (["out", "--top_k", "-1"], "argument --top_k: invalid whole number value: '-1'"),
+        (["out", "--top_k", "-1"], "--top_k: must be int >= 0, not '-1'"),
         (["diverged"], "the model's answers are not numbers: its training has diverged"),
     ],
 )
@@ -163,13 +165,13 @@ def test_a_model_does_not_steer_the_terminal(save: Save, monkeypatch: pytest.Mon
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     source = save(bytes_tokenizer(), shape=replace(SHAPE, bias=True), favourite=27)
-    assert main(["sample", source, "--prompt", "a\r\n\tb\x9b\x7f", "--max_new_tokens", "2"]) == 0
+    assert main(["sample", source, "--prompt", "a\r\n\tb\x9b\x7f", "--num=1", "--max_new_tokens", "2"]) == 0
     assert screen.getvalue() == "a\n\tb\\x9b\\x7f\\x1b\\x1b\n"
 
 
 def test_a_pipe_gets_what_the_model_said(save: Save, capsys: pytest.CaptureFixture[str]) -> None:
     source = save(bytes_tokenizer(), shape=replace(SHAPE, bias=True), favourite=27)
-    assert sampled(capsys, source, "--prompt", "a\r", "--max_new_tokens", "2")[0] == "a\r\x1b\x1b\n"
+    assert sampled(capsys, source, "--prompt", "a\r", "--num=1", "--max_new_tokens", "2")[0] == "a\r\x1b\x1b\n"
 
 
 def test_text_is_shown_as_it_comes(save: Save) -> None:

@@ -27,7 +27,7 @@ from nanopace.corpus.vocabulary import BYTE_OF_LETTER
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.errors import NanopaceError
 from nanopace.sources import open_runs
-from nanopace.train.checkpoint_files import open_checkpoint
+from nanopace.train.checkpoint_files import verified
 from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.convert import open_pretrained
 from nanopace.train.huggingface import read_safetensors, save_huggingface
@@ -154,7 +154,7 @@ def test_the_state_of_a_checkpoint(data: st.DataObject, checkpoint: Path) -> Non
     if isinstance(state, dict):
         state["checksum"] = hashlib.sha256(json.dumps(state, sort_keys=True).encode("ascii")).hexdigest()
     with replaced(path, json.dumps(state).encode()):
-        saved = open_checkpoint(checkpoint)
+        saved = verified(checkpoint)
         TrainConfig(**saved.config)  # type: ignore[arg-type]
         open_pretrained(checkpoint)
 
@@ -234,6 +234,6 @@ def test_a_config(lines: list[str], to_train: bool) -> None:
 def test_what_is_changed_was_right_before(corpus: Path, checkpoint: Path, huggingface: Path) -> None:
     """Or else all of the above would be refused at once."""
     assert open_corpus(corpus).name == "tiny"
-    assert asdict(open_checkpoint(checkpoint).shape) == asdict(tiny_weights().shape)
+    assert asdict(verified(checkpoint).shape) == asdict(tiny_weights().shape)
     assert open_pretrained(huggingface).step == 7
     assert len(open_runs(io.BytesIO("\n".join(map(json.dumps, events())).encode()))[0].rows) == 12

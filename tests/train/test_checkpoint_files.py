@@ -13,9 +13,10 @@ import torch
 
 from nanopace.corpus.tokenizer import bytes_tokenizer
 from nanopace.errors import InputError
-from nanopace.train.checkpoint_files import checkpoint_directories, newest_whole, open_checkpoint, verified
+from nanopace.train.checkpoint_files import checkpoint_directories, newest_whole, verified
 from nanopace.train.checkpoint_writing import remove_checkpoint, sweep, write_weights
 from nanopace.train.model import GPT, ModelShape
+from nanopace.train.which import choose
 
 SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=8, vocab_size=257, block_size=8, bias=True)
 
@@ -31,7 +32,7 @@ def save(out: Path, step: int) -> tuple[Path, GPT]:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     directory, model = save(tmp_path, 12)
-    saved = open_checkpoint(tmp_path)
+    saved = choose(tmp_path).saved
     assert (saved.path, saved.step, saved.shape) == (directory, 12, SHAPE)
     assert saved.config == {"learning_rate": 0.1, "out_dir": "ö", "compile": False}
     assert saved.tokenizer_hash == bytes_tokenizer().hash
@@ -39,7 +40,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     weights = saved.weights()
     assert weights.keys() == model.state_dict().keys()
     assert all(torch.equal(weights[name], each) for name, each in model.state_dict().items())
-    assert open_checkpoint(directory).step == 12
+    assert verified(directory).step == 12
     assert sorted(path.name for path in directory.iterdir()) == ["model.safetensors", "state.json", "tokenizer.json"]
 
 
@@ -52,7 +53,7 @@ def test_the_newest_is_taken_and_the_same_step_replaced(tmp_path: Path) -> None:
         "step-00000020",
         "step-00000009",
     ]
-    assert open_checkpoint(tmp_path).step == 100_000_000
+    assert choose(tmp_path).saved.step == 100_000_000
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "state.json", "tokenizer.json"])
@@ -86,10 +87,10 @@ def test_nothing_whole_is_left(tmp_path: Path) -> None:
     directory, _ = save(tmp_path, 2)
     (directory / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"model\.safetensors: cannot be read"):
-        open_checkpoint(tmp_path)
+        choose(tmp_path)
     shutil.rmtree(tmp_path / "checkpoints")
     with pytest.raises(InputError, match="no checkpoint is here"):
-        open_checkpoint(tmp_path)
+        choose(tmp_path)
 
 
 @pytest.mark.parametrize("state", ["", "[]", "7", "{}", '{"nanopace": 1, "files": 3, "checksum": ""}', "[" * 100_000])

@@ -9,7 +9,7 @@ import pytest
 from nanopace.corpus.tokenizer import bytes_tokenizer
 from nanopace.errors import InputError, NanopaceError
 from nanopace.train import convert as module
-from nanopace.train.checkpoint_files import open_checkpoint
+from nanopace.train.checkpoint_files import verified
 from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.convert import convert, form_by_name, form_of, open_pretrained
 from nanopace.train.nanogpt_checkpoint import save_nanogpt
@@ -44,7 +44,7 @@ def test_the_grand_tour_changes_no_bit(way: tuple[str, ...], bias: bool, tmp_pat
 
 def test_a_checkpoint_of_ours_is_what_the_trainer_opens(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "ours", to="nanopace")
-    saved = open_checkpoint(tmp_path / "ours")
+    saved = verified(tmp_path / "ours")
     assert (saved.shape, saved.step, saved.config) == (SHAPE, 7, {"dataset": "x", "batch_size": 3})
     assert saved.tokenizer_hash == bytes_tokenizer().hash
     read = open_pretrained(tmp_path / "ours")

@@ -154,7 +154,10 @@ def test_a_step_that_is_not_finite_changes_nothing() -> None:
 
 
 def test_weights_come_back_as_they_were_and_the_head_is_the_table(trained: Path) -> None:
-    file, model = load_file(checkpoint_directories(trained)[0] / "model.safetensors"), open_pretrained(trained).model()
+    file, model = (
+        load_file(checkpoint_directories(trained)[0] / "model.safetensors"),
+        open_pretrained(trained, "last").model(),
+    )
     assert model.lm_head.weight is model.transformer["wte"].weight
     assert {name for name, _ in model.named_parameters()} == file.keys()
     assert all(torch.equal(each, file[name]) for name, each in model.named_parameters())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.torch_room import torch_room
+from nanopace.cli.which import add_which, passed_over_lines, which_line
 from nanopace.views.paper import clean
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("nanogpt", "huggingface", "nanopace"),
         help="the form to write (else nanogpt if TARGET ends in .pt, and huggingface if not)",
     )
+    add_which(parser)
     parser.add_argument("--force", action="store_true", help="replace a TARGET that an earlier conversion wrote")
     add_language(parser)
 
@@ -40,15 +42,16 @@ def run(args: argparse.Namespace) -> int:
         from nanopace.train.convert import convert, form_by_name
 
         form = args.to or form_by_name(args.target)
-        pretrained = convert(args.source, args.target, to=form, force=args.force)
-    for loss in _left_behind(pretrained, form, words):
-        print(f"nanopace: {loss}", file=sys.stderr)
+        pretrained = convert(args.source, args.target, to=form, which=args.which or "", force=args.force)
+    chosen = pretrained.chosen
+    for line in [*passed_over_lines(chosen, words), *_left_behind(pretrained, form, words)]:
+        print(f"nanopace: {clean(line)}", file=sys.stderr)
     parameters = sum(each.numel() for name, each in pretrained.weights.items() if name != "lm_head.weight")
     said = words.text(
-        "{path} is written: {parameters} parameters, step {step}",
+        "{path} is written: {parameters} parameters, {which}",
         path=args.target,
         parameters=words.count(parameters),
-        step=words.count(pretrained.step),
+        which=which_line(chosen, words) if chosen else words.text("step {step}", step=words.count(pretrained.step)),
     )
     print(clean(said))
     return 0

@@ -6,12 +6,16 @@ import argparse
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, words_of
+from nanopace.cli.sampling import add_sampling, find_weights, read_sampling
 from nanopace.cli.torch_room import torch_room
+from nanopace.cli.which import add_which, passed_over_lines, which_line
 from nanopace.errors import InputError, UsageError
+from nanopace.views.paper import clean
 
 if TYPE_CHECKING:
     from nanopace.corpus.tokenizer import Tokenizer
@@ -19,37 +23,20 @@ if TYPE_CHECKING:
     from nanopace.train.pretrained import Pretrained
     from nanopace.wording.catalog import Words
 
-_Number = TypeVar("_Number", int, float)
-
 SEPARATOR = "---------------"  # nanoGPT's, between two samples
 
 _LARGEST_PROMPT = 16 << 20  # bytes
-MAY_BE_EMPTY = ("prompt",)
+MAY_BE_EMPTY = ("start",)
+WORDS_ARE = "--model"  # or config files
 # A model must not steer somebody's terminal.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        type=Path,
-        metavar="MODEL",
-        help="an out_dir or one checkpoint in it, nanoGPT's ckpt.pt, or a Hugging Face directory of a GPT-2",
-    )
-    parser.add_argument(
-        "--prompt", metavar="TEXT", default="", help="what to go on from, or FILE:path (else a new document)"
-    )
-    parser.add_argument("--num", type=_count, metavar="N", default=1, help="samples, one after another (default 1)")
-    parser.add_argument(
-        "--max_new_tokens", type=_count, metavar="N", default=200, help="tokens per sample at most (default 200)"
-    )
-    group = parser.add_argument_group("chance")
-    group.add_argument(
-        "--temperature", type=_amount, metavar="X", default=0.8, help="0: always the likeliest token (default 0.8)"
-    )
-    group.add_argument(
-        "--top_k", type=_whole, metavar="N", default=200, help="of the N likeliest tokens; 0: of all (default 200)"
-    )
+    parser.usage = "nanopace sample [MODEL] [CONFIG ...] [FLAGS]"
+    add_sampling(parser)
+    add_which(parser)
+    group = parser.add_argument_group("beyond nanoGPT")
     group.add_argument(
         "--top_p",
         type=_share,
@@ -57,40 +44,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         help="of the likeliest tokens that have this chance together (default 1: of all)",
     )
-    group.add_argument("--seed", type=_whole, metavar="N", default=1337, help="the same seed gives the same text")
-    group = parser.add_argument_group("how")
-    group.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 or mps (else the best there is)")
     group.add_argument(
         "--tokenizer",
         metavar="WHERE",
         help="gpt2, bytes, or a directory with a tokenizer.json or meta.pkl, if the model brings none",
     )
-    group.add_argument("--no-cache", action="store_true", help="read everything anew for each token: slow, same text")
+    group.add_argument(
+        "--no-cache", action="store_true", help="read everything anew for each token: slow, and in float32 the same"
+    )
     add_language(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    prompt = _prompt(args.prompt)
+    read_sampling(args)
+    prompt = _prompt(args.start)
     with torch_room("sample"):
         from nanopace.train.convert import open_pretrained
         from nanopace.train.device import find_machine
+        from nanopace.train.sample import precision
 
-        device = find_machine(args.device).device
-        pretrained = open_pretrained(args.model)
+        device = find_machine(args.device or None).device
+        pretrained = open_pretrained(find_weights(args), args.which or "")
         tokenizer = _tokenizer(args.tokenizer, pretrained)
         start = _encoded(prompt, tokenizer)
+        for line in _notes(args, pretrained, device.type, words):
+            print(f"nanopace: {clean(line)}", file=sys.stderr)
         model = pretrained.model(device)
         begun = time.perf_counter()
         tokens = 0
-        for number in range(args.num):
-            if number:
-                _show(f"\n{SEPARATOR}\n")
-            _show(prompt)
-            tokens += _sample(model, tokenizer, start, args, args.seed + number)
+        with precision(device, args.dtype):
+            for number in range(args.num_samples):
+                if number:
+                    _show(f"\n{SEPARATOR}\n")
+                _show(prompt)
+                tokens += _sample(model, tokenizer, start, args, args.seed + number)
         _show("\n")
     _report(tokens, time.perf_counter() - begun, words)
     return 0
+
+
+def _notes(args: argparse.Namespace, pretrained: Pretrained, device: str, words: Words) -> Iterator[str]:
+    """What a person should know before the text: which checkpoint writes it, and what is not done as asked for."""
+    if args.dtype != "float32" and device != "cuda":
+        yield words.text(
+            "--dtype={dtype}: without a CUDA card sampling runs in float32, as in nanoGPT", dtype=args.dtype
+        )
+    if args.compile:
+        yield words.text("--compile=True: sampling does not compile the model; a KV cache makes it fast")
+    yield from passed_over_lines(pretrained.chosen, words)
+    if pretrained.chosen is not None:
+        yield which_line(pretrained.chosen, words)
 
 
 def _sample(model: GPT, tokenizer: Tokenizer, start: list[int], args: argparse.Namespace, seed: int) -> int:
@@ -123,13 +127,13 @@ def _prompt(text: str) -> str:
         with open(path, "rb") as file:
             data = file.read(_LARGEST_PROMPT + 1)
         if len(data) > _LARGEST_PROMPT:
-            raise InputError("--prompt {path}: is too large for a prompt", path=path)
+            raise InputError("--start {path}: is too large for a prompt", path=path)
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError("--prompt {path}: is not UTF-8 text", path=path) from None
+        raise InputError("--start {path}: is not UTF-8 text", path=path) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("--prompt {path}: cannot be read: {reason}", path=path, reason=reason) from None
+        raise InputError("--start {path}: cannot be read: {reason}", path=path, reason=reason) from None
 
 
 def _tokenizer(asked: str | None, pretrained: Pretrained) -> Tokenizer:
@@ -158,10 +162,19 @@ def _tokenizer(asked: str | None, pretrained: Pretrained) -> Tokenizer:
 
 
 def _encoded(prompt: str, tokenizer: Tokenizer) -> list[int]:
-    """The prompt's tokens; without one, what stands between documents, or where nothing does, a new line."""
-    if prompt or tokenizer.end_of_text is None:
+    """The prompt's tokens; without one, what stands between documents, or where nothing does, a new line.
+
+    GPT-2's name for the end of a document means it, as it does in nanoGPT.
+    """
+    from nanopace.corpus.vocabulary import END_OF_TEXT
+
+    if tokenizer.end_of_text is None:
         return tokenizer.encode(prompt or "\n")
-    return [tokenizer.end_of_text]
+    first, *others = prompt.split(END_OF_TEXT) if tokenizer.kind == "gpt2" else [prompt]
+    tokens = tokenizer.encode(first)
+    for text in others:
+        tokens += [tokenizer.end_of_text, *tokenizer.encode(text)]
+    return tokens or [tokenizer.end_of_text]
 
 
 def _show(text: str) -> None:
@@ -182,35 +195,11 @@ def _report(tokens: int, seconds: float, words: Words) -> None:
     print(said, file=sys.stderr)
 
 
-# --- what flags may be; argparse tells their names: "invalid count value: 0" ------------------------------------------
-
-
-def _count(text: str) -> int:
-    return _within(int(text), 1, 1 << 32)
-
-
-def _whole(text: str) -> int:
-    return _within(int(text), 0, 1 << 62)
-
-
-def _amount(text: str) -> float:
-    return _within(float(text), 0, 1e6)
-
-
 def _share(text: str) -> float:
-    value = _within(float(text), 0, 1)
-    if value == 0:
+    share = float(text)
+    if not 0 < share <= 1:
         raise ValueError(text)
-    return value
+    return share
 
 
-def _within(value: _Number, least: float, most: float) -> _Number:
-    if not least <= value <= most:
-        raise ValueError(value)
-    return value
-
-
-_count.__name__ = "count"
-_whole.__name__ = "whole number"
-_amount.__name__ = "amount"
-_share.__name__ = "share"
+_share.__name__ = "share"  # argparse says it: "invalid share value: '0'"

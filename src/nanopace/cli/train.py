@@ -101,7 +101,7 @@ def _let_it_write(checkpoint: str) -> None:
     parser = argparse.ArgumentParser()
     sample.add_arguments(parser)
     print(flush=True)
-    sample.run(parser.parse_args([checkpoint, "--prompt", "def ", "--num", "2", "--max_new_tokens", "120"]))
+    sample.run(parser.parse_args([f"--model={checkpoint}", "--start=def ", "--num_samples=2", "--max_new_tokens=120"]))
 
 
 def _asked(args: argparse.Namespace) -> Asked:

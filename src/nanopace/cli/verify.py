@@ -26,6 +26,7 @@ _WORTH_A_BAR = 1 << 30  # bytes: a second or two
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="OUT", help="an out_dir, or one checkpoint in it")
+    parser.add_argument("--which", metavar="WHICH", help="only this one: best, last or a step")
     add_language(parser)
 
 
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     with torch_room("verify"):
         from nanopace.train.verify import find_checkpoints, size_of, verdicts
 
-        found = find_checkpoints(args.path)
+        found = find_checkpoints(args.path, args.which or "")
         with _bar(sum(map(size_of, found))) as told:
             judged = list(verdicts(found, told))
     for verdict in judged:

@@ -26,7 +26,7 @@ EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(("vocab_size", "dropout", "bias"), "speed"),
     **dict.fromkeys(("dtype", "compile", "device", "backend", "gpu", "gpu_count"), "speed"),
     **dict.fromkeys(("fused", "fp8", "memory", "memory_limit", "parallel", "recipe", "without"), "speed"),
-    **dict.fromkeys(("dataset", "documents", "seed", "init_from"), "loss"),
+    **dict.fromkeys(("dataset", "documents", "seed", "init_from", "which"), "loss"),
     **dict.fromkeys(("learning_rate", "min_lr", "decay_lr", "warmup_iters", "lr_decay_iters", "max_iters"), "loss"),
     **dict.fromkeys(("weight_decay", "beta1", "beta2", "grad_clip", "matrix_lr", "cooldown"), "loss"),
     **dict.fromkeys(("out_dir", "wandb_log", "wandb_project", "wandb_run_name", "log_interval"), "bookkeeping"),

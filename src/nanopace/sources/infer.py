@@ -27,7 +27,7 @@ A100_TFLOPS = 312.0
 
 # Not knobs of nanoGPT's config, or with a default that depends on the machine or the dataset.
 _WITHOUT_DEFAULT = frozenset(("vocab_size", "dtype", "device", "init_from")) | {
-    *("seed", "documents", "eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite"),
+    *("seed", "documents", "eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite", "which"),
     *("memory_limit", "parallel", "recipe", "without", "matrix_lr", "cooldown", "fused", "fp8", "memory"),
 }
 # What the log tells outside of an echoed config: it does not show that all other knobs have their defaults.

@@ -11,6 +11,7 @@ and nothing is removed before enough others are known to be whole.
 from __future__ import annotations
 
 import json
+import math
 import queue
 import threading
 import time
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.corpus.durable import write_durably
+from nanopace.corpus.json_file import read_object
 from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.errors import InputError
 from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, checkpoint_directories, step_of, verified
@@ -32,6 +34,8 @@ from nanopace.train.optimizer import optimizer_tensors
 from nanopace.train.tensor_file import TensorFile
 
 BEST = "best.json"
+
+_LARGEST_BEST = 1 << 16  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +251,8 @@ def write_best(out_dir: Path, step: int, loss: float) -> None:
 def read_best(out_dir: Path) -> tuple[int, float] | None:
     """The step of the best checkpoint and its validation loss."""
     try:
-        best = json.loads((out_dir / BEST).read_text(encoding="ascii"))
-        return int(best["step"]), float(best["val"])
-    except (OSError, ValueError, KeyError, TypeError):
+        best = read_object(out_dir / BEST, _LARGEST_BEST) or {}
+        step, loss = int(best["step"]), float(best["val"])
+    except (InputError, ValueError, KeyError, TypeError, OverflowError):
         return None
+    return (step, loss) if math.isfinite(loss) else None

@@ -114,18 +114,6 @@ def step_of(name: str) -> int:
     return int(match[1])
 
 
-def open_checkpoint(path: Path) -> Saved:
-    """An out_dir's newest whole checkpoint, or the checkpoint in this very directory."""
-    if (path / STATE).exists():
-        return verified(path)
-    saved, refused = newest_whole(path)
-    if saved is not None:
-        return saved
-    if refused:
-        raise refused[0]
-    raise InputError("{path}: no checkpoint is here", path=path)
-
-
 def newest_whole(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
     """The newest checkpoint that can be used, and why those after it cannot."""
     refused: list[NanopaceError] = []
@@ -142,7 +130,7 @@ def verified(directory: Path, told: Told | None = None) -> Saved:
 
     `told` hears of the bytes that were read, piece by piece.
     """
-    state = _read_state(directory / STATE)
+    state = read_state(directory)
     for name, expected in state["files"].items():
         _verify(directory, name, expected, told)
     saved = _saved(directory, state)
@@ -182,7 +170,9 @@ def _check_contents(saved: Saved) -> None:
         check_averages(saved.path / OPTIMIZER, header_of(saved.path / OPTIMIZER), weights, saved.shape)
 
 
-def _read_state(path: Path) -> dict[str, Any]:
+def read_state(directory: Path) -> dict[str, Any]:
+    """What state.json says, held against its own checksum. Whether the other files are whole is not known yet."""
+    path = directory / STATE
     with _opened(path) as file:
         data = file.read(_LARGEST_STATE + 1)
     try:

@@ -9,13 +9,14 @@ from nanopace.corpus.tokenizer import load_tokenizer
 from nanopace.errors import InputError, UsageError
 from nanopace.train import checkpoint_files, huggingface
 from nanopace.train.checkpoint import read_best
-from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, Saved, open_checkpoint
+from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, Saved, verified
 from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.contents import check_weights
 from nanopace.train.huggingface import load_huggingface, save_huggingface
 from nanopace.train.huggingface_tokenizer import TOKENIZER_FILES
 from nanopace.train.nanogpt_checkpoint import NANOGPT_FILE, load_nanogpt, save_nanogpt
 from nanopace.train.pretrained import Pretrained
+from nanopace.train.which import choose, nothing_to_choose
 from nanopace.train.whole import unwritable
 
 FORMS = ("nanogpt", "huggingface", "nanopace")
@@ -27,15 +28,18 @@ _OWN_FILES: Mapping[str, frozenset[str]] = {
 }
 
 
-def open_pretrained(path: Path) -> Pretrained:
-    """The weights that are meant, whatever form they have."""
-    match form_of(path):
+def open_pretrained(path: Path, which: str = "") -> Pretrained:
+    """The weights that are meant, whatever form they have. `which` is for a run of ours: see which.py."""
+    form = form_of(path)
+    if which and (form != "nanopace" or (path / STATE).exists()):
+        raise nothing_to_choose(path, which)
+    match form:
         case "huggingface":
             return load_huggingface(path)
         case "nanogpt":
             return load_nanogpt(path / NANOGPT_FILE if path.is_dir() else path)
         case _:
-            return _load_nanopace(path)
+            return _load_nanopace(path, which)
 
 
 def form_of(path: Path) -> str:
@@ -53,11 +57,11 @@ def form_of(path: Path) -> str:
     raise InputError("{path}: no checkpoint is here, neither nanopace's nor nanoGPT's nor Hugging Face's", path=path)
 
 
-def convert(source: Path, target: Path, *, to: str | None = None, force: bool = False) -> Pretrained:
+def convert(source: Path, target: Path, *, to: str | None = None, which: str = "", force: bool = False) -> Pretrained:
     """Write the weights in `source` to `target`, in the form that `to` or the target's name asks for."""
     form = to or form_by_name(target)
     check_target(target, form, force)
-    pretrained = open_pretrained(source)
+    pretrained = open_pretrained(source, which)
     if form != "nanopace" and pretrained.shape.recipe != "gpt2":
         raise InputError(
             "{path}: is a model of recipe={recipe} and no GPT-2, which is all that {form} can hold; --to nanopace "
@@ -100,8 +104,9 @@ def check_target(target: Path, form: str, force: bool) -> None:
             raise UsageError("{path}: is not overwritten, because it holds {name}", path=target, name=others[0])
 
 
-def _load_nanopace(path: Path) -> Pretrained:
-    saved = open_checkpoint(path)
+def _load_nanopace(path: Path, which: str) -> Pretrained:
+    chosen = None if (path / STATE).exists() else choose(path, which)
+    saved = verified(path) if chosen is None else chosen.saved
     shape, weights = saved.shape, saved.weights()
     check_weights(saved.path, weights, shape)
     windows = saved.state.get("windows")
@@ -115,6 +120,7 @@ def _load_nanopace(path: Path) -> Pretrained:
         optimizer=saved.optimizer(),
         best=_best(saved),
         windows=windows if isinstance(windows, int) else 0,
+        chosen=chosen,
     )
 
 

@@ -106,7 +106,25 @@ def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value |
     return ",".join(left_out(shape.recipe, value)) if name == "without" and isinstance(value, str) else value
 
 
-def find_pretrained(init_from: str) -> Pretrained:
+def check_which(asked: Asked, init_from: str) -> None:
+    """Only a run of ours has checkpoints to choose from. A flag may overrule the init_from that a file has it for."""
+    which = asked.given.get("which")
+    overruled = "init_from" in asked.flags and "which" not in asked.flags
+    if not which or overruled or init_from not in ("scratch", "resume"):
+        return
+    if init_from == "scratch":
+        raise UsageError(
+            "--which={which}: there is no run to choose a checkpoint of; name one: --init_from=out --out_dir=other",
+            which=which,
+        )
+    raise UsageError(
+        "--which={which} and --init_from=resume exclude each other: resuming always goes on from the last checkpoint; "
+        "to start a new run from another one: --init_from=out/checkpoints/step-00000150 --out_dir=other",
+        which=which,
+    )
+
+
+def find_pretrained(init_from: str, which: str, listener: Listener) -> Pretrained:
     """A ckpt.pt of nanoGPT, a Hugging Face directory, or a run of ours, by its path."""
     if not Path(init_from).exists():
         raise UsageError(
@@ -114,7 +132,11 @@ def find_pretrained(init_from: str) -> Pretrained:
             "a model of the hub has to be downloaded first",
             init_from=init_from,
         )
-    return open_pretrained(Path(init_from))
+    pretrained = open_pretrained(Path(init_from), which)
+    if pretrained.chosen is not None:
+        for error in pretrained.chosen.passed_over:
+            listener.note(f"{error}; starting from {pretrained.path} instead")
+    return pretrained
 
 
 def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[str, Value]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.recipes import outline
+
+if TYPE_CHECKING:
+    from nanopace.train.which import Chosen
 
 TOKENS, POSITIONS, HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 
@@ -41,6 +44,7 @@ class Pretrained:
     optimizer: Mapping[str, Tensor] | None = None  # AdamW's averages, by "exp_avg.<weight>"
     best: tuple[int, float] | None = None  # step and validation loss of the best evaluation
     windows: int = 0  # of the training data that came before
+    chosen: Chosen | None = None  # of the checkpoints of a run; None: there was one model, and nothing to choose
 
     def model(self, device: torch.device | str = "cpu") -> GPT:
         """Ready to be asked, in float32. The weights are taken as they lie where that is possible, and not copied."""

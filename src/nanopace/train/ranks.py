@@ -191,4 +191,6 @@ def elastic(given: Mapping[str, Value], ranks: Ranks, has_checkpoint: bool) -> d
     """What a process is asked for, which torchrun has started again: go on, or begin anew if nothing was saved yet."""
     if ranks.restarts == 0 or given.get("init_from") == "resume":
         return dict(given)
-    return {**given, "init_from": "resume"} if has_checkpoint else {**given, "overwrite": True}
+    if not has_checkpoint:
+        return {**given, "overwrite": True}
+    return {**{name: value for name, value in given.items() if name != "which"}, "init_from": "resume"}

@@ -30,6 +30,7 @@ from nanopace.train.lock import Claim
 from nanopace.train.loop import Loop
 from nanopace.train.memory import FullError, is_full, make_room
 from nanopace.train.monitor import Monitor
+from nanopace.train.pretrained import Pretrained
 from nanopace.train.ranks import Ranks, Silent, elastic, joined
 from nanopace.train.rollback import Rollbacks, diverged
 from nanopace.train.room import clear, enter
@@ -79,6 +80,7 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     clock.mark("startup", 0, "the corpus and the plan")
     dtype = getattr(torch, config.dtype)
     choices = {
+        **_origin(start),
         **start.plan.reasons,
         "tf32": set_tf32(machine),
         "attention": pick_attention(start.shape, config.batch_size, machine.device, dtype),
@@ -119,6 +121,12 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     wall_ms = (clock.now() - started) * 1000
     assert abs(wall_ms - outcome.wall_ms) <= 0.01 * wall_ms + 100, "the phases do not sum to the wall clock"
     return outcome
+
+
+def _origin(start: Start) -> dict[str, str]:
+    """Which checkpoint of another run this one begins with, where there were several."""
+    chosen = start.source.chosen if isinstance(start.source, Pretrained) else None
+    return {} if chosen is None else {"init_from": f"{chosen.saved.path}: {chosen}"}
 
 
 def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Outcome:

@@ -17,7 +17,7 @@ from nanopace.train.device import Machine, check_fp8, limited
 from nanopace.train.listener import Listener
 from nanopace.train.lock import Claim
 from nanopace.train.memory import waste_less
-from nanopace.train.origin import find_pretrained, find_saved, fitted_settings, settings_of
+from nanopace.train.origin import check_which, find_pretrained, find_saved, fitted_settings, settings_of
 from nanopace.train.plan import Plan, make_plan, pick_dataset, shape_of
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.ranks import Ranks
@@ -50,6 +50,7 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     """Everything that can be decided and checked before out_dir is touched."""
     given, machine, ranks = wishes.asked.given, wishes.machine, wishes.ranks
     out_dir, init_from = out_dir_of(given), str(given.get("init_from", "scratch"))
+    check_which(wishes.asked, init_from)
     if init_from != "resume" and not given.get("overwrite"):
         check_free(out_dir)
     source: Saved | Pretrained | None = None
@@ -60,7 +61,7 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
         for note in notes_on(source, wishes.asked):
             listener.note(note)
     elif init_from != "scratch":
-        source = find_pretrained(init_from)
+        source = find_pretrained(init_from, str(given.get("which", "")), listener)
         asked = fitted_settings(source, given)
     foreign = foreign_rates(wishes.asked, str(asked.get("recipe", KNOBS["recipe"].default)))
     asked = _without(foreign, asked, source)

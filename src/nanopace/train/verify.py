@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nanopace.config import step_of_which
 from nanopace.errors import InputError, NanopaceError
 from nanopace.train.checkpoint import read_best
 from nanopace.train.checkpoint_files import STATE, Told, checkpoint_directories, step_of, verified
+from nanopace.train.which import directory_of, directory_of_best, nothing_to_choose
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +25,19 @@ class Verdict:
     best: float | None = None  # its validation loss, where it is the best of its run
 
 
-def find_checkpoints(path: Path) -> Sequence[Path]:
-    """Those of an out_dir, oldest first, or the one in this very directory."""
+def find_checkpoints(path: Path, which: str = "") -> Sequence[Path]:
+    """Those of an out_dir, oldest first, or the one in this very directory. `which` asks for one of them alone."""
+    step = step_of_which(which)
     if os.path.lexists(path / STATE):
+        if which:
+            raise nothing_to_choose(path, which)
         return [path]
     found = checkpoint_directories(path)[::-1]
     if not found:
         raise InputError("{path}: no checkpoint is here", path=path)
-    return found
+    if step is not None:
+        return [directory_of(path, step)]
+    return [directory_of_best(path)] if which == "best" else found[-1:] if which == "last" else found
 
 
 def size_of(directory: Path) -> int:

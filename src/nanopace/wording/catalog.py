@@ -100,7 +100,8 @@ class Words:
 
     def error(self, error: NanopaceError) -> str:
         """The message of an error, on one line and safe to print."""
-        message = self._catalog.gettext(error.template).format(**error.values)
+        values = {name: self.error(v) if isinstance(v, NanopaceError) else v for name, v in error.values.items()}
+        message = self._catalog.gettext(error.template).format(**values)
         return "".join(character if character.isprintable() else " " for character in message)
 
     def _say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
