@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn, Protocol, cast
 
+from nanopace.cli.in_order import spelled_out
 from nanopace.errors import NanopaceError, UsageError
 
 COMMANDS: Mapping[str, str] = {
@@ -109,7 +110,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
     command.add_arguments(parser)
     parser.set_defaults(lang=top.lang)
     parser.may_be_empty = frozenset(getattr(command, "MAY_BE_EMPTY", ()))
-    return command.run(parser.parse_args(top.rest))
+    word_flag = getattr(command, "WORDS_ARE", None)  # the flag that a word without one stands for
+    return command.run(parser.parse_args([*spelled_out(top.rest, word_flag, parser)] if word_flag else top.rest))
 
 
 def _top_parser() -> Parser:

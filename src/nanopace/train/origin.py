@@ -8,12 +8,13 @@ from pathlib import Path
 import torch
 
 from nanopace.config import left_out
-from nanopace.errors import ConfigError, InputError, UsageError
+from nanopace.errors import ConfigError, InputError
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved, newest_whole
 from nanopace.train.convert import open_pretrained
 from nanopace.train.device import Machine
 from nanopace.train.drawing import Drawing
+from nanopace.train.hub import find_model
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.pretrained import Pretrained
@@ -66,14 +67,8 @@ def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value |
 
 
 def find_pretrained(init_from: str) -> Pretrained:
-    """A ckpt.pt of nanoGPT, a Hugging Face directory, or a run of ours, by its path."""
-    if not Path(init_from).exists():
-        raise UsageError(
-            "--init_from={init_from}: is neither scratch nor resume, and there is no such file or directory; "
-            "a model of the hub has to be downloaded first",
-            init_from=init_from,
-        )
-    return open_pretrained(Path(init_from))
+    """A ckpt.pt of nanoGPT, a Hugging Face directory or a run of ours, by its path; a GPT-2 also by its name."""
+    return open_pretrained(find_model(init_from))
 
 
 def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[str, Value]:
