@@ -162,6 +162,8 @@ def _literal_or_text(written: str, knob: Knob) -> Value:
         return written.lower() == "true"
     if isinstance(knob.default, str) and written[:1] not in ("'", '"'):
         return written  # str(7) and f'{7}' are texts, as nanoGPT takes them
+    if written.count("{") > _MOST_BRACES:
+        return written
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -42,7 +42,9 @@ OF_LOGS = [
     *("--lang", "--no-color", "--set", "--stage", "--verbose", "--width"),
 ]
 OPTIONS = {
-    "train": sorted(["--gpus", "--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]),
+    "train": sorted(
+        ["--config", "--download", "--gpus", "--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]
+    ),
     "prepare": [
         "--files",
         "--help",

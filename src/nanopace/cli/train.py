@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         action=InOrder,
         metavar="CONFIG",
-        help="a nanoGPT config file, with or without --config; read, never executed. The later file or flag wins",
+        help="a nanoGPT config file; --config may be left out. Read, never executed; the later file or flag wins",
     )
     parser.set_defaults(in_order=())
     add_language(parser)
