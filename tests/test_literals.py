@@ -42,6 +42,41 @@ def test_it_is_what_python_makes_of_it(text: str) -> None:
         assert type(value_of(text)) is type(expected)
 
 
+NAMES = {"known": 3, "name": "text", "true": True, "part": 0.125}
+OPERATORS = st.sampled_from(["+", "*", "//", "<", "==", "!=", ">=", "and", "or"])
+FORMATS = st.sampled_from(["", ".2f", "05d", ">9", ".1e", "x", "+,", "{known}"])
+ANYTHING = st.recursive(
+    st.one_of(NUMBERS, st.sampled_from([*NAMES, "True", "None", "'a'", "''", "'7'", "(1, 2)"])),
+    lambda inner: st.one_of(
+        st.builds(
+            "({} {} {})".format, inner, st.sampled_from(["+", "*", "//", "<", "==", "!=", ">=", "and", "or"]), inner
+        ),
+        st.builds("({} if {} else {})".format, inner, inner, inner),
+        st.builds("({} < {} <= {})".format, inner, inner, inner),
+        st.builds("(not {})".format, inner),
+        st.builds("{}({})".format, st.sampled_from(["int", "float", "str", "round", "len"]), inner),
+        st.builds("{}({}, {})".format, st.sampled_from(["min", "max", "round"]), inner, inner),
+        st.builds('f"{{{}}}-{{{}!r}}"'.format, inner, inner),
+        st.builds('f"{{{}:{}}}"'.format, inner, FORMATS),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANYTHING)
+def test_what_is_known_is_what_python_would_have(text: str) -> None:
+    """It may be given up, as rows cannot be compared here; but it is never anything else."""
+    try:
+        tree = ast.parse(text, mode="eval").body
+        found = evaluate(tree, NAMES)
+    except (NotLiteralError, SyntaxError):  # quotes inside quotes, before Python 3.12
+        return
+    expected = eval(text, {}, dict(NAMES))  # noqa: S307  # our own sums
+    assert found == expected
+    assert type(found) is type(expected)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
