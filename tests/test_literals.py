@@ -48,9 +48,7 @@ FORMATS = st.sampled_from(["", ".2f", "05d", ">9", ".1e", "x", "+,", "{known}"])
 ANYTHING = st.recursive(
     st.one_of(NUMBERS, st.sampled_from([*NAMES, "True", "None", "'a'", "''", "'7'", "(1, 2)"])),
     lambda inner: st.one_of(
-        st.builds(
-            "({} {} {})".format, inner, st.sampled_from(["+", "*", "//", "<", "==", "!=", ">=", "and", "or"]), inner
-        ),
+        st.builds("({} {} {})".format, inner, OPERATORS, inner),
         st.builds("({} if {} else {})".format, inner, inner, inner),
         st.builds("({} < {} <= {})".format, inner, inner, inner),
         st.builds("(not {})".format, inner),
