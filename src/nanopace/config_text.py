@@ -1,8 +1,4 @@
-"""The knobs as people write them: nanoGPT's config files, and flags.
-
-nanoGPT executes its config files. We only read them, by ast: `name = value`, where the value is a literal, or
-arithmetic on literals and on names set above. Anything else is refused with its line, and nothing is ever run.
-"""
+"""The knobs as people write them: nanoGPT's config files, which config_program makes sense of, and flags."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nanopace.config import CHOICES, KNOBS, Knob
+from nanopace.config_program import Program
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import NotLiteralError, Value, evaluate, shown
 
@@ -19,8 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path  # 5 ms that only the type checker needs
 
 _LONGEST_NAME = 100  # that is compared with the knobs' names: it takes the square of the time
-_MOST_LINES = 1000  # in which slips are looked for, a tenth of a millisecond each
-_LARGEST_FILE = 1 << 20  # bytes: a config has fifty lines; whatever is larger is something else
+_MOST_NAMES = 1000  # among which slips are looked for, a tenth of a millisecond each
+_LARGEST_FILE = 1 << 18  # bytes: a config has fifty lines; whatever is larger is something else
+_MOST_BRACES = 1000  # for some Pythons an f-string takes the square of the time
 
 
 def read_config(path: str | Path, *, to_train: bool = False) -> dict[str, Value]:
@@ -29,6 +27,22 @@ def read_config(path: str | Path, *, to_train: bool = False) -> dict[str, Value]
     Who wants `to_train` with it is told of slips that would quietly train something else: a knob's name with a letter
     too many, a choice that there is not. The config of a run that is over only has to be understood.
     """
+    return read_config_text(_text_of(path), str(path), to_train=to_train)
+
+
+def read_config_text(text: str, name: str, *, to_train: bool = False) -> dict[str, Value]:
+    """The knobs that the text of a config file sets. `name` is what errors call it."""
+    program = Program.with_defaults() if to_train else Program()
+    _follow(program, text, name, to_train)
+    return {target: value for target, value in program.values.items() if isinstance(value, (bool, int, float, str))}
+
+
+def follow_config(program: Program, path: str | Path) -> None:
+    """One more file of those to train with."""
+    _follow(program, _text_of(path), str(path), to_train=True)
+
+
+def _text_of(path: str | Path) -> str:
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST_FILE + 1)
@@ -42,36 +56,26 @@ def read_config(path: str | Path, *, to_train: bool = False) -> dict[str, Value]
     if len(data) > _LARGEST_FILE:
         raise ConfigError("{path}: too large for a config file", path=path)
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError("{path}, line {line}: is not UTF-8 text", path=path, line=line) from None
-    return read_config_text(text, str(path), to_train=to_train)
 
 
-def read_config_text(text: str, name: str, *, to_train: bool = False) -> dict[str, Value]:
-    """The knobs that the text of a config file sets. `name` is what errors call it."""
+def _follow(program: Program, text: str, name: str, to_train: bool) -> None:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    found: dict[str, object] = {}
-    program = _parsed(text, name)
-    for statement in program.body:
-        match statement:
-            case ast.Expr(value=ast.Constant(value=str())):
-                continue  # a docstring
-            case ast.Assign(targets=[ast.Name(id=target)], value=expression):
-                try:
-                    value = evaluate(expression, found)
-                except NotLiteralError as reason:
-                    raise _refused(name, text, reason.line) from None
-                found[target] = _checked(target, value, name, statement.lineno)
-            case _:
-                raise _refused(name, text, statement.lineno)
+    tree = _parsed(text, name)
+    try:
+        program.follow(tree, text, name)
+    except RecursionError:
+        raise ConfigError("{path}: is not a config file: {reason}", path=name, reason="too nested") from None
     if to_train:
-        _check_slips(program, name, found)
-    return {target: value for target, value in found.items() if isinstance(value, (bool, int, float, str))}
+        _check_slips(tree, name, program)
 
 
 def _parsed(text: str, name: str) -> ast.Module:
+    if len(text) > _LARGEST_FILE or text.count("{") > _MOST_BRACES:
+        raise ConfigError("{path}: too large for a config file", path=name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an odd escape in somebody's text, which is not ours to say
@@ -86,55 +90,25 @@ def _parsed(text: str, name: str) -> ast.Module:
         ) from None
 
 
-def _refused(name: str, text: str, line: int) -> ConfigError:
-    code = text.split("\n")[line - 1].strip()
-    return ConfigError(
-        "{path}, line {line}: only name = literal is read, and nothing is executed: {code}",
-        path=name,
-        line=line,
-        code=code if len(code) <= 60 else code[:59] + "…",
-    )
-
-
-def _checked(target: str, value: object, name: str, line: int) -> object:
-    knob = KNOBS.get(target)
-    if knob is None:
-        return value
-    fitted = knob.fitted(value) if isinstance(value, (bool, int, float, str)) else None
-    if fitted is None:
-        raise ConfigError(
-            "{path}, line {line}: {knob} must be {kind}, not {value}",
-            path=name,
-            line=line,
-            knob=target,
-            kind=knob.kind,
-            value=shown(value),
-        )
-    return fitted
-
-
-def _check_slips(program: ast.Module, name: str, found: Mapping[str, object]) -> None:
+def _check_slips(tree: ast.Module, name: str, program: Program) -> None:
     """Names that are nearly a knob's, and values that are none of a knob's choices.
 
     A helper may be called like a knob. It is one if the file uses it, or sets the knob too.
     """
-    used = {each.id for each in ast.walk(program) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
-    for statement in program.body[:_MOST_LINES]:
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
-            continue
-        target, line = statement.targets[0].id, statement.lineno
-        if target in CHOICES and found[target] not in CHOICES[target]:
+    used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    for target, line in list(program.lines.items())[:_MOST_NAMES]:
+        if target in CHOICES and program.values[target] not in CHOICES[target]:
             raise ConfigError(
                 "{path}, line {line}: {knob} must be one of {known}, not {value}",
                 path=name,
                 line=line,
                 knob=target,
                 known=", ".join(CHOICES[target]),
-                value=shown(found[target]),
+                value=shown(program.values[target]),
             )
         least = 0.85 if len(target) > 2 else 0.8  # two letters of three: f8
         near = None if target in KNOBS or target in used else _nearest(target, cutoff=least)
-        if near is not None and near not in found:
+        if near is not None and near not in program.lines:
             raise ConfigError(
                 "{path}, line {line}: {knob} is no knob; did you mean {near}?",
                 path=name,
@@ -185,6 +159,10 @@ def _knob_value(knob: Knob, written: str, flag: str) -> Value:
 def _literal_or_text(written: str, knob: Knob) -> Value:
     if isinstance(knob.default, bool) and written.lower() in ("true", "false"):
         return written.lower() == "true"
+    if isinstance(knob.default, str) and written[:1] not in ("'", '"'):
+        return written  # str(7) and f'{7}' are texts, as nanoGPT takes them
+    if written.count("{") > _MOST_BRACES:
+        return written
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -119,8 +119,8 @@ def test_flags_are_checked_before_the_log_is_read(
 
 def test_a_config_that_would_have_to_be_run(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
     config = tmp_path / "finetune.py"
-    config.write_text("import time\nbatch_size = 1\n")
-    assert f"{config}, line 1: " in complaint(capsys, str(write_log()), "--config", str(config))
+    config.write_text("import time\nwandb_run_name = str(time.time())\nbatch_size = int(time.time())\n")
+    assert f"{config}, line 3: " in complaint(capsys, str(write_log()), "--config", str(config))
 
 
 def test_files_that_are_no_logs(tmp_path: Path, capsys: Capture) -> None:

@@ -42,7 +42,18 @@ OF_LOGS = [
     *("--lang", "--no-color", "--set", "--stage", "--verbose", "--width"),
 ]
 OPTIONS = {
-    "train": sorted(["--auto", "--gpus", "--help", "--lang", "--no-report", *(f"--{knob}" for knob in KNOBS)]),
+    "train": sorted(
+        [
+            "--auto",
+            "--config",
+            "--download",
+            "--gpus",
+            "--help",
+            "--lang",
+            "--no-report",
+            *(f"--{knob}" for knob in KNOBS),
+        ]
+    ),
     "prepare": [
         "--files",
         "--help",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,28 @@ def test_the_bombs_are_live(room: Path) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda text: text[:40])
 def test_a_config_is_never_run(program: str, room: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line that gives a value to no knob may be passed over, but nothing of it happens."""
     Path("config.py").write_text(f"batch_size = 8\n{program}\n")
+    Path("train.log").write_text("".join(f"iter {n}: loss 4.0000, time 100.00ms, mfu 10.00%\n" for n in range(9)))
+    before = sorted(room.rglob("*"))
+    for arguments in (
+        ["train", "config.py", "--dataset=nowhere", "--device=cpu"],
+        ["explain", "train.log", "--config=config.py"],
+        ["compare", "train.log", "train.log", "--config=B=config.py"],
+    ):
+        assert main(arguments) in (0, 2)
+        assert sorted(room.rglob("*")) == before
+        assert capsys.readouterr().err.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [each for each in PROGRAMS if "x =" in each or " x:" in each or "as x" in each or "x()" in each],
+    ids=lambda text: text[:40],
+)
+def test_nor_for_a_knob(program: str, room: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever gives it to a knob of the training, in whatever way, is refused."""
+    Path("config.py").write_text("batch_size = 8\n" + re.sub(r"\bx\b", "n_layer", program) + "\n")
     Path("train.log").write_text("iter 0: loss 4.0000, time 100.00ms, mfu 10.00%\n")
     assert "config.py" in refused(room, capsys, "train", "config.py")
     assert "config.py" in refused(room, capsys, "explain", "train.log", "--config=config.py")

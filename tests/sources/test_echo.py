@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import time
+
+from nanopace.config_text import read_override
 from nanopace.run import FactValue
 from nanopace.sources.echo import EchoedConfig
+from nanopace.sources.settings import Settings
 
 
 def knobs(*lines: str, width: int = 80) -> dict[str, FactValue]:
@@ -53,3 +57,29 @@ def test_the_longest_line_of_an_unbroken_config() -> None:
 def test_no_end_of_lines() -> None:
     assert knobs(*["x" * 80] * 5000, "n_layer = 6") == {"n_layer": 6}
     assert knobs("n_layer = 6", *["y" * 79] * 5000) == {"n_layer": 6}
+
+
+def test_a_finetuning_config() -> None:
+    assert knobs(
+        "import time",
+        "wandb_run_name = 'ft-' + str(time.time())",
+        "n_layer = 6",
+        "out_dir = f'out-{n_layer}'",
+        "lr_decay_iters = max_iters",  # which a flag may have set before
+    ) == {"n_layer": 6}
+    assert knobs("import time", "wandb_run_name = str(time.time())", "n_layer = 6", "out_dir = f'out-{n_layer}'") == {
+        "n_layer": 6,
+        "out_dir": "out-6",
+    }
+
+
+def test_f_strings_that_some_pythons_take_the_square_of_the_time_for() -> None:
+    began = time.process_time()
+    long = "{1}" * 330
+    assert knobs("n_layer = 6", *[f"out_dir = f'{long}'"] * 2000, width=2000) == {"n_layer": 6}
+    assert knobs("n_layer = 6", "out_dir = f'''", *[long] * 2000, "'''", width=2000) == {"n_layer": 6}
+    assert read_override(f"out_dir='' f'{long * 300}'")[1] == f"'' f'{long * 300}'"
+    settings = Settings()
+    assert settings.read(f"{{'n_layer': 6, 'x': f'{long}'}}") == {}
+    assert settings.read("{'n_layer': 6, 'x': f'{1}'}") == {"n_layer": 6}
+    assert time.process_time() - began < 5  # it takes a tenth of a second; all of it parsed, minutes

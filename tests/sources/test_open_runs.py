@@ -51,7 +51,7 @@ def test_a_directory_stands_for_its_logs(tmp_path: Path, rows: Print) -> None:
 
 def test_a_broken_config_is_told_first(tmp_path: Path) -> None:
     config = tmp_path / "config.py"
-    config.write_text("batch_size = int('8')\n")
+    config.write_text("batch_size = int(open('8').read())\n")
     with pytest.raises(ConfigError, match="line 1"):
         open_runs(tmp_path / "missing.log", config=config)
 

@@ -45,6 +45,28 @@ def test_gpt2_is_recognised(leave_out: str, tmp_path: Path) -> None:
     assert back.kind == "gpt2"
 
 
+def test_gpt2_without_its_tokenizer_is_known_by_its_size(tmp_path: Path, trained: Tokenizer) -> None:
+    """As it lies in the cache of who asked transformers for the weights alone."""
+    back = read_tokenizer(tmp_path, 50257)
+    assert back is not None
+    assert back.kind == "gpt2"
+    assert read_tokenizer(tmp_path, 50256) is None
+    write(tmp_path, trained)  # a directory that has one has that one
+    back = read_tokenizer(tmp_path, 50257)
+    assert back is not None
+    assert back.hash == trained.hash
+
+
+def test_older_files_do_not_say_that_they_are_a_bpe(tmp_path: Path, trained: Tokenizer) -> None:
+    write(tmp_path, trained)
+    model = json.loads((tmp_path / "tokenizer.json").read_text())["model"]
+    del model["type"]
+    change(tmp_path, model=model)
+    back = read_tokenizer(tmp_path, 300)
+    assert back is not None
+    assert back.hash == trained.hash
+
+
 def test_hugging_face_gives_the_same_ids(trained: Tokenizer, tmp_path: Path) -> None:
     for tokenizer in (trained, gpt2()):
         write(tmp_path, tokenizer)

@@ -13,12 +13,14 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from nanopace.cli.in_order import InOrder
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.torch_room import torch_room
 from nanopace.config import KNOBS, Asked
-from nanopace.config_text import check_together, read_config, read_knob
+from nanopace.config_program import Program
+from nanopace.config_text import check_together, follow_config, read_knob
 from nanopace.errors import NanopaceError, UsageError
 from nanopace.literals import Value
 
@@ -26,20 +28,28 @@ if TYPE_CHECKING:
     from nanopace.train.listener import Listener
 
 MAY_BE_EMPTY = tuple(KNOBS)  # a knob says itself what it may be
+WORDS_ARE = "--config"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
-    parser.add_argument("configs", nargs="*", metavar="CONFIG", help="nanoGPT config files; read, never executed")
+    parser.add_argument(
+        "--config",
+        action=InOrder,
+        metavar="CONFIG",
+        help="a nanoGPT config file; --config may be left out. Read, never executed; the later file or flag wins",
+    )
+    parser.set_defaults(in_order=())
     add_language(parser)
     parser.add_argument("--auto", action="store_true", help="the machine decides what configs and knobs leave open")
+    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
     parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
     parser.add_argument("--no-report", action="store_true", help="end without the report")
     knobs = parser.add_argument_group("knobs")
     for knob in KNOBS.values():
         shown = knob.why.replace("%", "%%")
-        knobs.add_argument(f"--{knob.name}", metavar=str(knob.default), help=shown)
+        knobs.add_argument(f"--{knob.name}", action=InOrder, metavar=str(knob.default), help=shown)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
         if speaks:
             raise
         return 2
+    if args.download and os.environ.get("LOCAL_RANK", "0") == "0":  # the others wait for this one
+        _download(str(given.get("init_from", KNOBS["init_from"].default)))
     if args.gpus is not None:
         return _on_several(args, given)
     from nanopace.cli.display import display_for
@@ -62,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
         from nanopace.train.run import train
 
         listener = _with_wandb(display, given) if given.get("wandb_log") and speaks else display
+        for note in asked.notes:
+            listener.note(note)
         outcome = train(asked, listener=listener, preparing=preparing)
     embedded = asked.machine_decides and "dataset" not in given
     if speaks and embedded and outcome.reason == "finished" and outcome.checkpoint:
@@ -78,13 +92,13 @@ def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:
     """The same command without --gpus, in several processes."""
     if not re.fullmatch(r"[1-9][0-9]{0,3}", args.gpus):
         raise UsageError("--gpus={count}: must be a number of cards, such as 2", count=args.gpus)
-    flags = [f"--{name}={written}" for name in KNOBS if (written := getattr(args, name)) is not None]
+    flags = [f"--{name}={written}" for name, written in args.in_order]
     flags += ["--auto"] * args.auto + ["--no-report"] * args.no_report + ([f"--lang={args.lang}"] if args.lang else [])
     with torch_room("train"):
         from nanopace.train.launch import launch
 
         device = given.get("device")
-        return launch(int(args.gpus), None if device is None else str(device), ["train", *args.configs, *flags])
+        return launch(int(args.gpus), None if device is None else str(device), ["train", *flags])
 
 
 def _with_wandb(listener: Listener, given: Mapping[str, Value]) -> Listener:
@@ -104,13 +118,38 @@ def _let_it_write(checkpoint: str) -> None:
     sample.run(parser.parse_args([f"--model={checkpoint}", "--start=def ", "--num_samples=2", "--max_new_tokens=120"]))
 
 
+def _download(init_from: str) -> None:
+    with torch_room("train"):
+        from nanopace.train.hub import find_model, is_of_the_hub
+
+        if not is_of_the_hub(init_from):
+            raise UsageError("--download: init_from={init_from} is nothing to download", init_from=init_from)
+        find_model(init_from, download=True)
+
+
 def _asked(args: argparse.Namespace) -> Asked:
-    """What the files say, in their order, and over it what the flags say."""
-    given: dict[str, Value] = {}
-    for path in args.configs:
-        given |= {name: value for name, value in read_config(path, to_train=True).items() if name in KNOBS}
-    flags = {name: written for name in KNOBS if (written := getattr(args, name)) is not None}
-    overruled = {name: given[name] for name in flags if name in given}
-    given |= {name: read_knob(name, written, flag=f"--{name}") for name, written in flags.items()}
+    """What files and flags say, in the order in which they stand."""
+    program = Program.with_defaults()
+    files: list[str] = []
+    flags: set[str] = set()
+    overruled: dict[str, Value] = {}
+    for name, written in args.in_order:
+        if name == "config":
+            files.append(written)
+            follow_config(program, written)
+            flags -= program.lines.keys()
+        else:
+            if name not in flags and name in program.values:
+                overruled[name] = cast(Value, program.values[name])
+            program.set(name, read_knob(name, written, flag=f"--{name}"))
+            flags.add(name)
+    given = {name: cast(Value, value) for name, value in program.values.items() if name in KNOBS}
     check_together(given)
-    return Asked(given=given, files=tuple(args.configs), flags=frozenset(flags), overruled=overruled, auto=args.auto)
+    return Asked(
+        given=given,
+        files=tuple(files),
+        flags=frozenset(flags),
+        overruled={name: value for name, value in overruled.items() if name in flags},
+        auto=args.auto,
+        notes=program.notes,
+    )

@@ -50,7 +50,8 @@ class EchoedConfig:
     def _knobs_by_line(self) -> dict[str, FactValue]:
         found: dict[str, FactValue] = {}
         for line in self._lines:
-            if (assignment := _ASSIGNMENT.match(line)) is not None:
+            # Alone, an f-string has no names to show, and takes long to parse.
+            if "{" not in line and (assignment := _ASSIGNMENT.match(line)) is not None:
                 with suppress(ConfigError):
                     found |= read_config_text(f"{assignment[1]} = {assignment[2]}", "config")
         return found

@@ -30,6 +30,7 @@ _LISTED = re.compile(r"[\s|*>-]{0,12}(\w{1,40})\s{0,30}[:=]\s{0,30}(\S.{0,200}?)
 _PAIR = re.compile(r"\b(n_layer|n_head|n_embd|vocab_size|block_size)=(\d{1,9})\b")
 _FEWEST_LISTED = 3  # of these names in one head: fewer may be anything
 _MOST_LINES, _LONGEST_DICT = 300, 20_000  # lines and characters of a dict
+_MOST_BRACES = 100  # in it: for some Pythons an f-string takes the square of the time
 _DEVICES = ("cuda", "cpu", "mps")
 
 
@@ -95,7 +96,8 @@ class Settings:
             return {}
         text, closed = "\n".join(self._open), self._depth <= 0
         self._open, self._depth = [], 0
-        return dict(_pairs_of(text)) if closed and len(text) <= _LONGEST_DICT else {}
+        small = len(text) <= _LONGEST_DICT and text.count("{") <= _MOST_BRACES
+        return dict(_pairs_of(text)) if closed and small else {}
 
 
 def _plain(line: str) -> dict[str, FactValue]:

@@ -40,7 +40,12 @@ def tokenizer_files(tokenizer: Tokenizer, block_size: int) -> dict[str, bytes]:
 
 
 def read_tokenizer(directory: Path, vocab_size: int) -> Tokenizer | None:
-    """The tokenizer of a Hugging Face directory; None where there is none, or none that we can be."""
+    """The tokenizer of a Hugging Face directory; None where there is none, or none that we can be.
+
+    Who loads a GPT-2 for its weights alone, as nanoGPT does, has no tokenizer in the cache. By its size it is known.
+    """
+    if vocab_size == gpt2().vocab_size and not any((directory / name).exists() for name in TOKENIZER_FILES):
+        return gpt2()
     try:
         found = _described(directory)
         bpe = None if found is None else _bpe(*found)
@@ -57,7 +62,7 @@ def _described(directory: Path) -> tuple[Mapping[str, int], Sequence[tuple[str, 
     if path.exists():
         content = json.loads(_read(path))
         model, cuts = content["model"], content["pre_tokenizer"]
-        if model["type"] != "BPE" or content["normalizer"] is not None:
+        if model.get("type", "BPE") != "BPE" or content["normalizer"] is not None:
             return None
         if any(cuts.get(name, value) != value for name, value in _CUTS_LIKE_GPT2.items()):
             return None

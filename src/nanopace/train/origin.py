@@ -14,6 +14,7 @@ from nanopace.train.checkpoint_files import Saved, newest_whole
 from nanopace.train.convert import open_pretrained
 from nanopace.train.device import Machine
 from nanopace.train.drawing import Drawing
+from nanopace.train.hub import find_model
 from nanopace.train.listener import Listener
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.nanogpt_checkpoint import NANOGPT_FILE
@@ -125,14 +126,8 @@ def check_which(asked: Asked, init_from: str) -> None:
 
 
 def find_pretrained(init_from: str, which: str, listener: Listener) -> Pretrained:
-    """A ckpt.pt of nanoGPT, a Hugging Face directory, or a run of ours, by its path."""
-    if not Path(init_from).exists():
-        raise UsageError(
-            "--init_from={init_from}: is neither scratch nor resume, and there is no such file or directory; "
-            "a model of the hub has to be downloaded first",
-            init_from=init_from,
-        )
-    pretrained = open_pretrained(Path(init_from), which)
+    """A ckpt.pt of nanoGPT, a Hugging Face directory or a run of ours, by its path; a GPT-2 also by its name."""
+    pretrained = open_pretrained(find_model(init_from), which)
     if pretrained.chosen is not None:
         for error in pretrained.chosen.passed_over:
             listener.note(f"{error}; starting from {pretrained.path} instead")

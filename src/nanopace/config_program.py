@@ -1,0 +1,228 @@
+"""Config files as what they are, small programs: followed statement by statement, and never run.
+
+nanoGPT executes its config files among its own defaults, one after another. Here each statement is looked at in its
+syntax tree. What it gives to a name is calculated, if that can be done without running anything. If not, it depends on
+what hangs on it: a knob that changes the training cannot be guessed, and the file is refused with the line; all else is
+passed over, with a note.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+
+from nanopace.config import KNOBS
+from nanopace.errors import ConfigError
+from nanopace.literals import UNKNOWN, Evaluator, NotLiteralError, shown
+
+_BOOKKEEPING = ("wandb_project", "wandb_run_name")  # knobs that change nothing in a training
+# Of the machine or of the data, where no file says them: nothing can be calculated from a default of ours.
+_SETTLED_LATER = ("device", "dtype", "compile", "backend", "vocab_size")
+# What can set a name without naming it. Whoever uses one of these for something harmless is refused, too.
+_BEHIND_THE_BACK = frozenset(
+    (
+        *("exec", "eval", "globals", "locals", "vars", "setattr", "modules", "import_module", "run_path"),
+        *("__import__", "__dict__", "__globals__", "f_globals", "f_locals"),
+    )
+)
+_MOST_NOTES = 10
+_LONGEST_CODE = 60
+
+
+class Program:
+    """What config files, and flags between them, have said so far: the later one has the last word."""
+
+    def __init__(self, known: Mapping[str, object] | None = None) -> None:
+        self.values: dict[str, object] = {}  # by name, also of what is no knob
+        self.lines: dict[str, int] = {}  # where the newest file sets a name first
+        self._known: dict[str, object] = {"__name__": "__main__", **(known or {})}  # that later lines may use
+        self._evaluator = Evaluator(self._known)
+        self._notes: dict[object, str] = {}  # by the knob, or by the number of the note
+        self._passed_over = 0
+
+    @classmethod
+    def with_defaults(cls) -> Program:
+        """As nanoGPT executes a config: among its defaults, which the file may use."""
+        return cls({name: knob.default for name, knob in KNOBS.items() if name not in _SETTLED_LATER})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was passed over, for a person."""
+        more = self._passed_over - _MOST_NOTES
+        return (*self._notes.values(), *([f"{more} more lines are passed over, as nothing is executed"] * (more > 0)))
+
+    def set(self, name: str, value: object) -> None:
+        """A flag's word, or a line's."""
+        self.values[name] = self._known[name] = value
+        self._notes.pop(name, None)
+
+    def follow(self, tree: ast.Module, text: str, path: str) -> None:
+        """One file: its tree, and the text that it was made from. `path` is what errors and notes call it."""
+        self.lines = {}
+        _File(self, text, path).follow(tree.body)
+
+    def forget(self, name: str) -> None:
+        """It has been given something that is not known. A knob that does not matter stays what it was."""
+        self._known[name] = UNKNOWN
+        if name not in KNOBS:
+            self.values.pop(name, None)
+
+    def note(self, key: str | None, text: str) -> None:
+        """One for each knob, and for other lines as many as a person would read."""
+        if key is None:
+            self._passed_over += 1
+            if self._passed_over > _MOST_NOTES:
+                return
+        self._notes[key or self._passed_over] = text
+
+    def value(self, node: ast.expr) -> object:
+        return self._evaluator.value(node)
+
+
+class _File:
+    """One file of a program."""
+
+    def __init__(self, program: Program, text: str, path: str) -> None:
+        self._program = program
+        self._text = text.split("\n")
+        self._path = path
+
+    def follow(self, statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            self._step(statement)
+
+    def _step(self, statement: ast.stmt) -> None:
+        match statement:
+            case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.AnnAssign(value=None):
+                pass  # a docstring; a name without a value
+            case ast.Import() | ast.ImportFrom():
+                self._lose(statement)
+            case ast.Assign(targets=targets, value=expression):
+                self._assign(targets, expression, statement)
+            case ast.AnnAssign(target=target, value=ast.expr() as expression):
+                self._assign([target], expression, statement)
+            case ast.AugAssign(target=ast.Name(id=name) as target, op=operation, value=expression):
+                before = ast.copy_location(ast.Name(name, ast.Load()), target)
+                combined = ast.copy_location(ast.BinOp(before, operation, expression), expression)
+                self._assign([target], combined, statement)
+            case ast.If(test=test, body=body, orelse=otherwise):
+                try:
+                    holds = bool(self._program.value(test))
+                except NotLiteralError:
+                    self._pass_over(statement)
+                else:
+                    self.follow(body if holds else otherwise)
+            case ast.Raise():
+                raise self._refused(statement.lineno)  # it would have ended there
+            case _:
+                self._pass_over(statement)
+
+    def _assign(self, targets: Sequence[ast.expr], expression: ast.expr, statement: ast.stmt) -> None:
+        try:
+            value = self._program.value(expression)
+            pairs = [pair for target in targets for pair in _pairs(target, value)]
+        except NotLiteralError as reason:
+            self._pass_over(statement, reason.line)
+            return
+        # A list may be changed by a line that is passed over, so nothing is calculated from its name.
+        fixed = not any(isinstance(each, ast.List) for each in ast.walk(expression))
+        for name, each in pairs:
+            self._program.lines.setdefault(name, statement.lineno)
+            self._program.set(name, self._checked(name, each, statement.lineno))
+            if not fixed:
+                self._program.forget(name)
+
+    def _checked(self, name: str, value: object, line: int) -> object:
+        knob = KNOBS.get(name)
+        if knob is None:
+            return value
+        fitted = knob.fitted(value) if isinstance(value, (bool, int, float, str)) else None
+        if fitted is None:
+            raise ConfigError(
+                "{path}, line {line}: {knob} must be {kind}, not {value}",
+                path=self._path,
+                line=line,
+                knob=name,
+                kind=knob.kind,
+                value=shown(value),
+            )
+        return fitted
+
+    def _pass_over(self, statement: ast.stmt, line: int | None = None) -> None:
+        """A statement that would have to be run. `line`: the very one that cannot be read."""
+        line = line or statement.lineno
+        names = self._lose(statement, line)
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            for name in names:
+                self._program.lines.setdefault(name, statement.lineno)
+        kept = [name for name in names if name in _BOOKKEEPING]
+        if kept and isinstance(getattr(statement, "value", None), ast.Constant):
+            raise self._refused(line)  # b'text' would not have to be run, and is wrong
+        for name in kept:
+            stays = shown(self._program.values.get(name, KNOBS[name].default))
+            self._program.note(name, f"{self._path}, line {line}: {name} is left at {stays}: nothing is executed")
+        if not kept:
+            self._program.note(
+                None, f"{self._path}, line {line}: is passed over, as nothing is executed: {self._code(line)}"
+            )
+
+    def _lose(self, statement: ast.stmt, line: int | None = None) -> list[str]:
+        """The names that a statement may give something to; none of them is known from now on."""
+        names = list(dict.fromkeys(_names_set(statement)))
+        for name in names:
+            if name == "*" or name in _BEHIND_THE_BACK or (name in KNOBS and name not in _BOOKKEEPING):
+                raise self._refused(line or statement.lineno)
+            self._program.forget(name)
+        return names
+
+    def _refused(self, line: int) -> ConfigError:
+        return ConfigError(
+            "{path}, line {line}: only literals and what follows from them are read, and nothing is executed: {code}",
+            path=self._path,
+            line=line,
+            code=self._code(line),
+        )
+
+    def _code(self, line: int) -> str:
+        code = self._text[line - 1].strip()
+        return code if len(code) <= _LONGEST_CODE else code[: _LONGEST_CODE - 1] + "…"
+
+
+def _pairs(target: ast.expr, value: object) -> Iterator[tuple[str, object]]:
+    """What each name gets of `a = ...`, or of `a, b = ...`."""
+    match target:
+        case ast.Name(id=name):
+            yield name, value
+        case ast.Tuple(elts=items) | ast.List(elts=items) if isinstance(value, tuple) and len(items) == len(value):
+            for item, each in zip(items, value, strict=True):
+                yield from _pairs(item, each)
+        case _:
+            raise NotLiteralError(target)
+
+
+def _names_set(statement: ast.stmt) -> Iterator[str]:
+    """Every name that a statement might set or remove, and the means to do so unseen.
+
+    What a function or a class sets is its own, unless it says `global`.
+    """
+    inside = isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    for node in ast.walk(statement):
+        match node:
+            case ast.Name(id=name) if name in _BEHIND_THE_BACK:
+                yield name
+            case ast.Attribute(attr=name) if name in _BEHIND_THE_BACK:
+                yield name
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if not inside:
+                yield name
+            case ast.NamedExpr(target=ast.Name(id=name)):
+                yield name
+            case ast.Global(names=names):
+                yield from names
+            case ast.alias(name=name, asname=other) if not inside or name == "*":
+                yield (other or name).partition(".")[0]
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name) if not inside:
+                yield name
+            case ast.MatchStar(name=str() as name) | ast.MatchMapping(rest=str() as name) if not inside:
+                yield name
