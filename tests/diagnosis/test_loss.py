@@ -376,6 +376,16 @@ def test_a_second_pass_and_the_mean_of_the_steps_are_not_held_against_each_other
         assert loss.last_train_steps == after[-1].train_steps
 
 
+def test_a_training_loss_that_follows_later_has_followed() -> None:
+    """It fell steeply until the best validation loss, so that the mean of the steps before that is far above it."""
+
+    def loss(k: float, rises: float) -> float:
+        return 4 - 0.3 * min(k, 8) + rises * max(0.0, k - 8)
+
+    run = of_steps(lambda k: loss(k, 0.13), lambda k: loss(k, 0.195))
+    assert "overfitting" not in codes(describe_loss(run)[1])
+
+
 def not_over_fitting(rng: random.Random) -> Run:
     """Falling, flat, raised by a restart or coming apart, both losses alike; any dropout, any validation split."""
     turn, rise, jump = rng.randint(3, 14), rng.choice([-0.02, 0.0, 0.1, 0.5]), rng.choice([0.0, 0.0, 0.2])
