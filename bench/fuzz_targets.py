@@ -79,6 +79,7 @@ def _log_samples() -> list[bytes]:
         b"nanopace 0.3.0 train: out, 65,536 tokens a step, steps 0 to 2000\n  n_layer: 12: so\n"
         b"iter 10: loss 3.2841, time 168.65ms, mfu n/a, 388652 tok/s, norm 0.84, lr 6.00e-04\n"
         b"step 250: val loss 3.2841, time 812.40ms, val error 0.0031, train error 0.0103 (last 250 steps), 1.0 bits\n"
+        b"step 500: train loss (last 250 steps) 3.3121, val loss 3.2841, time 812.40ms, val error 0.0031, 1.0 bits\n"
         b"saved out/checkpoints/step-00000250, time 12.30ms, in the background 1840.00ms, 1.48 GB\n"
         b"finished after 2000 steps in 2 min 3 s, 0.012 kWh\n"
     )

@@ -83,7 +83,9 @@ class TrainConfig:
     # nanopace's own
     seed: int = _knob(1337, "of the initial weights, the order of the data and dropout; nanoGPT's is always 1337")
     documents: bool = _knob(False, "windows begin where documents begin, instead of anywhere")
-    eval_train: str = _knob("steps", "the training loss: of the 'steps' themselves, free, or of a 'full' second pass")
+    eval_train: str = _knob(
+        "auto", "the training loss: of the past 'steps', free, or nanoGPT's, a 'full' second pass; 'auto': by its cost"
+    )
     eval_target_error: float = _knob(0.0, "evaluate until the error is this small, such as 0.003; 0: eval_iters says")
     save_interval: int = _knob(0, "iterations between checkpoints; 0: one with each evaluation; -1: none at all")
     keep_last: int = _knob(2, "checkpoints that stay, beside the best one")
@@ -203,7 +205,7 @@ class Asked:
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("float32", "bfloat16", "float16"),
-    "eval_train": ("steps", "full"),
+    "eval_train": ("auto", "steps", "full"),
     "parallel": ("ddp", "fsdp"),
     "recipe": ("gpt2", "fast"),
 }

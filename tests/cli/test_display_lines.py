@@ -69,8 +69,8 @@ def test_a_row_on_a_narrow_terminal(width: int, ends: str) -> None:
     [
         (
             {},
-            "step 250: train loss 3.3121, val loss 3.2841, time 812.40ms, val error 0.0031, "
-            "train error 0.0103 (last 250 steps), 0.9871 bits per byte, change -0.0312 (error 0.0009)",
+            "step 250: train loss (last 250 steps) 3.3121, val loss 3.2841, time 812.40ms, val error 0.0031, "
+            "train error 0.0103, 0.9871 bits per byte, change -0.0312 (error 0.0009)",
         ),
         (
             {"train": None, "train_error": None, "train_steps": None},
@@ -82,8 +82,8 @@ def test_a_row_on_a_narrow_terminal(width: int, ends: str) -> None:
             "step 250: train loss 3.3121, val loss 3.2841, time 812.40ms, val error 0.0031, train error 0.0103",
         ),
         (
-            {"train_error": None, "change": 0.5, "change_error": None},
-            "step 250: train loss 3.3121, val loss 3.2841, time 812.40ms, val error 0.0031, last 250 steps, "
+            {"train_error": None, "train_steps": 1, "change": 0.5, "change_error": None},
+            "step 250: train loss (last 1 step) 3.3121, val loss 3.2841, time 812.40ms, val error 0.0031, "
             "0.9871 bits per byte, change +0.5000",
         ),
     ],
@@ -97,9 +97,13 @@ def test_scripts_for_nanogpt_go_on_working(loss: float, ms: float, mfu: float) -
     row = NANOGPT_ROW.match(display_lines.step(step(loss=loss, ms=ms, mfu=mfu)))
     assert row
     assert [float(value) for value in row.groups()] == pytest.approx([100, loss, ms, 100 * mfu], abs=0.00501)
-    found = NANOGPT_EVALUATION.match(display_lines.evaluation(evaluation(train=loss)))
+    found = NANOGPT_EVALUATION.match(display_lines.evaluation(evaluation(train=loss, train_steps=None)))
     assert found
-    assert found[1] == "250"
+    assert [float(value) for value in found.groups()] == pytest.approx([250, loss, 3.2841], abs=0.00005)
+
+
+def test_no_script_takes_the_loss_of_the_steps_for_nanogpts() -> None:
+    assert NANOGPT_EVALUATION.match(display_lines.evaluation(evaluation(train_steps=250))) is None
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_the_knobs_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--batch_size=0"], "--batch_size: must be int >= 1, not '0'"),
         (["--learning_rate=1e-9"], "min_lr must not be above learning_rate"),
-        (["--eval_train=half"], "eval_train must be one of steps, full, not 'half'"),
+        (["--eval_train=half"], "eval_train must be one of auto, steps, full, not 'half'"),
         (["no-such-config.py"], "no-such-config.py: no such config file"),
         (["--dataset=nothing"], "nothing: no such corpus; make it with: nanopace prepare nothing"),
         (["--wandb_log=True"], "--wandb_log: needs wandb: pip install wandb"),
@@ -142,7 +142,10 @@ def test_a_resume_takes_the_settings_of_the_run(capsys: pytest.CaptureFixture[st
     assert "finished after 23 steps" in said
 
 
-def test_figures_for_weights_and_biases(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("eval_train", "name"), [("steps", "train/loss_of_steps"), ("full", "train/loss")])
+def test_figures_for_weights_and_biases(
+    room: Path, monkeypatch: pytest.MonkeyPatch, eval_train: str, name: str
+) -> None:
     """A stand-in for the library, which needs an account: it writes down what it is told."""
     (room / "wandb.py").write_text(
         "import json\n"
@@ -152,13 +155,14 @@ def test_figures_for_weights_and_biases(room: Path, monkeypatch: pytest.MonkeyPa
         "def finish(): _write(finish=True)\n"
     )
     monkeypatch.syspath_prepend(str(room))
-    assert main(["train", "--dataset=tiny", *TINY, "--wandb_log=True", "--wandb_project=p", "--no-report"]) == 0
+    flags = ["--wandb_log=True", "--wandb_project=p", f"--eval_train={eval_train}"]
+    assert main(["train", "--dataset=tiny", *TINY, *flags, "--no-report"]) == 0
     sys.modules.pop("wandb")
     told = [json.loads(line) for line in (room / "told.jsonl").read_text().splitlines()]
     assert told[0]["init"]["project"] == "p"
     assert told[0]["init"]["name"] == "gpt2"
     assert [each["log"]["iter"] for each in told[1:-1]] == [0, 10, 20]
-    assert {"train/loss", "val/loss", "lr"} <= told[2]["log"].keys()
+    assert told[2]["log"].keys() - {"mfu"} == {"iter", name, "val/loss", "lr"}
     assert told[-1] == {"finish": True}
 
 

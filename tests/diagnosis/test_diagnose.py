@@ -29,6 +29,8 @@ NULLABLE = {
     ("loss_noise", "accumulation"),
     ("find_the_stall", "interval"),
     ("overfitting", "gap_trend"),
+    ("overfitting", "train_steps"),
+    ("gap_grows", "train_steps"),
 }
 
 

@@ -273,3 +273,26 @@ def test_the_command_line_explains_it(out: io.StringIO, tmp_path: Path, capsys: 
     shown = capsys.readouterr().out
     assert shown.startswith("train.log · nanopace · 101 rows, iterations 0 to 1,000 · 20 min 0 s")
     assert "The card took 0.200 kWh for this run, 600 W on average." in shown
+
+
+TAIL = "val loss 3.2841, time 812.40ms, val error 0.0031"
+
+
+@pytest.mark.parametrize(
+    ("line", "train", "steps"),
+    [
+        (f"step 250: train loss (last 250 steps) 3.3121, {TAIL}, train error 0.0103, change +0.1", 3.3121, 250),
+        (f"step 250: train loss (last 1 step) 3.3121, {TAIL}", 3.3121, 1),
+        (f"step 250: train loss 3.3121, {TAIL}, train error 0.0103, 0.9871 bits per byte", 3.3121, None),
+        (f"step 250: {TAIL}, change -0.0312 (error 0.0009)", None, None),
+        # as older versions printed them
+        (f"step 250: train loss 3.3121, {TAIL}, train error 0.0103 (last 250 steps), 0.98 bits per byte", 3.3121, 250),
+        (f"step 250: train loss 3.3121, {TAIL}, last 250 steps, 0.9871 bits per byte", 3.3121, 250),
+        # broken by a terminal, or copied from one: what is left is no loss of nanoGPT's
+        ("step 250: train loss (last 250 steps) 3.3121, val loss 3.2841", None, None),
+    ],
+)
+def test_what_the_training_loss_is_of(line: str, train: float | None, steps: int | None) -> None:
+    (run,) = feed(*ROWS, line)
+    (found,) = run.evaluations
+    assert (found.iteration, found.train, found.val, found.train_steps) == (250, train, 3.2841, steps)

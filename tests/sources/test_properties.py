@@ -46,6 +46,7 @@ LINES = (
     "  n_layer: 12: so",
     "iter 10: loss 3.2841, time 168.65ms, mfu n/a, 388652 tok/s, norm 0.84, lr 6.00e-04",
     "step 250: val loss 3.2841, time 812.40ms, val error 0.0031, train error 0.0103 (last 250 steps), 1.0 bits",
+    "step 250: train loss (last 250 steps) 3.3121, val loss 3.2841, time 812.40ms, val error 0.0031, 1.0 bits",
     "saved out/checkpoints/step-00000250, time 12.30ms, in the background 1840.00ms, 1.48 GB",
     "finished after 2000 steps in 2 min 3 s, 0.012 kWh",
     "interrupted after 812 steps; go on with: nanopace train --init_from=resume --out_dir=out",

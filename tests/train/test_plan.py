@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from nanopace.config import TrainConfig
 from nanopace.corpus.shards import Corpus, open_corpus
 from nanopace.errors import ConfigError
 from nanopace.hardware.cards import find_card
 from nanopace.train.device import Machine
-from nanopace.train.plan import make_plan
+from nanopace.train.plan import make_plan, pick_eval_train
 
 CPU = Machine(torch.device("cpu"), "no CUDA card was found")
 
@@ -55,7 +57,7 @@ def test_what_is_asked_for_is_done(small: Corpus) -> None:
     asked = {"dtype": "bfloat16", "compile": True, "vocab_size": 300, "n_embd": 64, "n_head": 4}
     plan = make_plan(asked, small, CPU, machine_decides=False)
     assert (plan.config.dtype, plan.config.compile, plan.config.vocab_size) == ("bfloat16", True, 300)
-    assert plan.reasons.keys() == {"device", "dataset", "defaults"}
+    assert plan.reasons.keys() == {"device", "dataset", "eval_train", "defaults"}
 
 
 def test_a_vocabulary_that_is_too_small(small: Corpus) -> None:
@@ -110,3 +112,48 @@ def test_a_small_corpus_gets_a_small_model(small: Corpus) -> None:
     unknown = make_plan({}, small, Machine(torch.device("cuda", 0), "found", "X9"), machine_decides=True)
     assert unknown.reasons["gpu"] == "X9: unknown peak"
     assert unknown.config.batch_size == 8
+
+
+TRAIN_GPT2 = {"eval_interval": 1000, "eval_iters": 200, "gradient_accumulation_steps": 40}
+SHAKESPEARE = {"eval_interval": 250, "eval_iters": 200, "gradient_accumulation_steps": 1, "max_iters": 5000}
+NANOGPTS = "--eval_train=full prints nanoGPT's train loss"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "choice"),
+    [
+        (TRAIN_GPT2, ("full", "the second pass adds about 0.17% to the steps")),
+        (SHAKESPEARE, ("steps", f"a second pass would add about 27%; {NANOGPTS}")),
+        ({**SHAKESPEARE, "eval_iters": 7}, ("full", "the second pass adds about 0.93% to the steps")),
+        ({**SHAKESPEARE, "eval_iters": 8}, ("steps", f"a second pass would add about 1.1%; {NANOGPTS}")),
+        # the steps between two evaluations are no more than there are
+        ({**TRAIN_GPT2, "max_iters": 100}, ("steps", f"a second pass would add about 1.7%; {NANOGPTS}")),
+        ({**SHAKESPEARE, "max_iters": 0}, ("steps", f"a second pass would add about 6667%; {NANOGPTS}")),
+        ({**SHAKESPEARE, "eval_only": True}, ("full", "an evaluation alone has no steps to tell of")),
+        (
+            {**TRAIN_GPT2, "eval_target_error": 0.003},
+            ("steps", "a second pass takes as long as eval_target_error asks for; --eval_train=full makes it"),
+        ),
+    ],
+)
+def test_a_second_pass_is_made_where_nobody_notices(knobs: dict[str, Any], choice: tuple[str, str]) -> None:
+    assert pick_eval_train(TrainConfig(**knobs)) == choice
+
+
+@pytest.mark.parametrize(
+    ("asked", "made", "said"),
+    [
+        ({}, "steps", "steps: a second pass would add about 27%"),
+        ({"eval_train": "auto"}, "steps", "steps: a second pass would add about 27%"),
+        ({"eval_train": "full"}, "full", None),
+        ({"eval_train": "steps", "eval_iters": 1}, "steps", None),
+        ({"eval_train": "steps", "eval_only": True}, "full", "full: an evaluation alone"),
+    ],
+)
+def test_which_training_loss_is_settled_before_the_run(
+    small: Corpus, asked: dict[str, Any], made: str, said: str | None
+) -> None:
+    plan = make_plan({"n_embd": 64, "n_head": 4, **SHAKESPEARE, **asked}, small, CPU, machine_decides=False)
+    assert plan.config.eval_train == made
+    assert plan.reasons.get("eval_train", "").startswith(said or "")
+    assert ("eval_train" in plan.reasons) is (said is not None)

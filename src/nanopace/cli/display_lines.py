@@ -1,7 +1,9 @@
 """The lines that `nanopace train` prints: nanoGPT's own beginnings, so that people's scripts go on working.
 
-What nanoGPT prints comes first in a line, in its own form; what is more comes behind it. Evaluations and checkpoints
-have their own lines with their own times. They are the same in every language, and sources/nanopace_log.py reads them.
+What nanoGPT prints comes first in a line, in its own form; what is more comes behind it. What is not the same has
+another name: a training loss of the past steps is never where a script would take it for nanoGPT's second pass.
+Evaluations and checkpoints have their own lines with their own times. They are the same in every language, and
+sources/nanopace_log.py reads them.
 """
 
 from __future__ import annotations
@@ -57,26 +59,24 @@ def tokens_per_second(report: StepReport) -> float:
 
 
 def evaluation(report: EvalReport) -> str:
-    train = "" if report.train is None else f"train loss {report.train:.4f}, "
     parts = [
-        f"step {report.iteration}: {train}val loss {report.val:.4f}",
+        f"step {report.iteration}: {_train(report)}val loss {report.val:.4f}",
         f"time {report.ms:.2f}ms",
         f"val error {report.val_error:.4f}",
-        _train_error(report),
+        "" if report.train is None or report.train_error is None else f"train error {report.train_error:.4f}",
         "" if report.bits_per_byte is None else f"{report.bits_per_byte:.4f} bits per byte",
         _change(report),
     ]
     return ", ".join(filter(None, parts))
 
 
-def _train_error(report: EvalReport) -> str:
-    """Where the training loss is of the steps themselves, of how many."""
+def _train(report: EvalReport) -> str:
+    """Where it is of the steps themselves, of how many."""
     if report.train is None:
         return ""
-    steps = "" if report.train_steps is None else f"last {report.train_steps} steps"
-    if report.train_error is None:
-        return steps
-    return f"train error {report.train_error:.4f}" + (f" ({steps})" if steps else "")
+    count = report.train_steps
+    name = "train loss" if count is None else f"train loss (last {count} step{'' if count == 1 else 's'})"
+    return f"{name} {report.train:.4f}, "
 
 
 def _change(report: EvalReport) -> str:

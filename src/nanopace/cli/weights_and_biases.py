@@ -1,4 +1,7 @@
-"""wandb_log: the same figures to Weights & Biases as nanoGPT sends, under the same names."""
+"""wandb_log: the same figures to Weights & Biases as nanoGPT sends, under the same names.
+
+A training loss of the past steps has a name of its own: in one chart with nanoGPT's it would look like worse training.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class WeightsAndBiases:
     def evaluated(self, report: EvalReport) -> None:
         sent: dict[str, float | None] = {
             "iter": report.iteration,
-            "train/loss": report.train,
+            "train/loss" if report.train_steps is None else "train/loss_of_steps": report.train,
             "val/loss": report.val,
         }
         if self._last is not None:

@@ -112,8 +112,9 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "loss_spikes": ("count", "largest_z", "iteration"),  # largest_z: in standard deviations
     "core_metric": ("score", "core", "core_iteration", "best_core", "best_core_iteration"),  # the last two: or None
     "loss_noise": ("noise", "accumulation"),  # accumulation may be None
-    "overfitting": ("gap", "gap_trend", "best_val", "best_val_iteration", "last_val"),  # gap_trend may be None
-    "gap_grows": ("gap", "gap_trend"),  # while validation is still at its best
+    # train_steps: the training loss is the mean of so many steps; None: measured like validation. gap_trend may be None
+    "overfitting": ("gap", "gap_trend", "train_steps", "best_val", "best_val_iteration", "last_val"),
+    "gap_grows": ("gap", "gap_trend", "train_steps"),  # while validation is still at its best
     "best_not_saved": ("best_val", "best_val_iteration"),
     "loss_diverged": ("iteration",),
     "forecast": ("iteration", "loss", "low", "high"),

@@ -41,6 +41,7 @@ def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves
         eval_iteration=tuple(each.iteration for each in evaluations),
         eval_seconds=tuple(_eval_seconds(run, pace, clock, evaluations)),
         eval_train=tuple(each.train for each in evaluations),
+        eval_train_steps=tuple(each.train_steps for each in evaluations),
         eval_val=tuple(each.val for each in evaluations),
         eval_saved=tuple(each.iteration in saved for each in evaluations),
         eval_bits=tuple(each.bits_per_byte for each in evaluations),

@@ -63,6 +63,7 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
         core_iteration=scores[-1][0] if scores else None,
         best_core=best_score[1] if best_score else None,
         best_core_iteration=best_score[0] if best_score else None,
+        last_train_steps=gaps.last_train_steps,
     )
     growth = _growth(loss, gaps, turned, beyond)
     return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, growth)
@@ -73,7 +74,7 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growt
     if diverged is not None:
         found.append(Finding("loss_diverged", {"iteration": diverged}))
     if growth is not None and diverged is None:
-        numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend}
+        numbers = {"gap": loss.gap, "gap_trend": loss.gap_trend, "train_steps": loss.last_train_steps}
         best = {"best_val": loss.best_val, "best_val_iteration": loss.best_val_iteration, "last_val": loss.last_val}
         found.append(Finding(growth, numbers | best if growth == "overfitting" else numbers))
     if lost_best:
@@ -185,64 +186,87 @@ def _lost_a_better_one(
 # --- over-fitting ----------------------------------------------------------------------------------------------------
 
 
+class _Pair(NamedTuple):
+    """A training loss, and the validation loss that it can be held against."""
+
+    iteration: int
+    train: float
+    val: float
+
+    @property
+    def gap(self) -> float:
+        return self.val - self.train
+
+
 class _Gaps(NamedTuple):
-    """Validation less training loss: the last one, and its change over the last half of the run."""
+    """Validation less training loss: the last one as told, and how it changed, like held against like."""
 
     last_train: float | None = None
+    last_train_steps: int | None = None  # that it is the mean of
     last: float | None = None
-    trend: float | None = None
+    is_open: bool = False  # whether validation is above training, like against like
+    trend: float | None = None  # over the last half of the run
     error: float = math.inf  # standard error of the trend, more where few points tell it
     train_rose: float = 0.0  # by how much the last training losses are above those up to the best validation loss ...
+    val_rose: float = 0.0  # ... the last validation loss above that best one ...
     rose: float = 0.0  # ... and the gap above what it was ...
     rose_error: float = math.inf  # ... with its standard error
 
     @classmethod
     def of(cls, evaluations: Sequence[Evaluation], best: _Best | None) -> _Gaps:
-        points = [
-            (each.iteration, each.train, each.val - each.train)
+        told = [
+            (each, each.train, each.val)
             for each in evaluations
             if each.train is not None and each.val is not None and _sane(each.train) and _sane(each.val)
         ]
-        if not points or best is None:
+        if not told or best is None:
             return cls()
-        end, last_train, last = points[-1]
-        rose = _rise(points, best)
-        later = [(iteration, gap) for iteration, gap in _like_with_like(evaluations) if iteration >= end / 2]
-        line = slope([iteration for iteration, _ in later], [gap for _, gap in later])
-        if line is None:
-            return cls(last_train, last, None, math.inf, *rose)
-        span = later[-1][0] - later[0][0]
-        unsure = 1 + 6 / math.pow(
-            len(later) - 2, 1.5
-        )  # about as Student's t: a scatter seen in few points is uncertain
-        return cls(last_train, last, line[0] * span, line[1] * span * unsure, *rose)
+        last, train, val = told[-1]
+        by_steps = last.train_steps is not None
+        pairs = list(_like_with_like(evaluations, by_steps=by_steps))
+        gaps = cls(train, last.train_steps, val - train, bool(pairs) and pairs[-1].gap > 0)
+        later = [pair for pair in pairs if pair.iteration >= last.iteration / 2]
+        line = slope([pair.iteration for pair in later], [pair.gap for pair in later])
+        if line is not None:
+            span = later[-1].iteration - later[0].iteration
+            unsure = 1 + 6 / math.pow(len(later) - 2, 1.5)  # about as Student's t: few points tell their scatter badly
+            gaps = gaps._replace(trend=line[0] * span, error=line[1] * span * unsure)
+        return gaps._since(best, pairs, by_steps=by_steps)
+
+    def _since(self, best: _Best, pairs: Sequence[_Pair], *, by_steps: bool) -> _Gaps:
+        """What rose since the best validation loss; the gap's error is by its own scatter."""
+        until = [pair for pair in pairs if pair.iteration <= best.stands_at][-_RISING:]
+        since = [pair for pair in pairs if pair.iteration > best.stands_at][-_RISING:]
+        if not until or not since:
+            return self
+        noise = step_noise([pair.gap for pair in pairs]) if len(pairs) > _RISING else math.inf
+        return self._replace(
+            train_rose=_mean([pair.train for pair in since]) - until[-1].train,
+            val_rose=since[-1].val - (until[-1].val if by_steps else best.val),
+            rose=_mean([pair.gap for pair in since]) - _mean([pair.gap for pair in until]),
+            rose_error=noise * math.sqrt(1 / len(until) + 1 / len(since)),
+        )
 
 
-def _rise(points: Sequence[tuple[int, float, float]], best: _Best) -> tuple[float, float, float]:
-    """Of the training loss and of the gap since the best validation loss, and the latter's error by its own scatter."""
-    until = [point for point in points if point[0] <= best.stands_at][-_RISING:]
-    since = [point for point in points if point[0] > best.stands_at][-_RISING:]
-    if not until or not since:
-        return 0.0, 0.0, math.inf
-    noise = step_noise([gap for _, _, gap in points]) if len(points) > _RISING else math.inf
-    gap = sum(point[2] for point in since) / len(since) - sum(point[2] for point in until) / len(until)
-    train = sum(point[1] for point in since) / len(since) - until[-1][1]
-    return train, gap, noise * math.sqrt(1 / len(until) + 1 / len(since))
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
-def _like_with_like(evaluations: Sequence[Evaluation]) -> Iterator[tuple[int, float]]:
-    """Gaps whose change says something.
+def _like_with_like(evaluations: Sequence[Evaluation], *, by_steps: bool) -> Iterator[_Pair]:
+    """Losses whose gap can be followed: all of the one kind, and where it lags, held against what lags as much.
 
-    The mean loss of the steps since the evaluation before lags behind the model: it is held against the validation
-    losses at both ends of these steps. Otherwise the gap would grow by no more than the lag shrinks.
+    The mean loss of the steps since the evaluation before is of no model that was evaluated: it is held against the
+    validation losses at both ends of these steps. Otherwise the gap would grow by no more than the lag shrinks, and a
+    run that comes apart would look like one that over-fits. Dropout raises such a mean as well, all the time.
     """
     before: float | None = None
     for each in evaluations:
         if each.val is None or not _sane(each.val):
             continue
-        val = each.val if each.train_steps is None else None if before is None else (before + each.val) / 2
-        if each.iteration > 0 and each.train is not None and val is not None and _sane(each.train):
-            yield each.iteration, val - each.train
+        val = each.val if not by_steps else None if before is None else (before + each.val) / 2
+        alike = (each.train_steps is not None) == by_steps
+        if alike and val is not None and each.train is not None and _sane(each.train):
+            yield _Pair(each.iteration, each.train, val)
         before = each.val
 
 
@@ -274,11 +298,11 @@ def _turned_up(curve: Sequence[tuple[int, float]], best: _Best | None, beyond: f
 def _growth(loss: Loss, gaps: _Gaps, turned: bool, beyond: float) -> str | None:
     """The finding about a gap that grows. It is over-fitting only if validation has turned up while training has not:
     a restart, or a run that comes apart, raises both. While validation still falls, a growing gap is what every small
-    dataset shows."""
-    if loss.last_val is None or loss.best_val is None or gaps.last is None or gaps.last <= 0:
+    dataset shows. With dropout, the mean of the steps may stay above validation, and validation still turns up."""
+    if loss.last_val is None or loss.best_val is None or not (gaps.is_open or (turned and gaps.last_train_steps)):
         return None
     if turned:
-        apart = gaps.rose > _APART * gaps.rose_error and gaps.train_rose < (loss.last_val - loss.best_val) / 2
+        apart = gaps.rose > _APART * gaps.rose_error and gaps.train_rose < gaps.val_rose / 2
         return "overfitting" if apart else None
     if gaps.trend is None or loss.last_val > loss.best_val + beyond:
         return None

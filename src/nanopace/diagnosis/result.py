@@ -287,6 +287,7 @@ class Loss(Record):
     core_iteration: int | None = None
     best_core: float | None = None
     best_core_iteration: int | None = None
+    last_train_steps: int | None = None  # last_train is the mean of so many steps before; None: measured like last_val
 
 
 class Curves(Record):
@@ -302,6 +303,7 @@ class Curves(Record):
     eval_iteration: tuple[int, ...] = ()
     eval_seconds: tuple[float, ...] = ()
     eval_train: tuple[float | None, ...] = ()
+    eval_train_steps: tuple[int | None, ...] = ()  # as Loss.last_train_steps
     eval_val: tuple[float | None, ...] = ()
     eval_saved: tuple[bool, ...] = ()
     eval_bits: tuple[float | None, ...] = ()  # bits per byte, beside a loss

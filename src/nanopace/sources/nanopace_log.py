@@ -23,9 +23,10 @@ HEADER = re.compile(
 )
 _CHOICE = re.compile(r"  (\w{1,60}): (.{1,200}?)(?:: .*)?$")
 _EVALUATION = re.compile(
-    rf"step (\d{{1,12}}): (?:train loss {_LOSS}, )?val loss {_LOSS}, time {_NUMBER}ms(?:, val error {_NUMBER})?(.*)"
+    rf"step (\d{{1,12}}): (?:train loss (?:\(last (\d{{1,12}}) steps?\) )?{_LOSS}, )?val loss {_LOSS}, "
+    rf"time {_NUMBER}ms(?:, val error {_NUMBER})?(.*)"
 )
-_TRAIN_STEPS = re.compile(r"\(last (\d{1,12}) steps?\)")
+_STEPS_BEHIND = re.compile(r"\blast (\d{1,12}) steps?\b")  # where older versions said it
 _SAVED = re.compile(rf"saved (.{{1,1024}}), time {_NUMBER}ms, in the background {_NUMBER}ms, ")
 _ITERATION = re.compile(r"step-(\d{1,12})\W*$")
 _END = re.compile(
@@ -94,16 +95,26 @@ class NanopaceReader(NanogptReader):
                 self._builder.fact(*read_override(f"{name}={value}"))
         return True
 
-    def _evaluation(self, iteration: str, train: str | None, val: str, ms: str, error: str | None, rest: str) -> None:
+    def _evaluation(
+        self,
+        iteration: str,
+        steps: str | None,
+        train: str | None,
+        val: str,
+        ms: str,
+        error: str | None,
+        rest: str,
+    ) -> None:
         self._release()
-        steps = _TRAIN_STEPS.search(rest)
+        if steps is None and (behind := _STEPS_BEHIND.search(rest)) is not None:
+            steps = behind[1]
         self._builder.evaluation(
             int(iteration),
             None if train is None else kept_loss(float(train)),
             kept_loss(float(val)),
             ms=float(ms),
             val_error=None if error is None else float(error),
-            train_steps=None if steps is None else int(steps[1]),
+            train_steps=None if steps is None else int(steps),
         )
 
     def _checkpoint(self, path: str, ms: str, background_ms: str) -> None:

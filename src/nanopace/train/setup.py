@@ -107,8 +107,10 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
     tokenizer = start.corpus.tokenizer
     checkpointer = _checkpointer(start, model, optimizer, sharded=called.sharded)
     clock.mark("startup", first_step, "the optimizer")
-    validation = _evaluator(called.sequence_losses, start, start.corpus.val)
-    training = _evaluator(called.sequence_losses, start, start.corpus.train) if config.eval_train == "full" else None
+    validation = _evaluator(called.sequence_losses, start, start.corpus.val, config.seed)
+    training = None
+    if config.eval_train == "full":  # in another order than the steps': not on the windows that these begin with
+        training = _evaluator(called.sequence_losses, start, start.corpus.train, ~config.seed)
     order = _order(start)
     batches = _batches(start, order, first_step)
     clock.mark("startup", first_step, "the data")
@@ -203,7 +205,7 @@ def _checkpointer(
     )
 
 
-def _evaluator(losses: Losses, start: Start, split: Split) -> Evaluator:
+def _evaluator(losses: Losses, start: Start, split: Split, seed: int) -> Evaluator:
     config, tokenizer = start.config, start.corpus.tokenizer
     return Evaluator(
         losses,
@@ -211,7 +213,7 @@ def _evaluator(losses: Losses, start: Start, split: Split) -> Evaluator:
         block_size=config.block_size,
         batch_size=pick_batch(start.shape, config.batch_size, start.machine.device)[0],
         windows=config.eval_iters * config.batch_size,
-        seed=config.seed,
+        seed=seed,
         device=start.machine.device,
         token_bytes=None if tokenizer is None else tokenizer.token_bytes(),
         target_error=config.eval_target_error,

@@ -62,6 +62,7 @@ def settings_of_trial(knobs: Mapping[str, Value], steps: int, *, evaluates: bool
     quiet: dict[str, Value] = {
         "max_iters": steps,
         "eval_interval": steps,
+        "eval_train": "steps",
         "save_interval": -1,
         "log_interval": 1,
         "wandb_log": False,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nanopace.run import DERIVED_FACTS, Fact
 from nanopace.views.paper import Cell, styled
-from nanopace.views.report import card_range, share_done
+from nanopace.views.report import card_range, gap_name, last_training, share_done
 from nanopace.views.sections import TerminalReport
 from nanopace.wording.catalog import Words
 
@@ -104,9 +104,9 @@ def loss(report: TerminalReport) -> None:
         label, error = words.text("last validation"), found.last_val_error
         rows.append(_loss_row(report, label, found.last_val, found.last_val_iteration, error))
     if found.last_train is not None:
-        rows.append(_loss_row(report, words.text("last training"), found.last_train, found.last_val_iteration))
+        rows.append(_loss_row(report, last_training(words, found), found.last_train, found.last_val_iteration))
     if found.gap is not None:
-        rows.append((words.text("gap"), words.number(found.gap, 4), "", words.text("validation less training")))
+        rows.append((words.text("gap"), words.number(found.gap, 4), "", gap_name(words, found)))
     if not rows and not report.unsaid("loss"):
         return
     heading = words.text("Loss")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from nanopace.diagnosis.comparison import Comparison
-from nanopace.diagnosis.result import Diagnosis
+from nanopace.diagnosis.result import Curves, Diagnosis
 from nanopace.run import Metric
 from nanopace.views.charts import DASHED, Chart, Series, Unit, run_colour, run_dash, run_letter, run_name
 from nanopace.wording.catalog import Words
@@ -95,12 +95,22 @@ def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
     curves, x = run.curves, _eval_x(run, against)
     if run.loss.metric in AS_PRINTED:
         yield _printed(run, words, against, None)
-    yield Series(words.text("training"), x, tuple(curves.eval_train), "evaluation", "line", dash=DASHED)
+    measured, of_steps = _training(curves)
+    yield Series(words.text("training"), x, measured, "evaluation", "line", dash=DASHED)
+    yield Series(words.text("training, mean of past steps"), x, of_steps, "evaluation", "line", dash=DASHED)
     yield Series(words.text("validation"), x, tuple(curves.eval_val), "checkpoint", "line")
     if run.loss.best_val_iteration in curves.eval_iteration:
         best = curves.eval_iteration.index(run.loss.best_val_iteration)
         label = words.text("best, saved") if curves.eval_saved[best] else words.text("best, not saved")
         yield Series(label, (x[best],), (curves.eval_val[best],), "best", "ring")
+
+
+def _training(curves: Curves) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
+    """Training losses that were measured like validation, and those of the steps before: never one line of both."""
+    counts = curves.eval_train_steps or (None,) * len(curves.eval_train)
+    told = tuple(zip(curves.eval_train, counts, strict=True))
+    measured = tuple(loss if count is None else None for loss, count in told)
+    return measured, tuple(None if count is None else loss for loss, count in told)
 
 
 def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int) -> Iterable[Series]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Phases, SlowRow, Wall
+from nanopace.diagnosis.result import Diagnosis, Finding, Loss, Mfu, Phases, SlowRow, Wall
 from nanopace.wording.catalog import Words
 
 # What has to be known before anything else: how the log was read. It is said below the title.
@@ -151,6 +151,22 @@ def card_range(mfu: Mfu, words: Words) -> str:
         return words.mfu(mfu.card, 1)
     low, high = words.value("card_low", mfu.card_low), words.value("card_high", mfu.card_high)
     return words.text("{low} to {high}", low=low, high=high)
+
+
+def last_training(words: Words, loss: Loss) -> str:
+    """What the last training loss is: the mean of past steps lags behind the model, and dropout is in it."""
+    if loss.last_train_steps is None:
+        return words.text("last training")
+    return words.plural("training, last step", "training, last {n} steps", loss.last_train_steps)
+
+
+def gap_name(words: Words, loss: Loss) -> str:
+    """Between which losses the gap is."""
+    if loss.last_train_steps is None:
+        return words.text("validation less training")
+    return words.plural(
+        "validation less training, last step", "validation less training, last {n} steps", loss.last_train_steps
+    )
 
 
 def seconds_by_phase(wall: Wall) -> dict[str, float | None]:

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 
 from nanopace.run import DERIVED_FACTS
 from nanopace.views import charts, strip
-from nanopace.views.report import Report, card_range, made_of, parts_of_phases, phase_name, share_done, typed
+from nanopace.views.report import (
+    Report,
+    card_range,
+    gap_name,
+    last_training,
+    made_of,
+    parts_of_phases,
+    phase_name,
+    share_done,
+    typed,
+)
 from nanopace.wording.catalog import UNKNOWN
 
 MOST_SLOW_ROWS = 500  # in the page; the JSON has them all
@@ -172,8 +182,8 @@ def loss_table(report: Report) -> Table:
     rows = [
         at(words.text("best validation"), loss.best_val, loss.best_val_iteration, error=loss.best_val_error),
         at(words.text("last validation"), loss.last_val, loss.last_val_iteration, error=loss.last_val_error),
-        at(words.text("last training"), loss.last_train, loss.last_val_iteration),
-        at(words.text("validation less training"), loss.gap, is_loss=False),
+        at(last_training(words, loss), loss.last_train, loss.last_val_iteration),
+        at(gap_name(words, loss), loss.gap, is_loss=False),
         at(words.text("noise of the printed loss"), loss.noise, is_loss=False),
     ]
     for ahead in loss.forecast:

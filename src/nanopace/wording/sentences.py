@@ -323,11 +323,26 @@ SENTENCES: Mapping[str, Sentence] = {
         count="accumulation",
     )
     | say("The loss on each row scatters by ±{noise}; the evaluations tell more."),
-    "overfitting": say(
+    "overfitting": say_n(
+        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
+        "to {last_val} since, while the training loss, here that of the last step, has not followed.",
+        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
+        "to {last_val} since, while the training loss, here the mean of the last {train_steps} steps, has not "
+        "followed.",
+        count="train_steps",
+    )
+    | say(
         "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
         "to {last_val} since."
     ),
-    "gap_grows": say(
+    "gap_grows": say_n(
+        "The gap between the validation loss and the training loss, here that of the step before, grew by {gap_trend} "
+        "in the second half of the run; the validation loss has not turned up.",
+        "The gap between the validation loss and the training loss, here the mean of the last {train_steps} steps, "
+        "grew by {gap_trend} in the second half of the run; the validation loss has not turned up.",
+        count="train_steps",
+    )
+    | say(
         "The gap between validation and training loss grew by {gap_trend} in the second half of the run, to {gap}; the "
         "validation loss has not turned up."
     ),
