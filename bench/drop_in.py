@@ -15,22 +15,29 @@ That a nanoGPT run goes on, and ours there, is bench/nanogpt_resume.py's part.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from nanogpt import nanogpt_module, run_nanopace, write_tokens
-from nanopace.cli.train import add_arguments
-from nanopace.config import KNOBS
-from nanopace.corpus.shards import open_corpus
+from nanogpt import ROOT, Knobs, nanogpt_module, run_nanopace, write_tokens, zipf_tokens
+from nanopace.cli import train
+from nanopace.cli.in_order import spelled_out
+from nanopace.corpus.order import Order
+from nanopace.corpus.shards import Corpus, open_corpus
 from nanopace.train.checkpoint import read_best
-from nanopace.train.evaluate import Evaluator
+from nanopace.train.checkpoint_files import checkpoint_directories, step_of
+from nanopace.train.device import Machine
+from nanopace.train.plan import make_plan
 
 OF_THE_MACHINE = {"device", "dtype", "compile"}
 # Reads a list of command lines, and answers with the config that nanoGPT has after each.
@@ -100,39 +107,48 @@ OVERFITTING: Knobs = {
 }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
     parser.add_argument("--orders", type=int, default=200, help="command lines of files and flags in any order")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        _settings(args.nanogpt.resolve(), Path(folder), args.orders)
-        _best(args.nanogpt.resolve(), Path(folder))
+        room, nanogpt = Path(folder), args.nanogpt.resolve()
+        holds = [_settings(nanogpt, room, args.orders), _best(nanogpt, room)]
+    return 0 if all(holds) else 1
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
-def _settings(nanogpt: Path, room: Path, orders: int) -> None:
-    lines = [[f"--{name}={value}"] for name, value in CHANGED.items()]
-    lines += [[f"config/{path.name}"] for path in sorted((nanogpt / "config").glob("*.py"))]
+def _settings(nanogpt: Path, room: Path, orders: int) -> bool:
+    """Whether every knob is nanoGPT's. Without a wish the machine decides, so each line has one."""
+    words = [f"--{name}={value}" for name, value in CHANGED.items()]
+    words += [f"config/{path.name}" for path in sorted((nanogpt / "config").glob("*.py"))]
     draw = random.Random(1)
-    lines += [_mixed(lines, draw) for _ in range(orders)]
-    theirs = _asked_of_nanogpt(nanogpt, lines)
+    mixed = [draw.choices(words, k=draw.randint(2, 6)) for _ in range(orders)]
+    lines = [["--batch_size=12", *line] for line in ([[word] for word in words] + mixed)]
+    corpus = open_corpus(write_tokens(room / "tiny", zipf_tokens(5000, 300, 1), zipf_tokens(2000, 300, 2), 300))
     differences = 0
+    theirs = _asked_of_nanogpt(nanogpt, lines)
     with contextlib.chdir(nanogpt):
-        for words, expected in zip(lines, theirs, strict=True):
-            found = _planned(words)
-            for name in sorted(expected.keys() & found.keys() - OF_THE_MACHINE):
+        for line, expected in zip(lines, theirs, strict=True):
+            ours = _planned(line, corpus)
+            for name in sorted(expected.keys() - OF_THE_MACHINE):
                 # A name made of the time of day is left as it was.
-                if found[name] != expected[name] and not str(expected[name]).startswith("ft-"):
+                if ours[name] != expected[name] and not str(expected[name]).startswith("ft-"):
                     differences += 1
-                    print(f"{' '.join(words)}: {name} is {found[name]!r}, and {expected[name]!r} in nanoGPT")
-    print(f"settings: {len(lines)} command lines, {differences} knobs that differ from nanoGPT's")
+                    print(f"{' '.join(line)}: {name} is {ours[name]!r}, and {expected[name]!r} in nanoGPT")
+    print(f"settings: {len(lines)} command lines of {len(theirs[0])} knobs, {differences} differ from nanoGPT's")
+    return differences == 0
 
 
-def _mixed(single: list[list[str]], draw: random.Random) -> list[str]:
-    return [draw.choice(single)[0] for _ in range(draw.randint(2, 6))]
+def _planned(line: list[str], corpus: Corpus) -> Mapping[str, object]:
+    parser = argparse.ArgumentParser()
+    train.add_arguments(parser)
+    asked = train.read_asked(parser.parse_args(list(spelled_out(line, train.WORDS_ARE, parser))))
+    machine = Machine(torch.device("cpu"), "asked for")
+    return make_plan(asked.given, corpus, machine, machine_decides=asked.machine_decides).config.as_dict()
 
 
 def _asked_of_nanogpt(nanogpt: Path, lines: list[list[str]]) -> list[dict[str, object]]:
@@ -146,12 +162,13 @@ def _asked_of_nanogpt(nanogpt: Path, lines: list[list[str]]) -> list[dict[str, o
 # --- the best checkpoint -----------------------------------------------------------------------------------------
 
 
-def _best(nanogpt: Path, room: Path) -> None:
+def _best(nanogpt: Path, room: Path) -> bool:
     rng = np.random.default_rng(0)
     words = rng.integers(0, 60, size=(40, 5))
-    text = words[rng.integers(0, len(words), size=700)].reshape(-1)
-    text[rng.random(len(text)) < 0.3] = 1  # noise that can only be learned by heart
-    corpus = open_corpus(write_tokens(room / "data", text[:2400], text[2400:], 64))
+    text = words[rng.integers(0, len(words), size=2000)].reshape(-1)
+    noise = rng.random(len(text)) < 0.3  # which can only be learned by heart
+    text[noise] = rng.integers(0, 60, size=noise.sum())
+    corpus = open_corpus(write_tokens(room / "data", text[:3000], text[3000:], 64))
     out = room / "out"
     run_nanopace({**OVERFITTING, "dataset": str(corpus.directory), "out_dir": str(out)}, room / "ours.log")
     exported = room / "ckpt.pt"
@@ -169,6 +186,7 @@ def _best(nanogpt: Path, room: Path) -> None:
     )
     same = checkpoint["iter_num"] == best[0] and abs(loss - best[1]) < 1e-4
     print("the exported model is the best one:", "holds" if same and last != best[0] else "MISSED")
+    return same and last != best[0]
 
 
 def _loss_by_nanogpt(nanogpt: Path, checkpoint: Mapping[str, Any], corpus: Corpus) -> float:
@@ -185,4 +203,4 @@ def _loss_by_nanogpt(nanogpt: Path, checkpoint: Mapping[str, Any], corpus: Corpu
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

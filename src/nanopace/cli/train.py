@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     speaks = os.environ.get("RANK", "0") == "0"  # of several processes that torchrun started, the first one does
     try:
         words = words_of(args)
-        asked = _asked(args)
+        asked = read_asked(args)
         given = asked.given
     except NanopaceError:
         if speaks:
@@ -127,7 +127,7 @@ def _download(init_from: str) -> None:
         find_model(init_from, download=True)
 
 
-def _asked(args: argparse.Namespace) -> Asked:
+def read_asked(args: argparse.Namespace) -> Asked:
     """What files and flags say, in the order in which they stand."""
     program = Program.with_defaults()
     files: list[str] = []
