@@ -34,6 +34,7 @@ from nanopace.train.contents import OF_OPTIMIZERS, check_averages, check_shape, 
 from nanopace.train.model import ModelShape
 
 FORMAT = 1
+CHECKPOINTS = "checkpoints"  # in an out_dir
 STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"
 
 _NAME = re.compile(r"step-(\d{8,})")
@@ -85,11 +86,11 @@ class Saved:
 def checkpoint_directories(out_dir: Path) -> list[Path]:
     """Every checkpoint of a run, newest first."""
     try:
-        names = os.listdir(out_dir / "checkpoints")
+        names = os.listdir(out_dir / CHECKPOINTS)
     except (FileNotFoundError, NotADirectoryError):
         return []
     newest_first = sorted(filter(_NAME.fullmatch, names), key=step_of, reverse=True)
-    return [out_dir / "checkpoints" / name for name in newest_first]
+    return [out_dir / CHECKPOINTS / name for name in newest_first]
 
 
 def step_of(name: str) -> int:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import torch
 
-from nanopace.config import left_out
+from nanopace.config import KNOBS, left_out
 from nanopace.errors import ConfigError, InputError, UsageError
+from nanopace.ledger.events import RunEvent
+from nanopace.ledger.file import LEDGER_FILE, EventReader
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import Saved, newest_whole
+from nanopace.train.checkpoint_files import Saved, checkpoint_directories, newest_whole
 from nanopace.train.convert import open_pretrained
 from nanopace.train.device import Machine
 from nanopace.train.drawing import Drawing
@@ -20,7 +22,8 @@ from nanopace.train.pretrained import Pretrained
 from nanopace.train.recipes import new_model
 
 _SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
-_TO_GO_ON = {"random", "scaler", "best", "recent", "validation", "training", "corpus"}  # beside weights and averages
+# What state.json has to say, beside the weights and the averages.
+_TO_GO_ON = {"random", "scaler", "best", "recent", "validation", "training", "corpus", "windows"}
 _OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
 
 
@@ -31,22 +34,27 @@ def find_saved(out_dir: Path, listener: Listener) -> Saved:
         listener.note(str(error) if saved is None else f"{error}; going on from {saved.path} instead")
     if saved is None:
         if refused:
-            raise InputError("{path}: no checkpoint is whole; see above what is wrong with each", path=out_dir)
-        raise InputError("{path}: no checkpoint is here to resume from; --init_from=scratch begins anew", path=out_dir)
+            raise InputError(
+                "{path}: no checkpoint is whole, see above what is wrong with each; leave out --init_from=resume to "
+                "begin anew: what is there is kept under another name",
+                path=out_dir,
+            )
+        raise InputError(
+            "{path}: no checkpoint is here to resume from; leave out --init_from=resume to begin a run here, or name "
+            "the --out_dir of one",
+            path=out_dir,
+        )
     if not saved.state.keys() >= _TO_GO_ON:
         raise InputError(
-            "{path}: holds weights alone and cannot go on; --init_from={path} begins a run with them", path=saved.path
+            "{path}: holds weights alone and cannot go on; --init_from={path} with another --out_dir begins a run with "
+            "them",
+            path=saved.path,
         )
     return saved
 
 
 def settings_of(saved: Saved, given: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
     """The run's own settings, with what is given now. Another kind of machine chooses for itself again."""
-    kept = dict(saved.config)
-    if torch.device(str(kept.get("device", "cpu"))).type != machine.device.type:
-        for name in _OF_THE_MACHINE:
-            kept.pop(name, None)
-    kept.pop("device", None)
     for name in _SHAPE:
         wanted, has = _wanted(name, given, saved.shape), getattr(saved.shape, name)
         if wanted is not None and wanted != has:
@@ -56,7 +64,44 @@ def settings_of(saved: Saved, given: Mapping[str, Value], machine: Machine) -> d
                 has=has,
                 wanted=wanted,
             )
-    return {**kept, **given, **{name: getattr(saved.shape, name) for name in _SHAPE}}
+    return {**_kept(saved.config, machine), **given, **{name: getattr(saved.shape, name) for name in _SHAPE}}
+
+
+def from_the_beginning(given: Mapping[str, Value], out_dir: Path, machine: Machine) -> Mapping[str, Value]:
+    """What is asked for where a run shall go on that ended before its first checkpoint: the same, from the beginning.
+
+    Its settings are in its ledger. Everywhere else, what is given.
+    """
+    ledger = out_dir / LEDGER_FILE
+    if given.get("init_from") != "resume" or checkpoint_directories(out_dir):
+        return given
+    if not ledger.exists() or (out_dir / "ckpt.pt").exists():
+        return given
+    began = _kept(_first_config(ledger), machine)
+    for name in ("overwrite", "eval_only"):
+        began.pop(name, None)
+    if began.get("init_from") == "resume":
+        del began["init_from"]
+    return {"init_from": "scratch", **began, **{name: value for name, value in given.items() if name != "init_from"}}
+
+
+def _first_config(ledger: Path) -> Mapping[str, Value]:
+    """Of the process that began the run; empty where it is not to be read any more."""
+    reader = EventReader()
+    with ledger.open("rb") as file:
+        events = (event for line in file for event in reader.read(line.decode("utf-8", "replace")))
+        first = next((event for event in events if isinstance(event, RunEvent)), None)
+    return {} if first is None else {name: value for name, value in first.config.items() if name in KNOBS}
+
+
+def _kept(config: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
+    """The settings that a run had, without those of another kind of machine."""
+    kept = dict(config)
+    if torch.device(str(kept.get("device", "cpu"))).type != machine.device.type:
+        for name in _OF_THE_MACHINE:
+            kept.pop(name, None)
+    kept.pop("device", None)
+    return kept
 
 
 def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value | None:

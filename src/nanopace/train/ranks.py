@@ -188,7 +188,5 @@ def _store(ranks: Ranks) -> Store:
 
 
 def elastic(given: Mapping[str, Value], ranks: Ranks, has_checkpoint: bool) -> dict[str, Value]:
-    """What a process is asked for, which torchrun has started again: go on, or begin anew if nothing was saved yet."""
-    if ranks.restarts == 0 or given.get("init_from") == "resume":
-        return dict(given)
-    return {**given, "init_from": "resume"} if has_checkpoint else {**given, "overwrite": True}
+    """What a process is asked for, which torchrun has started again: go on, if something was saved by then."""
+    return {**given, "init_from": "resume"} if ranks.restarts and has_checkpoint else dict(given)

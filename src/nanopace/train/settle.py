@@ -49,7 +49,7 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     """Everything that can be decided and checked before out_dir is touched."""
     given, machine, ranks = wishes.asked.given, wishes.machine, wishes.ranks
     out_dir, init_from = out_dir_of(given), str(given.get("init_from", "scratch"))
-    if init_from != "resume" and not given.get("overwrite"):
+    if init_from != "resume" and not given.get("overwrite") and not given.get("eval_only"):
         check_free(out_dir)
     source: Saved | Pretrained | None = None
     asked = dict(given)
@@ -103,7 +103,7 @@ def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: Tra
             corpus=corpus.directory,
             path=source.path,
         )
-    if isinstance(source, Saved):
+    if isinstance(source, Saved) and not config.eval_only:
         if source.state["corpus"] != corpus.fingerprint:
             raise InputError(
                 "{corpus}: is not the data that {path} was trained on; a run goes on with the same data",
