@@ -110,11 +110,12 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     path = start.out_dir / LEDGER_FILE if writes else Path(os.devnull)  # one ledger: the first rank's
     with LedgerWriter(path, clock.now, began=started, tell=listener.note) as ledger:
         introduce(start, ledger, choices)
+        first_step = start.resumed.step if start.resumed else 0
         listener.started(
             Introduction(
                 out_dir=str(start.out_dir),
-                first_step=start.resumed.step if start.resumed else 0,
-                last_step=config.max_iters,
+                first_step=first_step,
+                last_step=first_step if config.eval_only else config.max_iters,
                 tokens_per_step=config.tokens_per_iteration,
                 log_interval=config.log_interval,
                 choices=choices,

@@ -268,9 +268,10 @@ def _restore(parts: Parts, saved: Saved) -> None:
 
 def _restore_state(parts: Parts, saved: Saved) -> None:
     parts.scaler.load_state_dict(saved.state["scaler"])
-    parts.validation.restore(saved.state["validation"])
-    if parts.training is not None and saved.state["training"] is not None:
-        parts.training.restore(saved.state["training"])
+    if saved.config.get("seed") == parts.config.seed:  # else other windows are evaluated: nothing to compare them with
+        parts.validation.restore(saved.state["validation"])
+        if parts.training is not None and saved.state["training"] is not None:
+            parts.training.restore(saved.state["training"])
     best = saved.state["best"]
     parts.best = None if best is None else (int(best[0]), float(best[1]))
     parts.recent = [float(each) for each in saved.state["recent"]]
