@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM: the first asks the loop to end after its step, the second leaves at once. Ctrl-Z stops the clock.
 
-So does SIGHUP, of a terminal that was closed or a connection that was lost; but not under nohup, which ignores it. The
-kernel and a shell both send it, and a session's end sends SIGTERM right behind, so nobody leaves at once for that.
+SIGHUP, of a terminal that was closed or a connection that was lost, asks like the first; under nohup it stays ignored.
+The kernel and a shell both send it, and the end of a session sends SIGTERM right behind: that is no second request.
 torchrun passes a Ctrl-C on to its processes, which have got it from the terminal already. So among several, and after
 a SIGHUP, signals right after the first are the same request.
 """
