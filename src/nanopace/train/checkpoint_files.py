@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import stat
@@ -71,6 +72,13 @@ class Saved:
     def sharded(self) -> bool:
         """Several ranks wrote it, each its part of every tensor (sharded.py)."""
         return MODEL not in self.state["files"]
+
+    @property
+    def windows(self) -> int:
+        """How many training had read: as they were counted, or else as many as its steps held."""
+        knobs = ("gradient_accumulation_steps", "batch_size")
+        held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
+        return int(self.state.get("windows", self.step * held))
 
     def _load(self, name: str, device: str) -> dict[str, Tensor]:
         if self.sharded:

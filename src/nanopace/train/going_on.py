@@ -25,9 +25,8 @@ def differences(saved: Saved, config: TrainConfig) -> dict[str, str]:
 
 
 def _of_the_data(saved: Saved, config: TrainConfig) -> Iterator[str]:
-    read = int(saved.state["windows"])
     for names, what in (
-        (_OF_A_STEP, f"the data goes on after the {read:,} windows that were read"),
+        (_OF_A_STEP, f"the data goes on after the {saved.windows:,} windows that were read"),
         (_OF_THE_ORDER, "the data goes on in another order, and windows of this epoch may come again"),
     ):
         changed = [name for name in names if _was(saved, name) != getattr(config, name)]

@@ -22,8 +22,7 @@ from nanopace.train.pretrained import Pretrained
 from nanopace.train.recipes import new_model
 
 _SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
-# What state.json has to say, beside the weights and the averages.
-_TO_GO_ON = {"random", "scaler", "best", "recent", "validation", "training", "corpus", "windows"}
+_TO_GO_ON = {"random", "scaler", "best", "recent", "validation", "training", "corpus"}  # beside weights and averages
 _OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
 
 

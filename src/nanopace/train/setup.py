@@ -79,7 +79,7 @@ class Start:
         whatever a step held then."""
         config, saved = self.config, self.resumed
         first_step = 0 if saved is None else saved.step
-        read = 0 if saved is None else int(saved.state["windows"])
+        read = 0 if saved is None else saved.windows
         return read + (step - first_step) * config.gradient_accumulation_steps * config.batch_size
 
     @property
