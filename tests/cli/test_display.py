@@ -91,7 +91,7 @@ def test_a_closed_pipe_is_told_and_the_next_line_is_tried_anew() -> None:
 
     out = Closed()
     lines = PlainLines(out)
-    with pytest.raises(BrokenPipeError):
+    with pytest.raises(BrokenPipeError):  # no training is under way that would have to save
         lines.note("one")
     out.open = True
     lines.note("two")

@@ -142,6 +142,33 @@ def test_a_resume_takes_the_settings_of_the_run(capsys: pytest.CaptureFixture[st
     assert "finished after 23 steps" in said
 
 
+def test_an_evaluation_alone_is_a_line_and_no_report(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        capsys.readouterr()
+        assert main(["train", "--dataset=tiny", *TINY, "--eval_only=True"]) == 0
+        said = capsys.readouterr()
+        assert re.search(r"^step 0: train loss [\d.]+, val loss [\d.]+", said.out, re.MULTILINE)
+        assert "Where the time went" not in said.out
+        assert not said.err
+    assert not (room / "out").exists()
+
+
+@pytest.mark.usefixtures("room")
+def test_a_run_that_ends_before_its_first_row_is_no_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nanopace.train.stepper import Stepper
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stepper, "warm_up", lambda _: signal.raise_signal(signal.SIGINT))
+        assert main(["train", "--dataset=tiny", *TINY]) == 130
+    said = capsys.readouterr()
+    assert "interrupted after 0 steps; nothing is saved" in said.out
+    assert re.search(r"^no report: out/ledger\.jsonl: .*no row", said.out, re.MULTILINE)
+    assert not said.err
+    assert main(["train", "--dataset=tiny", *TINY, "--max_iters=0"]) == 0
+
+
 @pytest.mark.parametrize(("eval_train", "name"), [("steps", "train/loss_of_steps"), ("full", "train/loss")])
 def test_figures_for_weights_and_biases(
     room: Path, monkeypatch: pytest.MonkeyPatch, eval_train: str, name: str

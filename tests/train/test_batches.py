@@ -13,7 +13,7 @@ from nanopace.train.batches import Batches
 CPU = torch.device("cpu")
 
 
-def batches(split: Split, first_step: int = 0, batch_size: int = 4, micro_steps: int = 2) -> Batches:
+def batches(split: Split, first_window: int = 0, batch_size: int = 4, micro_steps: int = 2) -> Batches:
     return Batches(
         split,
         Order(split, 16, seed=3),
@@ -21,7 +21,7 @@ def batches(split: Split, first_step: int = 0, batch_size: int = 4, micro_steps:
         batch_size=batch_size,
         block_size=16,
         device=CPU,
-        first_step=first_step,
+        first_window=first_window,
     )
 
 
@@ -48,7 +48,7 @@ def test_the_plain_way_gives_the_same(corpus: Path) -> None:
 
 def test_where_a_run_is_resumed_does_not_matter(corpus: Path) -> None:
     split = open_corpus(corpus).train
-    with batches(split) as whole, batches(split, first_step=5) as later:
+    with batches(split) as whole, batches(split, first_window=5 * 8) as later:
         for _ in range(5):
             whole.next()
         for _ in range(3):
@@ -76,6 +76,8 @@ def test_trouble_of_the_thread_is_raised_where_it_is_waited_for(corpus: Path) ->
             raise OSError("the disk is gone")
 
     split = open_corpus(corpus).train
-    source = Batches(split, Broken(split, 16, 0), micro_steps=1, batch_size=1, block_size=16, device=CPU, first_step=0)
+    source = Batches(
+        split, Broken(split, 16, 0), micro_steps=1, batch_size=1, block_size=16, device=CPU, first_window=0
+    )
     with source, pytest.raises(OSError, match="the disk is gone"):
         source.next()

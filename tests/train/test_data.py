@@ -115,7 +115,7 @@ def test_much_data_is_held_against_its_hashes_beside_training(corpus: Path, monk
     split = open_corpus(corpus).train
     order = Order(split, 16, seed=3)
     with Batches(
-        split, order, micro_steps=1, batch_size=1, block_size=16, device=torch.device("cpu"), first_step=0
+        split, order, micro_steps=1, batch_size=1, block_size=16, device=torch.device("cpu"), first_window=0
     ) as batches:
         with pytest.raises(InputError, match="is damaged"):
             drain(batches)

@@ -218,9 +218,11 @@ def test_a_run_that_vanishes(corpus: Path, tmp_path: Path) -> None:
 def test_a_best_that_cannot_be_written_down(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "out" / "best.json" / "in the way").mkdir(parents=True)
     told = Recorder()
-    given = {**TINY, "dataset": str(corpus), "out_dir": str(tmp_path / "out"), "init_from": "scratch"}
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(tmp_path / "out"), "init_from": "scratch", "max_iters": 1}
     with pytest.raises(InputError, match="cannot be written: Is a directory"):  # at the start that is an error
-        train(Asked(given=given, files=("config.py",)), listener=told, started=time.monotonic())
+        train(Asked(given={**given, "overwrite": True}, files=("c.py",)), listener=told, started=time.monotonic())
+    train(Asked(given=given, files=("config.py",)), listener=told, started=time.monotonic())  # this one is set aside
+    assert (tmp_path / "out" / "best-1.json" / "in the way").is_dir()
     shutil.rmtree(tmp_path / "out")
 
     class InTheWay(Recorder):

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from nanopace.literals import Value
+from nanopace.train.checkpoint_files import newest_whole
 from nanopace.train.interrupt import ECHO_S, Interrupt
 
 from ..cli.conftest import unmeasured  # noqa: TID252
@@ -69,6 +71,38 @@ def test_alone_two_are_two_however_soon() -> None:
 
 
 @posix
+def test_hanging_up_asks_once_however_often_and_whatever_comes_right_behind() -> None:
+    """The kernel and a shell both send it, and the end of a session a SIGTERM."""
+    said: list[str] = []
+    clock = Hand()
+    with Interrupt(said.append, clock=clock) as interrupt:
+        signal.raise_signal(signal.SIGHUP)
+        try:
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
+            clock.now += 2 * ECHO_S
+            signal.raise_signal(signal.SIGHUP)
+        except KeyboardInterrupt:
+            pytest.fail("it left at once")
+        assert interrupt.asked
+        assert len(said) == 1
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
+@posix
+def test_under_nohup_hanging_up_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupt(lambda _: None) as interrupt:
+            signal.raise_signal(signal.SIGHUP)
+            assert not interrupt.asked
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@posix
 def test_who_ignores_ctrl_z_goes_on_ignoring_it() -> None:
     before = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     try:
@@ -78,12 +112,26 @@ def test_who_ignores_ctrl_z_goes_on_ignoring_it() -> None:
         signal.signal(signal.SIGTSTP, before)
 
 
-@contextmanager
-def training(room: Path) -> Iterator[subprocess.Popen[str]]:
-    given = {**TINY, "dataset": str(write_corpus(room / "corpus")), "out_dir": str(room / "out"), "max_iters": 10**6}
+def command(room: Path, **knobs: Value) -> list[str]:
+    """A training that would take for ever."""
+    corpus = write_corpus(room / "corpus")
+    given = {
+        **TINY,
+        "dataset": str(corpus),
+        "out_dir": str(room / "out"),
+        "max_iters": 10**6,
+        "log_interval": 1,
+        **knobs,
+    }
     flags = [f"--{name}={value}" for name, value in given.items()]
+    return [sys.executable, "-u", "-m", "nanopace", "train", *flags, "--no-report"]
+
+
+@contextmanager
+def training(room: Path, *before: str, **knobs: Value) -> Iterator[subprocess.Popen[str]]:
+    """`before`: a command that starts it."""
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "nanopace", "train", *flags, "--no-report"],
+        [*before, *command(room, **knobs)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -130,3 +178,85 @@ def test_ctrl_z_is_a_stall_of_its_own(tmp_path: Path) -> None:
     assert 2990 <= stall["ms"] < slept_ms + 2000  # a busy machine takes its time to wake it
     assert all(each["ms"] < 2990 for each in events if each["event"] == "step")
     assert events[-1]["wall_ms"] == pytest.approx(events[-1]["at_ms"], rel=0.02)
+
+
+def assert_saved_where_it_stopped(room: Path) -> None:
+    """A whole checkpoint of the very step after which it ended, and a ledger that says so."""
+    events = [json.loads(line) for line in (room / "out" / "ledger.jsonl").read_text().splitlines()]
+    assert (events[-1]["event"], events[-1]["reason"]) == ("end", "interrupted")
+    saved, refused = newest_whole(room / "out")
+    assert saved is not None
+    assert not refused
+    assert saved.step == max(each["iteration"] for each in events if each["event"] == "step") + 1
+
+
+@posix
+def test_hanging_up_saves(tmp_path: Path) -> None:
+    """A real run, which has not saved before; the signal comes twice, as from a shell that is closed."""
+    with training(tmp_path, eval_interval=10**6) as process:
+        until(process, 5)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+    assert "finishing the step and saving" in said
+    assert_saved_where_it_stopped(tmp_path)
+
+
+@posix
+def test_under_nohup_a_run_goes_on(tmp_path: Path) -> None:
+    with training(tmp_path, "nohup", eval_interval=10**6) as process:
+        until(process, 5)
+        process.send_signal(signal.SIGHUP)
+        until(process, 5 + 40)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    assert_saved_where_it_stopped(tmp_path)
+
+
+@posix
+def test_a_reader_that_leaves_costs_no_checkpoint(tmp_path: Path) -> None:
+    """`nanopace train | head`: nothing more can be printed, and all is saved."""
+    with training(tmp_path, eval_interval=10**6) as process:
+        until(process, 5)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        assert process.wait(60) == 130
+    assert_saved_where_it_stopped(tmp_path)
+
+
+LEADER = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@posix
+@pytest.mark.parametrize("terminal", ["dumb", "xterm-256color"])
+def test_a_terminal_that_is_closed_costs_no_checkpoint(tmp_path: Path, terminal: str) -> None:
+    """A real one: the kernel sends SIGHUP, and whatever is printed from then on fails, the report, too."""
+    ours, theirs = os.openpty()
+    environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "TERM": terminal}
+    words = [each for each in command(tmp_path, eval_interval=10**6) if each != "--no-report"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEADER, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+    )
+    try:
+        os.close(theirs)
+        written = b""
+        while b"iter 5:" not in written:
+            written += os.read(ours, 65536)
+        os.close(ours)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert_saved_where_it_stopped(tmp_path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -125,7 +127,27 @@ def test_what_a_restarted_process_does() -> None:
     assert elastic(given, Ranks(), has_checkpoint=True) == given
     again = Ranks(restarts=1)
     assert elastic(given, again, has_checkpoint=True)["init_from"] == "resume"
-    assert elastic(given, again, has_checkpoint=False)["overwrite"] is True
+    assert elastic(given, again, has_checkpoint=False) == given  # which begins anew, and keeps what is there
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no hanging up here")
+@pytest.mark.parametrize("nohup", [False, True])
+def test_the_agent_passes_hanging_up_on_but_not_under_nohup(monkeypatch: pytest.MonkeyPatch, nohup: bool) -> None:
+    from torch.distributed.launcher import api
+
+    from nanopace.train.launch import launch
+
+    configs: list[api.LaunchConfig] = []
+    monkeypatch.setattr(api, "elastic_launch", lambda config, _: configs.append(config) or (lambda *_: None))
+    for name in ("OMP_NUM_THREADS", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"):
+        monkeypatch.setenv(name, "1")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+    try:
+        assert launch(2, "cpu", []) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        logging.disable(logging.NOTSET)
+    assert ("SIGHUP" in configs[0].signals_to_handle) != nohup
 
 
 def test_accumulation_is_shared_by_all_ranks() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TextIO
 
 from nanopace.cli import display_lines
@@ -28,6 +30,19 @@ def display_for(stdout: TextIO) -> LiveDisplay | PlainLines:
             return PlainLines(stdout)
         return LiveDisplay(Console(file=stdout, highlight=False))
     return PlainLines(stdout)
+
+
+def let_go(out: TextIO, error: OSError) -> None:
+    """Nobody can see any more what is printed, and that shall cost no checkpoint: from now on it goes nowhere.
+
+    A terminal that is gone has told training itself. Who reads a pipe and leaves has not.
+    """
+    from nanopace.train.interrupt import hang_up
+
+    if isinstance(error, BrokenPipeError) and not hang_up():
+        raise error
+    with suppress(io.UnsupportedOperation), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), out.fileno())
 
 
 class PlainLines:
@@ -81,5 +96,7 @@ class PlainLines:
             while self._waiting:
                 self._out.write(fit_encoding(self._waiting.popleft(), self._out.encoding) + "\n")
             self._out.flush()
+        except OSError as error:
+            let_go(self._out, error)
         finally:
             self._printing = False

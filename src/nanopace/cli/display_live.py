@@ -9,9 +9,9 @@ from __future__ import annotations
 import atexit
 import threading
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self, TextIO, cast
 
 from rich.control import Control
 from rich.live import Live
@@ -19,6 +19,7 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from nanopace.cli import display_lines
+from nanopace.cli.display import let_go
 from nanopace.cli.display_frame import State
 from nanopace.views.paper import fit_encoding
 
@@ -50,9 +51,10 @@ class LiveDisplay:
         self._state.started(intro)
         for line in display_lines.introduction(intro):
             self._log(line)
-        self._live.start()
-        # The cursor stays: a process that is killed has nobody to bring it back.
-        self._console.show_cursor(True)
+        with self._while_it_is_there():
+            self._live.start()
+            # The cursor stays: a process that is killed has nobody to bring it back.
+            self._console.show_cursor(True)
         atexit.register(self.close)
         self._thread.start()
 
@@ -84,7 +86,7 @@ class LiveDisplay:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
-        with suppress(OSError):  # the terminal is gone
+        with self._while_it_is_there():
             self._print_lines()
             self._live.stop()
         atexit.unregister(self.close)
@@ -97,7 +99,7 @@ class LiveDisplay:
 
     def _refresh(self) -> None:
         """Until the end, or until nobody can see it any more."""
-        with suppress(OSError):
+        with self._while_it_is_there():
             while not self._over.wait(EVERY_S):
                 if not self._print_lines():
                     self._live.refresh()
@@ -105,7 +107,17 @@ class LiveDisplay:
     def _log(self, line: str | StepReport) -> None:
         self._lines.append(line)
         if self._thread.ident is None:  # nothing is shown yet, and nobody else prints
-            self._print_lines()
+            with self._while_it_is_there():
+                self._print_lines()
+
+    @contextmanager
+    def _while_it_is_there(self) -> Iterator[None]:
+        """A terminal may be closed at any time, and training has to save then."""
+        try:
+            yield
+        except OSError as error:
+            self._lines = deque(maxlen=0)
+            let_go(cast(TextIO, self._console.file), error)
 
     def _print_lines(self) -> bool:
         """Whether there were any. The display below them is drawn anew with them."""

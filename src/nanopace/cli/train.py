@@ -26,6 +26,7 @@ from nanopace.literals import Value
 
 if TYPE_CHECKING:
     from nanopace.train.listener import Listener
+    from nanopace.wording.catalog import Words
 
 MAY_BE_EMPTY = tuple(KNOBS)  # a knob says itself what it may be
 WORDS_ARE = "--config"
@@ -80,12 +81,22 @@ def run(args: argparse.Namespace) -> int:
     embedded = asked.machine_decides and "dataset" not in given
     if speaks and embedded and outcome.reason == "finished" and outcome.checkpoint:
         _let_it_write(outcome.checkpoint)
-    if speaks and not args.no_report:
-        from nanopace.api import diagnose, open_run, print_report
-
-        print(flush=True)
-        print_report([diagnose(open_run(outcome.ledger))], words, out=sys.stdout)
+    if speaks and not args.no_report and not given.get("eval_only"):
+        _report(outcome.ledger, words)
     return 130 if outcome.reason == "interrupted" else 0
+
+
+def _report(ledger: str, words: Words) -> None:
+    """It may have ended before its first row. Then there is nothing to tell of it, and that is no error."""
+    from nanopace.api import diagnose, open_run, print_report
+
+    print(flush=True)
+    try:
+        diagnosis = diagnose(open_run(ledger))
+    except NanopaceError as error:
+        print(f"no report: {error}", flush=True)
+    else:
+        print_report([diagnosis], words, out=sys.stdout)
 
 
 def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:

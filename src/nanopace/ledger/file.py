@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 import threading
 import time
@@ -29,6 +30,7 @@ from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
 from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
 
 LEDGER_FILE = "ledger.jsonl"  # in the directory of a run
+SET_ASIDE = re.compile(r"ledger-\d+\.jsonl")  # of a run that saved nothing, where another has begun since
 KEPT = 10_000  # lines that wait for a disk at most: some MB, and hours of training
 # How every event begins that we write. A quote inside a text is escaped, so this stands at the start of events only.
 _START = '{"event":'

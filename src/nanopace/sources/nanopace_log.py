@@ -21,7 +21,7 @@ _LOSS = r"(\d{1,9}\.\d{1,12}|nan|inf)"
 HEADER = re.compile(
     r"nanopace \d\S{0,40} train: (.{1,1024}), (\d[\d,]{0,20}) tokens a step, steps (\d{1,12}) to (\d{1,12})\s*$"
 )
-_CHOICE = re.compile(r"  (\w{1,60}): (.{1,200}?)(?:: .*)?$")
+_CHOICE = re.compile(r"  (\w[\w ]{0,59}): (.{1,200}?)(?:: .*)?$")
 _EVALUATION = re.compile(
     rf"step (\d{{1,12}}): (?:train loss (?:\(last (\d{{1,12}}) steps?\) )?{_LOSS}, )?val loss {_LOSS}, "
     rf"time {_NUMBER}ms(?:, val error {_NUMBER})?(.*)"

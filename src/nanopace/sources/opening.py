@@ -75,14 +75,19 @@ def _called(path: Path) -> str:
 def find_logs(directory: str | Path) -> list[Path]:
     """The training logs in a directory and below it, by name. Hidden directories and links are left out.
 
-    A run of ours that left both a ledger and a printed log is found once, and its checkpoints are not looked into.
+    A run of ours that left both a ledger and a printed log is found once, its checkpoints are not looked into, and what
+    was set aside for it is not meant.
     """
+    from nanopace.ledger.file import LEDGER_FILE, SET_ASIDE
     from nanopace.sources.twins import introduced, without_twins  # brings the ledger along
 
     found: list[Path] = []
     left = _MOST_FILES
     for folder, folders, files in os.walk(directory):
         logs = {}
+        if LEDGER_FILE in files:
+            files[:] = [name for name in files if not SET_ASIDE.fullmatch(name)]
+            folders[:] = [name for name in folders if not name.startswith("checkpoints-")]
         for name in sorted(files)[:left]:
             path = Path(folder, name)
             if path.suffix.lower() not in _NO_LOGS and not name.startswith("."):

@@ -1,8 +1,8 @@
 """The tokens of each step, ready before they are asked for.
 
 A thread gathers the windows of the next steps from the shards while the current one trains. On CUDA it fills pinned
-buffers, which the card copies by itself. Which windows a step gets is a pure function of the seed and the step
-(corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
+buffers, which the card copies by itself. Which windows a step gets is a pure function of the seed and of how many were
+read before it (corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AHEAD = 2  # steps that wait ready: one is not enough where gathering takes as 
 
 
 class Batches:
-    """The training tokens from `first_step` on, one tensor a step, in order."""
+    """The training tokens from the window `first_window` on, one tensor a step, in order."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Batches:
         batch_size: int,
         block_size: int,
         device: torch.device,
-        first_step: int,
+        first_window: int,  # of the first step, over all ranks
         part: tuple[int, int] = (0, 1),  # which rank's share of a step this is, and of how many
     ) -> None:
         self._split, self._order, self._device = split, order, device
@@ -48,7 +48,7 @@ class Batches:
         self._closing = False
         self._damage: BaseException | None = None  # what the thread beside has found
         self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._gather, args=(first_step,), name="batches", daemon=True)
+        self._thread = threading.Thread(target=self._gather, args=(first_window,), name="batches", daemon=True)
         self._thread.start()
         self._proof = threading.Thread(target=self._prove, name="shards", daemon=True)
         if not split.proves:  # too much to be read before the first step: while training goes on, then
@@ -92,19 +92,19 @@ class Batches:
     ) -> None:
         self.close()
 
-    def _gather(self, step: int) -> None:
+    def _gather(self, first: int) -> None:
         """The thread. What goes wrong here, a shard that vanished for instance, is raised where it is waited for."""
         windows = self._shape[0] * self._shape[1]
+        part, parts = self._part
         try:
             while (free := self._free.get()) is not None:
                 buffer, copied = free
                 if copied is not None:
                     copied.synchronize()
-                part, parts = self._part
-                starts = self._order.starts((step * parts + part) * windows, windows)
+                starts = self._order.starts(first + part * windows, windows)
                 self._split.gather(starts, self._shape[2], buffer.view(windows, -1).numpy())
                 self._ready.put(buffer)
-                step += 1
+                first += parts * windows
         except BaseException as error:
             self._ready.put(error)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import stat
@@ -34,6 +35,7 @@ from nanopace.train.contents import OF_OPTIMIZERS, check_averages, check_shape, 
 from nanopace.train.model import ModelShape
 
 FORMAT = 1
+CHECKPOINTS = "checkpoints"  # in an out_dir
 STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"
 
 _NAME = re.compile(r"step-(\d{8,})")
@@ -87,6 +89,13 @@ class Saved:
         """Several ranks wrote it, each its part of every tensor (sharded.py)."""
         return MODEL not in self.state["files"]
 
+    @property
+    def windows(self) -> int:
+        """How many training had read: as they were counted, or else as many as its steps held."""
+        knobs = ("gradient_accumulation_steps", "batch_size")
+        held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
+        return int(self.state.get("windows", self.step * held))
+
     def _load(self, name: str, device: str) -> dict[str, Tensor]:
         if self.sharded:
             from nanopace.train.reassemble import read_whole
@@ -101,11 +110,11 @@ class Saved:
 def checkpoint_directories(out_dir: Path) -> list[Path]:
     """Every checkpoint of a run, newest first."""
     try:
-        names = os.listdir(out_dir / "checkpoints")
+        names = os.listdir(out_dir / CHECKPOINTS)
     except (FileNotFoundError, NotADirectoryError):
         return []
     newest_first = sorted(filter(_NAME.fullmatch, names), key=step_of, reverse=True)
-    return [out_dir / "checkpoints" / name for name in newest_first]
+    return [out_dir / CHECKPOINTS / name for name in newest_first]
 
 
 def step_of(name: str) -> int:

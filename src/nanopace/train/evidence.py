@@ -74,12 +74,13 @@ def _not_finite(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
 def _data(parts: Parts, step: int) -> dict[str, Any]:
     """Where the tokens come from, over all ranks: the order is a function of its seed alone."""
     windows = parts.config.gradient_accumulation_steps * parts.config.batch_size
+    described = parts.describe(step)
     return {
         "dataset": parts.config.dataset,
-        "corpus": parts.describe(step).get("corpus"),
+        "corpus": described["corpus"],
         "order_seed": parts.config.seed + parts.data_offset,
         "data_offset": parts.data_offset,
-        "first_window": step * windows,
+        "first_window": described["windows"],
         "windows": windows,
-        "positions": parts.order.starts(step * windows, windows).tolist(),
+        "positions": parts.order.starts(described["windows"], windows).tolist(),
     }

@@ -1,7 +1,9 @@
 """Ctrl-C and SIGTERM: the first asks the loop to end after its step, the second leaves at once. Ctrl-Z stops the clock.
 
-torchrun passes a Ctrl-C on to its processes, which have got it from the terminal already. So among several, signals
-right after the first are the same request.
+SIGHUP, of a terminal that was closed or a connection that was lost, asks like the first; under nohup it stays ignored.
+The kernel and a shell both send it, and the end of a session sends SIGTERM right behind: that is no second request.
+torchrun passes a Ctrl-C on to its processes, which have got it from the terminal already. So among several, and after
+a SIGHUP, signals right after the first are the same request.
 """
 
 from __future__ import annotations
@@ -15,6 +17,15 @@ from types import FrameType
 from typing import Any
 
 ECHO_S = 1.0  # within this time a signal is passed on
+HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
+
+
+def hang_up() -> bool:
+    """Whoever read what we print has gone: the same as a terminal that is closed. False: no training is under way."""
+    if HANGUP is None or signal.getsignal(HANGUP) == signal.SIG_DFL:
+        return False
+    signal.raise_signal(HANGUP)
+    return True
 
 
 class Interrupt:
@@ -40,6 +51,8 @@ class Interrupt:
     def __enter__(self) -> Interrupt:
         for each in (signal.SIGINT, signal.SIGTERM):
             self._before[each] = signal.signal(each, self._handle)
+        if HANGUP is not None and signal.getsignal(HANGUP) == signal.SIG_DFL:
+            self._before[HANGUP] = signal.signal(HANGUP, self._handle)
         if hasattr(signal, "SIGTSTP") and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
             self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._stop)
         return self
@@ -48,12 +61,13 @@ class Interrupt:
         for each, handler in self._before.items():
             signal.signal(each, handler)
 
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self._asked_at is not None:
-            if self._echoed and self._clock() - self._asked_at < ECHO_S:
+            if number == HANGUP or (self._echoed and self._clock() - self._asked_at < ECHO_S):
                 return
             raise KeyboardInterrupt  # checkpoints are whole at every moment, so nothing is lost
         self._asked_at, self.asked = self._clock(), True
+        self._echoed = self._echoed or number == HANGUP
         self._tell("finishing the step and saving; once more leaves at once, with the last checkpoint whole")
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:

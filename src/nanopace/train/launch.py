@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 import torch
 
 from nanopace.errors import UsageError
+from nanopace.train.interrupt import HANGUP
 
 _SAVING = "600"  # seconds that a process may take to save after a Ctrl-C
 
@@ -41,6 +43,8 @@ def launch(count: int, device: str | None, arguments: Sequence[str]) -> int:
         rdzv_endpoint="localhost:0",
         max_restarts=0,
     )
+    if HANGUP is not None and signal.getsignal(HANGUP) == signal.SIG_IGN:  # nohup: the agent would take it up again
+        config.signals_to_handle = "SIGTERM,SIGINT,SIGQUIT"
     try:
         elastic_launch(config, sys.executable)("-m", "nanopace", *arguments)
     except ChildFailedError as error:

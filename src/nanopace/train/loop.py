@@ -67,20 +67,25 @@ class Loop:
     def run(self) -> str:
         """Train to the end, or until somebody interrupts, and return which. NotFiniteError: it cannot go on."""
         with self._parts.batches:
-            self._stepper.warm_up()
+            if not self._config.eval_only:
+                self._stepper.warm_up()
             return self._train()
 
     def _train(self) -> str:
         with _garbage_later():
             self._clock.mark("startup", self.iteration, "garbage collection")
-            while self.iteration <= self._config.max_iters and not self._reports.stopping:
+            if self._config.eval_only:
+                self._evaluate(self.iteration)
+            while not self._over:
                 self._between_steps()
-                if self._config.eval_only:
-                    break
                 self.step()
                 self.iteration += 1
             self._end()
         return "interrupted" if self._reports.stopping else "finished"
+
+    @property
+    def _over(self) -> bool:
+        return self._config.eval_only or self._reports.stopping or self.iteration > self._config.max_iters
 
     # --- the step ----------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import torch
 
-from nanopace.config import Asked, left_out
+from nanopace.config import KNOBS, Asked, left_out
 from nanopace.errors import ConfigError, InputError, UsageError
+from nanopace.ledger.events import RunEvent
+from nanopace.ledger.file import LEDGER_FILE, EventReader
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import Saved, newest_whole
+from nanopace.train.checkpoint_files import Saved, checkpoint_directories, newest_whole
 from nanopace.train.convert import open_pretrained
 from nanopace.train.device import Machine
 from nanopace.train.drawing import Drawing
@@ -41,21 +43,31 @@ def find_saved(out_dir: Path, listener: Listener) -> Saved:
         except InputError as unusable:
             refused.append(unusable)
     saved = further(ours, theirs)
-    if saved is None and len(refused) == 1:
-        raise refused[0]
+    if saved is None and refused and not newer:
+        raise refused[0]  # nanoGPT's, which says what to do
     for error in refused:
         listener.note(str(error) if saved is None else f"{error}; going on from {saved.path} instead")
     if saved is None:
         if refused:
-            raise InputError("{path}: no checkpoint is whole; see above what is wrong with each", path=out_dir)
-        raise InputError("{path}: no checkpoint is here to resume from; --init_from=scratch begins anew", path=out_dir)
+            raise InputError(
+                "{path}: no checkpoint is whole, see above what is wrong with each; leave out --init_from=resume to "
+                "begin anew: what is there is kept under another name",
+                path=out_dir,
+            )
+        raise InputError(
+            "{path}: no checkpoint is here to resume from; leave out --init_from=resume to begin a run here, or name "
+            "the --out_dir of one",
+            path=out_dir,
+        )
     if ours is not None and theirs is not None:
         behind = theirs if saved is ours else ours
         advice = "" if saved is ours else f"; move {NANOGPT_FILE} away to go on from that one"
         listener.note(f"going on from {saved.path}, step {saved.step:,}: {behind.path} is at {behind.step:,}{advice}")
     if not saved.has_averages:
         raise InputError(
-            "{path}: holds weights alone and cannot go on; --init_from={path} begins a run with them", path=saved.path
+            "{path}: holds weights alone and cannot go on; --init_from={path} with another --out_dir begins a run with "
+            "them",
+            path=saved.path,
         )
     return saved
 
@@ -83,6 +95,33 @@ def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value
             )
     kept = {name: value for name, value in _kept(saved.config, machine).items() if name not in OF_THE_CALL}
     return {**kept, **asked.given, **{name: getattr(saved.shape, name) for name in SHAPE}}
+
+
+def from_the_beginning(given: Mapping[str, Value], out_dir: Path, machine: Machine) -> Mapping[str, Value]:
+    """What is asked for where a run shall go on that ended before its first checkpoint: the same, from the beginning.
+
+    Its settings are in its ledger. Everywhere else, what is given.
+    """
+    ledger = out_dir / LEDGER_FILE
+    if given.get("init_from") != "resume" or checkpoint_directories(out_dir):
+        return given
+    if not ledger.exists() or (out_dir / NANOGPT_FILE).exists():
+        return given
+    began = _kept(_first_config(ledger), machine)
+    for name in ("overwrite", "eval_only"):
+        began.pop(name, None)
+    if began.get("init_from") == "resume":
+        del began["init_from"]
+    return {"init_from": "scratch", **began, **{name: value for name, value in given.items() if name != "init_from"}}
+
+
+def _first_config(ledger: Path) -> Mapping[str, Value]:
+    """Of the process that began the run; empty where it is not to be read any more."""
+    reader = EventReader()
+    with ledger.open("rb") as file:
+        events = (event for line in file for event in reader.read(line.decode("utf-8", "replace")))
+        first = next((event for event in events if isinstance(event, RunEvent)), None)
+    return {} if first is None else {name: value for name, value in first.config.items() if name in KNOBS}
 
 
 def _kept(config: Mapping[str, Value], machine: Machine) -> dict[str, Value]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -39,7 +40,7 @@ class Parts:
     clock: Clock
     ledger: LedgerWriter
     listener: Listener
-    describe: Callable[[int], dict[str, object]]  # a step to what its checkpoint says of the run
+    describe: Callable[[int], dict[str, Any]]  # a step to what its checkpoint says of the run
     peak_flops: float | None
     flops_per_step: float
     measured_flops: float | None = None  # that `nanopace tune` found matrix products to reach here, of all cards

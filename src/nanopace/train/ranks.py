@@ -188,9 +188,7 @@ def _store(ranks: Ranks) -> Store:
 
 
 def elastic(given: Mapping[str, Value], ranks: Ranks, has_checkpoint: bool) -> dict[str, Value]:
-    """What a process is asked for, which torchrun has started again: go on, or begin anew if nothing was saved yet."""
-    if ranks.restarts == 0 or given.get("init_from") == "resume":
+    """What a process is asked for, which torchrun has started again: go on, if something was saved by then."""
+    if not ranks.restarts or not has_checkpoint:
         return dict(given)
-    if not has_checkpoint:
-        return {**given, "overwrite": True}
     return {**{name: value for name, value in given.items() if name != "which"}, "init_from": "resume"}

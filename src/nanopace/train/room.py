@@ -1,16 +1,22 @@
-"""The directory of a run: who may write into it, and what of an earlier run stays there."""
+"""The directory of a run: who may write into it, and what of an earlier run stays there.
+
+A run that could go on is never begun anew by mistake. What can not go on, because nothing whole was saved, is kept
+under another name: ledger-1.jsonl, checkpoints-1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
-from nanopace.corpus.durable import remove_parts
-from nanopace.errors import InputError, UsageError
+from nanopace.corpus.durable import remove_parts, sync_directory
+from nanopace.errors import InputError, NanopaceError, UsageError
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint import BEST
-from nanopace.train.checkpoint_files import checkpoint_directories
+from nanopace.train.checkpoint_files import CHECKPOINTS, checkpoint_directories, newest_whole
 from nanopace.train.checkpoint_writing import remove_checkpoint, sweep
 from nanopace.train.lock import Claim
 
@@ -20,36 +26,61 @@ def enter(out_dir: Path, claim: Claim) -> None:
 
     What a killed process left is cleared up right then, so that a checkpoint it was replacing can be found again.
     """
-    if _holds_run(out_dir):
+    if (out_dir / LEDGER_FILE).exists() or checkpoint_directories(out_dir):
         claim.take()
         with _writable(out_dir):
             sweep(out_dir)
 
 
-def _holds_run(out_dir: Path) -> bool:
-    return (out_dir / LEDGER_FILE).exists() or bool(checkpoint_directories(out_dir))
-
-
-def check_free(out_dir: Path) -> None:
-    if _holds_run(out_dir):
+def check_free(out_dir: Path) -> Sequence[NanopaceError]:
+    """Nothing is here that could go on. What is wrong with the checkpoints, if there are any."""
+    saved, refused = newest_whole(out_dir)
+    if saved is not None:
         raise UsageError(
             "--out_dir={out_dir}: holds a run; --init_from=resume goes on with it, --overwrite=True replaces it",
             out_dir=out_dir,
         )
+    return refused
 
 
-def clear(out_dir: Path, claim: Claim, *, anew: bool) -> None:
-    """The first thing that touches the disk, where no run was before."""
+def clear(out_dir: Path, claim: Claim, *, anew: bool, overwrite: bool) -> str | None:
+    """The first thing that touches the disk, where no run was before. A line on what was set aside, if anything was."""
     with _writable(out_dir):
-        (out_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (out_dir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         claim.take()
         sweep(out_dir)
         remove_parts(out_dir / BEST)
-        if anew:
+        if anew and overwrite:
             for directory in checkpoint_directories(out_dir):
                 remove_checkpoint(directory)
             for name in (LEDGER_FILE, BEST):
                 (out_dir / name).unlink(missing_ok=True)
+        elif anew:
+            refused = check_free(out_dir)  # once more: only now nobody else can begin here
+            return _set_aside(out_dir, refused)
+    return None
+
+
+def _set_aside(out_dir: Path, refused: Sequence[NanopaceError]) -> str | None:
+    """Whatever would be mistaken for the new run's gets another name, all of it with the same number."""
+    there = [name for name in (LEDGER_FILE, BEST) if os.path.lexists(out_dir / name)]
+    if checkpoint_directories(out_dir):
+        there.append(CHECKPOINTS)
+    if not there:
+        return None
+    names = (LEDGER_FILE, BEST, CHECKPOINTS)
+    number = next(n for n in count(1) if not any(os.path.lexists(out_dir / _numbered(name, n)) for name in names))
+    for name in there:
+        os.rename(out_dir / name, out_dir / _numbered(name, number))
+    (out_dir / CHECKPOINTS).mkdir(exist_ok=True)
+    sync_directory(out_dir)
+    kept = ", ".join(_numbered(name, number) for name in there)
+    why = f"no checkpoint is whole ({'; '.join(map(str, refused))})" if refused else "no checkpoint was saved here"
+    return f"{out_dir}: {why}; training begins anew, and what was there is kept as {kept}"
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{Path(name).stem}-{number}{Path(name).suffix}"
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from nanopace.train.clock import Clock, make_clock, process_start
 from nanopace.train.device import find_machine, pick_kernels, set_tf32
 from nanopace.train.evaluate import pick_batch
 from nanopace.train.fp8 import pick_products
+from nanopace.train.going_on import differences
 from nanopace.train.interrupt import Interrupt
 from nanopace.train.ladder import pick_steps, released_batch
 from nanopace.train.listener import Introduction, Listener, Outcome
@@ -30,6 +31,7 @@ from nanopace.train.lock import Claim
 from nanopace.train.loop import Loop
 from nanopace.train.memory import FullError, is_full, make_room
 from nanopace.train.monitor import Monitor
+from nanopace.train.origin import from_the_beginning
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.ranks import Ranks, Silent, elastic, joined
 from nanopace.train.rollback import Rollbacks, diverged
@@ -66,8 +68,10 @@ def train(
         torch.cuda.set_device(machine.device)  # Triton and cuBLASLt launch where torch is
     backend = given.get("backend")
     with joined(ranks, machine.device, None if backend is None else str(backend)), Claim(out_dir_of(given)) as claim:
-        ranks.agree(lambda: enter(out_dir_of(given), claim) if ranks.first else None)
-        given = elastic(given, ranks, bool(checkpoint_directories(out_dir_of(given))))
+        if not given.get("eval_only"):  # which only reads
+            ranks.agree(lambda: enter(out_dir_of(given), claim) if ranks.first else None)
+            given = elastic(given, ranks, bool(checkpoint_directories(out_dir_of(given))))
+            given = from_the_beginning(given, out_dir_of(given), machine)
         wishes = Wishes(replace(asked, given=given), preparing if ranks.first else None, machine, ranks, claim)
         return _train(wishes, listener, started)
 
@@ -91,6 +95,8 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     choices["memory"] = pick_steps(config, start.shape, start.machine, ranks.size, start.fitting_micro_batch)[1]
     batch, why = pick_batch(start.shape, config.batch_size, machine.device)
     choices["evaluation"] = f"{batch} sequences at a time: {why}"
+    if start.resumed is not None and not config.eval_only:
+        choices |= differences(start.resumed, config)
     if config.compile:
         keep_compiled()
     if config.fp8:
@@ -99,15 +105,19 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
         clock.mark("startup", 0, "trying products in 8 bits")
     if kernels == "compiled":
         begin_to_load_the_compiler()  # only now: its imports would slow down what is being tried
-    ranks.agree(lambda: clear(start.out_dir, wishes.claim, anew=start.resumed is None) if ranks.first else None)
-    path = start.out_dir / LEDGER_FILE if ranks.first else Path(os.devnull)  # one ledger: the first rank's
+    writes = ranks.first and not config.eval_only
+    set_aside = ranks.agree(lambda: _clear(start, wishes.claim) if writes else None)
+    if set_aside is not None:
+        listener.note(set_aside)
+    path = start.out_dir / LEDGER_FILE if writes else Path(os.devnull)  # one ledger: the first rank's
     with LedgerWriter(path, clock.now, began=started, tell=listener.note) as ledger:
         introduce(start, ledger, choices)
+        first_step = start.resumed.step if start.resumed else 0
         listener.started(
             Introduction(
                 out_dir=str(start.out_dir),
-                first_step=start.resumed.step if start.resumed else 0,
-                last_step=config.max_iters,
+                first_step=first_step,
+                last_step=first_step if config.eval_only else config.max_iters,
                 tokens_per_step=config.tokens_per_iteration,
                 log_interval=config.log_interval,
                 choices=choices,
@@ -127,6 +137,10 @@ def _origin(start: Start) -> dict[str, str]:
     """Which checkpoint of another run this one begins with, where there were several."""
     chosen = start.source.chosen if isinstance(start.source, Pretrained) else None
     return {} if chosen is None else {"init_from": f"{chosen.saved.path}: {chosen}"}
+
+
+def _clear(start: Start, claim: Claim) -> str | None:
+    return clear(start.out_dir, claim, anew=start.resumed is None, overwrite=start.config.overwrite)
 
 
 def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Outcome:

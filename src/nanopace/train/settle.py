@@ -51,7 +51,7 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     given, machine, ranks = wishes.asked.given, wishes.machine, wishes.ranks
     out_dir, init_from = out_dir_of(given), str(given.get("init_from", "scratch"))
     check_which(wishes.asked, init_from)
-    if init_from != "resume" and not given.get("overwrite"):
+    if init_from != "resume" and not given.get("overwrite") and not given.get("eval_only"):
         check_free(out_dir)
     source: Saved | Pretrained | None = None
     asked = dict(given)
@@ -133,7 +133,7 @@ def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: Tra
             corpus=corpus.directory,
             path=source.path,
         )
-    if isinstance(source, Saved):
+    if isinstance(source, Saved) and not config.eval_only:
         if source.state.get("corpus", corpus.fingerprint) != corpus.fingerprint:
             raise InputError(
                 "{corpus}: is not the data that {path} was trained on; a run goes on with the same data",

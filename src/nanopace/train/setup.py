@@ -74,6 +74,14 @@ class Start:
             return self.data_offset
         return 0 if self.resumed is None else int(self.resumed.state.get("data_offset", 0))
 
+    def windows_before(self, step: int) -> int:
+        """How many windows training has read before this step. Those of a checkpoint are counted as they were read,
+        whatever a step held then."""
+        config, saved = self.config, self.resumed
+        first_step = 0 if saved is None else saved.step
+        read = 0 if saved is None else saved.windows
+        return read + (step - first_step) * config.gradient_accumulation_steps * config.batch_size
+
     @property
     def fitting_micro_batch(self) -> int | None:
         """What fitted before. Who asks for another batch_size now wants to see for themselves."""
@@ -132,7 +140,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         describe=lambda step: {
             **describe(start.shape, step=step, config=config.as_dict(), tokenizer=tokenizer),
             "corpus": start.corpus.fingerprint,
-            "windows": step * config.gradient_accumulation_steps * config.batch_size,
+            "windows": start.windows_before(step),
             "versions": versions(),
         },
         peak_flops=_peak_flops(start),
@@ -149,7 +157,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         data_offset=start.order_offset,
     )
     seed_dropout(config.seed, ranks)
-    if start.resumed is not None:
+    if start.resumed is not None and not config.eval_only:
         _restore(parts, start.resumed)
     return parts
 
@@ -192,9 +200,9 @@ def versions() -> dict[str, str]:
 def _checkpointer(
     start: Start, model: GPT, optimizer: torch.optim.Optimizer, *, sharded: bool
 ) -> Checkpointer | ShardedCheckpointer | NoCheckpointer:
-    """Where every rank holds everything, the first one saves it; with save_interval=-1 nobody does."""
+    """Where every rank holds everything, the first one saves it; with save_interval=-1 or eval_only nobody does."""
     kind = ShardedCheckpointer if sharded else Checkpointer if start.ranks.first else NoCheckpointer
-    kind = NoCheckpointer if start.config.save_interval < 0 else kind
+    kind = NoCheckpointer if start.config.save_interval < 0 or start.config.eval_only else kind
     return kind(
         start.out_dir,
         model,
@@ -241,7 +249,7 @@ def _batches(start: Start, order: Order, first_step: int) -> Batches:
         batch_size=config.batch_size,
         block_size=config.block_size,
         device=start.machine.device,
-        first_step=first_step,
+        first_window=start.windows_before(first_step),
         part=(start.ranks.rank, start.ranks.size),
     )
 
@@ -265,10 +273,11 @@ def _restore_state(parts: Parts, saved: Saved) -> None:
     state = saved.state
     if scaler := state.get("scaler"):
         parts.scaler.load_state_dict(scaler)
-    if "validation" in state:
-        parts.validation.restore(state["validation"])
-    if parts.training is not None and state.get("training") is not None:
-        parts.training.restore(state["training"])
+    if saved.config.get("seed") == parts.config.seed:  # else other windows are evaluated: nothing to compare them with
+        if "validation" in state:
+            parts.validation.restore(state["validation"])
+        if parts.training is not None and state.get("training") is not None:
+            parts.training.restore(state["training"])
     parts.best = saved.best
     parts.recent = [float(each) for each in state.get("recent", [])]
     _restore_randomness(parts, saved)
