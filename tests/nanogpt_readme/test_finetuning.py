@@ -29,6 +29,7 @@ def test_an_example(checkout: Path, command: Command, downloaded: Callable[..., 
     assert saved.shape.block_size == 64
     sample = command("sample", "--out_dir=out-shakespeare", "--device=cpu", "--num_samples=1", "--max_new_tokens=5")
     assert sample.out.strip()
+    assert "size of GPT-2's" in sample.err  # data/shakespeare has no meta.pkl, and nanoGPT assumes the same
 
 
 def test_a_smaller_model_and_a_shorter_context(

@@ -77,7 +77,7 @@ def test_one_process_and_a_sample_of_it(checkout: Path, command: Command) -> Non
     assert "iter 3: " in said.out
     sample = command("sample", "--max_new_tokens=3", "--num_samples=1", "--device=cpu")
     assert sample.out
-    assert "out" in sample.err
+    assert "step 4, the best and the last" in sample.err
 
 
 def test_the_first_lines_of_train_py(checkout: Path, command: Command) -> None:

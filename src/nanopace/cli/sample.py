@@ -92,6 +92,11 @@ def _notes(args: argparse.Namespace, pretrained: Pretrained, device: str, words:
         )
     if args.compile:
         yield words.text("--compile=True: sampling does not compile the model; a KV cache makes it fast")
+    if pretrained.tokenizer_assumed and args.tokenizer is None:
+        yield words.text(
+            "the model brings no tokenizer; its vocabulary has the size of GPT-2's, which is taken (--tokenizer names "
+            "another)"
+        )
     yield from passed_over_lines(pretrained.chosen, words)
     if pretrained.chosen is not None:
         yield which_line(pretrained.chosen, words)

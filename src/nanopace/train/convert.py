@@ -15,7 +15,7 @@ from nanopace.train.contents import check_weights
 from nanopace.train.huggingface import load_huggingface, save_huggingface
 from nanopace.train.huggingface_tokenizer import TOKENIZER_FILES
 from nanopace.train.nanogpt_checkpoint import NANOGPT_FILE, load_nanogpt, save_nanogpt
-from nanopace.train.pretrained import Pretrained
+from nanopace.train.pretrained import Pretrained, assumed_tokenizer
 from nanopace.train.which import choose, nothing_to_choose
 from nanopace.train.whole import unwritable
 
@@ -109,14 +109,15 @@ def _load_nanopace(path: Path, which: str) -> Pretrained:
     saved = verified(path) if chosen is None else chosen.saved
     shape, weights = saved.shape, saved.weights()
     check_weights(saved.path, weights, shape)
-    windows = saved.state.get("windows")
+    windows, tokenizer = saved.state.get("windows"), load_tokenizer(saved.path)
     return Pretrained(
         path=saved.path,
         shape=shape,
         weights=weights,
         step=saved.step,
         config=saved.config,
-        tokenizer=load_tokenizer(saved.path),
+        tokenizer=tokenizer or assumed_tokenizer(shape),
+        tokenizer_assumed=tokenizer is None,
         optimizer=saved.optimizer(),
         best=_best(saved),
         windows=windows if isinstance(windows, int) else 0,

@@ -12,11 +12,20 @@ import torch
 from torch import Tensor
 
 from nanopace.config import KNOBS
-from nanopace.corpus.tokenizer import Tokenizer, gpt2, load_tokenizer
+from nanopace.corpus.tokenizer import Tokenizer, load_tokenizer
 from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.model import ACTIVATIONS, ModelShape
-from nanopace.train.pretrained import Pretrained, check_said, holds_floats, only_weights, shape_of, tied, weight_shapes
+from nanopace.train.pretrained import (
+    Pretrained,
+    assumed_tokenizer,
+    check_said,
+    holds_floats,
+    only_weights,
+    shape_of,
+    tied,
+    weight_shapes,
+)
 from nanopace.train.torch_file import read_torch_file
 from nanopace.train.whole import whole_file
 
@@ -27,7 +36,6 @@ _MODEL_ARGS = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias"
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 _NO_LOSS_YET = 1e9  # nanoGPT's best_val_loss before there is one
 _EPS = 1e-8  # torch's, which nanoGPT leaves as it is
-_GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, bare and as nanoGPT rounds it up
 
 
 def load_nanogpt(path: Path) -> Pretrained:
@@ -54,13 +62,15 @@ def load_nanogpt(path: Path) -> Pretrained:
         config["dtype"] = "float32"  # elsewhere nanoGPT calculates in nothing else, whatever its dtype says
     if knobs is not None:  # a resume of nanoGPT leaves those that its AdamW began with, whatever its config says
         config |= {name: value for name, value in knobs.items() if value != _knob(config, name)}
+    tokenizer = _tokenizer(path, shape, config)
     return Pretrained(
         path=path,
         shape=shape,
         weights=weights,
         step=step,
         config=config,
-        tokenizer=_tokenizer(path, shape, config),
+        tokenizer=tokenizer or assumed_tokenizer(shape),
+        tokenizer_assumed=tokenizer is None,
         optimizer=None if knobs is None else _moments(optimizer, shape),
         best=_best(step, checkpoint.get("best_val_loss")),
         windows=int(step * _knob(config, "gradient_accumulation_steps") * _knob(config, "batch_size")),
@@ -116,13 +126,13 @@ def _knob(config: Mapping[str, Value], name: str) -> float:
 
 
 def _tokenizer(path: Path, shape: ModelShape, config: Mapping[str, Value]) -> Tokenizer | None:
-    """Looked for beside the checkpoint and where nanoGPT looks; else GPT-2's, if the vocabulary has its size."""
+    """Looked for beside the checkpoint and where nanoGPT looks."""
     for directory in (path.parent, Path("data", str(config.get("dataset", "")))):
         with suppress(InputError):  # a tokenizer.json that happens to lie there may be somebody else's
             tokenizer = load_tokenizer(directory)
             if tokenizer is not None and tokenizer.vocab_size <= shape.vocab_size:
                 return tokenizer
-    return gpt2() if shape.vocab_size in _GPT2_SIZES else None
+    return None
 
 
 # --- AdamW's averages ------------------------------------------------------------------------------------------------

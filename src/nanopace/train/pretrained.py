@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import torch
 from torch import Tensor
 
-from nanopace.corpus.tokenizer import Tokenizer
+from nanopace.corpus.tokenizer import Tokenizer, gpt2
 from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.model import GPT, ModelShape
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TOKENS, POSITIONS, HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 
+_GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, bare and as nanoGPT rounds it up
 _LAYER = re.compile(r"transformer\.h\.(\d{1,6})\.")
 _MASKS = (".attn.bias", ".attn.masked_bias")  # older releases saved the causal mask, too
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -44,6 +45,7 @@ class Pretrained:
     optimizer: Mapping[str, Tensor] | None = None  # AdamW's averages, by "exp_avg.<weight>"
     best: tuple[int, float] | None = None  # step and validation loss of the best evaluation
     windows: int = 0  # of the training data that came before
+    tokenizer_assumed: bool = False  # by the size of the vocabulary alone
     chosen: Chosen | None = None  # of the checkpoints of a run; None: there was one model, and nothing to choose
 
     def model(self, device: torch.device | str = "cpu") -> GPT:
@@ -52,6 +54,11 @@ class Pretrained:
         model.load_state_dict(dict(self.weights), assign=True)
         model.transformer["wte"].weight = model.lm_head.weight  # assigning has untied them
         return model.to(device=device, dtype=torch.float32).eval()
+
+
+def assumed_tokenizer(shape: ModelShape) -> Tokenizer | None:
+    """Of a model that brings none: GPT-2's, if the vocabulary has its size, which is what nanoGPT assumes."""
+    return gpt2() if shape.vocab_size in _GPT2_SIZES else None
 
 
 def only_weights(path: Path, found: Mapping[str, object]) -> dict[str, Tensor]:
