@@ -110,6 +110,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
     validation = _evaluator(called.sequence_losses, start, start.corpus.val)
     training = _evaluator(called.sequence_losses, start, start.corpus.train) if config.eval_train == "full" else None
     order = _order(start)
+    fingerprint = start.corpus.fingerprint  # now: a save shall not wait for the thread that reads through the data
     batches = _batches(start, order, first_step)
     clock.mark("startup", first_step, "the data")
     parts = Parts(
@@ -129,7 +130,8 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         listener=listener,
         describe=lambda step: {
             **describe(start.shape, step=step, config=config.as_dict(), tokenizer=tokenizer),
-            "corpus": start.corpus.fingerprint,
+            "corpus": fingerprint,
+            "corpus_sha256": start.corpus.hashes,
             "windows": step * config.gradient_accumulation_steps * config.batch_size,
             "versions": versions(),
         },
