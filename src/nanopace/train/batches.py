@@ -1,7 +1,8 @@
 """The tokens of each step, ready before they are asked for.
 
-A thread gathers the windows of the next steps from the shards while the current one trains. On CUDA it fills pinned
-buffers, which the card copies by itself. Which windows a step gets is a pure function of the seed and the step
+On CUDA a thread gathers the windows of the next steps from the shards while the current one trains. It fills pinned
+buffers, which the card copies by itself. On a CPU there is nothing to hide behind: a thread would take its time from the
+step, and where steps take milliseconds the two would mostly wait for each other, so the step gathers its own. Which windows a step gets is a pure function of the seed and the step
 (corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
 """
 
@@ -37,6 +38,7 @@ class Batches:
         device: torch.device,
         first_step: int,
         part: tuple[int, int] = (0, 1),  # which rank's share of a step this is, and of how many
+        beside: bool | None = None,  # whether a thread gathers; None: on CUDA
     ) -> None:
         self._split, self._order, self._device = split, order, device
         self._part = part
@@ -48,8 +50,12 @@ class Batches:
         self._closing = False
         self._damage: BaseException | None = None  # what the thread beside has found
         self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._gather, args=(first_step,), name="batches", daemon=True)
-        self._thread.start()
+        self._step = first_step
+        self._thread = threading.Thread(target=self._gather, name="batches", daemon=True)
+        if device.type == "cuda" if beside is None else beside:
+            self._thread.start()
+        else:
+            self._fill()  # the first step's while nobody is waiting: little data is read through before
         self._proof = threading.Thread(target=self._prove, name="shards", daemon=True)
         if not split.proves:  # too much to be read before the first step: while training goes on, then
             self._proof.start()
@@ -62,6 +68,8 @@ class Batches:
         self._failed = self._failed or self._damage
         if self._failed is not None:
             raise self._failed
+        if self._thread.ident is None and self._ready.empty():
+            self._fill()
         ready = self._ready.get()
         if isinstance(ready, BaseException):
             self._failed = ready
@@ -80,9 +88,9 @@ class Batches:
     def close(self) -> None:
         self._closing = True
         self._free.put(None)
-        self._thread.join()
-        if self._proof.ident is not None:
-            self._proof.join()
+        for thread in (self._thread, self._proof):
+            if thread.ident is not None:
+                thread.join()
 
     def __enter__(self) -> Self:
         return self
@@ -92,21 +100,31 @@ class Batches:
     ) -> None:
         self.close()
 
-    def _gather(self, step: int) -> None:
-        """The thread. What goes wrong here, a shard that vanished for instance, is raised where it is waited for."""
+    def _gather(self) -> None:
+        """The thread."""
+        while self._fill():
+            pass
+
+    def _fill(self) -> bool:
+        """Gather the next step's windows, once a buffer is free; False: there is nothing more to gather.
+
+        What goes wrong here, a shard that vanished for instance, is raised where it is waited for."""
         windows = self._shape[0] * self._shape[1]
+        part, parts = self._part
         try:
-            while (free := self._free.get()) is not None:
-                buffer, copied = free
-                if copied is not None:
-                    copied.synchronize()
-                part, parts = self._part
-                starts = self._order.starts((step * parts + part) * windows, windows)
-                self._split.gather(starts, self._shape[2], buffer.view(windows, -1).numpy())
-                self._ready.put(buffer)
-                step += 1
+            if (free := self._free.get()) is None:
+                return False
+            buffer, copied = free
+            if copied is not None:
+                copied.synchronize()
+            starts = self._order.starts((self._step * parts + part) * windows, windows)
+            self._split.gather(starts, self._shape[2], buffer.view(windows, -1).numpy())
+            self._ready.put(buffer)
+            self._step += 1
         except BaseException as error:
             self._ready.put(error)
+            return False
+        return True
 
     def _prove(self) -> None:
         """The other thread, for data of many gigabytes: holds the shards against the manifest, each rank its part."""
