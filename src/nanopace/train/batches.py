@@ -1,9 +1,9 @@
 """The tokens of each step, ready before they are asked for.
 
 On CUDA a thread gathers the windows of the next steps from the shards while the current one trains. It fills pinned
-buffers, which the card copies by itself. On a CPU there is nothing to hide behind: a thread would take its time from the
-step, and where steps take milliseconds the two would mostly wait for each other, so the step gathers its own. Which windows a step gets is a pure function of the seed and the step
-(corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
+buffers, which the card copies by itself. On a CPU each step gathers its own: a thread would take its time from the step,
+and where a step takes milliseconds the two would mostly wait for each other. Which windows a step gets is a pure function
+of the seed and the step (corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
 """
 
 from __future__ import annotations
