@@ -1,4 +1,4 @@
-"""Line ends of a text are read as Python, and so nanoGPT, reads them: wherever a chunk ends, and with the same tokens."""
+"""Line ends of a text are read as Python, and so nanoGPT, reads them: wherever a chunk ends, with the same tokens."""
 
 from __future__ import annotations
 

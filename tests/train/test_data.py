@@ -125,7 +125,7 @@ def test_much_data_is_held_against_its_hashes_beside_training(corpus: Path, monk
             batches.next()
 
 
-# --- nanoGPT's files, of which no manifest knows the hash --------------------------------------------------------------
+# --- nanoGPT's files, of which no manifest knows the hash -----------------------------------------------------------
 
 
 def as_nanogpt_has_it(corpus: Path) -> Path:

@@ -1,9 +1,10 @@
 """The tokens of each step, ready before they are asked for.
 
 On CUDA a thread gathers the windows of the next steps from the shards while the current one trains. It fills pinned
-buffers, which the card copies by itself. On a CPU each step gathers its own: a thread would take its time from the step,
-and where a step takes milliseconds the two would mostly wait for each other. Which windows a step gets is a pure function
-of the seed and the step (corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
+buffers, which the card copies by itself. On a CPU each step gathers its own: a thread would take its time from the
+step, and where a step takes milliseconds the two would mostly wait for each other. Which windows a step gets is a pure
+function of the seed and the step (corpus/order.py), so it does not matter who gathers them when, or where a run was
+resumed.
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ class Batches:
             copied = torch.cuda.Event()
             copied.record()
             self._free.put((ready, copied))
+            tokens = tokens.long()
         else:
-            tokens = ready.to(self._device, copy=True)
+            tokens = ready.to(self._device, torch.long)  # a copy, as the type is another
             self._free.put((ready, None))
-        tokens = tokens.long()
         return tokens[..., :-1].contiguous(), tokens[..., 1:].contiguous()  # strides are part of what is compiled for
 
     def close(self) -> None:
