@@ -1,7 +1,7 @@
 """Speed on a CPU beside nanoGPT, in turns: both trainers run, one of them stopped at any moment, a second each.
 
 A machine is never equally quick for two minutes, so whoever is measured after the other is measured on another machine.
-Here a turn is a second, or ten steps, what it counts is the rows that were printed in it, and a round is one turn of
+Here a turn is a second, or five steps, what it counts is the rows that were printed in it, and a round is one turn of
 each. The whole wall clock between two rows is in that: data, step, logging. On a machine that others use, too, the
 quickest tenth of the steps and the time on a core say more.
 
@@ -28,7 +28,7 @@ from nanogpt import ROOT, Knobs, write_tokens, zipf_tokens
 
 VOCAB = 65
 WARM = 20  # rows before the first turn
-STEPS = 10  # in a turn at least, or else it is too coarse a measure
+STEPS = 5  # in a turn at least, or else it is too coarse a measure
 WIDTHS = (10, 10, 8, 8, 16, 8, 8, 8)
 PATIENCE = 120  # seconds until they are printed
 _STAMP = re.compile(rb'^{"event":"step".*"at_ms":([\d.]+)}$', re.MULTILINE)
