@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from types import MappingProxyType
 from typing import Literal, TypeVar, cast
 
@@ -235,8 +236,9 @@ def left_out(recipe: str, written: str) -> tuple[str, ...]:
     return tuple(name for name in known if name in names)
 
 
+@cache
 def ingredients(recipe: str, without: str) -> frozenset[str]:
-    """What is in it."""
+    """What is in it. Asked at every step."""
     return frozenset(INGREDIENTS[recipe]) - set(left_out(recipe, without))
 
 

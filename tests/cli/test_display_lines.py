@@ -141,6 +141,12 @@ def test_the_share_of_what_was_measured_has_a_line_of_its_own(peak: float, shown
     assert not [*display_lines.utilisation(outcome(measured_tflops=peak))]  # no step was done
 
 
+def test_what_rows_leave_out_is_said_where_it_is_to_be_seen() -> None:
+    (line,) = display_lines.left_out(outcome(logging=0.0934))
+    assert line == "the rows leave out logging, which took 9.3% on top of their times"
+    assert not [*display_lines.left_out(outcome(logging=0.0099))]
+
+
 @given(st.text(min_size=1).filter(str.isprintable))
 def test_the_way_to_go_on_can_be_pasted_into_a_shell(out_dir: str) -> None:
     line = display_lines.outcome(outcome(reason="interrupted"), out_dir)

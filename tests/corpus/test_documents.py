@@ -48,7 +48,7 @@ def json_lines(rows: list[str]) -> bytes:
 def test_a_text_is_one_document(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\r\ntwo\n")
-    assert texts(path) == ["one\r\ntwo\n"]
+    assert texts(path) == ["one\ntwo\n"]
     path.write_bytes(b"")
     assert texts(path) == [""]
 

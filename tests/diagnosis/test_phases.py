@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -122,6 +123,16 @@ def test_the_reports_show_it() -> None:
         assert label in text
         assert label in render(diagnosis, format="html")
     assert "Checkpoints were written beside training, in 5.00 s." in text
+
+
+@pytest.mark.parametrize(("logging_ms", "shown"), [(5.0, False), (240.0, True)])
+def test_logging_has_a_line_where_it_is_worth_one(logging_ms: float, shown: bool) -> None:
+    """It is in no row, so whoever multiplies rows and steps misses it."""
+    run = measured()
+    spans = [Span(each.phase, 9, logging_ms) if each.phase == "logging" else each for each in run.spans]
+    diagnosis = diagnose(replace(run, spans=tuple(spans)))
+    assert ("– logging" in render(diagnosis)) is shown
+    assert ("– logging" in render(diagnosis, format="html")) is shown
 
 
 def test_on_a_cpu_nobody_speaks_of_a_card() -> None:

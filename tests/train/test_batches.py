@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from nanopace.train.batches import Batches
 CPU = torch.device("cpu")
 
 
-def batches(split: Split, first_window: int = 0, batch_size: int = 4, micro_steps: int = 2) -> Batches:
+def batches(
+    split: Split, first_window: int = 0, batch_size: int = 4, micro_steps: int = 2, *, beside: bool | None = None
+) -> Batches:
     return Batches(
         split,
         Order(split, 16, seed=3),
@@ -22,6 +25,7 @@ def batches(split: Split, first_window: int = 0, batch_size: int = 4, micro_step
         block_size=16,
         device=CPU,
         first_window=first_window,
+        beside=beside,
     )
 
 
@@ -33,11 +37,12 @@ def test_targets_are_the_inputs_one_further(corpus: Path) -> None:
     assert torch.equal(inputs[..., 1:], targets[..., :-1])
 
 
-def test_the_plain_way_gives_the_same(corpus: Path) -> None:
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_plain_way_gives_the_same(corpus: Path, beside: bool) -> None:
     split = open_corpus(corpus).train
     tokens = np.fromfile(corpus / "train-00000.bin", dtype=np.uint16)
     order = Order(split, 16, seed=3)
-    with batches(split) as source:
+    with batches(split, beside=beside) as source:
         for step in range(70):  # several epochs
             inputs, targets = source.next()
             starts = order.starts(step * 8, 8)
@@ -61,8 +66,9 @@ def test_how_a_step_is_divided_does_not_matter(corpus: Path) -> None:
         assert torch.equal(one.next()[0].view(-1, 16), four.next()[0].view(-1, 16))
 
 
-def test_what_was_given_is_not_overwritten(corpus: Path) -> None:
-    with batches(open_corpus(corpus).train) as source:
+@pytest.mark.parametrize("beside", [True, False])
+def test_what_was_given_is_not_overwritten(corpus: Path, beside: bool) -> None:
+    with batches(open_corpus(corpus).train, beside=beside) as source:
         first, _ = source.next()
         kept = first.clone()
         for _ in range(6):
@@ -70,14 +76,35 @@ def test_what_was_given_is_not_overwritten(corpus: Path) -> None:
         assert torch.equal(first, kept)
 
 
-def test_trouble_of_the_thread_is_raised_where_it_is_waited_for(corpus: Path) -> None:
+@pytest.mark.parametrize("beside", [True, False])
+def test_trouble_is_raised_where_the_tokens_are_waited_for(corpus: Path, beside: bool) -> None:
     class Broken(Order):
         def starts(self, *_: int) -> np.ndarray:  # type: ignore[type-arg]
             raise OSError("the disk is gone")
 
     split = open_corpus(corpus).train
     source = Batches(
-        split, Broken(split, 16, 0), micro_steps=1, batch_size=1, block_size=16, device=CPU, first_window=0
+        split,
+        Broken(split, 16, 0),
+        micro_steps=1,
+        batch_size=1,
+        block_size=16,
+        device=CPU,
+        first_window=0,
+        beside=beside,
     )
-    with source, pytest.raises(OSError, match="the disk is gone"):
+    with source:
+        for _ in range(2):  # and not: wait for ever
+            with pytest.raises(OSError, match="the disk is gone"):
+                source.next()
+
+
+def test_a_cpu_has_no_thread_to_wait_for(corpus: Path) -> None:
+    """It would take its time from the step."""
+    before = threading.active_count()
+    with batches(open_corpus(corpus).train) as source:
         source.next()
+        assert threading.active_count() == before
+    with batches(open_corpus(corpus).train, beside=True) as source:
+        source.next()
+        assert threading.active_count() == before + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import time
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from nanopace.corpus.shards import open_corpus
 from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.batches import Batches
-from nanopace.train.checkpoint_files import newest_whole
+from nanopace.train.checkpoint_files import STATE, checksum_of, newest_whole
 from nanopace.train.listener import StepReport
 from nanopace.train.run import train
 
@@ -121,3 +123,79 @@ def test_much_data_is_held_against_its_hashes_beside_training(corpus: Path, monk
             drain(batches)
         with pytest.raises(InputError, match="is damaged"):  # and not: wait for ever
             batches.next()
+
+
+# --- nanoGPT's files, of which no manifest knows the hash -----------------------------------------------------------
+
+
+def as_nanogpt_has_it(corpus: Path) -> Path:
+    """A byte in the middle of nowhere of which is in no sample."""
+    directory = corpus.parent / "raw"
+    directory.mkdir()
+    for split in ("train", "val"):
+        tokens_of_it = (corpus / f"{split}-00000.bin").read_bytes()
+        (directory / f"{split}.bin").write_bytes(tokens_of_it * (60_000 // len(tokens_of_it) + 1))
+    return directory
+
+
+def flip_in_the_middle_of_nowhere(path: Path, *, keep_time: bool) -> None:
+    before, data = path.stat(), bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
+    if keep_time:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(("split", "keep_time"), [("train", True), ("train", False), ("val", True)])
+def test_a_byte_that_changes_between_two_runs(corpus: Path, tmp_path: Path, split: str, keep_time: bool) -> None:
+    data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
+    run(data, out, Recorder(), max_iters=5)
+    fingerprint, ledger = open_corpus(data).fingerprint, (out / "ledger.jsonl").read_bytes()
+    before = (data / f"{split}.bin").read_bytes()
+    flip_in_the_middle_of_nowhere(data / f"{split}.bin", keep_time=keep_time)
+    assert open_corpus(data).fingerprint == fingerprint  # which samples do not see
+    with pytest.raises(InputError, match=rf"{split}\.bin: has changed since training began; put back the file"):
+        run(data, out, Recorder(), max_iters=10, init_from="resume")
+    assert (out / "ledger.jsonl").read_bytes() == ledger  # found before anything is written
+    (data / f"{split}.bin").write_bytes(before)
+    told = Recorder()
+    run(data, out, told, max_iters=10, init_from="resume")
+    assert max(told.losses) == 10
+
+
+def test_much_data_without_a_manifest_is_held_against_what_it_was_beside_training(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
+    run(data, out, Recorder(), max_iters=5)
+    monkeypatch.setattr(tokens, "_SOON_READ", 0)
+    flip_in_the_middle_of_nowhere(data / "train.bin", keep_time=True)
+    with pytest.raises(InputError, match=r"train\.bin: has changed since training began"):
+        run(data, out, Recorder(), max_iters=10**6, init_from="resume")
+
+
+def test_much_data_is_read_through_once_and_its_hash_is_kept(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "_SOON_READ", 0)
+    data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
+    run(data, out, Recorder(), max_iters=20)
+    saved, _ = newest_whole(out)
+    assert saved is not None
+    assert saved.state["corpus_sha256"] == {
+        f"{split}.bin": hashlib.sha256((data / f"{split}.bin").read_bytes()).hexdigest() for split in ("train", "val")
+    }
+
+
+def test_a_checkpoint_of_before_that_knows_no_hashes(corpus: Path, tmp_path: Path) -> None:
+    data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
+    run(data, out, Recorder(), max_iters=5)
+    saved, _ = newest_whole(out)
+    assert saved is not None
+    state = json.loads((saved.path / STATE).read_text())
+    del state["corpus_sha256"], state["checksum"]
+    state["checksum"] = checksum_of(state)
+    (saved.path / STATE).write_text(json.dumps(state))
+    told = Recorder()
+    run(data, out, told, max_iters=7, init_from="resume")
+    assert list(told.losses) == [6, 7]

@@ -20,6 +20,7 @@ from nanopace.literals import Value
 from nanopace.train.checkpoint_files import checkpoint_directories, checksum_of
 from nanopace.train.convert import convert
 from nanopace.train.listener import Outcome, StepReport
+from nanopace.train.loop import Loop
 from nanopace.train.run import train
 
 from .conftest import TINY, Recorder, write_corpus
@@ -109,6 +110,24 @@ def test_every_moment_is_in_the_ledger(finished: tuple[Path, Outcome, Recorder])
     assert inside == pytest.approx(sum(each["ms"] for each in told if each["event"] == "step"), rel=0.001)
     started = {each["what"] for each in told if each["event"] == "span" and each["phase"] == "startup"}
     assert {"Python, torch and the device", "the model", "the data", "training step"} <= started
+
+
+def test_what_rows_leave_out_is_told_in_the_end(finished: tuple[Path, Outcome, Recorder]) -> None:
+    out, outcome, _ = finished
+    logging_ms = sum(each["ms"] for each in events(out, "span") if each["phase"] == "logging")
+    rows_ms = sum(each["ms"] for each in events(out, "step"))
+    assert outcome.logging == pytest.approx(logging_ms / rows_ms, rel=0.01)
+    assert outcome.logging > 0
+
+
+def test_where_nobody_saves_no_state_is_put_together(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes longer than the smallest steps, and grows with the losses since the last evaluation."""
+    asked: list[int] = []
+    monkeypatch.setattr(Loop, "_state", lambda _, step: asked.append(step) or {})
+    run(corpus, tmp_path / "out", save_interval=-1, max_iters=12, eval_interval=6)
+    assert set(asked) <= {6, 12, 13}  # at evaluations and at the end, where nobody notices
 
 
 def test_the_analyst_reads_the_same_wall_clock(finished: tuple[Path, Outcome, Recorder]) -> None:

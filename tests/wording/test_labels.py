@@ -36,7 +36,7 @@ from nanopace.wording.catalog import LANGUAGES, words
             [
                 part
                 for parts in parts_of_phases(
-                    result.Phases(1, 1, 1, 1, 1, 0, 0, 0), result.Wall(6, 3, 0, 0, 3, 0, 0, 0, 0, 0, 0.5, True)
+                    result.Phases(1, 1, 1, 1, 1, 1, 0, 0), result.Wall(7, 3, 0, 0, 3, 0, 0, 0, 1, 0, 0.5, True)
                 ).values()
                 for part in parts
             ],

@@ -16,6 +16,7 @@ from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveRepor
 from nanopace.version import __version__
 
 _OF_NANOGPT = 3  # loss, time and mfu
+_WORTH_SAYING = 0.01  # of logging on top of the steps' times
 
 
 def introduction(intro: Introduction) -> Iterator[str]:
@@ -106,6 +107,12 @@ def utilisation(end: Outcome) -> Iterator[str]:
     if end.utilisation is not None and end.measured_tflops is not None:
         peak = f"{end.measured_tflops:.0f}" if end.measured_tflops >= 100 else f"{end.measured_tflops:.3g}"
         yield f"the usual step does {end.utilisation:.1%} of the {peak} TFLOP/s that nanopace tune measured here"
+
+
+def left_out(end: Outcome) -> Iterator[str]:
+    """nanoGPT's times have its logging in them, and ours have not: where that is to be seen, it is said."""
+    if end.logging > _WORTH_SAYING:
+        yield f"the rows leave out logging, which took {end.logging:.1%} on top of their times"
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

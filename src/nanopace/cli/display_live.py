@@ -77,7 +77,8 @@ class LiveDisplay:
         self._log(display_lines.one_line(text))
 
     def finished(self, outcome: Outcome) -> None:
-        for line in (*display_lines.utilisation(outcome), display_lines.outcome(outcome, self._out_dir)):
+        more = (*display_lines.utilisation(outcome), *display_lines.left_out(outcome))
+        for line in (*more, display_lines.outcome(outcome, self._out_dir)):
             self._log(line)
         self.close()
 

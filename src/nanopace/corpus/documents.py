@@ -2,7 +2,8 @@
 
 Everything is streamed, and an archive is never unpacked. What a file is, its first bytes say; its name only tells JSONL
 from other text. Bytes that are not UTF-8 become U+FFFD, and are counted; whatever else is wrong is an error with its
-file and line, because a corpus that silently lacks its second half is worse than none.
+file and line, because a corpus that silently lacks its second half is worse than none. A text's lines end with `\\n`
+alone (newlines.py); strings in JSONL and parquet are what they are.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nanopace.compressed import DENSEST, Density, TooDenseError, check_density, decompressed
 from nanopace.corpus.inputs import holds_text, is_json_lines
+from nanopace.corpus.newlines import with_plain_newlines
 from nanopace.corpus.pieces import Document
 from nanopace.errors import InputError
 
@@ -61,7 +63,7 @@ class _TextFile:
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         with _open(self._path) as self._file, _complaints(str(self._path)):
-            yield _unpacked(self._file)
+            yield with_plain_newlines(_unpacked(self._file))
             self._read = self._file.tell()
         self._file = None
 
@@ -183,7 +185,7 @@ def _archive(path: Path, text_field: str) -> Iterator[Document]:
                 with _open_member(archive, member, name) as stream:
                     yield from _json_lines(stream, name, text_field, file.tell)
             else:
-                yield Document(partial(_open_member, archive, member, name), name, file.tell)
+                yield Document(partial(_open_text, archive, member, name), name, file.tell)
 
 
 @contextmanager
@@ -191,6 +193,12 @@ def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -
     with _complaints(name), archive.open(member) as stream:
         check_density(member.file_size, member.compress_size)
         yield _unpacked(io.BufferedReader(cast(io.RawIOBase, stream)))
+
+
+@contextmanager
+def _open_text(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
+    with _open_member(archive, member, name) as stream:
+        yield with_plain_newlines(stream)
 
 
 # --- parquet ---------------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def _prepare(inputs: Inputs, directory: Path, recipe: Recipe, told: Told, began:
         journal = Journal.new(inputs.fingerprint, tokenizer.hash)
     else:
         tokenizer = _tokenizer_of(directory, journal)
-        if (directory / MANIFEST).is_file() and read_manifest(directory).complete:
+        if _is_complete(directory):
             check_files(directory, read_manifest(directory))
             (directory / SEEN_FILE).unlink(missing_ok=True)  # of a run that was killed when all but this was done
             return _summary(directory, journal, began, Encoded(), resumed)
@@ -175,12 +175,23 @@ def _begun(directory: Path, inputs: Inputs) -> Journal | None:
         for name in (MANIFEST, "train.bin", "val.bin"):
             if (directory / name).exists():
                 raise InputError("{path}: holds another corpus ({name}); give another --out", path=directory, name=name)
+    elif journal.fingerprint == inputs.earlier:  # what is finished stays as it is: somebody may be training on it
+        if not _is_complete(directory):
+            raise InputError(
+                "{path}: was begun by an earlier nanopace, which read line ends in another way; "
+                "start anew with --restart, or give another --out",
+                path=directory,
+            )
     elif journal.fingerprint != inputs.fingerprint:
         raise InputError(
             "{path}: holds a corpus of other files or settings; take those, or --restart, or another --out",
             path=directory,
         )
     return journal
+
+
+def _is_complete(directory: Path) -> bool:
+    return (directory / MANIFEST).is_file() and read_manifest(directory).complete
 
 
 def _tokenizer_of(directory: Path, journal: Journal) -> Tokenizer:

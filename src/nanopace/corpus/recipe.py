@@ -17,7 +17,8 @@ from nanopace.errors import InputError, UsageError
 
 TOKENIZERS: Final = ("gpt2", "bytes", "chars", "bpe")
 _LARGEST_VOCABULARY: Final = 1 << 20  # the library that trains one reserves its memory first, and dies without
-_VERSION: Final = 1  # of the way from files to tokens: a corpus that was begun in another way is not gone on with
+_VERSION: Final = 2  # of the way from files to tokens: a corpus that was begun in another way is not gone on with
+_EARLIER: Final = 1  # texts kept their \r
 _VAL_BYTES: Final = 10_000_000  # of validation text are plenty
 _VAL_SHARE: Final = (0.0005, 0.1)  # what nanoGPT holds out of OpenWebText, and of Shakespeare
 _FEWEST: Final = 10  # documents that validation should have
@@ -61,6 +62,7 @@ class Inputs:
     val_fraction: float
     held_out: float | None  # of each document's end; None: whole documents, chosen by their hash
     fingerprint: str
+    earlier: str  # the fingerprint that an earlier version gave the same work, which it did in another way
 
     @property
     def total(self) -> int:
@@ -88,9 +90,13 @@ def inputs_of(files: Sequence[Path], recipe: Recipe) -> Inputs:
         share = min(most, max(least, _VAL_BYTES / max(1, sum(sizes))))
     held_out = share if _are_few(files, recipe.text_field, share) else None
     names = [str(path.resolve()) for path in files]
-    content = [_VERSION, asdict(recipe), share, held_out, list(zip(names, sizes, times, strict=True))]
-    fingerprint = hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogateescape")).hexdigest()
-    return Inputs(tuple(files), tuple(sizes), recipe.text_field, share, held_out, fingerprint)
+    content = [asdict(recipe), share, held_out, list(zip(names, sizes, times, strict=True))]
+    now, earlier = (_hashed([version, *content]) for version in (_VERSION, _EARLIER))
+    return Inputs(tuple(files), tuple(sizes), recipe.text_field, share, held_out, now, earlier)
+
+
+def _hashed(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogateescape")).hexdigest()
 
 
 def _are_few(files: Sequence[Path], text_field: str, share: float) -> bool:

@@ -2,7 +2,8 @@
 
 Asking the file system costs a microsecond, so every read is followed by it. Only where it says that a file is not as it
 was, the contents are looked at: a file that was merely touched, or restored from a copy, is still the same. Of a file
-whose hash nobody wrote down, and which nobody has read through yet, beginning, middle and end have to do.
+whose hash nobody wrote down, and which nobody has read through yet, beginning, middle and end have to do. Once it has
+been read through, a run keeps its hash, and whoever resumes the run expects it.
 """
 
 from __future__ import annotations
@@ -59,6 +60,16 @@ class Seal:
             assert self._sample is not None
             return self._sample
 
+    @property
+    def known(self) -> str | None:
+        """The hash that the file must have, as far as anybody knows. Nobody waits for it, whoever is reading."""
+        return self._known
+
+    def expect(self, sha256: str) -> None:
+        """What it was when an earlier process trained on it. The manifest's word counts more."""
+        with self._turn:
+            self._known = self._listed or sha256
+
     def check(self, found: os.stat_result) -> None:
         """Complain if the file is not as it was, by the state in which somebody has just read it."""
         look = _Look.of(found)
@@ -67,14 +78,10 @@ class Seal:
         with self._turn:
             self._begin()
             if look != self._look and not self._same():
-                raise InputError(
-                    "{path}: has changed since training began; put back the file that it was, "
-                    "and --init_from=resume goes on",
-                    path=self._path,
-                )
+                raise self._changed()
 
     def prove(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Read all of it, once: it must be what the manifest lists; where none does, it must stay what it is."""
+        """Read all of it, once: it must be what the manifest lists; where none does, what it was and will be."""
         with self._turn:
             self._begin()
             if self._proved:
@@ -88,8 +95,16 @@ class Seal:
                     "or make the corpus anew with nanopace prepare --restart",
                     path=self._path,
                 )
+            if self._known is not None and digest != self._known:
+                raise self._changed()
             if _Look.of(self._path.stat()) == self._look:  # else whoever reads next compares it with what it was
                 self._known, self._proved = digest, True
+
+    def _changed(self) -> InputError:
+        return InputError(
+            "{path}: has changed since training began; put back the file that it was, and --init_from=resume goes on",
+            path=self._path,
+        )
 
     def _begin(self) -> None:
         if self._look is None:

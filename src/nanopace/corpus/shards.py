@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,6 +23,7 @@ from nanopace.corpus.manifest import (
 )
 from nanopace.corpus.nanogpt import META_FILE, raw_shard, read_meta
 from nanopace.corpus.scan import first_beyond
+from nanopace.corpus.seal import Seal
 from nanopace.corpus.tokenizer import Tokenizer, load_tokenizer
 from nanopace.corpus.tokens import Shard, Split
 from nanopace.errors import InputError
@@ -55,6 +57,26 @@ class Corpus:
                 digest.update(shard.sha256.encode() if shard.sha256 else seal.sample)
             digest.update(b"\1")
         return digest.hexdigest()
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """By file, of those that no manifest lists: as many as have been read through by now."""
+        unlisted = (each for each in self._sealed() if each[0].sha256 is None)
+        return {shard.path.name: seal.known for shard, seal in unlisted if seal.known is not None}
+
+    def expect(self, hashes: Mapping[str, str]) -> None:
+        """The files must be those that an earlier process read through. Little data is held against it now, much while
+        training goes on."""
+        for shard, seal in self._sealed():
+            if shard.path.name in hashes:
+                seal.expect(hashes[shard.path.name])
+        for split in (self.train, self.val):
+            if split.is_soon_read:
+                split.prove(lambda: False)
+
+    def _sealed(self) -> Iterator[tuple[Shard, Seal]]:
+        for split in (self.train, self.val):
+            yield from zip(split.shards, split.seals, strict=True)
 
     def check(self, vocab_size: int, block_size: int) -> None:
         """Everything that would otherwise stop a training that has begun."""

@@ -51,7 +51,8 @@ class Split:
         self.first = np.cumsum([0, *(shard.tokens for shard in self.shards)])  # each shard's first position; the end
         self.tokens = int(self.first[-1])
         self.seals = tuple(Seal(shard.path, shard.sha256) for shard in self.shards)
-        self.proves = prove or self.bytes <= _SOON_READ
+        self.is_soon_read = self.bytes <= _SOON_READ
+        self.proves = prove or self.is_soon_read
 
     @property
     def bytes(self) -> int:

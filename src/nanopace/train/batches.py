@@ -1,8 +1,10 @@
 """The tokens of each step, ready before they are asked for.
 
-A thread gathers the windows of the next steps from the shards while the current one trains. On CUDA it fills pinned
-buffers, which the card copies by itself. Which windows a step gets is a pure function of the seed and of how many were
-read before it (corpus/order.py), so it does not matter who gathers them when, or where a run was resumed.
+On CUDA a thread gathers the windows of the next steps from the shards while the current one trains. It fills pinned
+buffers, which the card copies by itself. On a CPU each step gathers its own: a thread would take its time from the
+step, and where a step takes milliseconds the two would mostly wait for each other. Which windows a step gets is a pure
+function of the seed and of how many were read before it (corpus/order.py), so it does not matter who gathers them when,
+or where a run was resumed.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Batches:
         device: torch.device,
         first_window: int,  # of the first step, over all ranks
         part: tuple[int, int] = (0, 1),  # which rank's share of a step this is, and of how many
+        beside: bool | None = None,  # whether a thread gathers; None: on CUDA
     ) -> None:
         self._split, self._order, self._device = split, order, device
         self._part = part
@@ -48,8 +51,12 @@ class Batches:
         self._closing = False
         self._damage: BaseException | None = None  # what the thread beside has found
         self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._gather, args=(first_window,), name="batches", daemon=True)
-        self._thread.start()
+        self._next = first_window
+        self._thread = threading.Thread(target=self._gather, name="batches", daemon=True)
+        if device.type == "cuda" if beside is None else beside:
+            self._thread.start()
+        else:
+            self._fill()  # the first step's while nobody is waiting: little data is read through before
         self._proof = threading.Thread(target=self._prove, name="shards", daemon=True)
         if not split.proves:  # too much to be read before the first step: while training goes on, then
             self._proof.start()
@@ -62,6 +69,8 @@ class Batches:
         self._failed = self._failed or self._damage
         if self._failed is not None:
             raise self._failed
+        if self._thread.ident is None and self._ready.empty():
+            self._fill()
         ready = self._ready.get()
         if isinstance(ready, BaseException):
             self._failed = ready
@@ -71,18 +80,18 @@ class Batches:
             copied = torch.cuda.Event()
             copied.record()
             self._free.put((ready, copied))
+            tokens = tokens.long()
         else:
-            tokens = ready.to(self._device, copy=True)
+            tokens = ready.to(self._device, torch.long)  # a copy, as the type is another
             self._free.put((ready, None))
-        tokens = tokens.long()
         return tokens[..., :-1].contiguous(), tokens[..., 1:].contiguous()  # strides are part of what is compiled for
 
     def close(self) -> None:
         self._closing = True
         self._free.put(None)
-        self._thread.join()
-        if self._proof.ident is not None:
-            self._proof.join()
+        for thread in (self._thread, self._proof):
+            if thread.ident is not None:
+                thread.join()
 
     def __enter__(self) -> Self:
         return self
@@ -92,21 +101,31 @@ class Batches:
     ) -> None:
         self.close()
 
-    def _gather(self, first: int) -> None:
-        """The thread. What goes wrong here, a shard that vanished for instance, is raised where it is waited for."""
+    def _gather(self) -> None:
+        """The thread."""
+        while self._fill():
+            pass
+
+    def _fill(self) -> bool:
+        """Gather the next step's windows, once a buffer is free; False: there is nothing more to gather.
+
+        What goes wrong here, a shard that vanished for instance, is raised where it is waited for."""
         windows = self._shape[0] * self._shape[1]
         part, parts = self._part
         try:
-            while (free := self._free.get()) is not None:
-                buffer, copied = free
-                if copied is not None:
-                    copied.synchronize()
-                starts = self._order.starts(first + part * windows, windows)
-                self._split.gather(starts, self._shape[2], buffer.view(windows, -1).numpy())
-                self._ready.put(buffer)
-                first += parts * windows
+            if (free := self._free.get()) is None:
+                return False
+            buffer, copied = free
+            if copied is not None:
+                copied.synchronize()
+            starts = self._order.starts(self._next + part * windows, windows)
+            self._split.gather(starts, self._shape[2], buffer.view(windows, -1).numpy())
+            self._ready.put(buffer)
+            self._next += parts * windows
         except BaseException as error:
             self._ready.put(error)
+            return False
+        return True
 
     def _prove(self) -> None:
         """The other thread, for data of many gigabytes: holds the shards against the manifest, each rank its part."""

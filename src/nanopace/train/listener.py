@@ -76,6 +76,7 @@ class Outcome:
     energy_kwh: float | None = None
     utilisation: float | None = None  # by the usual step, of what `nanopace tune` measured here
     measured_tflops: float | None = None
+    logging: float = 0.0  # between steps, and in the time of none: 0.1 is a tenth of what the steps took
 
 
 class Listener(Protocol):

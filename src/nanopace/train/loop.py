@@ -136,7 +136,7 @@ class Loop:
         """Save first: a crash in the evaluation then costs nothing."""
         step, config = self.iteration, self._config
         evaluating = step % config.eval_interval == 0
-        saving = step % config.save_interval == 0 if config.save_interval else evaluating
+        saving = step % config.save_interval == 0 if config.save_interval > 0 else evaluating  # below 0: nobody saves
         if (saving and config.always_save_checkpoint) or self._save_is_due:
             self._save(step)
         if evaluating:

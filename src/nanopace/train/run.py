@@ -18,6 +18,7 @@ from nanopace.errors import InputError, UsageError
 from nanopace.ledger import EndEvent, LedgerWriter
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.attention import pick_attention
+from nanopace.train.bookkeeping import STEP_PHASES
 from nanopace.train.checkpoint_files import checkpoint_directories
 from nanopace.train.clock import Clock, make_clock, process_start
 from nanopace.train.device import find_machine, pick_kernels, set_tf32
@@ -188,7 +189,13 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
         energy_kwh=energy_kwh,
         utilisation=loop.utilisation,
         measured_tflops=start.measured_tflops,
+        logging=_on_top_of_steps(clock),
     )
+
+
+def _on_top_of_steps(clock: Clock) -> float:
+    steps_ms = sum(clock.totals.get(phase, 0.0) for phase in STEP_PHASES)
+    return clock.totals.get("logging", 0.0) / steps_ms if steps_ms > 0 else 0.0
 
 
 def _train_once(start: Start, loop: Loop, rollbacks: Rollbacks) -> str | Start | None:

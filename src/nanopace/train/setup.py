@@ -120,6 +120,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
     if config.eval_train == "full":  # in another order than the steps': not on the windows that these begin with
         training = _evaluator(called.sequence_losses, start, start.corpus.train, ~config.seed)
     order = _order(start)
+    fingerprint = start.corpus.fingerprint  # now: a save shall not wait for the thread that reads through the data
     batches = _batches(start, order, first_step)
     clock.mark("startup", first_step, "the data")
     parts = Parts(
@@ -139,7 +140,8 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         listener=listener,
         describe=lambda step: {
             **describe(start.shape, step=step, config=config.as_dict(), tokenizer=tokenizer),
-            "corpus": start.corpus.fingerprint,
+            "corpus": fingerprint,
+            "corpus_sha256": start.corpus.hashes,
             "windows": start.windows_before(step),
             "versions": versions(),
         },

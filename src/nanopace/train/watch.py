@@ -89,8 +89,9 @@ class Watch:
             level = median(self._losses)
             above = loss - level
             if above > 0 and len(self._above) >= _LEAST:
-                deviation = max(_deviation(self._above), _FINEST * abs(level), _TINY)
-                spike = (above - min(0.0, median(self._above))) / deviation
+                middle = median(self._above)
+                deviation = max(_deviation(self._above, middle), _FINEST * abs(level), _TINY)
+                spike = (above - min(0.0, middle)) / deviation
             self._above.append(above)
         self._losses.append(loss)
         return spike if spike is not None and spike >= SPIKE_Z else None
@@ -103,7 +104,6 @@ class Watch:
         return overflow and (not self._scaled or self._overflows > SCALE_STREAK)
 
 
-def _deviation(values: Sequence[float]) -> float:
-    """The median absolute one, as a standard deviation."""
-    middle = median(values)
-    return 1.4826 * median(abs(value - middle) for value in values)
+def _deviation(values: Sequence[float], middle: float) -> float:
+    """The median absolute one from their median, as a standard deviation."""
+    return 1.4826 * median([abs(value - middle) for value in values])

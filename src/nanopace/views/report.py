@@ -77,7 +77,7 @@ LONGEST_NOTE = 300  # characters
 _LONGEST_WHOLE = 1e15  # a float above it is no count
 _LONGEST_CHECKSUM, _SHORT_CHECKSUM = 16, 10  # characters
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
-_WORTH_A_LINE = 0.005  # of start-up: what the first steps took beyond a step
+_WORTH_A_LINE = 0.005  # of start-up: what the first steps took beyond a step; of the run: logging
 _LEAST_S, _LEAST_SHARE = 0.001, 0.0005
 _DUST = 1e-5  # of the wall clock: what is left unknown by rounding
 
@@ -257,7 +257,7 @@ def _shortened(text: str) -> str:
 
 
 def parts_of_phases(phases: Phases | None, wall: Wall) -> dict[str, dict[str, float]]:
-    """What training and start-up were made of, where that was measured, in the order in which every view shows it."""
+    """What a phase was made of, where that was measured, in the order in which every view shows it."""
     if phases is None:
         return {}
     startup = {"startup": phases.startup_s}
@@ -273,4 +273,5 @@ def parts_of_phases(phases: Phases | None, wall: Wall) -> dict[str, dict[str, fl
             "optimizer": phases.optimizer_s,
         },
         "startup": startup if len(startup) > 1 else {},
+        "other": {"logging": phases.logging_s} if phases.logging_s >= _WORTH_A_LINE * wall.total_s else {},
     }

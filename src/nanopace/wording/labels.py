@@ -88,6 +88,7 @@ PARTS: Mapping[str, str] = {
     "startup": label("start-up"),
     "compile": label("compiling"),
     "first_steps": label("first steps"),
+    "logging": label("logging"),
 }
 
 FORMATS: Mapping[str, str] = {

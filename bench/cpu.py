@@ -1,0 +1,176 @@
+"""Speed on a CPU beside nanoGPT, in turns: both trainers run, one of them stopped at any moment, a second each.
+
+A machine is never equally quick for two minutes, so whoever is measured after the other is measured on another machine.
+Here a turn is a second, or five steps, what it counts is the rows that were printed in it, and a round is one turn of
+each. The whole wall clock between two rows is in that: data, step, logging. On a machine that others use, too, the
+quickest tenth of the steps and the time on a core say more.
+
+    python bench/cpu.py path/to/nanoGPT                     # six configurations, ten minutes
+    python bench/cpu.py path/to/nanoGPT --only tiny --threads 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean, median, quantiles
+
+from nanogpt import ROOT, Knobs, write_tokens, zipf_tokens
+
+VOCAB = 65
+WARM = 20  # rows before the first turn
+STEPS = 5  # in a turn at least, or else it is too coarse a measure
+WIDTHS = (10, 10, 8, 8, 16, 8, 8, 8)
+PATIENCE = 120  # seconds until they are printed
+_STAMP = re.compile(rb'^{"event":"step".*"at_ms":([\d.]+)}$', re.MULTILINE)
+_ROW = re.compile(rb"^iter \d+: loss [^,]+, time ([\d.]+)ms", re.MULTILINE)
+
+
+def _knobs(layers: int, heads: int, width: int, length: int, batch: int, **more: float) -> Knobs:
+    shape = {"n_layer": layers, "n_head": heads, "n_embd": width, "block_size": length, "batch_size": batch}
+    return {**shape, "dropout": 0.0, "gradient_accumulation_steps": 1, **more}
+
+
+CONFIGURATIONS: dict[str, Knobs] = {
+    "tiny": _knobs(1, 1, 16, 16, 4),
+    "small": _knobs(2, 2, 64, 32, 8),
+    "readme": _knobs(4, 4, 128, 64, 12),  # what nanoGPT's README trains on a laptop
+    "readme, dropout 0.2": _knobs(4, 4, 128, 64, 12, dropout=0.2),
+    "readme, accumulation 4": _knobs(4, 4, 128, 64, 12, gradient_accumulation_steps=4),
+    "384 wide": _knobs(6, 6, 384, 64, 4),
+}
+
+
+@dataclass
+class Trainer:
+    """A process that is stopped but for its turns."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    rates: list[float] = field(default_factory=list)  # rows a second, of each turn
+    cpu_s: float = 0.0  # seconds of a core, of all turns
+    counted: int = 0  # rows of all turns
+
+    def rows(self) -> list[float]:
+        """The times of all rows so far."""
+        return [float(found) for found in _ROW.findall(self.log.read_bytes())]
+
+    def between(self) -> list[float]:
+        """Ms from row to row. nanoGPT's rows are that; of ours the ledger has stamps."""
+        ledger = self.log.parent / "out" / "ledger.jsonl"
+        if not ledger.exists():
+            return self.rows()
+        at = [float(found) for found in _STAMP.findall(ledger.read_bytes())]
+        return [after - before for before, after in pairwise(at)]
+
+    def warm_up(self) -> None:
+        until = time.monotonic() + PATIENCE
+        while len(self.rows()) < WARM:
+            if self.process.poll() is not None or time.monotonic() > until:
+                sys.exit(f"{self.log}: no rows:\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.1)
+        self.process.send_signal(signal.SIGSTOP)
+
+    def turn(self, seconds: float) -> None:
+        before, spent, begin = len(self.rows()), self._spent(), time.perf_counter()
+        self.process.send_signal(signal.SIGCONT)
+        time.sleep(seconds)
+        self.process.send_signal(signal.SIGSTOP)
+        took = time.perf_counter() - begin
+        done = len(self.rows()) - before
+        self.rates.append(done / took)
+        self.cpu_s += self._spent() - spent
+        self.counted += done
+
+    def _spent(self) -> float:
+        """Seconds of all its threads on a core: what others do on the machine hardly changes them."""
+        fields = Path("/proc", str(self.process.pid), "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nanogpt", type=Path)
+    parser.add_argument("--only", action="append", choices=list(CONFIGURATIONS), help="several times, too; else all")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
+    parser.add_argument("--threads", type=int, help="of each trainer; else as torch chooses")
+    args = parser.parse_args()
+    columns = ("nanoGPT", "nanopace", "ratio", "median", "middle half", "quick", "CPU", "rows")
+    print(f"{'configuration':24}" + "".join(f"{name:>{width}}" for name, width in zip(columns, WIDTHS, strict=True)))
+    with tempfile.TemporaryDirectory() as folder:
+        data = write_tokens(
+            Path(folder, "data"), zipf_tokens(1_000_000, VOCAB, 1), zipf_tokens(100_000, VOCAB, 2), VOCAB
+        )
+        for name in args.only or CONFIGURATIONS:
+            print(_compared(name, args, Path(folder), data), flush=True)
+    print(
+        "steps a second by the wall clock and their ratio; that of the rounds; of the quickest tenth of all steps, from"
+    )
+    print("row to row; of the time on a core; of the median rows, which are the step alone in ours")
+
+
+def _compared(name: str, args: argparse.Namespace, room: Path, data: Path) -> str:
+    theirs = _started([sys.executable, "-u", "train.py"], name, "theirs", args, room, data)
+    theirs.warm_up()
+    ours = _started([sys.executable, "-m", "nanopace", "train", "--no-report"], name, "ours", args, room, data)
+    ours.warm_up()
+    seconds = max(args.seconds, STEPS * max(theirs.rows()[WARM // 2 :]) / 1000)
+    try:
+        for number in range(args.rounds):
+            for each in (theirs, ours) if number % 2 else (ours, theirs):
+                each.turn(seconds)
+        rows = median(theirs.rows()[WARM:]) / median(ours.rows()[WARM:])
+        quick = _quick(theirs.between()[WARM:]) / _quick(ours.between()[WARM:])
+    finally:
+        theirs.end()
+        ours.end()
+    ratios = [mine / other for mine, other in zip(ours.rates, theirs.rates, strict=True)]
+    low, _, high = quantiles(ratios, n=4)
+    cpu = (theirs.cpu_s / theirs.counted) / (ours.cpu_s / ours.counted)
+    their_rate, our_rate = mean(theirs.rates), mean(ours.rates)
+    texts = [f"{their_rate:.1f}", f"{our_rate:.1f}", f"{our_rate / their_rate:.3f}", f"{median(ratios):.3f}"]
+    texts += [f"{low:.3f} to {high:.3f}", f"{quick:.3f}", f"{cpu:.3f}", f"{rows:.3f}"]
+    return f"{name:24}" + "".join(f"{text:>{width}}" for text, width in zip(texts, WIDTHS, strict=True))
+
+
+def _quick(times: list[float]) -> float:
+    """What nine in ten take longer than: on a busy machine these are the ones that nobody came between."""
+    return quantiles(times, n=10)[0]
+
+
+def _started(command: list[str], name: str, who: str, args: argparse.Namespace, room: Path, data: Path) -> Trainer:
+    place = room / f"{who} {name}"
+    place.mkdir()
+    common: Knobs = {"dataset": str(data), "device": "cpu", "dtype": "float32", "compile": False, "log_interval": 1}
+    often: Knobs = {"max_iters": 10**9, "eval_interval": 10**9, "eval_iters": 1, "out_dir": str(place / "out")}
+    config, log = place / "config.py", place / "log"
+    knobs = {**CONFIGURATIONS[name], **common, **often}
+    config.write_text("".join(f"{knob} = {value!r}\n" for knob, value in knobs.items()))
+    threads = {} if args.threads is None else {"OMP_NUM_THREADS": str(args.threads)}
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, str(config)],
+            cwd=args.nanogpt if who == "theirs" else place,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **threads},
+        )
+    return Trainer(process, log)
+
+
+if __name__ == "__main__":
+    main()
