@@ -24,7 +24,7 @@ def asked(arguments: Sequence[str]) -> Asked:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "run", lambda args: understood.append(args) or 0)
         assert main(["train", *arguments]) == 0
-    return train._asked(understood[0])
+    return train.read_asked(understood[0])
 
 
 numbers = st.integers(1, 5).map(str)  # six times as much with every line, at most: still a count after 15

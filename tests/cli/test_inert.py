@@ -93,13 +93,22 @@ def test_json_is_ascii_and_says_what_was_there(logs: list[str], capsys: Capture)
     ids=lambda arguments: " ".join(arguments)[:30].encode("unicode_escape").decode(),
 )
 def test_an_error(arguments: list[str], capsys: Capture) -> None:
-    Path("evil.py").write_text(f"batch_size = 8\nx = run({EVIL.replace(chr(13), '')!r}, '\x1b[31m\x9b')\n")
+    Path("evil.py").write_text(f"batch_size = 8\nn_embd = run({EVIL.replace(chr(13), '')!r}, '\x1b[31m\x9b')\n")
     Path("evil-name.py").write_text("batch_size = '\x1b[31m\x9b2J\u202e'\n")
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert harmless(err)
     assert err.count("\n") == 1
+
+
+def test_a_note(capsys: Capture) -> None:
+    """On a line that is passed over: nothing of it runs, and nothing of it steers a terminal."""
+    Path("evil.py").write_text(f"x = run({EVIL.replace(chr(13), '')!r}, '\x1b[31m\x9b')\n")
+    assert main(["train", "evil.py"]) == 2  # there is no corpus
+    out, _ = capsys.readouterr()
+    assert "evil.py, line 1: is passed over" in out
+    assert harmless(out)
 
 
 def test_training_and_preparing(capsys: Capture) -> None:

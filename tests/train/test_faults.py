@@ -16,7 +16,7 @@ from nanopace.corpus.order import Order
 from nanopace.corpus.shards import open_corpus
 from nanopace.errors import InputError, UsageError
 from nanopace.literals import Value
-from nanopace.train import setup
+from nanopace.train import plan, setup
 from nanopace.train.batches import Batches
 from nanopace.train.checkpoint_files import newest_whole
 from nanopace.train.loop import Loop
@@ -125,7 +125,8 @@ def test_a_step_that_is_not_finite_leaves_no_trace(
 
 def test_a_scale_that_is_too_high_is_no_fault(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     faulty = Faulty(monkeypatch, infinite_gradient, [3, 4, 5, 6])
-    outcome, told = run(corpus, tmp_path / "out", max_iters=9, dtype="float16")
+    monkeypatch.setattr(plan, "pick_dtype", lambda *_, **__: ("float16", "as on a card"))
+    outcome, told = run(corpus, tmp_path / "out", max_iters=9)
     assert outcome.reason == "finished"
     assert not any(faulty.changed[step] for step in (3, 4, 5, 6))  # GradScaler left them out
     assert not any(report.skipped for report, _ in told.all("step"))
@@ -137,7 +138,8 @@ def test_a_loss_that_is_not_finite_is_a_fault_in_float16_too(
 ) -> None:
     """Also where the gradients do not show it."""
     faulty = Faulty(monkeypatch, infinite_loss, [4])
-    _, told = run(corpus, tmp_path / "out", max_iters=8, dtype="float16")
+    monkeypatch.setattr(plan, "pick_dtype", lambda *_, **__: ("float16", "as on a card"))
+    _, told = run(corpus, tmp_path / "out", max_iters=8)
     assert not faulty.changed[4]
     assert [report.iteration for report, _ in told.all("step") if report.skipped] == [4]
 

@@ -16,6 +16,7 @@ from nanopace.train.hub import find_model, is_of_the_hub
 from nanopace.train.huggingface import save_huggingface
 from nanopace.train.origin import find_pretrained
 
+from .conftest import Recorder
 from .tiny import same_weights, tiny_weights
 
 ENVIRONMENT = ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME")
@@ -59,7 +60,7 @@ def refused(name: str, download: bool = False) -> str:
 def test_in_the_cache_through_its_links(room: Path, name: str, folder: str) -> None:
     snapshot = cached(room / "home" / ".cache" / "huggingface" / "hub", folder)
     assert find_model(name) == snapshot
-    assert same_weights(find_pretrained(name), tiny_weights())
+    assert same_weights(find_pretrained(name, "", Recorder()), tiny_weights())
     assert "gpt2-large: is neither" in refused("gpt2-large")
 
 
