@@ -133,6 +133,8 @@ def test_the_next_losses_are_those_of_nanogpt(out: Path, expected: dict[int, flo
         (FIRST, str(out / "ckpt.pt"))
     ]
     assert (out / "ckpt.pt").read_bytes() == before
+    (intro,) = told.all("started")
+    assert "changed since the checkpoint" not in intro.choices  # such as vocab_size, which nanoGPT's config has not
     config = events(out, "run")[0]["config"]
     assert {name: config[name] for name in ("dtype", "out_dir", "eval_only", *TRUE_KNOBS)} == {
         "dtype": "float32",

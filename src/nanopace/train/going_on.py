@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nanopace.config import KNOBS, TrainConfig
-from nanopace.literals import shown
+from nanopace.literals import Value, shown
 from nanopace.train.checkpoint_files import Saved
 
 _OF_A_STEP = ("batch_size", "gradient_accumulation_steps")
@@ -18,8 +18,8 @@ def differences(saved: Saved, config: TrainConfig) -> dict[str, str]:
     """By what they are about: the position in the data, and everything else."""
     data = "; ".join(_of_the_data(saved, config))
     others = set(KNOBS).difference(_OF_A_STEP, _OF_THE_ORDER, _OF_THE_PROCESS)
-    changed = [name for name in KNOBS if name in others and _was(saved, name) != getattr(config, name)]
-    listed = ", ".join(f"{name} {shown(_was(saved, name))} -> {shown(getattr(config, name))}" for name in changed)
+    changed = _changed(saved, config, [name for name in KNOBS if name in others])
+    listed = ", ".join(f"{name} {shown(was)} -> {shown(getattr(config, name))}" for name, was in changed.items())
     lines = {"data": data, "changed since the checkpoint": listed}
     return {name: line for name, line in lines.items() if line}
 
@@ -29,12 +29,16 @@ def _of_the_data(saved: Saved, config: TrainConfig) -> Iterator[str]:
         (_OF_A_STEP, f"the data goes on after the {saved.windows:,} windows that were read"),
         (_OF_THE_ORDER, "the data goes on in another order, and windows of this epoch may come again"),
     ):
-        changed = [name for name in names if _was(saved, name) != getattr(config, name)]
+        changed = _changed(saved, config, names)
         if changed:
-            said = (f"{name} is {getattr(config, name)} now and was {_was(saved, name)}" for name in changed)
+            said = (f"{name} is {getattr(config, name)} now and was {was}" for name, was in changed.items())
             yield f"{', '.join(said)}: {what}"
 
 
-def _was(saved: Saved, name: str) -> object:
-    """A checkpoint of an earlier version knows nothing of later knobs, and did as their defaults do."""
-    return saved.config.get(name, KNOBS[name].default)
+def _changed(saved: Saved, config: TrainConfig, names: Sequence[str]) -> dict[str, Value]:
+    """What they were. Of a knob that a checkpoint does not name, nothing is known: nanoGPT knows no vocab_size."""
+    return {
+        name: saved.config[name]
+        for name in names
+        if saved.config.get(name, getattr(config, name)) != getattr(config, name)
+    }
