@@ -11,7 +11,7 @@ from nanopace.train.checkpoint_files import Saved
 _OF_A_STEP = ("batch_size", "gradient_accumulation_steps")
 _OF_THE_ORDER = ("seed", "documents")
 # Where a process begins and where it writes are no settings of a run, and the header names its device.
-_OF_THE_PROCESS = ("init_from", "out_dir", "overwrite", "device")
+_OF_THE_PROCESS = ("init_from", "which", "out_dir", "overwrite", "eval_only", "device")
 
 
 def differences(saved: Saved, config: TrainConfig) -> dict[str, str]:
