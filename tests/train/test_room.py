@@ -19,7 +19,7 @@ from nanopace.sources import find_logs
 from nanopace.train.lock import LOCK_FILE
 from nanopace.train.run import train
 
-from .conftest import TINY, Recorder, write_corpus
+from .conftest import TINY, Recorder
 from .test_interrupt import training, until
 from .test_run import events
 
@@ -48,8 +48,8 @@ def contents(out: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpus(tmp_path_factory.mktemp("room") / "corpus")
+def corpus(shared_corpus: Path) -> Path:
+    return shared_corpus
 
 
 @pytest.fixture(scope="module")

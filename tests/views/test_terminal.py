@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from nanopace import diagnose, open_run, render
 from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.result import (
     Ahead,
@@ -38,17 +37,6 @@ from nanopace.wording.catalog import LANGUAGES, words
 from .cases import case_1, case_2, columns, contrast, explain
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
-def test_the_answer_is_in_the_first_five_lines() -> None:
-    assert explain().splitlines()[:6] == [
-        "train.log · nanoGPT · 201 rows, iterations 0 to 20,000 · 1 h 0 min",
-        "A normal step takes 169 ms. 41 of 201 rows are slower; none is slow training.",
-        "Evaluation takes 5.14 s, a checkpoint 0.47 s: 6.1% of the run (3 min 41 s).",
-        "GPU: the printed 12.06% is of 312 TFLOP/s, not of your card; pass --gpu NAME.",
-        "Do: Raise eval_interval from ~500 to 2000. Saves 2 min 46 s (4.6%).",
-        "",
-    ]
 
 
 def test_the_sections_stand_in_their_order() -> None:
@@ -96,51 +84,6 @@ def test_nothing_to_change_is_said_once() -> None:
     assert "Do:" not in text
 
 
-def headline(**changes: Any) -> str:
-    return " ".join(explain(**changes).partition("\n\n")[0].split())
-
-
-def test_the_price_of_a_checkpoint_is_told_as_far_as_it_is_known() -> None:
-    def said(*, contains: bool = False, **known: Any) -> str:
-        evaluations = dataclasses.replace(case_1().evaluations, contains_checkpoint=contains)
-        return headline(evaluations=evaluations, checkpoints=dataclasses.replace(case_1().checkpoints, **known))
-
-    assert "Evaluation takes 5.14 s, a checkpoint 0.47 s:" in said(low_ms=450.0, high_ms=490.0)
-    wide = "Evaluation takes 5.14 s, a checkpoint 0.47 s (80% interval 0.40 s to 0.55 s):"
-    assert wide in said(low_ms=400.0, high_ms=550.0)
-    assert wide in said(low_ms=400.0, high_ms=550.0, basis="stamps")
-    assert "Evaluation takes 5.14 s, a checkpoint at most 0.47 s:" in said(
-        basis="upper_bound", low_ms=0.0, high_ms=200.0
-    )
-    assert "Evaluation takes 5.14 s with its checkpoint:" in said(contains=True, basis="upper_bound")
-
-
-def test_what_saves_little_is_not_in_the_headline() -> None:
-    def said(seconds: float | None, share: float | None) -> str:
-        return headline(
-            findings=(Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, seconds, share, True),)
-        )
-
-    assert "Do: Save less often" in said(59.0, 0.02)
-    assert "Do: Save less often" in said(61.0, 0.001)
-    assert "Do:" not in said(59.0, 0.009)
-    assert "Do: Turn compile on" in headline(
-        findings=(
-            Finding("save_less_often", {"checkpoints": 9, "to_checkpoints": 5}, 9.0, 0.001, True),
-            Finding("turn_on_compile", {}, advice=True),
-        )
-    )
-
-
-def test_a_loss_that_is_gone_leaves_nothing_else_to_say() -> None:
-    mfu = dataclasses.replace(case_1().mfu, card=0.7, card_name="RTX 4070", card_tflops=58.3, verdict="near_limit")
-    said = headline(mfu=mfu, findings=(Finding("loss_diverged", {"iteration": 3010}),))
-    assert "The loss diverged at iteration 3,010." in said
-    assert "GPU:" not in said
-    assert "Do:" not in said
-    assert "Nothing worth changing" not in said
-
-
 def test_a_phase_that_is_nothing_is_not_shown() -> None:
     assert "start-up" in explain().partition("Iteration times")[0]
     nearly = dataclasses.replace(case_1().wall, startup_s=0.00048)
@@ -154,17 +97,6 @@ def test_what_cannot_be_told_apart_is_listed_together() -> None:
     assert "compile and warm-up + evaluation 38.4 s" in text
 
 
-@pytest.mark.parametrize(
-    "code", ["memory_spill", "level_shift", "loss_diverged", "ended_out_of_memory", "throttled_heat"]
-)
-def test_an_alarm_is_among_the_first_lines_and_said_once(code: str) -> None:
-    numbers = dict.fromkeys(FINDINGS[code], 70)  # a loss of 70 s among them, which is worth an alarm
-    text = " ".join(explain(findings=(Finding(code, numbers),)).split())
-    said = words("en").finding(code, numbers).replace("\u00a0", " ")
-    assert text.count(said) == 1
-    assert text.index(said) < text.index("Where the time went")
-
-
 def test_of_two_level_shifts_none_is_lost() -> None:
     shifts = [
         Finding("level_shift", {"iteration": n, "before_ms": 100.0, "after_ms": 120.0, "change_share": 0.2})
@@ -172,62 +104,6 @@ def test_of_two_level_shifts_none_is_lost() -> None:
     ]
     text = " ".join(explain(findings=tuple(shifts)).split())
     assert text.count("From iteration 5,000 on") == text.count("From iteration 9,000 on") == 1
-
-
-def slow_down(code: str, iteration: int, lost_s: float) -> Finding:
-    return Finding(code, {**dict.fromkeys(FINDINGS[code], 7), "iteration": iteration, "lost_s": lost_s})
-
-
-def test_of_several_slow_downs_the_headline_names_the_gravest() -> None:
-    small, grave = slow_down("level_shift", 5000, 90.0), slow_down("level_shift", 9000, 900.0)
-    assert "From iteration 9,000 on" in headline(
-        findings=(
-            small,
-            grave,
-        )
-    )
-    assert "From iteration 5,000 on" not in headline(
-        findings=(
-            small,
-            grave,
-        )
-    )
-    spill = slow_down("memory_spill", 7000, 300.0)
-    assert "From iteration 9,000 on" in headline(
-        findings=(
-            spill,
-            small,
-            grave,
-        )
-    )
-    assert "From iteration 7,000 on" in headline(
-        findings=(
-            spill,
-            small,
-        )
-    )
-
-
-def test_what_cost_little_or_made_steps_faster_is_no_alarm() -> None:
-    wall_s = case_1().wall.awake_s
-    assert "From iteration" not in headline(findings=(slow_down("level_shift", 5000, min(59.0, 0.0099 * wall_s)),))
-    assert "From iteration" not in headline(findings=(slow_down("level_shift", 5000, 0.0),))
-    assert "From iteration" in headline(findings=(slow_down("level_shift", 5000, 0.011 * wall_s),))
-
-
-def test_steps_that_became_slower_are_an_alarm() -> None:
-    assert "Steps became slower over the run" in headline(findings=(slow_down("slower_at_the_end", 0, 300.0),))
-
-
-def test_a_loss_that_diverged_comes_before_any_slow_down() -> None:
-    text = headline(
-        findings=(
-            slow_down("level_shift", 5000, 900.0),
-            Finding("loss_diverged", {"iteration": 8000}),
-        )
-    )
-    assert "diverged" in text
-    assert "From iteration" not in text
 
 
 def test_steps_that_scatter_wildly_are_a_range() -> None:
@@ -418,21 +294,6 @@ def test_a_log_that_tells_little_is_still_explained(language: str) -> None:
     said = words(language).finding("evaluations_outside_clock", {"count": 3})
     assert text.count(" ".join(said.split())) == 1
     assert "None" not in text
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize(
-    ("log", "settings"),
-    [
-        ("slow-rows.log", {}),
-        ("slow-rows.log", {"gpu": "4070"}),
-        ("narrow.log", {"config": EXAMPLES / "narrow.py", "gpu": "4070"}),
-        ("wide-header.log", {}),
-    ],
-)
-def test_the_answer_takes_five_lines(lang: str, log: str, settings: dict[str, Any]) -> None:
-    report = render(diagnose(open_run(EXAMPLES / log, **settings)), lang=lang, width=80)
-    assert len(report.split("\n\n")[0].splitlines()) <= 5, report
 
 
 def test_how_the_log_was_read_is_said_below_the_title_and_once() -> None:
