@@ -77,8 +77,7 @@ class PlainLines:
         self._print(display_lines.one_line(text))
 
     def finished(self, outcome: Outcome) -> None:
-        more = (*display_lines.utilisation(outcome), *display_lines.left_out(outcome))
-        for line in (*more, display_lines.outcome(outcome, self._out_dir)):
+        for line in display_lines.ending(outcome, self._out_dir):
             self._print(line)
 
     def __enter__(self) -> Self:

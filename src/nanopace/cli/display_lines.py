@@ -92,6 +92,13 @@ def saved(report: SaveReport) -> str:
     return f"saved {one_line(report.path)}, {times}, {size(report.bytes)}"
 
 
+def ending(end: Outcome, out_dir: str) -> Iterator[str]:
+    """The last lines of a run."""
+    yield from utilisation(end)
+    yield from left_out(end)
+    yield outcome(end, out_dir)
+
+
 def outcome(end: Outcome, out_dir: str) -> str:
     if end.reason == "finished":
         energy = "" if end.energy_kwh is None else f", {kwh(end.energy_kwh)}"

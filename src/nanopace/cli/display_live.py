@@ -77,8 +77,7 @@ class LiveDisplay:
         self._log(display_lines.one_line(text))
 
     def finished(self, outcome: Outcome) -> None:
-        more = (*display_lines.utilisation(outcome), *display_lines.left_out(outcome))
-        for line in (*more, display_lines.outcome(outcome, self._out_dir)):
+        for line in display_lines.ending(outcome, self._out_dir):
             self._log(line)
         self.close()
 

@@ -77,7 +77,7 @@ class Saved:
         try:
             return None if best is None else (int(best[0]), float(best[1]))
         except (TypeError, ValueError, KeyError, IndexError, OverflowError):
-            raise InputError("{path}: is not the state of a checkpoint", path=self.path / STATE) from None
+            raise not_a_state(self.path) from None
 
     @property
     def ours(self) -> bool:
@@ -93,8 +93,11 @@ class Saved:
     def windows(self) -> int:
         """How many training had read: as they were counted, or else as many as its steps held."""
         knobs = ("gradient_accumulation_steps", "batch_size")
-        held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
-        return int(self.state.get("windows", self.step * held))
+        try:
+            held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
+            return int(self.state.get("windows", self.step * held))
+        except (TypeError, ValueError, OverflowError):
+            raise not_a_state(self.path) from None
 
     def _load(self, name: str, device: str) -> dict[str, Tensor]:
         if self.sharded:
@@ -105,6 +108,11 @@ class Saved:
         from safetensors.torch import load_file
 
         return load_file(self.path / name, device=device)
+
+
+def not_a_state(checkpoint: Path) -> InputError:
+    """A right checksum says nothing of the contents: somebody may have written them by hand."""
+    return InputError("{path}: is not the state of a checkpoint", path=checkpoint / STATE)
 
 
 def checkpoint_directories(out_dir: Path) -> list[Path]:
@@ -158,7 +166,7 @@ def _saved(directory: Path, state: dict[str, Any]) -> Saved:
             state=state,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise InputError("{path}: is not the state of a checkpoint", path=directory / STATE) from None
+        raise not_a_state(directory) from None
 
 
 def _check_contents(saved: Saved) -> None:
@@ -189,7 +197,7 @@ def read_state(directory: Path) -> dict[str, Any]:
         checksum = state.pop("checksum")
         version, files = state["nanopace"], state["files"]
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        raise InputError("{path}: is not the state of a checkpoint", path=path) from None
+        raise not_a_state(directory) from None
     if isinstance(version, int) and version > FORMAT:
         raise InputError(
             "{path}: was written by a newer nanopace ({version}); update nanopace to read it",
@@ -199,7 +207,7 @@ def read_state(directory: Path) -> dict[str, Any]:
     if checksum != checksum_of(state) or not isinstance(files, dict):
         raise InputError("{path}: is damaged: its checksum does not match", path=path)
     if not all(isinstance(each, dict) and {"bytes", "sha256"} <= each.keys() for each in files.values()):
-        raise InputError("{path}: is not the state of a checkpoint", path=path)
+        raise not_a_state(directory)
     return state
 
 

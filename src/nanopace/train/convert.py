@@ -9,7 +9,7 @@ from nanopace.corpus.tokenizer import load_tokenizer
 from nanopace.errors import InputError, UsageError
 from nanopace.train import checkpoint_files, huggingface
 from nanopace.train.checkpoint import read_best
-from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, Saved, verified
+from nanopace.train.checkpoint_files import CHECKPOINTS, MODEL, OPTIMIZER, STATE, Saved, verified
 from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.contents import check_weights
 from nanopace.train.huggingface import load_huggingface, save_huggingface
@@ -109,7 +109,7 @@ def _load_nanopace(path: Path, which: str) -> Pretrained:
     saved = verified(path) if chosen is None else chosen.saved
     shape, weights = saved.shape, saved.weights()
     check_weights(saved.path, weights, shape)
-    windows, tokenizer = saved.state.get("windows"), load_tokenizer(saved.path)
+    tokenizer = load_tokenizer(saved.path)
     return Pretrained(
         path=saved.path,
         shape=shape,
@@ -120,14 +120,14 @@ def _load_nanopace(path: Path, which: str) -> Pretrained:
         tokenizer_assumed=tokenizer is None,
         optimizer=saved.optimizer(),
         best=_best(saved),
-        windows=windows if isinstance(windows, int) else 0,
+        windows=saved.windows,
         chosen=chosen,
     )
 
 
 def _best(saved: Saved) -> tuple[int, float] | None:
     """The best evaluation up to this step. Its own came after it was saved, and is in its run's best.json."""
-    of_run = read_best(saved.path.parent.parent) if saved.path.parent.name == "checkpoints" else None
+    of_run = read_best(saved.path.parent.parent) if saved.path.parent.name == CHECKPOINTS else None
     known = [each for each in (saved.best, of_run) if each is not None and each[0] <= saved.step]
     return min(known, key=lambda each: each[1], default=None)
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.literals import Value, shown
 from nanopace.train.checkpoint_files import Saved
+from nanopace.train.origin import OF_THE_CALL
 
 _OF_A_STEP = ("batch_size", "gradient_accumulation_steps")
 _OF_THE_ORDER = ("seed", "documents")
 # Where a process begins and where it writes are no settings of a run, and the header names its device.
-_OF_THE_PROCESS = ("init_from", "which", "out_dir", "overwrite", "eval_only", "device")
+_OF_THE_PROCESS = (*OF_THE_CALL, "device")
 
 
 def differences(saved: Saved, config: TrainConfig) -> dict[str, str]:

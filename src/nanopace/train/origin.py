@@ -25,7 +25,7 @@ from nanopace.train.pretrained import Pretrained
 from nanopace.train.recipes import new_model
 
 SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
-OF_THE_CALL = ("out_dir", "init_from", "overwrite", "eval_only")  # and not of the run that goes on
+OF_THE_CALL = ("out_dir", "init_from", "which", "overwrite", "eval_only")  # and not of the run that goes on
 OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
 
 
@@ -93,8 +93,7 @@ def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value
                 has=has,
                 wanted=wanted,
             )
-    kept = {name: value for name, value in _kept(saved.config, machine).items() if name not in OF_THE_CALL}
-    return {**kept, **asked.given, **{name: getattr(saved.shape, name) for name in SHAPE}}
+    return {**_kept(saved.config, machine), **asked.given, **{name: getattr(saved.shape, name) for name in SHAPE}}
 
 
 def from_the_beginning(given: Mapping[str, Value], out_dir: Path, machine: Machine) -> Mapping[str, Value]:
@@ -107,12 +106,12 @@ def from_the_beginning(given: Mapping[str, Value], out_dir: Path, machine: Machi
         return given
     if not ledger.exists() or (out_dir / NANOGPT_FILE).exists():
         return given
-    began = _kept(_first_config(ledger), machine)
-    for name in ("overwrite", "eval_only"):
-        began.pop(name, None)
-    if began.get("init_from") == "resume":
-        del began["init_from"]
-    return {"init_from": "scratch", **began, **{name: value for name, value in given.items() if name != "init_from"}}
+    began = _first_config(ledger)
+    weights = {name: began[name] for name in ("init_from", "which") if name in began}
+    if weights.get("init_from", "resume") == "resume":
+        weights = {"init_from": "scratch"}
+    now = {name: value for name, value in given.items() if name != "init_from"}
+    return {**_kept(began, machine), **weights, **now}
 
 
 def _first_config(ledger: Path) -> Mapping[str, Value]:
@@ -125,13 +124,10 @@ def _first_config(ledger: Path) -> Mapping[str, Value]:
 
 
 def _kept(config: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
-    """The settings that a run had, without those of another kind of machine."""
-    kept = dict(config)
-    if str(kept.get("device", "cpu")).partition(":")[0] != machine.device.type:
-        for name in OF_THE_MACHINE:
-            kept.pop(name, None)
-    kept.pop("device", None)
-    return kept
+    """The settings that a run had, without those of a call, and of another kind of machine."""
+    same = str(config.get("device", "cpu")).partition(":")[0] == machine.device.type
+    aside = {*OF_THE_CALL, "device"} if same else {*OF_THE_CALL, *OF_THE_MACHINE}
+    return {name: value for name, value in config.items() if name not in aside}
 
 
 def other_shape(saved: Saved, asked: Asked) -> dict[str, tuple[Value, Value]]:

@@ -12,7 +12,7 @@ from nanopace.corpus.shards import Corpus, find_corpus, open_corpus
 from nanopace.errors import InputError, UsageError
 from nanopace.hardware.calibration import measured_tflops
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import STATE, Saved
+from nanopace.train.checkpoint_files import Saved, not_a_state
 from nanopace.train.device import Machine, check_fp8, limited
 from nanopace.train.listener import Listener
 from nanopace.train.lock import Claim
@@ -153,5 +153,5 @@ def _expect_the_same(corpus: Corpus, saved: Saved) -> None:
     """The fingerprint of files without a manifest knows little of what is inside; earlier checkpoints know no more."""
     hashes = saved.state.get("corpus_sha256", {})
     if not isinstance(hashes, dict) or not all(isinstance(each, str) for each in hashes.values()):
-        raise InputError("{path}: is not the state of a checkpoint", path=saved.path / STATE)
+        raise not_a_state(saved.path)
     corpus.expect(hashes)

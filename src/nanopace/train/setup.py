@@ -15,12 +15,11 @@ import torch
 from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import Corpus, Split
-from nanopace.errors import InputError
 from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
 from nanopace.train.batches import Batches
 from nanopace.train.checkpoint import Checkpointer
-from nanopace.train.checkpoint_files import STATE, Saved
+from nanopace.train.checkpoint_files import Saved, not_a_state
 from nanopace.train.checkpoint_writing import describe
 from nanopace.train.clock import Clock
 from nanopace.train.device import Machine
@@ -266,8 +265,7 @@ def _restore(parts: Parts, saved: Saved) -> None:
     try:
         _restore_state(parts, saved)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RuntimeError):
-        # The checksum was right, so somebody has written this by hand.
-        raise InputError("{path}: is not the state of a checkpoint", path=saved.path / STATE) from None
+        raise not_a_state(saved.path) from None
 
 
 def _restore_state(parts: Parts, saved: Saved) -> None:
