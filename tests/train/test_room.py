@@ -16,6 +16,7 @@ from nanopace.config import Asked
 from nanopace.errors import NanopaceError
 from nanopace.literals import Value
 from nanopace.sources import find_logs
+from nanopace.train.checkpoint_files import newest_whole
 from nanopace.train.lock import LOCK_FILE
 from nanopace.train.run import train
 
@@ -213,3 +214,15 @@ def test_killed_before_its_first_checkpoint_a_run_begins_again_in_every_way(tmp_
         assert told.losses == {each["iteration"]: each["loss"] for each in steps}
         kept = [path.read_bytes() for path in out.glob("ledger-*.jsonl")]
         assert kept == ([] if how == "overwrite" else [before])
+
+
+def test_a_run_without_a_checkpoint_goes_on_where_its_directory_is_now(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ledger still has the old name."""
+    start(corpus, tmp_path / "before", "plain", save_interval=-1)
+    (tmp_path / "before").rename(tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    train(Asked(given={"init_from": "resume", "save_interval": 1}), listener=Recorder(), started=time.monotonic())
+    assert not (tmp_path / "before").exists()
+    assert newest_whole(tmp_path / "out")[0] is not None

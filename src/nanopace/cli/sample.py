@@ -94,7 +94,7 @@ def _notes(args: argparse.Namespace, pretrained: Pretrained, device: str, words:
         yield words.text("--compile=True: sampling does not compile the model; a KV cache makes it fast")
     if pretrained.tokenizer_assumed and args.tokenizer is None:
         yield words.text(
-            "the model brings no tokenizer; its vocabulary has the size of GPT-2's, which is taken (--tokenizer names "
+            "the model has no tokenizer; its vocabulary has the size of GPT-2's, so GPT-2's is used (--tokenizer names "
             "another)"
         )
     yield from passed_over_lines(pretrained.chosen, words)

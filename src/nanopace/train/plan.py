@@ -220,7 +220,7 @@ def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ran
     memory = "an unknown amount of memory" if machine.memory_gb is None else f"{machine.memory_gb:.0f} GiB"
     why = f"for {corpus.train.tokens / 1e6:.1f}M training tokens"
     by_heart = f"hardly a token is seen more than {_EPOCHS} times" if large else "so little text is soon known by heart"
-    rate = (6e-4, "nanoGPT's, for GPT-2") if large else (1e-3, "a small model bears more than GPT-2")
+    rate = (6e-4, "nanoGPT's, for GPT-2") if large else (1e-3, "a small model takes a higher rate than GPT-2")
     return {
         **{name: (value, why) for name, value in shape.items()},
         "dropout": (dropout, by_heart),
@@ -249,7 +249,7 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
             ranks,
             "one micro-batch for each process" if ranks > 1 else "one micro-batch, for more steps",
         ),
-        **_rates(asked, 3e-3, "a small model bears more than GPT-2"),
+        **_rates(asked, 3e-3, "a small model takes a higher rate than GPT-2"),
         "eval_iters": (25, "few, so that an evaluation is short"),
         "log_interval": (10, "enough to see it learn"),
         **_schedule(asked, steps, f"about two minutes at {step_seconds * 1000:.0f} ms a step, measured"),
