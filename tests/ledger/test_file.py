@@ -290,14 +290,26 @@ def test_no_bytes_make_the_reader_raise_or_lose_a_whole_line(lines: list[bytes])
     assert [event for event in found if event in EVENTS] == expected
 
 
-def test_a_pipe_can_be_written_to(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    with LedgerWriter(path) as ledger:  # opened for both, so it does not wait for a reader
-        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """In a directory from elsewhere it may lead to ~/.bashrc, and what is appended may be a shell's command."""
+    victim = tmp_path / ".bashrc"
+    victim.write_text("export A=1\n")
+    (tmp_path / "ledger.jsonl").symlink_to(victim)
+    with pytest.raises(OSError, match="it is a link, and what it leads to is not touched"):
+        LedgerWriter(tmp_path / "ledger.jsonl")
+    assert victim.read_text() == "export A=1\n"
+
+
+def test_a_pipe_is_not_written_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is not a file"):
+        LedgerWriter(tmp_path / "pipe")
+
+
+def test_without_a_path_nothing_is_written() -> None:
+    with LedgerWriter(None) as ledger:
         ledger.append(EVENTS[5])
-        assert os.read(reader, 4096) == WHOLE.splitlines(keepends=True)[5]
-        os.close(reader)
+        assert ledger.waiting == 0
 
 
 @pytest.mark.usefixtures("untraced")

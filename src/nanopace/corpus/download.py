@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from nanopace.corpus.durable import sync_directory
 from nanopace.errors import InputError
+from nanopace.files import sync_directory
 from nanopace.version import __version__
 
 TIMEOUT: Final = 30.0  # seconds of silence

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Self
 
-from nanopace.corpus.durable import write_durably
 from nanopace.corpus.manifest import ShardEntry, SplitName
 from nanopace.corpus.writing import OpenShard
 from nanopace.errors import InputError
+from nanopace.files import write_durably
 
 JOURNAL: Final = "prepare.json"
 

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from nanopace.corpus.durable import write_durably
-from nanopace.corpus.json_file import read_object
 from nanopace.errors import InputError
+from nanopace.files import read_object, write_durably
 
 MANIFEST: Final = "corpus.json"
 FORMAT: Final = 1

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nanopace.corpus.bounded import read_bounded
 from nanopace.corpus.tokens import Shard
 from nanopace.errors import InputError
+from nanopace.files import read_bounded
 
 META_FILE: Final = "meta.pkl"
 _LARGEST_META = 1 << 24  # bytes: an alphabet of all of Unicode takes a quarter of that

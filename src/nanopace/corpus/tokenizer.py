@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from nanopace.corpus.json_file import read_object
 from nanopace.corpus.nanogpt import META_FILE, read_meta
 from nanopace.corpus.vocabulary import FORMAT, TOKENIZER_FILE
 from nanopace.errors import InputError
+from nanopace.files import read_object
 
 _LARGEST_FILE = 1 << 26  # bytes: a vocabulary of a million entries has half of that, and JSON grows when it is read
 

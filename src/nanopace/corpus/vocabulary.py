@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nanopace.corpus.durable import write_durably
+from nanopace.files import write_durably
 
 TOKENIZER_FILE = "tokenizer.json"
 FORMAT = 1  # of tokenizer.json

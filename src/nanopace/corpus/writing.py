@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nanopace.corpus.durable import sync_directory
 from nanopace.corpus.manifest import TOKEN_BYTES, Dtype, ShardEntry, SplitName
 from nanopace.errors import InputError
+from nanopace.files import sync_directory
 
 Ids = npt.NDArray[np.unsignedinteger]
 

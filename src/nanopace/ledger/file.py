@@ -17,7 +17,6 @@ import contextlib
 import json
 import os
 import re
-import stat
 import threading
 import time
 from collections import deque
@@ -26,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from nanopace.files import open_own
 from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
 from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
 
@@ -39,20 +39,22 @@ _OPENING = (RunEvent, ResumeEvent)  # without them nobody could tell what the li
 
 
 class LedgerWriter:
-    """Appends events to a ledger, which may exist already. Where several processes train, only the first one writes."""
+    """Appends events to a ledger, which may exist already."""
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None,
         clock: Callable[[], float] = time.monotonic,
         began: float | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        """`began`: when the process did, by the same clock; its stamps count from there, and else from now.
+        """`path`: None writes nowhere: where several processes train, only the first one has a ledger.
+
+        `began`: when the process did, by the same clock; its stamps count from there, and else from now.
 
         `tell` hears, once, that the disk takes no more lines, and once that it does again.
         """
-        self._path, self._clock, self._tell = Path(path), clock, tell
+        self._path, self._clock, self._tell = Path(path or os.devnull), clock, tell
         self._began = clock() if began is None else began
         self._turn = threading.RLock()  # a signal's handler may append in the middle of an append
         self._waiting: deque[bytes] = deque(maxlen=KEPT)
@@ -60,7 +62,8 @@ class LedgerWriter:
         self._trouble: str | None = None
         self._opening: list[bytes] = []
         self._file = -1
-        self._open()
+        if path is not None:
+            self._open()
 
     @property
     def waiting(self) -> int:
@@ -69,6 +72,8 @@ class LedgerWriter:
 
     def append(self, event: Event) -> None:
         """Write one event, stamped with the time if it has no stamp of its own. A disk that refuses it is no error."""
+        if self._file < 0:
+            return
         line = to_json(event, at_ms=round((self._clock() - self._began) * 1000, 3)).encode("ascii") + b"\n"
         synced = isinstance(event, _SYNCED)
         with self._turn:
@@ -94,8 +99,7 @@ class LedgerWriter:
 
     def sync(self) -> None:
         """Wait until everything written is on the disk."""
-        if self._regular:
-            os.fsync(self._file)
+        os.fsync(self._file)
 
     def close(self) -> None:
         if self._file < 0:
@@ -117,9 +121,8 @@ class LedgerWriter:
     # --- the file ----------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-        self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)  # a pipe can neither be synced nor looked back into
-        self._torn = self._regular and not self._ends_with_newline()
+        self._file = open_own(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        self._torn = not self._ends_with_newline()
 
     def _write(self, line: bytes) -> None:
         if self._torn:  # somebody died in the middle of a line: what they wrote stays, and we begin on a fresh one
@@ -132,8 +135,6 @@ class LedgerWriter:
 
     def _look_after_it(self) -> None:
         """Somebody may have removed the file, or its directory, or put another in its place."""
-        if not self._regular:
-            return
         own = os.fstat(self._file)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             there = os.stat(self._path)

@@ -24,10 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nanopace.corpus.durable import write_durably
-from nanopace.corpus.json_file import read_object
 from nanopace.corpus.tokenizer import Tokenizer
 from nanopace.errors import InputError
+from nanopace.files import read_object, write_durably
 from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, checkpoint_directories, step_of, verified
 from nanopace.train.checkpoint_writing import remove_checkpoint, write_checkpoint
 from nanopace.train.optimizer import optimizer_tensors

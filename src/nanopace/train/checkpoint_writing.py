@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
-from nanopace.corpus.durable import sync_directory
 from nanopace.corpus.tokenizer import Tokenizer
+from nanopace.files import sync_directory
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import FORMAT, MODEL, OPTIMIZER, STATE, checksum_of
 from nanopace.train.model import ModelShape

@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from nanopace.corpus.bounded import read_bounded
 from nanopace.errors import InputError, UsageError
+from nanopace.files import read_bounded
 from nanopace.train.huggingface import CONFIG, WEIGHTS
 
 _NAMES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")

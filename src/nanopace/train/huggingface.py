@@ -15,9 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nanopace.corpus.bounded import open_regular
-from nanopace.corpus.json_file import read_object
 from nanopace.errors import InputError
+from nanopace.files import open_regular, read_object
 from nanopace.train.huggingface_tokenizer import read_tokenizer, tokenizer_files
 from nanopace.train.model import ModelShape
 from nanopace.train.pretrained import HEAD, Pretrained, check_said, only_weights, shape_of, tied, weight_shapes

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nanopace.corpus.bounded import read_bounded
 from nanopace.corpus.bpe import TrainedBpe
 from nanopace.corpus.gpt2 import MERGES, VOCABULARY, vocabulary_file
 from nanopace.corpus.tokenizer import Tokenizer, gpt2
 from nanopace.corpus.vocabulary import BYTE_OF_LETTER, END_OF_TEXT
+from nanopace.files import read_bounded
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
 

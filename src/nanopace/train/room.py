@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from nanopace.corpus.durable import remove_parts, sync_directory
 from nanopace.errors import InputError, NanopaceError, UsageError
+from nanopace.files import remove_parts, sync_directory
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint import BEST
 from nanopace.train.checkpoint_files import CHECKPOINTS, checkpoint_directories, newest_whole

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -110,7 +109,7 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     set_aside = ranks.agree(lambda: _clear(start, wishes.claim) if writes else None)
     if set_aside is not None:
         listener.note(set_aside)
-    path = start.out_dir / LEDGER_FILE if writes else Path(os.devnull)  # one ledger: the first rank's
+    path = start.out_dir / LEDGER_FILE if writes else None  # one ledger: the first rank's
     with LedgerWriter(path, clock.now, began=started, tell=listener.note) as ledger:
         introduce(start, ledger, choices)
         first_step = start.resumed.step if start.resumed else 0

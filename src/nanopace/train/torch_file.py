@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from nanopace.corpus.bounded import open_regular
 from nanopace.errors import InputError
+from nanopace.files import open_regular
 
 
 def read_torch_file(path: Path) -> object:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from nanopace.corpus.durable import write_durably
+from nanopace.files import write_durably
 from nanopace.hardware.calibration import cache_directory
 
 _COMPILER = "compiler"  # the thread's name

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from nanopace.corpus.durable import sync_directory
 from nanopace.errors import InputError
+from nanopace.files import sync_directory
 
 
 @contextmanager

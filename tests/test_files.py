@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nanopace.corpus.durable import write_durably
+from nanopace.files import open_own, open_regular, read_bounded, write_durably
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -58,3 +58,34 @@ def test_the_file_and_then_its_name_are_synced(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "replace", replaced)
     write_durably(tmp_path / "a", b"data")
     assert order == ["file", "rename", "directory"]
+
+
+def test_a_link_can_be_read_and_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("victim")
+    assert read_bounded(tmp_path / "link", 10) == b"old"
+    for flags in (os.O_WRONLY | os.O_TRUNC, os.O_RDWR | os.O_APPEND | os.O_CREAT):
+        with pytest.raises(OSError, match="it is a link, and what it leads to is not touched"):
+            open_own(tmp_path / "link", flags)
+    assert (tmp_path / "victim").read_bytes() == b"old"
+
+
+def test_a_link_to_nothing_makes_no_file(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("absent")
+    with pytest.raises(OSError, match="it is a link"):
+        open_own(tmp_path / "link", os.O_WRONLY | os.O_CREAT)
+    assert os.listdir(tmp_path) == ["link"]
+
+
+def test_a_pipe_is_neither_waited_for_nor_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is not a file"):
+        open_regular(tmp_path / "pipe")
+    for flags in (os.O_WRONLY, os.O_RDWR):
+        with pytest.raises(OSError, match=r"it is not a file|No such device"):
+            open_own(tmp_path / "pipe", flags)
+
+
+def test_a_device_without_an_end_is_no_file() -> None:
+    with pytest.raises(OSError, match="it is not a file"):
+        read_bounded(Path("/dev/zero"), 10)

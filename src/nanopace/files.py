@@ -1,0 +1,105 @@
+"""Files that somebody else may have put there, and files that must be there whole.
+
+What lies in a downloaded directory may be a pipe, which would be waited for until somebody writes into it, a link to a
+device, which has no end, or a link to a file outside, which must not be written. So whatever is read is a regular file
+of bounded size, and whatever is written lies in the directory itself. What replaces a file does so as a whole, whatever
+happens in between: a kill, a full disk, a power cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import io
+import json
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Any
+
+from nanopace.errors import InputError
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """A file, or what a link to a file means; OSError for whatever else has this name."""
+    return io.BufferedReader(io.FileIO(_regular(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))))
+
+
+def read_bounded(path: Path, largest: int) -> bytes | None:
+    """All of a file; None if it has more bytes than `largest`."""
+    with open_regular(path) as file:
+        data = file.read(largest + 1)
+    return data if len(data) <= largest else None
+
+
+def read_object(path: Path, largest: int) -> dict[str, Any] | None:
+    """A JSON object. None where the file holds anything else, or more bytes than `largest`: callers know what they had
+    hoped for."""
+    try:
+        data = read_bounded(path, largest)
+        content = None if data is None else json.loads(data)
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def open_own(path: Path, flags: int) -> int:
+    """A handle of a file that lies at `path` itself, and is made there if `flags` say so; OSError for a link, a pipe, a
+    device. To write into a file that may have come with a directory, open it with this."""
+    try:
+        return _regular(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if error.errno == errno.ELOOP or os.path.islink(path):
+            raise OSError(errno.ELOOP, "it is a link, and what it leads to is not touched", str(path)) from None
+        raise
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put `data` in the place of `path`: from one moment to the next, and on the disk when this returns."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def remove_parts(path: Path) -> None:
+    """What processes left that were killed while they wrote this file."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        part.unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Wait until the names in a directory are on the disk: a rename is not, before that."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _regular(path: Path, flags: int) -> int:
+    handle = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return handle
