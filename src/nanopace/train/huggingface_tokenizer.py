@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nanopace.corpus.bpe import TrainedBpe
-from nanopace.corpus.gpt2 import MERGES, VOCABULARY, vocabulary_file
+from nanopace.corpus.gpt2 import merges_file, vocabulary_file
 from nanopace.corpus.tokenizer import Tokenizer, gpt2
 from nanopace.corpus.vocabulary import BYTE_OF_LETTER, END_OF_TEXT
 from nanopace.files import read_bounded
@@ -24,7 +24,7 @@ def tokenizer_files(tokenizer: Tokenizer, block_size: int) -> dict[str, bytes]:
     if isinstance(tokenizer, TrainedBpe):
         files = {"tokenizer.json": tokenizer.huggingface().to_str().encode()}
     elif tokenizer.kind == "gpt2":
-        entries, merges = vocabulary_file(VOCABULARY), vocabulary_file(MERGES)
+        entries, merges = vocabulary_file(), merges_file()
         bare = _bpe(json.loads(entries), _listed(merges.decode()))
         assert bare is not None
         files = {"tokenizer.json": bare.huggingface().to_str().encode(), "vocab.json": entries, "merges.txt": merges}
@@ -102,5 +102,5 @@ def _bpe(ids: Mapping[str, int], merges: Sequence[tuple[str, str]]) -> TrainedBp
 def _is_gpt2(bpe: TrainedBpe) -> bool:
     if bpe.vocab_size != gpt2().vocab_size:
         return False
-    own = _bpe(json.loads(vocabulary_file(VOCABULARY)), _listed(vocabulary_file(MERGES).decode()))
+    own = _bpe(json.loads(vocabulary_file()), _listed(merges_file().decode()))
     return own is not None and own.hash == bpe.hash
