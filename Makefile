@@ -4,11 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-# Constraints by the environment, so that they hold for what builds the package, too.
-PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The versions alone, since pip cannot hold what is editable against a hash. They are constraints by the environment, so
+# that they hold for what builds the package, too.
+VERSIONS := $(VENV)/constraints.txt
+PIP := PIP_CONSTRAINT=$(VERSIONS) $(INSTALL)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format catalogs outputs configs examples bench-gpu clean
+.PHONY: help demo test check format catalogs outputs configs examples lock bench-gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +50,10 @@ configs: $(VENV)/.analyst ## write the ready configs of common cards anew, as `n
 examples: $(VENV)/.analyst ## write the example logs anew
 	$(BIN)/python examples/make_logs.py
 
+lock: $(BIN)/python ## write constraints.txt anew, for what pyproject.toml asks; UPGRADE=--upgrade for the newest of everything
+	$(INSTALL) uv
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python tools/lock.py $(UPGRADE)
+
 NANOGPT ?= nanoGPT
 # nanoGPT as well as batch size and learning rate can make it; its own schedule takes 94M tokens, and is --reference.
 TO_A_LOSS ?= --theirs batch=16,accum=1,lr=6e-4,iters=700,warmup=70 --ours recipe=fast,batch=16,accum=1,iters=95
@@ -66,17 +73,22 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "nanopace needs Python 3.11 or newer; set PYTHON=/path/to/python"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.analyst: pyproject.toml constraints.txt | $(BIN)/python
+$(VERSIONS): constraints.txt | $(BIN)/python
+	@sed -n 's/^\([A-Za-z0-9_.-]*==[^ ;\]*\).*/\1/p' constraints.txt > $@
+
+$(VENV)/.analyst: pyproject.toml $(VERSIONS)
 	$(PIP) --editable .
 	$(BIN)/python -m compileall -q src  # where Python may not write bytecode itself, every start would compile anew
 	@touch $@
 
-$(VENV)/.train: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.train: pyproject.toml $(VERSIONS)
 	$(PIP) --editable '.[train]'
 	$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.analyst
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[dev]'
+# What CI installs is held against its hashes; the second line finds all of it there, but what torch for CUDA brings.
+$(VENV)/.dev: pyproject.toml $(VERSIONS)
+	$(INSTALL) --require-hashes --no-deps --requirement constraints.txt
+	$(PIP) --no-build-isolation --editable '.[dev]'
 	$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.analyst $(VENV)/.train
