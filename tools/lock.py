@@ -29,7 +29,7 @@ TORCH = re.compile(r"(?m)^torch==[\w.]+")
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         build = Path(folder, "build.in")
-        build.write_text("hatchling\n")  # what builds the package, and what is installed beside it
+        build.write_text("hatchling\neditables\n")  # what builds the package
         keeps = ["--upgrade"] if "--upgrade" in sys.argv[1:] else ["--constraint", str(_versions(Path(folder)))]
         command = ["uv", "pip", "compile", "pyproject.toml", str(build), "--extra", "dev", "--universal", *keeps]
         command += ["--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
