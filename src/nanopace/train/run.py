@@ -14,7 +14,7 @@ import torch
 from nanopace.config import Asked
 from nanopace.corpus.prepare import Told
 from nanopace.errors import InputError, UsageError
-from nanopace.ledger import EndEvent, LedgerWriter
+from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.attention import pick_attention
 from nanopace.train.bookkeeping import STEP_PHASES
@@ -38,6 +38,7 @@ from nanopace.train.rollback import Rollbacks, diverged
 from nanopace.train.room import clear, enter
 from nanopace.train.settle import Wishes, out_dir_of, settle
 from nanopace.train.setup import Start, build, introduce
+from nanopace.train.stops import Stops
 from nanopace.train.warm_start import (
     begin_to_load_the_compiler,
     keep_compiled,
@@ -121,6 +122,7 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
                 tokens_per_step=config.tokens_per_iteration,
                 log_interval=config.log_interval,
                 choices=choices,
+                take_down=lambda text, iteration: ledger.append(NoteEvent(text, iteration)),
             )
         )
         outcome = _run(start, ledger, clock, listener)
@@ -152,7 +154,7 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
     if start.machine.device.type == "cuda":
         monitor.start()
     try:
-        with Interrupt(listener.note, clock.paused, echoed=start.ranks.launched) as interrupt:
+        with Stops(clock.stopped), Interrupt(listener.note, clock.paused, echoed=start.ranks.launched) as interrupt:
             while True:
                 loop = Loop(build(start, ledger, clock, listener), interrupt)
                 ended = _train_once(start, loop, rollbacks)
