@@ -14,6 +14,7 @@ import torch
 from nanopace.config import Asked
 from nanopace.corpus.prepare import Told
 from nanopace.errors import InputError, UsageError
+from nanopace.files import check_own
 from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.attention import pick_attention
@@ -68,6 +69,8 @@ def train(
     if machine.device.type == "cuda":
         torch.cuda.set_device(machine.device)  # Triton and cuBLASLt launch where torch is
     backend = given.get("backend")
+    if ranks.first and not given.get("eval_only"):
+        check_own(out_dir_of(given) / LEDGER_FILE)
     with joined(ranks, machine.device, None if backend is None else str(backend)), Claim(out_dir_of(given)) as claim:
         if not given.get("eval_only"):  # which only reads
             ranks.agree(lambda: enter(out_dir_of(given), claim) if ranks.first else None)
