@@ -91,6 +91,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 141
+    except RuntimeError as error:
+        if str(error) != "can't start new thread":
+            raise
+        said = UsageError("no thread can be started: too many run here; end some, or raise the limit (ulimit -u)")
+        complain(said, _language(arguments))
+        return 2
     finally:
         drop_what_is_lost()  # Python prints what is left when it ends, and has nobody to complain to
 
