@@ -22,7 +22,8 @@ LANGUAGES = ("de", "fr", "es")
 UNDATED = datetime(2026, 1, 1, tzinfo=UTC)  # so that a run that changes no text changes no file
 
 ERRORS = (
-    "NanopaceError", "UsageError", "InputError", "NotALog", "ConfigError", "CardError", "UnknownCard", "AmbiguousCard",
+    "NanopaceError", "UsageError", "InputError", "NotALog", "ConfigError", "OutputError",
+    "CardError", "UnknownCard", "AmbiguousCard",
 )  # fmt: skip
 KEYWORDS = {
     **dict.fromkeys(("text", "label", "say", *ERRORS)),  # the first argument is the text

@@ -5,6 +5,7 @@
     ├── InputError           a file: names the file, and the line where there is one
     │   ├── NotALog          the file was read, and no training log is in it
     │   └── ConfigError      a config file or an override that is not literals
+    ├── OutputError          an answer that nobody got
     └── CardError            a graphics card
         ├── UnknownCard      no card of that name is in the table
         └── AmbiguousCard    several cards share that name
@@ -25,6 +26,7 @@ __all__ = [
     "InputError",
     "NanopaceError",
     "NotALog",
+    "OutputError",
     "UnknownCard",
     "UsageError",
 ]
@@ -53,6 +55,10 @@ class NotALog(InputError):
 
 class ConfigError(InputError):
     """A config file or an override that is more than names and literals."""
+
+
+class OutputError(NanopaceError):
+    """An answer that could not be printed."""
 
 
 class CardError(NanopaceError):

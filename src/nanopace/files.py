@@ -63,6 +63,14 @@ def open_own(path: Path, flags: int) -> int:
         raise
 
 
+def check_own(path: Path) -> None:
+    """Whether open_own would take it: for whoever has to know before anything is touched."""
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise InputError(
+            "{path}: is a link, a pipe or a directory, not a file, and is not written; remove it", path=path
+        )
+
+
 def write_durably(path: Path, data: bytes) -> None:
     """Put `data` in the place of `path`: from one moment to the next, and on the disk when this returns."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")

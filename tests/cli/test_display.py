@@ -81,24 +81,6 @@ def test_a_note_in_the_middle_of_a_line_comes_after_it() -> None:
     assert [line[:6] for line in out.getvalue().splitlines()] == ["iter 7", "interr", "later"]
 
 
-def test_a_closed_pipe_is_told_and_the_next_line_is_tried_anew() -> None:
-    class Closed(io.StringIO):
-        open = False
-
-        def write(self, text: str) -> int:
-            if not self.open:
-                raise BrokenPipeError
-            return super().write(text)
-
-    out = Closed()
-    lines = PlainLines(out)
-    with pytest.raises(BrokenPipeError):  # no training is under way that would have to save
-        lines.note("one")
-    out.open = True
-    lines.note("two")
-    assert out.getvalue() == "two\n"
-
-
 @pytest.fixture
 def terminal() -> Iterator[TextIO]:
     ours, theirs = os.openpty()

@@ -154,23 +154,6 @@ def test_a_terminal_without_blocks_gets_what_it_has(terminal: Terminal, begin: B
     assert terminal.getvalue().isascii()
 
 
-def test_a_terminal_that_is_gone_stops_nobody(
-    begin: Begin, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    display = begin()
-    display.started(introduction())
-
-    def gone(_: str) -> int:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(terminal, "write", gone)
-    display.step(step(1), SHARES)
-    display._thread.join(10)
-    assert not display._thread.is_alive()
-    display.step(step(2), SHARES)
-    display.finished(outcome())
-
-
 def test_leaving_its_context_closes_it(terminal: Terminal, begin: Begin) -> None:
     with begin() as display:
         display.started(introduction(choices={}))

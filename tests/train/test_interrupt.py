@@ -155,11 +155,12 @@ def until(process: subprocess.Popen[str], iteration: int) -> None:
 
 
 @posix
-def test_ctrl_z_is_a_stall_of_its_own(tmp_path: Path) -> None:
-    """A real run, stopped and continued."""
+@pytest.mark.parametrize("how", ["SIGTSTP", "SIGSTOP"])
+def test_a_stopped_process_is_a_stall_of_its_own(tmp_path: Path, how: str) -> None:
+    """A real run, stopped and continued: by Ctrl-Z, or by kill -STOP, of which nobody hears."""
     with training(tmp_path) as process:
         until(process, 5)
-        process.send_signal(signal.SIGTSTP)
+        process.send_signal(signal.Signals[how])
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
         stopped = time.monotonic()
@@ -173,10 +174,10 @@ def test_ctrl_z_is_a_stall_of_its_own(tmp_path: Path) -> None:
         process.communicate(timeout=60)
         assert process.returncode == 130
     events = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
-    (stall,) = [each for each in events if each["event"] == "stall"]
-    assert stall["reason"] == "suspend"
-    assert 2990 <= stall["ms"] < slept_ms + 2000  # a busy machine takes its time to wake it
-    assert all(each["ms"] < 2990 for each in events if each["event"] == "step")
+    stalls = [each for each in events if each["event"] == "stall"]
+    assert {each["reason"] for each in stalls} == {"suspend"}
+    assert 2990 <= sum(each["ms"] for each in stalls) < slept_ms + 2000  # a busy machine takes its time to wake it
+    assert all(each["ms"] < 1500 for each in events if each["event"] == "step")
     assert events[-1]["wall_ms"] == pytest.approx(events[-1]["at_ms"], rel=0.02)
 
 
@@ -212,18 +213,6 @@ def test_under_nohup_a_run_goes_on(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
         assert process.returncode == 130
-    assert_saved_where_it_stopped(tmp_path)
-
-
-@posix
-def test_a_reader_that_leaves_costs_no_checkpoint(tmp_path: Path) -> None:
-    """`nanopace train | head`: nothing more can be printed, and all is saved."""
-    with training(tmp_path, eval_interval=10**6) as process:
-        until(process, 5)
-        assert process.stdout is not None
-        process.stdout.close()
-        process.stdout = None
-        assert process.wait(60) == 130
     assert_saved_where_it_stopped(tmp_path)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
+import sys
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self, TextIO
 
 from nanopace.cli import display_lines
+from nanopace.cli.streams import new_losses
 from nanopace.views.paper import fit_encoding
 
 if TYPE_CHECKING:
@@ -32,31 +32,38 @@ def display_for(stdout: TextIO) -> LiveDisplay | PlainLines:
     return PlainLines(stdout)
 
 
-def let_go(out: TextIO, error: OSError) -> None:
-    """Nobody can see any more what is printed, and that shall cost no checkpoint: from now on it goes nowhere.
+class Display:
+    """What both have: a run's directory and rows, and a stream that may fail, which the ledger is told of."""
 
-    A terminal that is gone has told training itself. Who reads a pipe and leaves has not.
-    """
-    from nanopace.train.interrupt import hang_up
+    def __init__(self) -> None:
+        self._log_interval = 1
+        self._out_dir = ""
+        self._iteration = 0
+        self._take_down: Callable[[str, int], None] | None = None
 
-    if isinstance(error, BrokenPipeError) and not hang_up():
-        raise error
-    with suppress(io.UnsupportedOperation), open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), out.fileno())
+    def _meet(self, intro: Introduction) -> None:
+        self._out_dir, self._log_interval = intro.out_dir, intro.log_interval
+        self._iteration, self._take_down = intro.first_step, intro.take_down
+
+    def _tell_of_losses(self) -> None:
+        """Outside of any print, since the ledger may itself have something to say."""
+        if self._take_down is not None:
+            for line in new_losses():
+                self._take_down(line, self._iteration)
+                print(f"nanopace: {line}", file=sys.stderr, flush=True)
 
 
-class PlainLines:
+class PlainLines(Display):
     """One line for everything that is worth one, written at once: a log that is followed is never behind."""
 
     def __init__(self, out: TextIO) -> None:
+        super().__init__()
         self._out = out
-        self._log_interval = 1
-        self._out_dir = ""
         self._waiting: deque[str] = deque()
         self._printing = False
 
     def started(self, intro: Introduction) -> None:
-        self._out_dir, self._log_interval = intro.out_dir, intro.log_interval
+        self._meet(intro)
         for line in display_lines.introduction(intro):
             self._print(line)
 
@@ -64,6 +71,7 @@ class PlainLines:
         """Is in the ledger; a log has no use for it."""
 
     def step(self, report: StepReport, shares: Mapping[str, float]) -> None:  # noqa: ARG002
+        self._iteration = report.iteration
         if display_lines.is_worth_a_row(report, self._log_interval):
             self._print(display_lines.step(report))
 
@@ -96,7 +104,6 @@ class PlainLines:
             while self._waiting:
                 self._out.write(fit_encoding(self._waiting.popleft(), self._out.encoding) + "\n")
             self._out.flush()
-        except OSError as error:
-            let_go(self._out, error)
         finally:
             self._printing = False
+        self._tell_of_losses()

@@ -9,9 +9,8 @@ from __future__ import annotations
 import atexit
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self, TextIO, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
 
 from rich.control import Control
 from rich.live import Live
@@ -19,7 +18,7 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from nanopace.cli import display_lines
-from nanopace.cli.display import let_go
+from nanopace.cli.display import Display
 from nanopace.cli.display_frame import State
 from nanopace.views.paper import fit_encoding
 
@@ -31,13 +30,12 @@ if TYPE_CHECKING:
 EVERY_S = 0.25
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """A listener. What the loop calls takes no lock: a note may come from a signal handler in the middle of a call."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
-        self._log_interval = 1
-        self._out_dir = ""
         self._state = State()
         self._lines: deque[str | StepReport] = deque()  # to be printed above the display
         self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False, transient=True)
@@ -47,14 +45,13 @@ class LiveDisplay:
         self._thread = threading.Thread(target=self._refresh, name="nanopace-display", daemon=True)
 
     def started(self, intro: Introduction) -> None:
-        self._out_dir, self._log_interval = intro.out_dir, intro.log_interval
+        self._meet(intro)
         self._state.started(intro)
         for line in display_lines.introduction(intro):
             self._log(line)
-        with self._while_it_is_there():
-            self._live.start()
-            # The cursor stays: a process that is killed has nobody to bring it back.
-            self._console.show_cursor(True)
+        self._live.start()
+        # The cursor stays: a process that is killed has nobody to bring it back.
+        self._console.show_cursor(True)
         atexit.register(self.close)
         self._thread.start()
 
@@ -62,6 +59,7 @@ class LiveDisplay:
         self._state.phase(name)
 
     def step(self, report: StepReport, shares: Mapping[str, float]) -> None:
+        self._iteration = report.iteration
         self._state.step(report, shares)
         if display_lines.is_worth_a_row(report, self._log_interval):
             self._log(report)
@@ -86,9 +84,8 @@ class LiveDisplay:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
-        with self._while_it_is_there():
-            self._print_lines()
-            self._live.stop()
+        self._print_lines()
+        self._live.stop()
         atexit.unregister(self.close)
 
     def __enter__(self) -> Self:
@@ -98,26 +95,15 @@ class LiveDisplay:
         self.close()
 
     def _refresh(self) -> None:
-        """Until the end, or until nobody can see it any more."""
-        with self._while_it_is_there():
-            while not self._over.wait(EVERY_S):
-                if not self._print_lines():
-                    self._live.refresh()
+        while not self._over.wait(EVERY_S):
+            if not self._print_lines():
+                self._live.refresh()
+            self._tell_of_losses()
 
     def _log(self, line: str | StepReport) -> None:
         self._lines.append(line)
         if self._thread.ident is None:  # nothing is shown yet, and nobody else prints
-            with self._while_it_is_there():
-                self._print_lines()
-
-    @contextmanager
-    def _while_it_is_there(self) -> Iterator[None]:
-        """A terminal may be closed at any time, and training has to save then."""
-        try:
-            yield
-        except OSError as error:
-            self._lines = deque(maxlen=0)
-            let_go(cast(TextIO, self._console.file), error)
+            self._print_lines()
 
     def _print_lines(self) -> bool:
         """Whether there were any. The display below them is drawn anew with them."""

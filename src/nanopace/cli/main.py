@@ -1,7 +1,7 @@
 """The `nanopace` command: finds the command that is asked for, and turns every error into one line.
 
 Only the module of that command is imported, so that --help costs no more than argparse. Exit codes: 0, 2 for whatever
-a person can mend, 130 after Ctrl-C, 141 where the reader of a pipe has left.
+a person can mend, as an answer that could not be printed, 130 after Ctrl-C, 141 where the reader of a pipe has left.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NoReturn, Protocol, cast
 
 from nanopace.cli.in_order import spelled_out
+from nanopace.cli.streams import drop_what_is_lost, guard, lost_answer
 from nanopace.errors import NanopaceError, UsageError
 
 COMMANDS: Mapping[str, str] = {
@@ -73,22 +75,48 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
+    """Run the command line and return the exit code. Without `argv` it is this process's, whose streams are ours."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        guard()
+        os.environ["PYTHONSAFEPATH"] = "1"  # no process that we start imports from the current directory
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a name in another alphabet must not end a report
     try:
-        code = _dispatch(arguments)
-        sys.stdout.flush()
-        return code
+        return _printed(arguments)
     except NanopaceError as error:
         complain(error, _language(arguments))
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python flushes, and complains, at exit
         return 141
+    except RuntimeError as error:
+        if str(error) != "can't start new thread":
+            raise
+        said = UsageError("no thread can be started: too many run here; end some, or raise the limit (ulimit -u)")
+        complain(said, _language(arguments))
+        return 2
+    finally:
+        drop_what_is_lost()  # Python prints what is left when it ends, and has nobody to complain to
+
+
+def _printed(arguments: Sequence[str]) -> int:
+    """The exit code of a command whose answer has gone where it should."""
+    try:
+        code = _dispatch(arguments)
+    except SystemExit:  # --help and --version
+        _see_to_the_answer()
+        raise
+    _see_to_the_answer()
+    return code
+
+
+def _see_to_the_answer() -> None:
+    sys.stdout.flush()
+    lost = lost_answer()
+    if lost is not None:  # argparse has a deaf ear for that
+        raise lost
 
 
 def complain(error: NanopaceError, lang: str) -> None:
@@ -149,8 +177,8 @@ def _language(arguments: Sequence[str]) -> str:
     """Of an error, which may have come before --lang was parsed, or be about it."""
     from nanopace.wording.catalog import pick_language
 
-    flag = None
-    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+    flag: str | None = None
+    for argument, following in pairwise([*arguments, ""]):
         if argument == "--lang":
             flag = following
         elif argument.startswith("--lang="):

@@ -151,9 +151,12 @@ def _by_hand(name: str | None, args: argparse.Namespace) -> Card:
     return given_card(name or f"{peak:g} TFLOP/s", peak, memory)
 
 
+_LEAST, _MOST = 1e-3, 1e5  # TFLOP/s and GB: no card has less or more
+
+
 def _figure(text: str) -> float:
     figure = float(text)
-    if not 0 < figure < 1e5:
+    if not _LEAST <= figure < _MOST:
         raise ValueError(text)
     return figure
 

@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
         return _on_several(args, given)
     from nanopace.cli.display import display_for
     from nanopace.cli.preparing import Preparing
+    from nanopace.cli.streams import drop_what_is_lost
 
+    drop_what_is_lost()  # the exit code is training's: what counts is on the disk
     out = sys.stdout if speaks else open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, to the end of the process
     with torch_room("train"), Preparing(words) as preparing, display_for(out) as display:
         from nanopace.train.run import train

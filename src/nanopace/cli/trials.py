@@ -3,6 +3,7 @@ for each."""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from nanopace.errors import UsageError
+from nanopace.files import check_own, read_bounded, write_durably
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -38,14 +40,20 @@ def room_for_trials(keep: str | None, plan: str) -> Iterator[Path]:
 
 def _claim(folder: Path, plan: str) -> None:
     """For the trials of this plan alone: those of another would be mixed into them."""
+    from nanopace.tune.results import RESULTS
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = folder / _PLAN
-        if file.exists() and file.read_text(encoding="utf-8") != plan:
-            raise UsageError("{path}: holds other runs; name another directory, or remove it", path=folder)
-        if not file.exists() and any(folder.iterdir()):
+        file, wanted = folder / _PLAN, plan.encode()
+        for name in (_PLAN, RESULTS):
+            check_own(folder / name)
+        if os.path.lexists(file):
+            if read_bounded(file, len(wanted)) != wanted:
+                raise UsageError("{path}: holds other runs; name another directory, or remove it", path=folder)
+        elif any(folder.iterdir()):
             raise UsageError("{path}: is not empty; name another directory, or remove it", path=folder)
-        file.write_text(plan, encoding="utf-8")
+        else:
+            write_durably(file, wanted)
     except OSError as error:
         raise UsageError("{path}: cannot be written: {reason}", path=folder, reason=error.strerror or error) from None
 

@@ -104,6 +104,6 @@ def _are_few(files: Sequence[Path], text_field: str, share: float) -> bool:
 
     Then the end of each is held out instead: of a single book, as of nanoGPT's Shakespeare, there is no other way.
     """
-    enough = math.ceil(_FEWEST / share)
+    enough = math.ceil(min(_FEWEST / share, 1e15))  # documents: nobody has more
     found = chain.from_iterable(documents(path, text_field) for path in files)
     return sum(1 for _ in islice(found, enough)) < enough

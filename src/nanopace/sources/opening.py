@@ -50,6 +50,8 @@ def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opene
             size = os.fstat(file.fileno()).st_size or None
             yield _opened(_called(path), file, str(path), size, progress)
     elif isinstance(source, (str, Path)):
+        if sys.stdin is None:  # as behind `<&-`
+            raise InputError("standard input is closed; name a file, or pipe a log into it")
         yield _opened("stdin", _peekable(sys.stdin.buffer), "stdin", None, progress)
     else:
         name = getattr(source, "name", "log")

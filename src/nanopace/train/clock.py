@@ -7,8 +7,9 @@ On CUDA a mark is an event in the stream: it costs microseconds, and nobody wait
 the card's own, so a phase costs what the card did or waited in it, and nothing where the host was ahead anyway. Marks
 are read once the card has passed them (`settled`), a step or two later.
 
-A laptop that slept and a process that was stopped by Ctrl-Z (`paused`) are a phase of their own, SUSPEND, and in
-nobody's step. Whatever the clocks say, no piece is negative, and none is longer than the host knows it can have been.
+A laptop that slept and a process that was stopped, by Ctrl-Z (`paused`) or by a signal (`stopped`), are a phase of
+their own, SUSPEND, and in nobody's step. Whatever the clocks say, no piece is negative, and none is longer than the
+host knows it can have been.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Clock:
         self._wall = wall or WallClock()
         self._last = started
         self._slept = 0.0  # seconds of the wall clock's sleep that are in pieces already
-        self._stopped, self._told_stopped = 0.0, 0.0  # seconds in `paused` so far, and in pieces already
+        self._stopped, self._told_stopped = 0.0, 0.0  # seconds of stops so far, and in pieces already
+        self._ran = started  # when this process was last known to run: no stop began before that
         self._pieces: deque[Piece] = deque()
         self.totals: dict[str, float] = {}  # ms by phase, of everything that is settled
 
@@ -76,11 +78,17 @@ class Clock:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Inside, the process is stopped: that is nobody's time."""
-        begin = self._wall.read().awake
+        begin = self._ran = self._wall.read().awake
         try:
             yield
         finally:
-            self._stopped += max(0.0, self._wall.read().awake - begin)
+            self.stopped(begin, self._wall.read().awake)
+
+    def stopped(self, seen: float, again: float) -> None:
+        """The process stood still: it was seen to run, and then ran again, at these moments of the monotonic clock. For
+        handlers of signals, which the main thread runs between two of its own lines."""
+        self._stopped += max(0.0, again - max(seen, self._ran))
+        self._ran = max(self._ran, again)
 
     def settled(self) -> list[Piece]:
         """The pieces that ended since this was last asked, in their order."""
@@ -101,6 +109,7 @@ class Clock:
         while True:
             stopped, awake = self._stopped, self._wall.read().awake
             if stopped == self._stopped:
+                self._ran = max(self._ran, awake)
                 return awake - stopped
 
     def _account_for_suspension(self, iteration: int, stopped: float) -> None:

@@ -21,6 +21,7 @@ from nanopace.corpus.shards import Split
 from nanopace.train.model import ModelShape
 from nanopace.train.ranks import Ranks
 
+_MOST = 1e6  # times that the error of one window may be above the wanted one: no corpus has so many windows
 _FEWEST = 16  # windows before their spread says anything
 _SATURATING = 1 << 16  # tokens in a batch: more do not make a card any faster
 
@@ -143,7 +144,8 @@ class Evaluator:
         """How many windows the wanted error takes, judged by those that are there."""
         if len(losses) < _FEWEST:
             return _FEWEST
-        return math.ceil((float(losses.std(ddof=1)) / self._target_error) ** 2)
+        times = float(losses.std(ddof=1)) / self._target_error
+        return 0 if math.isnan(times) else math.ceil(min(times, _MOST) ** 2)  # more do not make a loss finite
 
     def _bits_per_byte(self, losses: np.ndarray) -> float | None:
         text_bytes = int(self._text_bytes.sum())

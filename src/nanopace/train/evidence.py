@@ -23,6 +23,7 @@ from nanopace.train.parallel import whole
 from nanopace.train.parts import Parts
 from nanopace.train.stepper import Stepper
 from nanopace.train.watch import Told
+from nanopace.train.whole import whole_directory
 
 EVIDENCE, BATCH = "evidence.json", "batch.safetensors"
 
@@ -53,9 +54,9 @@ def save_evidence(
     if parts.ranks.first:
         from safetensors.torch import save_file
 
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / EVIDENCE).write_text(json.dumps(known, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        save_file({"inputs": inputs.cpu(), "targets": targets.cpu()}, directory / BATCH)
+        with whole_directory(directory) as folder:
+            (folder / EVIDENCE).write_text(json.dumps(known, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            save_file({"inputs": inputs.cpu(), "targets": targets.cpu()}, folder / BATCH)
 
 
 def _told(step: Told) -> dict[str, Any]:

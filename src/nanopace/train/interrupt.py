@@ -20,14 +20,6 @@ ECHO_S = 1.0  # within this time a signal is passed on
 HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
-def hang_up() -> bool:
-    """Whoever read what we print has gone: the same as a terminal that is closed. False: no training is under way."""
-    if HANGUP is None or signal.getsignal(HANGUP) == signal.SIG_DFL:
-        return False
-    signal.raise_signal(HANGUP)
-    return True
-
-
 class Interrupt:
     """While it is entered, `asked` tells whether somebody wants to stop.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,8 @@ class Introduction:
     tokens_per_step: int
     log_interval: int = 1
     choices: Mapping[str, str] = field(default_factory=dict)  # "device": "cpu: no CUDA card was found", ...
+    # For a listener whom nobody hears any more: a line into the ledger, and the iteration it is about.
+    take_down: Callable[[str, int], None] = lambda _text, _iteration: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ import torch
 from nanopace.config import Asked
 from nanopace.corpus.prepare import Told
 from nanopace.errors import InputError, UsageError
-from nanopace.ledger import EndEvent, LedgerWriter
+from nanopace.files import check_own
+from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.attention import pick_attention
 from nanopace.train.bookkeeping import STEP_PHASES
@@ -38,6 +39,7 @@ from nanopace.train.rollback import Rollbacks, diverged
 from nanopace.train.room import clear, enter
 from nanopace.train.settle import Wishes, out_dir_of, settle
 from nanopace.train.setup import Start, build, introduce
+from nanopace.train.stops import Stops
 from nanopace.train.warm_start import (
     begin_to_load_the_compiler,
     keep_compiled,
@@ -67,6 +69,8 @@ def train(
     if machine.device.type == "cuda":
         torch.cuda.set_device(machine.device)  # Triton and cuBLASLt launch where torch is
     backend = given.get("backend")
+    if ranks.first and not given.get("eval_only"):
+        check_own(out_dir_of(given) / LEDGER_FILE)
     with joined(ranks, machine.device, None if backend is None else str(backend)), Claim(out_dir_of(given)) as claim:
         if not given.get("eval_only"):  # which only reads
             ranks.agree(lambda: enter(out_dir_of(given), claim) if ranks.first else None)
@@ -121,6 +125,7 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
                 tokens_per_step=config.tokens_per_iteration,
                 log_interval=config.log_interval,
                 choices=choices,
+                take_down=lambda text, iteration: ledger.append(NoteEvent(text, iteration)),
             )
         )
         outcome = _run(start, ledger, clock, listener)
@@ -152,7 +157,7 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
     if start.machine.device.type == "cuda":
         monitor.start()
     try:
-        with Interrupt(listener.note, clock.paused, echoed=start.ranks.launched) as interrupt:
+        with Stops(clock.stopped), Interrupt(listener.note, clock.paused, echoed=start.ranks.launched) as interrupt:
             while True:
                 loop = Loop(build(start, ledger, clock, listener), interrupt)
                 ended = _train_once(start, loop, rollbacks)

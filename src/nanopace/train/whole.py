@@ -43,17 +43,21 @@ def whole_directory(path: Path) -> Iterator[Path]:
             with open(file, "rb") as written:
                 os.fsync(written.fileno())
         sync_directory(temporary)
-        if path.exists():  # a name can go from one file to another at once, but not from one directory to another
+        if os.path.lexists(
+            path
+        ):  # a name can go from one file to another at once, but not from one directory to another
             os.rename(path, condemned)
         os.rename(temporary, path)
         sync_directory(path.parent)
     except BaseException as error:
-        if condemned.exists() and not path.exists():
+        if os.path.lexists(condemned) and not os.path.lexists(path):
             os.rename(condemned, path)
         shutil.rmtree(temporary, ignore_errors=True)
         if isinstance(error, OSError):
             raise unwritable(path, error) from None
         raise
+    if condemned.is_symlink():
+        condemned.unlink()
     shutil.rmtree(condemned, ignore_errors=True)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -219,7 +220,7 @@ def measure(plan: Plan, folder: Path, timeout_s: float, tell: Callable[[Tried], 
 def _free(folder: Path) -> Path:
     """A name that an interrupted trial has not taken."""
     count = 0
-    while folder.with_name(f"{folder.name}-{count}").exists():
+    while os.path.lexists(folder.with_name(f"{folder.name}-{count}")):
         count += 1
     return folder.with_name(f"{folder.name}-{count}")
 

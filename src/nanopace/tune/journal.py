@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -68,7 +69,7 @@ class Journal:
             outcome = self._run(changed, number)
             if outcome.failure != "time":  # another time there may be more of it
                 keep_result(self.folder, dict(changed), number, outcome)
-        if outcome.worked:
+        if outcome.worked and outcome.step_ms:
             self._learn(outcome)
         self.tried.append(Tried(changed, number, outcome))
         self._tell(self.tried[-1])
@@ -93,7 +94,7 @@ class Journal:
     def _run(self, changed: Changed, number: int) -> Outcome:
         settings = settings_of_trial({**(self._given or {}), **changed}, self._steps)
         folder = self._folder_of(changed, number)
-        if folder.exists():  # an interrupted one
+        if os.path.lexists(folder):  # an interrupted one
             count = len(list(folder.parent.glob(f"{folder.name}~*")))
             folder.rename(folder.with_name(f"{folder.name}~{count}"))
         return run_trial(settings, folder, max(1.0, self.left_s), machine_decides=self._given is None)

@@ -1,0 +1,136 @@
+"""Standard output and standard error, which may fail at any time: a full disk, a reader who left, a closed terminal.
+
+An answer that cannot be printed is an error, said once in one line. What stderr does not take is dropped: whoever sees
+it no longer can be told nothing. A training goes on without either (`drop_what_is_lost`), since what it is about is on
+the disk.
+
+A stream that is closed (`>&-`) is one that fails. Its number belongs to nobody then, and the next file that is opened
+would get it, so that a warning would land in a checkpoint: /dev/null takes its place.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING
+
+from nanopace.errors import OutputError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_CLOSED = "it is closed"
+
+
+class Outlet(io.RawIOBase):
+    """The end of a stream, behind all buffers: whatever anybody prints comes by here."""
+
+    def __init__(self, name: str, to: IO[bytes] | None, *, drops: bool) -> None:
+        """`to`: None is a stream that is closed. `drops`: what it does not take is no error."""
+        self._name, self._to, self.drops = name, to, drops
+        self.failure: OSError | None = None  # the first one
+        self.told = False
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """All of it. A failure is said once, and what comes after it is dropped without a word."""
+        whole = memoryview(data).cast("B")
+        if self.failure is not None and not self.drops:
+            return len(whole)
+        try:
+            self._write(whole)
+        except OSError as error:
+            if self.failure is None:
+                self.failure = error
+                if not self.drops:
+                    raise self.as_error(error) from None
+        return len(whole)
+
+    def as_error(self, error: OSError) -> Exception:
+        """A pipe without a reader is an everyday thing and has an exit code of its own."""
+        if isinstance(error, BrokenPipeError):
+            return error
+        return OutputError("{stream}: cannot be written: {reason}", stream=self._name, reason=_reason(error))
+
+    def lost(self) -> str:
+        assert self.failure is not None
+        return f"{self._name}: {_reason(self.failure)}; what cannot be printed is dropped, and training goes on"
+
+    def _write(self, data: memoryview) -> None:
+        if self._to is None:
+            raise OSError(_CLOSED)
+        while data:
+            written = self._to.write(data)
+            if written is None:  # another process has told the terminal or the pipe to keep nobody waiting
+                from select import select
+
+                select([], [self._to], [])
+            data = data[written or 0 :]
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._to is not None and self._to.isatty()
+
+    def fileno(self) -> int:
+        if self._to is None:
+            raise io.UnsupportedOperation("fileno")
+        return self._to.fileno()
+
+
+_outlets: list[Outlet] = []  # of this process: that of stdout first
+
+
+def guard() -> None:
+    """Every failure of the two streams is ours from now on. For the start of a process."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    _outlets[:] = []
+    sys.stdout = _guarded("standard output", sys.stdout, drops=False)
+    sys.stderr = _guarded("standard error", sys.stderr, drops=True)
+
+
+def drop_what_is_lost() -> None:
+    """From now on no failure of a stream ends anything."""
+    for outlet in _outlets:
+        outlet.drops = True
+
+
+def new_losses() -> Iterator[str]:
+    """A line for each stream that has failed since this was last asked."""
+    for outlet in _outlets:
+        if outlet.failure is not None and not outlet.told:
+            outlet.told = True
+            yield outlet.lost()
+
+
+def lost_answer() -> Exception | None:
+    """Why standard output has not got all of an answer, where that is an error that may have been overlooked."""
+    if not _outlets or _outlets[0].drops or _outlets[0].failure is None:
+        return None
+    return _outlets[0].as_error(_outlets[0].failure)
+
+
+def _guarded(name: str, stream: object, *, drops: bool) -> io.TextIOWrapper:
+    """The same stream, with an end of ours."""
+    before = stream if isinstance(stream, io.TextIOWrapper) else None
+    buffer = None if before is None else before.buffer
+    outlet = Outlet(name, getattr(buffer, "raw", buffer), drops=drops)
+    _outlets.append(outlet)
+    through = before is not None and before.write_through  # python -u
+    return io.TextIOWrapper(
+        outlet if through else io.BufferedWriter(outlet),  # type: ignore[arg-type]
+        encoding="utf-8" if before is None else before.encoding,
+        errors="replace" if before is None else before.errors,
+        line_buffering=before is None or before.line_buffering,
+        write_through=through,
+    )
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
