@@ -1,0 +1,30 @@
+"""Everything that is fuzzed, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fuzzing.commands import make_config, make_flags, read_config, run_flags
+from fuzzing.logs import compare_both, explain, make_ledger, make_log, make_pair, read_events
+from fuzzing.spoiled import make_checkpoint, make_corpus, make_directory, make_model
+from fuzzing.trees import read_trees, run_in_trees
+from fuzzing.worker import Target
+
+
+def _plain(check: Callable[[bytes], None]) -> Callable[[Path], Callable[[bytes], None]]:
+    """Of what needs no directory."""
+    return lambda _: check
+
+
+TARGETS = {
+    "logs": Target(make_log, _plain(explain)),
+    "ledgers": Target(make_ledger, _plain(read_events)),
+    "pairs": Target(make_pair, _plain(compare_both)),
+    "configs": Target(make_config, _plain(read_config)),
+    "checkpoints": Target(make_checkpoint, read_trees),
+    "models": Target(make_model, read_trees),
+    "corpora": Target(make_corpus, read_trees),
+    "flags": Target(make_flags, run_flags, megabytes=2500, share=0.2),
+    "directories": Target(make_directory, run_in_trees, share=0.1),
+}
