@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 PIP := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format catalogs outputs configs examples bench-gpu clean
+.PHONY: help demo test check format catalogs outputs configs examples fuzz bench-gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ configs: $(VENV)/.analyst ## write the ready configs of common cards anew, as `n
 
 examples: $(VENV)/.analyst ## write the example logs anew
 	$(BIN)/python examples/make_logs.py
+
+FUZZ ?= --minutes 10
+fuzz: $(VENV)/.train ## hostile files, flags, directories and failing disks for ten minutes; FUZZ="--seed 7 --minutes 60" for others
+	$(BIN)/python bench/fuzz.py $(FUZZ)
 
 NANOGPT ?= nanoGPT
 # nanoGPT as well as batch size and learning rate can make it; its own schedule takes 94M tokens, and is --reference.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -29,9 +30,13 @@ def main() -> int:
     if args.worker is not None:
         _work(args)
         return 0
-    pool = Pool(chosen, args.seed, args.findings)
-    if args.case is not None or args.file is not None:
-        return _replay(pool, args)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["FUZZ_WORLD"] = str(Path(folder, "world.json"))
+        pool = Pool(chosen, args.seed, args.findings)
+        return _replay(pool, args) if args.case is not None or args.file is not None else _fuzz(pool, args)
+
+
+def _fuzz(pool: Pool, args: argparse.Namespace) -> int:
     began = time.monotonic()
     try:
         _run(pool, args)
@@ -88,7 +93,12 @@ def _run(pool: Pool, args: argparse.Namespace) -> None:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     seconds = 60 * args.minutes if args.executions is None else 1e9
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f}%"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, transient=True) as progress:
         task = progress.add_task("", total=seconds if args.executions is None else args.executions * len(pool.targets))
 

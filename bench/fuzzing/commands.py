@@ -19,10 +19,32 @@ from fuzzing.worker import Wrong
 CODES = (0, 2, 130)  # that are documented; 141 has no pipe here
 _LINES = (
     *("batch_size = 8", "a = 2**16 // 3", "b = (a, [a, -a])", "max_iters = f'{1}{2}'", "learning_rate = 6e-4 # so"),
-    *("if True:\n    n_layer = 3", "for i in range(3):\n    n_head = i", "dataset = 'a' * 3", "x = [1] * 10", "import os"),
+    *(
+        "if True:\n    n_layer = 3",
+        "for i in range(3):\n    n_head = i",
+        "dataset = 'a' * 3",
+        "x = [1] * 10",
+        "import os",
+    ),
     *("print('hello')", "n_embd = 768 if n_layer == 3 else 4", "def f():\n    pass", "eval_iters = 10 ** 10 ** 10"),
-    *("s = 'a' * 10 ** 9", "t = 'x'.join(['a'] * 10)", "init_from = 'resume'", "n = 1 << 10 ** 6", "exec('x')", "n = 1 / 0"),
-    *("c = (((((1)))))", "d = {'a': {1: 2}}", "e = -~+1", "f = 1j", "g = b'x'", "h = ...", "i = 'é\\ud800'", "j = 1 if 1 else 2"),
+    *(
+        "s = 'a' * 10 ** 9",
+        "t = 'x'.join(['a'] * 10)",
+        "init_from = 'resume'",
+        "n = 1 << 10 ** 6",
+        "exec('x')",
+        "n = 1 / 0",
+    ),
+    *(
+        "c = (((((1)))))",
+        "d = {'a': {1: 2}}",
+        "e = -~+1",
+        "f = 1j",
+        "g = b'x'",
+        "h = ...",
+        "i = 'é\\ud800'",
+        "j = 1 if 1 else 2",
+    ),
 )
 
 
@@ -81,12 +103,14 @@ def make_flags(dice: Random) -> bytes:
         flag, valued = dice.choice(_flags(command))
         hostile = dice.choice(NUMBERS if dice.random() < 0.6 else WORDS)
         if command == "train" and flag.endswith(("_iters", "_interval", "n_layer", "n_embd", "_size", "_steps")):
-            hostile = hostile if len(hostile) > 12 or not hostile.isdigit() else "1"  # else it trains what was asked for
+            hostile = (
+                hostile if len(hostile) > 12 or not hostile.isdigit() else "1"
+            )  # else it trains what was asked for
         arguments.append(f"{flag}={hostile}" if valued or dice.random() < 0.1 else flag)
     if dice.random() < 0.1:
         arguments[dice.randrange(len(arguments)) :] = [dice.choice(WORDS)]
     if dice.random() < 0.1:
-        arguments = ["--lang", dice.choice(("de", "xx", ""))] + [command] + arguments
+        arguments = ["--lang", dice.choice(("de", "xx", "")), command, *arguments]
         return json.dumps(arguments).encode()
     return json.dumps([command, *arguments]).encode()
 
@@ -105,7 +129,9 @@ def run_flags(room: Path) -> Callable[[bytes], None]:
         arguments = json.loads(data)
         os.chdir(here)
         call([word.replace("\0", "\x01") for word in arguments])  # the system would not hand it over
-        if any(word in arguments for word in ("train", "prepare", "convert")) or re.search(r"--(html|write|keep)", str(arguments)):
+        if any(word in arguments for word in ("train", "prepare", "convert")) or re.search(
+            r"--(html|write|keep)", str(arguments)
+        ):
             os.chdir(room)
             if (here / CANARY).read_bytes() != world()[CANARY]:
                 raise Wrong(f"{arguments[0]} changed a file that is none of its own")
@@ -121,7 +147,9 @@ def run_flags(room: Path) -> Callable[[bytes], None]:
 def make_config(dice: Random) -> bytes:
     from nanopace.config import KNOBS
 
-    lines = [f"{dice.choice(list(KNOBS))} = {dice.choice((*NUMBERS, *map(repr, WORDS)))}" for _ in range(dice.randrange(5))]
+    lines = [
+        f"{dice.choice(list(KNOBS))} = {dice.choice((*NUMBERS, *map(repr, WORDS)))}" for _ in range(dice.randrange(5))
+    ]
     lines += dice.choices(_LINES, k=dice.randrange(1, 5))
     dice.shuffle(lines)
     if dice.random() < 0.02:

@@ -32,7 +32,7 @@ def value(dice: Random) -> Any:
     """In the place of any value in a JSON document; sometimes a deep one, or a long one."""
     if dice.random() < 0.02:
         deep: Any = 0
-        for _ in range(dice.choice((10, 100, 400))):
+        for _ in range(dice.choice((10, 50, 100))):
             deep = [deep] if dice.random() < 0.5 else {"a": deep}
         return deep
     if dice.random() < 0.02:

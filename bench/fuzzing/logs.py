@@ -1,20 +1,14 @@
 """Logs: what nanoGPT, its forks, nanochat and nanopace print, with rows lost, doubled, shuffled, renumbered, numbers
-that nobody has printed yet, debris of terminals and schedulers, several runs and restarts. And ledgers, event by event."""
+that nobody has printed yet, debris of terminals and schedulers, several runs and restarts."""
 
 from __future__ import annotations
 
-import io
-import json
 import re
-import zlib
 from collections.abc import Callable
-from dataclasses import fields
 from random import Random
-from typing import Any
 
-from fuzzing.hostile import NUMBERS, encoded, packed, spoil, value
+from fuzzing.hostile import NUMBERS, encoded, packed, spoil
 
-SPLIT = b"\n=== the other log ===\n"
 _NUMBER = re.compile(rb"\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
 _ITERATION = re.compile(rb"((?:iter|step|Step) )(\d+)")
 _PREFIXES = (b"[rank0]: ", b"[rank1]: ", b"0: ", b"2024-05-01 12:00:00,123 INFO ", b"train-0  | ", b"> ", b"\x1b[32m")
@@ -30,7 +24,9 @@ _FORK = (
     b"using fused AdamW: True\nnumber of parameters: 123.59M\nbatch_size = 8\nblock_size = 1024\nn_layer = 12\n"
     b"learning_rate = f'{1}{2}'\nOverriding config with config/train.py:\n# a comment\nmax_iters = 600000\n"
 )
-_CONFIG = b"Overriding: batch_size = 12\n{'eval_interval': 250, 'batch_size': 8}\ntokens per iteration will be: 491,520\n"
+_CONFIG = (
+    b"Overriding: batch_size = 12\n{'eval_interval': 250, 'batch_size': 8}\ntokens per iteration will be: 491,520\n"
+)
 
 
 def _nanogpt_row(dice: Random, number: int) -> bytes:
@@ -42,10 +38,8 @@ def _nanogpt_row(dice: Random, number: int) -> bytes:
 
 
 def _nanochat_row(dice: Random, number: int) -> bytes:
-    row = (
-        b"step %05d/21400 (0.05%%) | loss: %.6f | lrm: 1.00 | dt: %.2fms | tok/sec: 167,000 | mfu: 48.10 | total time: 0.05m\n"
-        % (number, 9 / (1 + number / 100), 312 + dice.random() * 4)
-    )
+    form = b"step %05d/9999 (0.05%%) | loss: %.6f | lrm: 1.00 | dt: %.2fms | tok/sec: 1 | mfu: 48.10 | total time: 1m\n"
+    row = form % (number, 9 / (1 + number / 100), 312 + dice.random() * 4)
     return row + (b"Step %05d | Validation bpb: 1.0432\n" % number if number % 10 == 0 else b"")
 
 
@@ -55,7 +49,9 @@ def _own_row(dice: Random, number: int) -> bytes:
         168 + dice.random(),
     )
     if number % 10 == 0:
-        row += b"step %d: val loss 3.2841, time 812.40ms, val error 0.0031, train error 0.0103 (last 250 steps)\n" % number
+        row += (
+            b"step %d: val loss 3.2841, time 812.40ms, val error 0.0031, train error 0.0103 (last 250 steps)\n" % number
+        )
         row += b"saved out/checkpoints/step-%08d, time 12.30ms, in the background 1840.00ms, 1.48 GB\n" % number
     return row
 
@@ -79,7 +75,7 @@ def make_log(dice: Random) -> bytes:
         _alter_lines(dice, lines)
     data = b"".join(lines)
     if dice.random() < 0.5:
-        data = _hostile_numbers(dice, data)
+        data = hostile_numbers(dice, data)
     match dice.randrange(40):
         case 0:
             return packed(dice, data)
@@ -93,7 +89,7 @@ def make_log(dice: Random) -> bytes:
             return data
 
 
-def _hostile_numbers(dice: Random, data: bytes) -> bytes:
+def hostile_numbers(dice: Random, data: bytes) -> bytes:
     share = dice.choice((0.02, 0.1, 0.5))
     return _NUMBER.sub(lambda found: dice.choice(NUMBERS).encode() if dice.random() < share else found[0], data)
 
@@ -123,7 +119,9 @@ def _alter_lines(dice: Random, lines: list[bytes]) -> None:
         case 8:
             lines.insert(at, b"\n" * dice.choice((1, 1, 2, 3, 5, 500)))
         case 9:
-            lines.insert(at, dice.choice((b"x", b" ", b"\0", b"{1}", b"\x1b[", b"iter ")) * dice.choice((1, 2, 5, 10, 20, 5000)))
+            lines.insert(
+                at, dice.choice((b"x", b" ", b"\0", b"{1}", b"\x1b[", b"iter ")) * dice.choice((1, 2, 5, 10, 20, 5000))
+            )
         case 10:
             _, row = dice.choice(_TRAINERS)
             lines[at:at] = [row(dice, each) for each in range(3)]
@@ -151,113 +149,3 @@ def _large(dice: Random, header: bytes, row: Callable[[Random, int], bytes]) -> 
             return header + b"max_iters = f'" + b"{1}" * 300_000 + b"'\n" + b"".join(few)
         case _:
             return header + b"".join(row(dice, dice.randrange(10**6)) for each in range(20_000))
-
-
-# --- ledgers ---------------------------------------------------------------------------------------------------------
-
-
-def make_ledger(dice: Random) -> bytes:
-    events = _events(dice, dice.choice((1, 2, 3, 4, 6, 20)))
-    match dice.randrange(8):
-        case 0:
-            dice.shuffle(events)
-        case 1:
-            storm = dice.choice(("resume", "rollback", "run"))
-            events += [_event(dice, storm, dice.randrange(30)) for _ in range(dice.choice((1, 2, 3, 5, 40)))]
-            if dice.random() < 0.001:
-                events += events * 400
-        case 2:
-            events += events
-        case 3 if events:
-            del events[0]
-    for _ in range(dice.choice((0, 1, 2, 5))):
-        event = dice.choice(events)
-        key = dice.choice((*event, "unknown"))
-        event[key] = value(dice)
-    if dice.random() < 0.1:
-        events[0]["ledger"] = dice.choice(("0.1", "1.99", "2.0", "99.0", "", "x", 1, None))
-    data = b"\n".join(json.dumps(each).encode() for each in events) + b"\n"
-    match dice.randrange(12):
-        case 0:
-            return spoil(dice, data)
-        case 1:
-            return data[: dice.randrange(len(data))]
-        case 2:
-            return _hostile_numbers(dice, data)
-        case 3:
-            return packed(dice, data)
-        case _:
-            return data
-
-
-def _events(dice: Random, count: int) -> list[dict[str, object]]:
-    from nanopace.ledger.events import EVENTS
-
-    events = [_event(dice, "run", 0)]
-    for number in range(count):
-        events.append(_event(dice, "step", number))
-        if dice.random() < 0.5:
-            events.append(_event(dice, dice.choice(list(EVENTS)), number))
-    return events
-
-
-def _event(dice: Random, name: str, number: int) -> dict[str, object]:
-    """As a trainer would write it, with all of its fields or some of them."""
-    from nanopace.ledger.events import EVENTS
-
-    usual: dict[str, object] = {"Count": 3, "Number": 2.5, "Milliseconds": 12.5, "str": "finished", "bool": True}
-    usual |= {"Config": {"batch_size": 8, "n_layer": 2}, "Texts": {"device": "cpu"}}
-    event: dict[str, object] = {"event": name}
-    for field in fields(EVENTS[name]):
-        kind, _, optional = str(field.type).partition(" | ")
-        if not optional or dice.random() < 0.5:
-            event[field.name] = usual[kind]
-    special = {"iteration": number, "ledger": "1.3", "at_ms": 1000.0 * number, "failed_at": number + 2, "ms": 100 + dice.random()}
-    return event | {key: given for key, given in special.items() if key in event}
-
-
-# --- what is done with them ------------------------------------------------------------------------------------------
-
-
-def explain(data: bytes) -> None:
-    """As `nanopace explain` does. A report takes longer than all before it, and a page ten times as long."""
-    from nanopace.diagnosis.diagnose import diagnose
-    from nanopace.sources import open_runs
-
-    found = [diagnose(run) for run in open_runs(io.BytesIO(data))]
-    _render(found[:50], zlib.crc32(data))
-
-
-def _render(found: list[Any], choice: int) -> None:
-    from nanopace.api import render
-
-    form = "html" if choice % 200 == 0 else "text" if choice % 20 == 1 else "json" if choice % 20 < 5 else None
-    if found and form is not None:
-        render(found, format=form, lang=("en", "de", "fr", "es")[choice % 4])
-
-
-def read_events(data: bytes) -> None:
-    from nanopace.ledger.file import read_ledger
-
-    read_ledger(data.split(b"\n"))
-    explain(data)
-
-
-def make_pair(dice: Random) -> bytes:
-    """Mostly two of a kind, since others cannot be compared."""
-    if dice.random() < 0.2:
-        return (make_log if dice.random() < 0.5 else make_ledger)(dice) + SPLIT + make_log(dice)
-    make = make_log if dice.random() < 0.7 else make_ledger
-    return make(dice) + SPLIT + make(dice)
-
-
-def compare_both(data: bytes) -> None:
-    from nanopace.diagnosis.compare import compare
-    from nanopace.diagnosis.diagnose import diagnose
-    from nanopace.sources import open_runs
-
-    runs = [diagnose(run) for part in data.split(SPLIT) for run in open_runs(io.BytesIO(part))[:2]]
-    found = [compare(runs[0], other) for other in runs[1:3]]
-    _render(found, zlib.crc32(data))
-
-

@@ -3,6 +3,7 @@ the input is kept, and another one goes on behind it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from typing import Any
 
 from fuzzing.worker import PLACE, TRACE, Target, made, seconds_for
 
-SLICE_S = 20.0  # of one target, before the next one gets the core
+SLICE_S = 40.0  # of one target, before the next one gets the core
 BLOCK = 1_000_000  # cases of a slice: each has numbers of its own, so that a number alone gives the input again
 SETUP_S = 120  # until a worker's first input
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -49,7 +50,12 @@ class Worker:
         command += [] if file is None else [f"--file={file}"]
         self._errors = (self.room / "stderr").open("wb")
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._errors, env=_environment(self.room), start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=_environment(self.room),
+            start_new_session=True,
         )
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)
@@ -89,13 +95,13 @@ class Worker:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGUSR1)
             time.sleep(0.3)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
         trace = self.room / TRACE
-        return (trace.read_text() if trace.exists() else "") or (self.room / "stderr").read_text(errors="replace")[-3000:]
+        return (trace.read_text() if trace.exists() else "") or (self.room / "stderr").read_text(errors="replace")[
+            -3000:
+        ]
 
     def clear(self) -> None:
         self.end()
@@ -113,10 +119,8 @@ def _environment(room: Path) -> dict[str, str]:
     """Nothing of this machine's: no network, no settings, nothing that is remembered of earlier runs."""
     kept = {name: given for name, given in os.environ.items() if not name.startswith(("COVERAGE_", "NANOPACE", "HF_"))}
     nowhere = "http://127.0.0.1:9"
-    return kept | {
-        **{"OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8", "COLUMNS": "80", "HOME": str(room), "TMPDIR": str(room)},
-        **{"http_proxy": nowhere, "https_proxy": nowhere, "XDG_CACHE_HOME": str(room), "TRITON_INTERPRET": "0"},
-    }
+    own = {"HOME": str(room), "TMPDIR": str(room), "XDG_CACHE_HOME": str(room)}
+    return kept | own | {"OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8", "http_proxy": nowhere, "https_proxy": nowhere}
 
 
 class Pool:
@@ -130,7 +134,10 @@ class Pool:
 
     def run(self, *, seconds: float, executions: int | None, tick: Callable[[float], object]) -> None:
         end, self._by_count = time.monotonic() + seconds, executions is not None
-        left = {name: None if executions is None else max(1, int(executions * each.share)) for name, each in self.targets.items()}
+        left = {
+            name: None if executions is None else max(1, int(executions * each.share))
+            for name, each in self.targets.items()
+        }
         try:
             while True:
                 remaining = end - time.monotonic()

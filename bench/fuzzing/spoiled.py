@@ -1,7 +1,7 @@
 """Files and directories that somebody else has put there: checkpoints, models, corpora and whole run directories.
 
-An input is a JSON object: `put`, what lies at which path instead of what the world has there, and `do`, what is done with
-it: the name of a reader with a path, or the arguments of a command. trees.py does it.
+An input is a JSON object: `put`, what lies at which path instead of what the world has there, and `do`, what is done
+with it: the name of a reader with a path, or the arguments of a command. trees.py does it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from fuzzing.hostile import VALUES, altered_json, packed, spoil
-from fuzzing.logs import make_ledger
+from fuzzing.ledgers import make_ledger
 from fuzzing.world import CANARY, header_and_values, sealed, with_header, world
 
 DEEP = b"[" * 200_000
@@ -27,7 +27,10 @@ _COMMANDS = (
     *("prepare text/a.txt --out=data/begun --name=own --tokenizer=bytes", "prepare text --out=made --tokenizer=bytes"),
     *("prepare text/a.txt --out=data/own --name=own --tokenizer=bytes --restart", "recommend --gpu=4090 --dataset=own"),
     *("train config.py --init_from=resume --no-report", "train config.py --eval_only=True --init_from=resume"),
-    *("train config.py --init_from=resume --dataset=data/raw --vocab_size=8", "train config.py --overwrite=True --max_iters=1"),
+    *(
+        "train config.py --init_from=resume --dataset=data/raw --vocab_size=8",
+        "train config.py --overwrite=True --max_iters=1",
+    ),
 )
 _READERS = {
     "checkpoint": ("out/checkpoints/step-00000010/", "out/checkpoints/step-00000012/", "out/best.json", "sharded/"),
@@ -38,11 +41,7 @@ _READERS = {
 
 
 def make_checkpoint(dice: Random) -> bytes:
-    return _for_reader(dice, "checkpoint")
-
-
-def make_model(dice: Random) -> bytes:
-    return _for_reader(dice, "model")
+    return _for_reader(dice, "checkpoint" if dice.random() < 0.6 else "model")
 
 
 def make_corpus(dice: Random) -> bytes:
@@ -66,17 +65,24 @@ def make_directory(dice: Random) -> bytes:
     near = [name for name in world() if name.partition("/")[0] in tops]
     put: dict[str, Any] = {}
     for _ in range(dice.choice((1, 1, 2, 3))):
-        path = dice.choice(near) if dice.random() < 0.85 else dice.choice(near) + dice.choice((".part", ".tmp", "x", "/a"))
+        path = (
+            dice.choice(near) if dice.random() < 0.85 else dice.choice(near) + dice.choice((".part", ".tmp", "x", "/a"))
+        )
         if dice.random() < 0.2:
             path = os.path.dirname(path) or path
         if dice.random() < 0.15:
-            path = dice.choice(("out/.lock", "out/lock", "data/begun/seen.bin", "data/begun/train-00000.bin.part", "made"))
+            path = dice.choice(
+                ("out/.lock", "out/lock", "data/begun/seen.bin", "data/begun/train-00000.bin.part", "made")
+            )
         if path in world() and dice.random() < 0.3:
             put[path] = _spoiled(dice, path)
             _seal(put, path)
         elif path != CANARY:
             kinds = ("fifo", "link", "link", "directory", "gone", "sparse", "deep", "empty", "secret", "socket")
-            put[path] = [dice.choice(kinds), dice.choice((f"{{room}}/{CANARY}", "/dev/zero", "/dev/full", ".", "nowhere"))]
+            put[path] = [
+                dice.choice(kinds),
+                dice.choice((f"{{room}}/{CANARY}", "/dev/zero", "/dev/full", ".", "nowhere")),
+            ]
     return _written(put, command)
 
 
@@ -124,7 +130,13 @@ def _altered_pickle(dice: Random) -> bytes:
     import torch
 
     checkpoint = torch.load(io.BytesIO(world()["nanogpt/ckpt.pt"]), weights_only=True)
-    odd = (torch.zeros(0), torch.zeros(3, 3), torch.zeros(2, dtype=torch.int8), torch.eye(2).to_sparse(), torch.zeros(1, device="meta"))
+    odd = (
+        torch.zeros(0),
+        torch.zeros(3, 3),
+        torch.zeros(2, dtype=torch.int8),
+        torch.eye(2).to_sparse(),
+        torch.zeros(1, device="meta"),
+    )
     holder: Any = checkpoint
     while True:
         key = dice.choice(list(holder))

@@ -47,7 +47,9 @@ def _weights(name: str) -> Mapping[str, Any]:
 def _compare(found: Mapping[str, Any], meant: Mapping[str, Any]) -> None:
     import torch
 
-    if not all(name in meant and torch.equal(each, meant[name]) for name, each in found.items() if name != "lm_head.weight"):
+    if not all(
+        name in meant and torch.equal(each, meant[name]) for name, each in found.items() if name != "lm_head.weight"
+    ):
         raise Wrong("an altered checkpoint was loaded with another meaning")
 
 
@@ -79,8 +81,8 @@ def _documents(path: Path) -> None:
     from nanopace.corpus.documents import documents
 
     for document in documents(path):
-        if not isinstance(document.text, bytes):
-            with document.text() as file:
+        if not isinstance(document.content, bytes):
+            with document.content() as file:
                 file.read(1 << 20)
 
 

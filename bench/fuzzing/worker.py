@@ -1,7 +1,7 @@
 """A process that gives one target one input after the other, and reports what should not have happened.
 
-What should not: an exception that is not a NanopaceError, more processor time or memory than an input may take. Where it
-is, and since when, stands in a small file, so that whoever started it sees an input that does not end.
+What should not: an exception that is not a NanopaceError, more processor time or memory than an input may take. Where
+it is, and since when, stands in a small file, so that whoever started it sees an input that does not end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN = f"{os.sep}nanopace{os.sep}"
 
 
 class Target(NamedTuple):
-    """What is tested. `make` makes an input of dice; `ready` gets a directory, and gives what is to be called with it."""
+    """What is tested. `make` makes an input of dice; `ready` gets a directory, and gives what to call with it."""
 
     make: Callable[[Random], bytes]
     ready: Callable[[Path], Callable[[bytes], None]]
@@ -75,10 +75,10 @@ def work(
         took = time.process_time() - begin
         slowest = max(slowest, (took, case))
         done += 1
-        if took > seconds_for(target, len(data)):
-            found = found or (f"slow: {took:.1f} s of the processor", "")
         if (peak := _megabytes() - base) > target.megabytes:
             found = found or (f"memory: {peak:,.0f} MB", "")
+        if took > seconds_for(target, len(data)):
+            found = found or (f"slow: {took:.1f} s of the processor", "")
         if found is not None:
             _tell(report, case=case, size=len(data), where=found[0], trace=found[1])
         if peak > target.megabytes:

@@ -1,10 +1,11 @@
-"""A small world to be spoiled: a run with its checkpoints, a sharded one, nanoGPT's and Hugging Face's forms, corpora and
-texts. It is the same bytes in every process, so that a seed and a number always give the same input."""
+"""A small world to be spoiled: a run with its checkpoints, a sharded one, nanoGPT's and Hugging Face's forms, corpora
+and texts. It is the same bytes in every process, so that a seed and a number always give the same input."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pickle
 import shutil
 import tempfile
@@ -15,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 STEPS = (10, 12)
-KNOBS = {"device": "cpu", "compile": False, "dataset": "data/own", "out_dir": "out", "n_layer": 1, "n_head": 2, "n_embd": 4}
+KNOBS = {
+    "device": "cpu",
+    "compile": False,
+    "dataset": "data/own",
+    "out_dir": "out",
+    "n_layer": 1,
+    "n_head": 2,
+    "n_embd": 4,
+}
 KNOBS |= {"block_size": 4, "batch_size": 2, "gradient_accumulation_steps": 1, "max_iters": 14, "eval_iters": 1}
 CANARY = "victim.txt"  # which nobody may change
 FINGERPRINT = "F" * 64  # of what a corpus is made from: its path and time are in it, so it is put in where it lies
@@ -24,7 +33,19 @@ TEXT = "def first():\n    return 1\n\n" * 20
 
 @cache
 def world() -> dict[str, bytes]:
-    """Every file by its path."""
+    """Every file by its path. Making them takes seconds, so one process does, and leaves them to the others."""
+    kept = Path(os.environ.get("FUZZ_WORLD", os.devnull))
+    if kept.is_file():
+        return {path: text.encode("latin-1") for path, text in json.loads(kept.read_text()).items()}
+    made = _made()
+    if kept.name == "world.json":
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps({path: data.decode("latin-1") for path, data in made.items()}))
+        part.replace(kept)
+    return made
+
+
+def _made() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         room = Path(folder)
@@ -97,7 +118,7 @@ def _corpora(room: Path) -> Any:
     raw = room / "data/raw"
     raw.mkdir()
     for split in ("train", "val"):
-        (raw / f"{split}.bin").write_bytes(bytes(range(0, 60)) * 4)
+        (raw / f"{split}.bin").write_bytes(bytes(range(60)) * 4)
     letters = "\n abcdef"
     content = {"vocab_size": 8, "stoi": {each: n for n, each in enumerate(letters)}, "itos": dict(enumerate(letters))}
     (raw / "meta.pkl").write_bytes(pickle.dumps(content))
