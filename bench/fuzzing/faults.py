@@ -126,9 +126,9 @@ def _after_train(here: Path, code: int, said: str) -> None:
     steps = _steps(here / "under/out")
     if code == 0 and (not steps or max(steps) != LAST):
         raise Wrong(f"train ends with status 0, and its last step is not saved\ncheckpoints: {steps}\n{said[-3000:]}")
-    again = (*_TRAIN, "--init_from=resume") if steps else (*_TRAIN, "--overwrite=True")
+    again = (*_TRAIN, f"--max_iters={LAST}", "--init_from=resume" if steps else "--overwrite=True")
     code, said = _run(here, again, {})
-    if code or max(_steps(here / "under/out"), default=0) != LAST:
+    if code or max(_steps(here / "under/out"), default=0) != LAST + 1:
         raise Wrong(f"train cannot go on after a fault: status {code}\n{said[-3000:]}")
 
 
