@@ -1,195 +1,127 @@
-"""A million inputs for each parser, made by atheris (libFuzzer) to reach as much of the code as it can.
+"""Throw hostile files, flags, directories and faults at nanopace, and see that nothing gives way (docs/fuzzing.md).
 
-Every target of bench/fuzz_targets.py runs in a process of its own. An exception that is not a NanopaceError is a
-crash, and its input is kept in the directory --findings; so is an input that takes longer than ten seconds.
+    python bench/fuzz.py                                   # everything, ten minutes, on all cores
+    python bench/fuzz.py --seed 7 --minutes 60 --only logs ledgers
+    python bench/fuzz.py --seed 7 --only logs --case 1234  # this very input again; it is written to a file, too
+    python bench/fuzz.py --only logs --file some.log       # a file of yours
 
-libFuzzer keeps what it finds interesting, and so grows itself. Whether a parser does is therefore seen in a second,
-plain process, which gives it a tenth as many inputs, samples with some bytes changed: its memory after a tenth of
-those, and at the end.
-
-    pip install atheris
-    python bench/fuzz.py                                    # every target, a million each
-    python bench/fuzz.py --executions 100000 logs ledger
+A finding is an exception that is not a NanopaceError, a traceback, an exit code that is not documented, a file changed
+that is none of nanopace's, more than 10 s of the processor for 5 MB, or more than 500 MB of memory. Exit code: 1 where
+there are findings.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
-import gc
-import json
 import os
-import random
-import subprocess
 import sys
 import tempfile
 import time
-import traceback
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-HUNG_S = 10
-KEPT = 20  # crashes of different places, per target
-GROWTH = 1.1  # of the memory that is allowed
+from fuzzing.pool import Pool, Tally
+from fuzzing.targets import TARGETS
+from fuzzing.worker import made, work
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("targets", nargs="*", metavar="TARGET")
-    parser.add_argument("--executions", type=int, default=1_000_000)
-    parser.add_argument("--findings", type=Path, default=Path(tempfile.gettempdir(), "nanopace-fuzz"))
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if find_spec("atheris") is None:
-        print("atheris is not installed: pip install atheris", file=sys.stderr)
-        return 2
-    if args.child is not None:
-        (plain if args.plain else fuzz)(args.targets[0], args.executions, args.child, args.findings)
-        return 1
-    from fuzz_targets import TARGETS
-
-    unknown = [name for name in args.targets if name not in TARGETS]
-    if unknown:
-        print(f"{unknown[0]}: no such target; there are {', '.join(TARGETS)}", file=sys.stderr)
-        return 2
-    print(f"{'target':12}{'executions':>12}{'exec/s':>9}{'crashes':>9}", end="")
-    print(f"{'slowest':>12}{'plainly':>10}{'MB at 10%':>11}{'MB at end':>11}", flush=True)
-    return max([_fuzzed(name, args.executions, args.findings) for name in args.targets or TARGETS])
-
-
-def _fuzzed(name: str, executions: int, findings: Path) -> int:
-    """One target, fuzzed and then plainly, and its row of the table."""
-    found = _report(name, executions, findings)
-    again = _report(name, max(10, executions // 10), findings, "--plain")
-    if found is None or again is None:
-        return 1
-    print(
-        f"{name:12}{found['executions']:12,}{found['executions'] / found['seconds']:9,.0f}{len(found['crashes']):9}"
-        f"{1000 * found['slowest']:9.1f} ms{again['executions']:10,}{again['early_mb']:11.1f}{again['mb']:11.1f}",
-        flush=True,
-    )
-    crashes = found["crashes"] + again["crashes"]
-    for crash in crashes:
-        print(f"    {crash}")
-    return int(bool(crashes) or again["mb"] > GROWTH * again["early_mb"])
-
-
-def _report(name: str, executions: int, findings: Path, *flags: str) -> dict[str, Any] | None:
-    """What a process of its own has to tell; None where it was ended: a hang, a signal, or too much memory."""
+    args = _arguments()
+    chosen = {name: TARGETS[name] for name in args.only or TARGETS}
+    if args.worker is not None:
+        _work(args)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.json")
-        command = [sys.executable, __file__, name, f"--executions={executions}", f"--findings={findings}"]
-        done = subprocess.run([*command, f"--child={report}", *flags], capture_output=True, text=True, check=False)
-        if report.exists():
-            found: dict[str, Any] = json.loads(report.read_text())
-            return found
-    print(f"{name:12}ended before its time:\n{done.stderr[-3000:]}", flush=True)
-    return None
+        os.environ["FUZZ_WORLD"] = str(Path(folder, "world.json"))
+        pool = Pool(chosen, args.seed, args.findings)
+        return _replay(pool, args) if args.case is not None or args.file is not None else _fuzz(pool, args)
 
 
-class Watch:
-    """Counts executions, keeps what crashed and what was slow, and ends the process after the last one."""
-
-    def __init__(self, name: str, executions: int, report: Path, findings: Path) -> None:
-        from fuzz_targets import TARGETS
-
-        self._name, self._executions, self._report, self._findings = name, executions, report, findings
-        self._check = TARGETS[name].check()
-        self._count = 0
-        self._slowest = 0.0
-        self._early_mb = 0.0
-        self._crashes: dict[str, str] = {}
-        self._began = time.monotonic()
-
-    def __call__(self, data: bytes) -> None:
-        from nanopace.errors import NanopaceError
-
-        begin = time.perf_counter()
-        try:
-            self._check(data)
-        except NanopaceError:
-            pass
-        except Exception as error:
-            self._keep(data, error)
-        self._slowest = max(self._slowest, time.perf_counter() - begin)
-        self._count += 1
-        if self._count == self._executions // 10:
-            self._early_mb = _megabytes()
-        if self._count >= self._executions:
-            self._end()
-
-    def _keep(self, data: bytes, error: Exception) -> None:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{type(error).__name__} in {Path(place.filename).name}:{place.lineno} {place.name}: {error}"[:200]
-        key = where.partition(": ")[0]
-        if key not in self._crashes and len(self._crashes) < KEPT:
-            self._crashes[key] = where
-            self._findings.mkdir(parents=True, exist_ok=True)
-            (self._findings / f"{self._name}-{len(self._crashes)}").write_bytes(data)
-
-    def _end(self) -> None:
-        self._report.write_text(
-            json.dumps(
-                {
-                    "executions": self._count,
-                    "seconds": time.monotonic() - self._began,
-                    "crashes": list(self._crashes.values()),
-                    "slowest": self._slowest,
-                    "early_mb": self._early_mb,
-                    "mb": _megabytes(),
-                }
-            )
-        )
-        os._exit(0)
+def _fuzz(pool: Pool, args: argparse.Namespace) -> int:
+    began = time.monotonic()
+    try:
+        _run(pool, args)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+    _table(pool.tallies, time.monotonic() - began, args.findings)
+    return int(any(tally.findings for tally in pool.tallies.values()))
 
 
-def _megabytes() -> float:
-    """Without what is free, and only kept by the C library for the next one who asks."""
-    gc.collect()
-    with contextlib.suppress(AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="TARGET", choices=tuple(TARGETS), help=", ".join(TARGETS))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--executions", type=int, metavar="N", help="so many of each target, instead of the time")
+    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), metavar="DIR", help="kept here")
+    parser.add_argument("--case", type=int, metavar="N", help="only this one of --only")
+    parser.add_argument("--file", type=Path, help="only this input, for --only")
+    for hidden, kind in (("--worker", Path), ("--cases", str), ("--seconds", float)):
+        parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if (args.case is not None or args.file is not None) and len(args.only or ()) != 1:
+        parser.error("--case and --file need one --only TARGET")
+    return args
 
 
-def plain(name: str, executions: int, report: Path, findings: Path) -> None:
-    """Samples with some bytes changed, put in or taken from another: the same ones every time."""
-    from fuzz_targets import TARGETS
-
-    watch, chance = Watch(name, executions, report, findings), random.Random(0)
-    samples = [sample[: TARGETS[name].longest] for sample in TARGETS[name].samples()]
-    while True:
-        data = bytearray(chance.choice(samples))
-        for _ in range(chance.randint(1, 6)):
-            place = chance.randrange(len(data))
-            match chance.randrange(3):
-                case 0:
-                    data[place] = chance.randrange(256)
-                case 1:
-                    data[place:place] = chance.randbytes(chance.randint(1, 8))
-                case _:
-                    data += chance.choice(samples)[chance.randrange(50) :]
-        watch(bytes(data))
+def _work(args: argparse.Namespace) -> None:
+    first, _, stop = args.cases.partition(":")
+    report = os.fdopen(os.dup(1), "w")  # what nanopace prints is not to come between
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    given = None if args.file is None else args.file.read_bytes()
+    name = args.only[0]
+    os.chdir(args.worker)
+    work(TARGETS[name], name, args.seed, range(int(first), int(stop)), args.seconds, args.worker, report, given)
 
 
-def fuzz(name: str, executions: int, report: Path, findings: Path) -> None:
-    import atheris
+def _replay(pool: Pool, args: argparse.Namespace) -> int:
+    name, case = args.only[0], args.case or 0
+    if args.file is None:
+        args.findings.mkdir(parents=True, exist_ok=True)
+        saved = args.findings / f"{name}-{case}.input"
+        saved.write_bytes(made(TARGETS[name], name, args.seed, case))
+        print(f"{saved}: {saved.stat().st_size:,} bytes")
+    pool.replay(name, case, args.file and args.file.resolve())
+    found = pool.tallies[name].findings
+    for line in found.values():
+        print((args.findings / f"{name}-{case}.txt").read_text() if args.file is None else line)
+    tally = pool.tallies[name]
+    print(f"{len(found)} findings, {tally.slowest[0]:.2f} s, {tally.peak_mb:.0f} MB")
+    return int(bool(found))
 
-    from fuzz_targets import TARGETS
 
-    with atheris.instrument_imports(include=["nanopace"]):
-        watch = Watch(name, executions, report, findings)
-    target = TARGETS[name]
-    with tempfile.TemporaryDirectory() as corpus:
-        for number, sample in enumerate(target.samples()):
-            Path(corpus, str(number)).write_bytes(sample[: target.longest])
-        limits = [f"-max_len={target.longest}", f"-timeout={HUNG_S}", "-rss_limit_mb=4096", "-print_final_stats=0"]
-        findings.mkdir(parents=True, exist_ok=True)
-        atheris.Setup([sys.argv[0], *limits, f"-artifact_prefix={findings}/{name}-", corpus], watch)
-        atheris.Fuzz()
+def _run(pool: Pool, args: argparse.Namespace) -> None:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    seconds = 60 * args.minutes if args.executions is None else 1e9
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f}%"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, transient=True) as progress:
+        task = progress.add_task("", total=seconds if args.executions is None else args.executions * len(pool.targets))
+
+        def tick(elapsed: float) -> None:
+            done = sum(tally.executions for tally in pool.tallies.values())
+            found = sum(len(tally.findings) for tally in pool.tallies.values())
+            said = f"{done:,} executions, {done / max(1.0, elapsed):,.0f}/s, {found} findings"
+            progress.update(task, completed=elapsed if args.executions is None else done, description=said)
+
+        pool.run(seconds=seconds, executions=args.executions, tick=tick)
+
+
+def _table(tallies: dict[str, Tally], seconds: float, findings: Path) -> None:
+    print(f"{'target':12}{'executions':>12}{'per s':>8}{'findings':>10}{'slowest':>11}{'peak':>9}")
+    for name, tally in tallies.items():
+        rate = tally.executions / max(0.1, tally.seconds)
+        print(f"{name:12}{tally.executions:12,}{rate:8,.0f}{len(tally.findings):10}", end="")
+        print(f"{tally.slowest[0]:9.2f} s{tally.peak_mb:6,.0f} MB")
+    print(f"{'all':12}{sum(each.executions for each in tallies.values()):12,} in {seconds / 60:.1f} minutes")
+    for line in (line for tally in tallies.values() for line in tally.findings.values()):
+        print(f"  {line}")
+    if any(tally.findings for tally in tallies.values()):
+        print(f"Inputs and how to run them again: {findings}/")
 
 
 if __name__ == "__main__":

@@ -62,6 +62,12 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, "is empty")
         return super()._get_value(action, arg_string)
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> object:
+        """Of `--flag=--`, argparse takes the dashes for the end of all flags, and hands on an empty list."""
+        if action.option_strings and arg_strings == ["--"]:
+            raise argparse.ArgumentError(action, "expected one argument")
+        return super()._get_values(action, arg_strings)
+
     def _near(self, message: str) -> str:
         """The flag that a mistyped one may have been meant for."""
         _, unrecognized, words = message.partition("unrecognized arguments: --")

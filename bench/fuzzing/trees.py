@@ -1,0 +1,178 @@
+"""What is done with spoiled files: read by what reads them, or by a command from end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fuzzing.commands import call
+from fuzzing.spoiled import DEEP
+from fuzzing.worker import Wrong
+from fuzzing.world import CANARY, FINGERPRINT, world
+
+
+def _checkpoint(out: Path) -> None:
+    """Every checkpoint is refused, or is what it was; unless somebody has written its checksums anew."""
+    from nanopace.train.checkpoint_files import checkpoint_directories, verified
+    from nanopace.train.verify import find_checkpoints, verdicts
+    from nanopace.train.which import choose
+
+    list(verdicts(find_checkpoints(out), lambda _: None))
+    for directory in checkpoint_directories(out):
+        saved = verified(directory)
+        weights, _ = saved.weights(), saved.optimizer()
+        _ = saved.best, saved.windows
+        name = f"{out.name}/checkpoints/{directory.name}/"
+        state = (directory / "state.json").read_bytes()
+        if json.loads(state).get("checksum") == json.loads(world()[name + "state.json"])["checksum"]:
+            _compare(weights, _weights(name))
+    for which in ("", "best", "last", "10"):
+        choose(out, which)
+
+
+@cache
+def _weights(name: str) -> Mapping[str, Any]:
+    """As they are in the world that nobody has spoiled."""
+    from safetensors.torch import load
+
+    files = [data for path, data in world().items() if path.startswith(name) and path.endswith(".safetensors")]
+    return {key: tensor for data in files for key, tensor in load(data).items()}
+
+
+def _compare(found: Mapping[str, Any], meant: Mapping[str, Any]) -> None:
+    import torch
+
+    if not all(
+        name in meant and torch.equal(each, meant[name]) for name, each in found.items() if name != "lm_head.weight"
+    ):
+        raise Wrong("an altered checkpoint was loaded with another meaning")
+
+
+def _model(path: Path) -> None:
+    from nanopace.train.convert import open_pretrained
+    from nanopace.train.nanogpt_run import open_nanogpt_run
+
+    open_pretrained(path)
+    if path.name == "nanogpt":
+        open_nanogpt_run(path / "ckpt.pt")
+
+
+def _corpus(directory: Path) -> None:
+    from nanopace.corpus.journal import Journal
+    from nanopace.corpus.manifest import check_files, read_manifest
+    from nanopace.corpus.shards import open_corpus
+    from nanopace.corpus.tokenizer import load_tokenizer
+
+    Journal.read(directory)
+    tokenizer = load_tokenizer(directory)
+    if tokenizer is not None:
+        tokenizer.decode(tokenizer.encode("abc"))
+    if (directory / "corpus.json").exists():
+        check_files(directory, read_manifest(directory))
+    open_corpus(directory).check(50304, 4)
+
+
+def _documents(path: Path) -> None:
+    from nanopace.corpus.documents import documents
+
+    for document in documents(path):
+        if not isinstance(document.content, bytes):
+            with document.content() as file:
+                file.read(1 << 20)
+
+
+_READERS = {"checkpoint": _checkpoint, "model": _model, "corpus": _corpus, "documents": _documents}
+
+
+def read_trees(room: Path) -> Callable[[bytes], None]:
+    """For readers, which write nothing: what was put is taken away again."""
+    base = room / "base"
+    lay_out(base)
+
+    def check(data: bytes) -> None:
+        recipe = json.loads(data)
+        try:
+            for path, what in recipe["put"].items():
+                (base / path).write_bytes(what.encode("latin-1"))
+            reader, place = recipe["do"]
+            _READERS[reader](base / place)
+        finally:
+            for path in recipe["put"]:
+                (base / path).write_bytes(world()[path])
+
+    return check
+
+
+def run_in_trees(room: Path) -> Callable[[bytes], None]:
+    """For commands: each in a world of its own, and what is outside of it must be as it was."""
+    from nanopace.corpus.recipe import Recipe, inputs_of
+
+    first, outside, place = room / "first", room / CANARY, room / "here"
+    lay_out(first)
+    shutil.copytree(first, place)
+    fingerprint = inputs_of([place / "text/a.txt"], Recipe(name="own", tokenizer="bytes")).fingerprint
+    for journal in first.rglob("prepare.json"):
+        journal.write_text(journal.read_text().replace(FINGERPRINT, fingerprint))
+
+    def check(data: bytes) -> None:
+        recipe = json.loads(data)
+        os.chdir(room)
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(first, place)
+        outside.write_bytes(world()[CANARY])
+        for path, what in recipe["put"].items():
+            _put(place / path, what.replace(FINGERPRINT, fingerprint) if isinstance(what, str) else what, room)
+        os.chdir(place)
+        call(recipe["do"])
+        for canary in (outside, place / CANARY):
+            if canary.read_bytes() != world()[CANARY]:
+                raise Wrong(f"{recipe['do'][0]} changed a file that is none of its own")
+
+    return check
+
+
+def lay_out(base: Path) -> None:
+    for path, data in world().items():
+        (base / path).parent.mkdir(parents=True, exist_ok=True)
+        (base / path).write_bytes(data)
+
+
+def _put(path: Path, what: Any, room: Path) -> None:
+    try:
+        _remove(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(what, str):
+            path.write_bytes(what.encode("latin-1"))
+            return
+        kind, target = what
+        match kind:
+            case "fifo":
+                os.mkfifo(path)
+            case "link":
+                path.symlink_to(target.replace("{room}", str(room)))
+            case "directory":
+                path.mkdir()
+            case "sparse":
+                with path.open("wb") as file:
+                    file.truncate(20 << 30)
+            case "deep":
+                path.write_bytes(DEEP)
+            case "empty":
+                path.touch()
+            case "secret":
+                path.write_bytes(b"x")
+                path.chmod(0)
+    except OSError:  # what was put before may be in the way
+        return
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

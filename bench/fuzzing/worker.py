@@ -1,0 +1,128 @@
+"""A process that gives one target one input after the other, and reports what should not have happened.
+
+What should not: an exception that is not a NanopaceError, more processor time or memory than an input may take. Where
+it is, and since when, stands in a small file, so that whoever started it sees an input that does not end.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import mmap
+import os
+import resource
+import signal
+import struct
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, TextIO
+
+PLACE = struct.Struct("<qqd")  # the case, the bytes of its input, the monotonic clock when it began
+TRACE = "trace.txt"  # written where the process is asked where it is
+_FREE_BYTES = 2 << 30  # on top of what a process has at the start: an allocation beyond is a MemoryError
+_OWN = f"{os.sep}nanopace{os.sep}"
+
+
+class Target(NamedTuple):
+    """What is tested. `make` makes an input of dice; `ready` gets a directory, and gives what to call with it."""
+
+    make: Callable[[Random], bytes]
+    ready: Callable[[Path], Callable[[bytes], None]]
+    seconds: float = 10  # of the processor, for each 5 MB of an input
+    megabytes: float = 500
+    share: float = 1  # of the executions that are asked for, where it is slower than others
+
+
+class Wrong(Exception):
+    """What a target found although nothing was raised."""
+
+
+def made(target: Target, name: str, seed: int, case: int) -> bytes:
+    return target.make(Random(f"{seed} {name} {case}"))
+
+
+def seconds_for(target: Target, size: int) -> float:
+    return target.seconds * max(1.0, size / 5e6)
+
+
+def work(
+    target: Target, name: str, seed: int, cases: range, seconds: float, room: Path, report: TextIO, given: bytes | None
+) -> None:
+    """All cases, or as many as there is time for. `given`: this input instead of one that is made."""
+    with (room / "place").open("r+b") as file:
+        place = mmap.mmap(file.fileno(), PLACE.size)
+    trace = (room / TRACE).open("w")
+    faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
+    check = target.ready(room)
+    base, end = _megabytes(), time.monotonic() + seconds
+    _limit_memory()
+    done, slowest, told = 0, (0.0, -1), time.monotonic()
+    for case in cases:
+        now = time.monotonic()
+        if now > end or now - told > 0.5 or done == len(cases):
+            _tell(report, done=done, slowest=slowest, peak=_megabytes() - base)
+            done, slowest, told = 0, (0.0, -1), now
+        if now > end:
+            break
+        place[:] = PLACE.pack(case, 0, now)
+        data = made(target, name, seed, case) if given is None else given
+        place[:] = PLACE.pack(case, len(data), now)
+        begin = time.process_time()
+        found = _outcome(check, data)
+        took = time.process_time() - begin
+        slowest = max(slowest, (took, case))
+        done += 1
+        if (peak := _megabytes() - base) > target.megabytes:
+            found = found or (f"memory: {peak:,.0f} MB", "")
+        if took > seconds_for(target, len(data)):
+            found = found or (f"slow: {took:.1f} s of the processor", "")
+        if found is not None:
+            _tell(report, case=case, size=len(data), where=found[0], trace=found[1])
+        if peak > target.megabytes:
+            break  # how much the next one takes could not be told
+    _tell(report, done=done, slowest=slowest, peak=_megabytes() - base)
+
+
+def _tell(report: TextIO, **what: object) -> None:
+    report.write(json.dumps(what) + "\n")
+    report.flush()
+
+
+def _outcome(check: Callable[[bytes], None], data: bytes) -> tuple[str, str] | None:
+    from nanopace.errors import NanopaceError
+
+    try:
+        check(data)
+    except NanopaceError:
+        return None
+    except Wrong as wrong:
+        return str(wrong).partition("\n")[0][:200], str(wrong)
+    except BaseException as error:
+        return where(error), "".join(traceback.format_exception(error, limit=-12))
+    return None
+
+
+def where(error: BaseException) -> str:
+    """What makes two findings the same one: the kind of the error, and its last place in nanopace and beyond."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _OWN in frame.filename][-1:]
+    last = [frame for frame in frames[-1:] if frame not in own]
+    named = " > ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in own + last)
+    return f"{type(error).__name__} in {named}"
+
+
+def _megabytes() -> float:
+    """The most that this process ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _limit_memory() -> None:
+    try:
+        data = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
+    except (OSError, IndexError):  # not Linux
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (data + _FREE_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
