@@ -36,10 +36,15 @@ class Shard:
     sha256: str | None = None  # where somebody wrote it down
     max_id: int | None = None  # likewise
 
-    def mapped(self) -> Tokens:
-        """The tokens, read when they are looked at."""
-        little_endian = np.dtype(self.dtype).newbyteorder("<")
-        return np.memmap(self.path, dtype=little_endian, mode="r", offset=self.offset, shape=(self.tokens,))
+    def read(self, begin: int, count: int) -> Tokens:
+        """So many tokens from a place on."""
+        tokens = np.empty(count, dtype=np.dtype(self.dtype).newbyteorder("<"))
+        view: Any = tokens.view(np.uint8)
+        with _named(self.path), open(self.path, "rb", buffering=0) as file:
+            file.seek(self.offset + begin * tokens.itemsize)
+            if file.readinto(view) != len(view):
+                raise _cut(self.path)
+        return tokens
 
 
 class Split:
@@ -95,9 +100,13 @@ class Split:
                 file.seek(shard.offset + begin * tokens.itemsize)
                 if file.readinto(view) != len(view):
                     seal.check(os.fstat(file.fileno()))
-                    raise InputError("{path}: ends before its last token", path=shard.path)
+                    raise _cut(shard.path)
                 row[:length] = tokens
             seal.check(os.fstat(file.fileno()))
+
+
+def _cut(path: Path) -> InputError:
+    return InputError("{path}: ends before its last token: it was cut while it was read; put it back", path=path)
 
 
 @contextmanager
