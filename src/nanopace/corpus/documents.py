@@ -8,7 +8,6 @@ alone (newlines.py); strings in JSONL and parquet are what they are.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 from collections.abc import Callable, Iterator
@@ -18,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nanopace.compressed import DENSEST, Density, TooDenseError, check_density, decompressed
-from nanopace.corpus.inputs import holds_text, is_json_lines
+from nanopace.corpus.inputs import ARCHIVE, PARQUET, holds_text, is_json_lines
 from nanopace.corpus.newlines import with_plain_newlines
+from nanopace.corpus.parquet import MAGIC, listed, pyarrow, texts_of_parquet
 from nanopace.corpus.pieces import Document
 from nanopace.errors import InputError
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import zipfile
 
 _LONGEST_ROW = 64 << 20  # bytes of one line of JSONL
-_ROWS = 64  # of parquet, decoded at a time
 _ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and without
 
 Position = Callable[[], int]
@@ -37,10 +36,16 @@ def documents(path: Path, text_field: str = "text") -> Iterator[Document]:
     """Every document of a file, in its order. A text that is a file of its own is not read yet."""
     with _open(path) as file, _complaints(str(path)):
         head = file.read(4)
-    if head == b"PAR1":
-        yield from _parquet(path, text_field)
+    if head == MAGIC:
+        yield from texts_of_parquet(path, text_field)
     elif head in _ARCHIVES:
         yield from _archive(path, text_field)
+    elif path.suffix.lower() in (PARQUET, ARCHIVE):  # a web page, mostly, that came in its place
+        raise InputError(
+            "{path}: is not what its name says: it does not begin as {kind} does; get it again, or rename it",
+            path=path,
+            kind=path.suffix.lower(),
+        )
     elif is_json_lines(path.name):
         with _open(path) as file, _complaints(str(path)):
             yield from _json_lines(_unpacked(file), str(path), text_field, file.tell)
@@ -81,7 +86,7 @@ def _open(path: Path) -> io.BufferedReader:
 
 def _zstd(file: io.BufferedReader) -> BinaryIO:
     """Notices a file that is cut, as the readers of the other kinds do."""
-    return io.BufferedReader(_pyarrow().CompressedInputStream(file, "zstd"))
+    return io.BufferedReader(pyarrow().CompressedInputStream(file, "zstd"))
 
 
 def _unpacked(file: io.BufferedReader) -> BinaryIO:
@@ -153,7 +158,7 @@ def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None
             path=name,
             line=number,
             field=repr(text_field),
-            known=_listed(list(row)),
+            known=listed(list(row)),
         )
     value = row[text_field]
     if value is None:
@@ -161,10 +166,6 @@ def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None
     if not isinstance(value, str):
         raise InputError("{path}: line {line}: {field} is not text", path=name, line=number, field=repr(text_field))
     return value.encode(errors="surrogatepass")
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
 
 
 # --- archives --------------------------------------------------------------------------------------------------------
@@ -199,44 +200,3 @@ def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -
 def _open_text(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
     with _open_member(archive, member, name) as stream:
         yield with_plain_newlines(stream)
-
-
-# --- parquet ---------------------------------------------------------------------------------------------------------
-
-
-def _pyarrow(module: str = "pyarrow") -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise InputError("parquet and zstd need pyarrow: pip install nanopace[train]") from None
-
-
-def _parquet(path: Path, text_field: str) -> Iterator[Document]:
-    """A few rows at a time, and only the column that is asked for."""
-    arrow = _pyarrow()
-    size = path.stat().st_size
-    done = 0
-    try:
-        with _pyarrow("pyarrow.parquet").ParquetFile(path, pre_buffer=False) as table:
-            _check_column(path, table.schema_arrow, text_field)
-            for batch in table.iter_batches(_ROWS, columns=[text_field]):
-                done += len(batch)
-                at = partial(int, size * done // table.metadata.num_rows)
-                for text in batch.column(0).cast(arrow.large_binary()).to_pylist():  # bytes: it may not be UTF-8
-                    if text is not None:
-                        yield Document(text, str(path), at)
-    except (arrow.ArrowException, OSError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
-
-
-def _check_column(path: Path, schema: Any, text_field: str) -> None:
-    if text_field not in schema.names:
-        raise InputError(
-            "{path}: has no column {field}; say with --text_field where its text is: {known}",
-            path=path,
-            field=repr(text_field),
-            known=_listed(schema.names),
-        )
-    if str(schema.field(text_field).type) not in ("string", "large_string"):
-        raise InputError("{path}: the column {field} is not text", path=path, field=repr(text_field))

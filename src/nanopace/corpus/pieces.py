@@ -51,6 +51,8 @@ class Piece:
 def pieces_of(document: Document, held_out: float | None = None) -> Iterator[Piece]:
     """A document's pieces. With `held_out`, this share at its end is a document of its own, for validation."""
     content = document.content
+    if content == b"":
+        return
     if held_out is None and isinstance(content, bytes) and 0 < len(content) <= PIECE:
         text, replaced = decoded(content)  # as below, for the millions of documents that are short
         text = text.removeprefix(_BOM)
