@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -22,11 +22,14 @@ from nanopace.corpus.newlines import with_plain_newlines
 from nanopace.corpus.parquet import MAGIC, listed, pyarrow, texts_of_parquet
 from nanopace.corpus.pieces import Document
 from nanopace.errors import InputError
+from nanopace.files import open_regular, takes_much_memory
 
 if TYPE_CHECKING:
     import zipfile
 
-_LONGEST_ROW = 64 << 20  # bytes of one line of JSONL
+_LONGEST_ROW = 32 << 20  # bytes of one line of JSONL
+_LONG_ROW = 1 << 20  # bytes from which on a line may become more objects than fit into memory
+_MEMBER_HEADER = 30  # bytes in front of each, and more with its name
 _ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and without
 
 Position = Callable[[], int]
@@ -78,7 +81,7 @@ class _TextFile:
 
 def _open(path: Path) -> io.BufferedReader:
     try:
-        return path.open("rb")
+        return open_regular(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
@@ -91,14 +94,14 @@ def _zstd(file: io.BufferedReader) -> BinaryIO:
 
 def _unpacked(file: io.BufferedReader) -> BinaryIO:
     stream = decompressed(file, _zstd)
-    return stream if stream is file else io.BufferedReader(_Watched(stream, file))
+    return stream if stream is file else io.BufferedReader(_Watched(stream, Density(file)))
 
 
 class _Watched(io.RawIOBase):
     """A decompressor that is given up where it would fill the disk with nothing."""
 
-    def __init__(self, stream: BinaryIO, file: io.BufferedReader) -> None:
-        self._stream, self._density = stream, Density(file)
+    def __init__(self, stream: BinaryIO, density: Density | _Amount) -> None:
+        self._stream, self._density = stream, density
 
     def readable(self) -> bool:
         return True
@@ -137,7 +140,7 @@ def _json_lines(stream: BinaryIO, name: str, text_field: str, at: Position) -> I
     while line := stream.readline(_LONGEST_ROW + 1):
         number += 1
         if len(line) > _LONGEST_ROW:
-            raise InputError("{path}: line {line} is longer than 64 MB", path=name, line=number)
+            raise InputError("{path}: line {line} is longer than 32 MB", path=name, line=number)
         if not line.isspace():
             text = _field(line, text_field, name, number)
             if text is not None:
@@ -147,7 +150,8 @@ def _json_lines(stream: BinaryIO, name: str, text_field: str, at: Position) -> I
 def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None:
     """The text of a row; None where it is null. What is not UTF-8 in it stays so, to be replaced with the rest."""
     try:
-        row = json.loads(line.decode(errors="surrogateescape"))
+        heavy = len(line) > _LONG_ROW and takes_much_memory(line)
+        row = None if heavy else json.loads(line.decode(errors="surrogateescape"))
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
@@ -171,32 +175,67 @@ def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None
 # --- archives --------------------------------------------------------------------------------------------------------
 
 
+class _Amount:
+    """All that comes out of an archive, held against its size, whatever its members claim. What is read a second time
+    is counted once."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._before = self._furthest = self._out = 0
+        self._member = -1
+
+    def begin(self, member: zipfile.ZipInfo) -> None:
+        """From its first byte on."""
+        if member.header_offset != self._member:
+            self._before, self._furthest, self._member = self._before + self._furthest, 0, member.header_offset
+        self._out = 0
+
+    def add(self, count: int) -> None:
+        self._out += count
+        self._furthest = max(self._furthest, self._out)
+        check_density(self._before + self._furthest, self._size)
+
+
 def _archive(path: Path, text_field: str) -> Iterator[Document]:
     """The texts in a zip archive, by the rules of a directory. A member's name is looked at, never used as a path."""
     import zipfile
 
     with _complaints(str(path)), _open(path) as file, zipfile.ZipFile(file) as archive:
+        _check_members(path, archive)
+        amount = _Amount(path.stat().st_size)
         for member in archive.infolist():
             if member.is_dir() or not holds_text(member.filename):
                 continue
             name = f"{path}: {member.filename}"
             if member.flag_bits & 1:
                 raise InputError("{path}: is encrypted", path=name)
+            opened = partial(_open_member, archive, member, name, amount)
             if is_json_lines(member.filename):
-                with _open_member(archive, member, name) as stream:
+                with opened() as stream:
                     yield from _json_lines(stream, name, text_field, file.tell)
             else:
-                yield Document(partial(_open_text, archive, member, name), name, file.tell)
+                yield Document(partial(_open_text, opened), name, file.tell)
+
+
+def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
+    """Members that lie in the same bytes make a little archive endless."""
+    end = 0
+    for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
+        if member.header_offset < end:
+            raise InputError("{path}: cannot be read: members of the archive overlap", path=path)
+        end = member.header_offset + _MEMBER_HEADER + member.compress_size
 
 
 @contextmanager
-def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
+def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, amount: _Amount) -> Iterator[BinaryIO]:
     with _complaints(name), archive.open(member) as stream:
         check_density(member.file_size, member.compress_size)
-        yield _unpacked(io.BufferedReader(cast(io.RawIOBase, stream)))
+        amount.begin(member)
+        packed = io.BufferedReader(cast(io.RawIOBase, stream))
+        yield io.BufferedReader(_Watched(_unpacked(packed), amount))
 
 
 @contextmanager
-def _open_text(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
-    with _open_member(archive, member, name) as stream:
+def _open_text(opened: Callable[[], AbstractContextManager[BinaryIO]]) -> Iterator[BinaryIO]:
+    with opened() as stream:
         yield with_plain_newlines(stream)

@@ -93,6 +93,7 @@ class Corpus:
                 )
             for shard in split.shards:
                 _check_ids(shard, vocab_size)
+            split.vocab_size = vocab_size
 
 
 def find_corpus(dataset: str) -> Path:

@@ -58,6 +58,7 @@ class Split:
         self.seals = tuple(Seal(shard.path, shard.sha256) for shard in self.shards)
         self.is_soon_read = self.bytes <= _SOON_READ
         self.proves = prove or self.is_soon_read
+        self.vocab_size: int | None = None  # once somebody knows it: no id that is given away reaches it
 
     @property
     def bytes(self) -> int:
@@ -89,6 +90,14 @@ class Split:
                 if self.proves:
                     self.seals[number].prove()
                 self._read(number, rows, length)
+        if self.vocab_size is not None and len(out) and (largest := int(out[:, :length].max())) >= self.vocab_size:
+            raise InputError(
+                "{path}: holds the id {id}, and the vocabulary ends at {last}: its manifest is wrong; "
+                "make the corpus anew with nanopace prepare --restart",
+                path=self.shards[0].path.parent,
+                id=largest,
+                last=self.vocab_size - 1,
+            )
 
     def _read(self, number: int, rows: Iterable[tuple[npt.NDArray[Any], int]], length: int) -> None:
         shard, seal = self.shards[number], self.seals[number]

@@ -106,7 +106,14 @@ class SplitWriter:
             with open_regular(self._part(number)) as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
             self.finished.append(
-                ShardEntry(shard_name(self._split, number), self._tokens, self._text_bytes, checksum, self._max_id, self._documents)
+                ShardEntry(
+                    shard_name(self._split, number),
+                    self._tokens,
+                    self._text_bytes,
+                    checksum,
+                    self._max_id,
+                    self._documents,
+                )
             )
         else:
             self._part(number).unlink()
