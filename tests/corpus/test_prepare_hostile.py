@@ -57,9 +57,7 @@ def part_of(directory: Path) -> Path:
 
 @pytest.mark.parametrize("which", ["part", "seen.bin"])
 @pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "pipe", "device", "directory"])
-def test_what_leads_out_is_not_written(
-    which: str, kind: str, begun: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_leads_out_is_not_written(which: str, kind: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = part_of(begun) if which == "part" else begun / which
     path.unlink()
     match kind:
@@ -140,9 +138,7 @@ def test_as_many_documents_as_no_input_has(begun: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("name", [JOURNAL, "tokenizer.json", "corpus.json"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "sparse", "nested", "wide"])
-def test_descriptions_that_are_none(
-    name: str, kind: str, begun: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_descriptions_that_are_none(name: str, kind: str, begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = begun / name
     path.unlink()
     match kind:
