@@ -231,8 +231,7 @@ def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, a
     with _complaints(name), archive.open(member) as stream:
         check_density(member.file_size, member.compress_size)
         amount.begin(member)
-        packed = io.BufferedReader(cast(io.RawIOBase, stream))
-        yield io.BufferedReader(_Watched(_unpacked(packed), amount))
+        yield io.BufferedReader(_Watched(_unpacked(io.BufferedReader(cast(io.RawIOBase, stream))), amount))
 
 
 @contextmanager

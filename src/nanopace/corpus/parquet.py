@@ -43,8 +43,9 @@ def texts_of_parquet(path: Path, text_field: str) -> Iterator[Document]:
     rows = out = 0
     try:
         with _table(path, text_field) as table:
+            columns = [table.schema.column(number).path for number in range(len(table.schema))]
             for group in range(table.num_row_groups):
-                at_once = _rows_at_once(path, table.metadata.row_group(group), text_field)
+                at_once = _rows_at_once(path, table.metadata.row_group(group).column(columns.index(text_field)))
                 for batch in table.iter_batches(at_once, row_groups=[group], columns=[text_field]):
                     rows += len(batch)
                     out += batch.nbytes
@@ -56,8 +57,8 @@ def texts_of_parquet(path: Path, text_field: str) -> Iterator[Document]:
         raise InputError(
             "{path}: unpacks to more than {times} times its size, and no text does", path=path, times=DENSEST
         ) from None
-    except (arrow.ArrowException, OSError) as error:
-        raise _unreadable(path, str(error)) from None
+    except (arrow.ArrowException, OSError, ValueError, ArithmeticError, LookupError) as error:
+        raise _unreadable(path, str(error)) from None  # the last three: of names and numbers that make no sense
 
 
 def check_parquet(path: Path, text_field: str) -> None:
@@ -65,7 +66,7 @@ def check_parquet(path: Path, text_field: str) -> None:
     try:
         with _table(path, text_field):
             pass
-    except (pyarrow().ArrowException, OSError) as error:
+    except (pyarrow().ArrowException, OSError, ValueError, ArithmeticError, LookupError) as error:
         raise _unreadable(path, str(error)) from None
 
 
@@ -103,20 +104,17 @@ def listed(names: list[str]) -> str:
     return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
 
 
-def _rows_at_once(path: Path, group: Any, text_field: str) -> int:
+def _rows_at_once(path: Path, chunk: Any) -> int:
     """How many rows fit into memory, whatever they are: no text is larger than the page that it comes from."""
-    chunks = [group.column(number) for number in range(group.num_columns)]
+    begins = [place for place in (chunk.dictionary_page_offset, chunk.data_page_offset) if place]
     largest = 1
-    for chunk in chunks:
-        if chunk.path_in_schema == text_field:
-            begins = [place for place in (chunk.dictionary_page_offset, chunk.data_page_offset) if place]
-            with open_regular(path) as file:
-                try:
-                    for unpacked, packed in page_sizes(file, min(begins, default=0), chunk.total_compressed_size):
-                        check_density(unpacked, packed)
-                        largest = max(largest, unpacked)
-                except BadPageError:
-                    raise _unreadable(path, "the header of a page is damaged") from None
+    with open_regular(path) as file:
+        try:
+            for unpacked, packed in page_sizes(file, min(begins, default=0), chunk.total_compressed_size):
+                check_density(unpacked, packed)
+                largest = max(largest, unpacked)
+        except BadPageError:
+            raise _unreadable(path, "the header of a page is damaged") from None
     if largest > _LARGEST_PAGE:
         raise InputError(
             "{path}: has a page of {size} MB, and more than {most} MB are not read at once; "

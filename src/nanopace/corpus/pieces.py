@@ -141,6 +141,7 @@ def cut_between_words(data: bytes) -> int:
             following = data[place + 1 : place + 1 + _LONGEST_CHARACTER].decode(errors="ignore")[:1]
             if following and not following.isspace():
                 return place
+            place = max(1, len(data[:place].rstrip()))  # nor has any other blank of this run a word behind it
     return _character_start(data, len(data) - _LONGEST_CHARACTER)
 
 
