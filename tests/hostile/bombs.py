@@ -117,7 +117,14 @@ def parquet_bombs(directory: Path) -> list[str]:
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(10_000, dtype=np.int32)), long_text)
 
     def write(name: str, column: pa.Array, **options: object) -> None:
-        pq.write_table(pa.table({"text": column}), directory / name, compression="zstd", store_schema=False, **options)
+        pq.write_table(
+            pa.table({"text": column}),
+            directory / name,
+            compression="zstd",
+            store_schema=False,
+            write_statistics=False,
+            **options,
+        )
 
     long = "a" * (1 << 20)
     write("one-long-text.parquet", referred(50))

@@ -8,9 +8,13 @@ import os
 import struct
 from pathlib import Path
 
+import pytest
+
 from ..train.conftest import write_corpus  # noqa: TID252 (tests have no name of their own)
 from .bombs import many_little_zip_bombs, overlapping_zip, parquet_bombs, zip_of_gz
 from .limits import Answer, answers, is_one_line
+
+pytestmark = pytest.mark.slow
 
 LITTLE_MB = 500
 LONG_S = 10
