@@ -37,17 +37,29 @@ def read_bounded(path: Path, largest: int) -> bytes | None:
 
 
 def read_object(path: Path, largest: int) -> dict[str, Any] | None:
-    """A JSON object. None where the file holds anything else, or more bytes than `largest`: callers know what they had
-    hoped for."""
+    """A JSON object. None where the file holds anything else, or more bytes than `largest`, or more than fits into
+    memory: callers know what they had hoped for."""
     try:
         data = read_bounded(path, largest)
-        content = None if data is None else json.loads(data)
+        content = None if data is None or takes_much_memory(data) else json.loads(data)
     except OSError as error:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
     except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 
+
+def takes_much_memory(json_text: bytes) -> bool:
+    """Whether this may become hundreds of megabytes of Python's objects: `[{},{},...]` takes thirty times its bytes."""
+    objects = sum(json_text.count(sign) * size for sign, size in _OBJECTS.items())
+    letters = len(json_text) * (
+        1 if json_text.isascii() else 8
+    )  # one that is not in Latin makes all four times as wide
+    return objects + letters > _MUCH_MEMORY
+
+
+_OBJECTS = {b"{": 240, b"[": 72, b",": 40, b'"': 30}  # bytes: a dict, a list, a number with its place, half a string
+_MUCH_MEMORY = 384 << 20
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 

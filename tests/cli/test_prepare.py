@@ -185,7 +185,8 @@ def test_shakespeare(server: FileServer, capsys: Capture, monkeypatch: pytest.Mo
     assert len(server.asked) == asked
 
 
-def test_parquet_from_hugging_face(server: FileServer, capsys: Capture) -> None:
+def test_parquet_from_hugging_face(server: FileServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nanopace.corpus.corpora._OPENWEBTEXT_KNOWN", {})
     address = "/datasets/Skylion007/openwebtext/resolve/79d93d786212f7344586290adb811d4ae6a1762c/plain_text/"
     for number in range(2):
         file = io.BytesIO()

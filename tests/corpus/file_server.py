@@ -23,10 +23,20 @@ class FileServer:
     names_checksums: bool = False  # like Hugging Face: a redirection that names the sha256
     checksum: str | None = None  # or this instead
     hides_sizes: bool = False
+    endless: bool = False  # sends what it has again and again, and does not say how much
+    leads_to: str | None = None  # a redirection there, for everything
+    kind: str | None = None  # the Content-Type
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path and Range
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         path, wanted = request.path, request.headers.get("Range")
+        if self.leads_to is not None:
+            request.send_response(302)
+            if self.leads_to:
+                request.send_header("Location", self.leads_to)
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
         data = self.files.get(path.removeprefix("/cdn"))
         if self.names_checksums and not path.startswith("/cdn") and data is not None:
             request.send_response(302)
@@ -55,11 +65,18 @@ class FileServer:
         request.send_response(206 if begin else 200)
         if begin:
             request.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
-        if not self.hides_sizes:
+        if self.kind is not None:
+            request.send_header("Content-Type", self.kind)
+        if not self.hides_sizes and not self.endless:
             request.send_header("Content-Length", str(len(data) - begin))
         request.end_headers()
         end = begin + self.breaks_after.pop(0) if self.breaks_after else len(data)
         request.wfile.write(data[begin:end])
+        while self.endless:
+            try:
+                request.wfile.write(data)
+            except OSError:
+                return
 
 
 @contextmanager

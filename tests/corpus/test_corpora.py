@@ -34,6 +34,8 @@ def test_names_of_files() -> None:
     assert sum(remote.size or 0 for remote in edu) == 28_518_193_415
     assert len({remote.sha256 for remote in edu}) == 14
     assert web[79].url.endswith("/plain_text/train-00079-of-00080.parquet")
+    assert (web[0].size, (web[0].sha256 or "")[:8]) == (302_848_326, "caed9f4b")
+    assert {remote.sha256 for remote in web[1:]} == {None}  # so that the server has to name it
 
 
 def test_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:

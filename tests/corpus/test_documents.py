@@ -133,7 +133,7 @@ def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "_LONGEST_ROW", 100)
     path = tmp_path / "a.jsonl"
     path.write_bytes(json_lines(["a" * 50, "b" * 200]))
-    with pytest.raises(InputError, match="line 2 is longer than 64 MB"):
+    with pytest.raises(InputError, match="line 2 is longer than 32 MB"):
         texts(path)
 
 

@@ -43,7 +43,8 @@ def test_a_file(server: FileServer, tmp_path: Path) -> None:
     path = download(remote(server), tmp_path / "new" / "folder", lambda *said: told.append(said))
     assert path == tmp_path / "new" / "folder" / "a.bin"
     assert path.read_bytes() == DATA
-    assert list(path.parent.iterdir()) == [path]
+    assert sorted(path.parent.iterdir()) == [path.parent / "SHA256SUMS", path]
+    assert (path.parent / "SHA256SUMS").read_text() == f"{SHA256}  a.bin\n"
     assert told == sorted(told)
     assert told[-1] == (len(DATA), len(DATA))
 
@@ -111,7 +112,7 @@ def test_a_wrong_beginning_is_found_out(server: FileServer, tmp_path: Path) -> N
 
 def test_a_wrong_size_is_refused(server: FileServer, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not the file"):
-        download(remote(server, size=len(DATA) - 1, sha256=None), tmp_path)
+        download(remote(server, size=len(DATA) - 1), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -137,9 +138,26 @@ def test_a_whole_part_that_only_lacks_its_name(server: FileServer, tmp_path: Pat
     assert server.asked == []
 
 
-def test_a_redirection_that_names_no_checksum(server: FileServer, tmp_path: Path) -> None:
-    server.names_checksums, server.checksum = True, "W/none"
-    assert download(Remote(f"{server.url}/a.bin", "a.bin"), tmp_path).read_bytes() == DATA
+@pytest.mark.parametrize("named", [None, "W/none", "0" * 40, "0" * 63 + "G"])
+def test_nothing_is_taken_whose_checksum_nobody_names(named: str | None, server: FileServer, tmp_path: Path) -> None:
+    server.names_checksums, server.checksum = named is not None, named
+    with pytest.raises(InputError, match=r"does not say which sha256 http://\S+/a\.bin has"):
+        download(Remote(f"{server.url}/a.bin", "a.bin"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_downloaded_once_is_the_same_for_ever(server: FileServer, tmp_path: Path) -> None:
+    server.names_checksums = True
+    known = Remote(f"{server.url}/a.bin", "a.bin")
+    download(known, tmp_path).unlink()
+    server.files["/a.bin"] = DATA[::-1]  # and the server names that one's sha256
+    with pytest.raises(InputError, match="is not the file"):
+        download(known, tmp_path)
+    server.files["/a.bin"] = DATA
+    assert download(known, tmp_path).read_bytes() == DATA
+    (tmp_path / "SHA256SUMS").write_text("anything")
+    with pytest.raises(InputError, match="SHA256SUMS: is damaged; remove it"):
+        download(remote(server, size=1, sha256=None), tmp_path)
 
 
 def test_a_part_that_is_too_long(server: FileServer, tmp_path: Path) -> None:
@@ -205,11 +223,12 @@ def test_a_full_disk_is_noticed_before(server: FileServer, tmp_path: Path, monke
 
 def test_several_files(server: FileServer, tmp_path: Path) -> None:
     server.files["/b.bin"] = b"12345"
-    second = Remote(f"{server.url}/b.bin", "b.bin", 5)
+    checksum = hashlib.sha256(b"12345").hexdigest()
+    second = Remote(f"{server.url}/b.bin", "b.bin", 5, checksum)
     told: list[tuple[int, int | None, str]] = []
     paths = download_all([remote(server), second], tmp_path, lambda *said: told.append(said))
     assert [path.name for path in paths] == ["a.bin", "b.bin"]
     assert told[-1] == (len(DATA) + 5, len(DATA) + 5, "2/2")
     told.clear()
-    download_all([Remote(f"{server.url}/b.bin", "c.bin")], tmp_path, lambda *said: told.append(said))
+    download_all([Remote(f"{server.url}/b.bin", "c.bin", sha256=checksum)], tmp_path, lambda *said: told.append(said))
     assert told == [(5, None, "1/1")]

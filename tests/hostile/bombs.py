@@ -104,3 +104,59 @@ LYING_HEADERS: dict[str, tuple[bytes, int | None]] = {
     ),
     "nested": (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", None),
 }
+
+
+def parquet_bombs(directory: Path) -> list[str]:
+    """Kilobytes that a reader of parquet takes gigabytes for."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def referred(megabytes: int) -> pa.Array:
+        long_text = pa.array(["a" * (megabytes << 20)])
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(10_000, dtype=np.int32)), long_text)
+
+    def write(name: str, column: pa.Array, **options: object) -> None:
+        pq.write_table(
+            pa.table({"text": column}),
+            directory / name,
+            compression="zstd",
+            store_schema=False,
+            write_statistics=False,
+            **options,
+        )
+
+    long = "a" * (1 << 20)
+    write("one-long-text.parquet", referred(50))
+    write("one-text.parquet", referred(20))
+    write("pages.parquet", pa.array(["a" * (100 << 20)]), use_dictionary=False)
+    prefixes = {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}
+    write("prefixes.parquet", pa.array([f"{long}{number}" for number in range(100)]), **prefixes)
+    write("nothing.parquet", pa.nulls(5_000_000, pa.string()))
+    write("empty.parquet", pa.array([""] * 1_500_000))
+    return sorted(path.name for path in directory.glob("*.parquet"))
+
+
+def overlapping_zip(path: Path, members: int = 200) -> None:
+    """Many members, all of them in the same bytes."""
+    content = b"some text " * 200_000
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.txt", content)
+    data = path.read_bytes()
+    at = data.index(b"PK\x01\x02")
+    entry, end = data[at : data.index(b"PK\x05\x06")], bytearray(data[data.index(b"PK\x05\x06") :])
+    end[8:12] = struct.pack("<HH", members, members)
+    end[12:16] = struct.pack("<I", len(entry) * members)
+    path.write_bytes(data[:at] + entry * members + bytes(end))
+
+
+def many_little_zip_bombs(path: Path) -> None:
+    """Each member is harmless, and all of them are not; one is compressed twice."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(8):
+            archive.writestr(f"{number}.txt", b" " * (30 << 20))
+
+
+def zip_of_gz(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.txt.gz", gzip.compress(b" " * (4 << 20)) * 100)

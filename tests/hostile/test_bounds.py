@@ -55,7 +55,7 @@ def test_texts_that_unpack_to_gigabytes(tmp_path: Path) -> None:
     names += ["archive.zip", "rows.zip"]
     commands = [f"prepare {name} --tokenizer=bytes --out=made" for name in names]
     for answer in refused(tmp_path, *commands):
-        assert "unpacks to more than 500 times its size" in answer.err or "longer than 64 MB" in answer.err
+        assert "unpacks to more than 500 times its size" in answer.err or "longer than 32 MB" in answer.err
 
 
 def test_headers_that_ask_for_gigabytes(tmp_path: Path) -> None:

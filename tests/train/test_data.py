@@ -199,3 +199,50 @@ def test_a_checkpoint_of_before_that_knows_no_hashes(corpus: Path, tmp_path: Pat
     told = Recorder()
     run(data, out, told, max_iters=7, init_from="resume")
     assert list(told.losses) == [6, 7]
+
+
+CUT_IN_THE_SCAN = """
+import os, sys
+from nanopace.corpus import scan
+from nanopace.cli.main import main
+read = scan.Shard.read
+def cut(self, begin, count):
+    if begin and not cut.done:
+        os.truncate(self.path, self.path.stat().st_size // 4)
+        cut.done = True
+    return read(self, begin, count)
+cut.done = False
+scan.Shard.read = cut
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("when", ["scan", "steps"])
+def test_a_file_that_is_cut_under_a_process(when: str, tmp_path: Path) -> None:
+    """A mapping of it would end the process with a signal."""
+    import subprocess
+    import sys
+
+    corpus, out = tmp_path / "corpus", tmp_path / "out"
+    corpus.mkdir()
+    for split in ("train", "val"):
+        (corpus / f"{split}.bin").write_bytes(bytes(1 << 24 if split == "train" else 1 << 14))
+    knobs = {**TINY, "max_iters": 100_000, "dataset": corpus, "out_dir": out, "vocab_size": 300, "eval_interval": 10**6}
+    words = ["train", "--no-report", *(f"--{name}={value}" for name, value in knobs.items())]
+    start = ["-c", CUT_IN_THE_SCAN] if when == "scan" else ["-m", "nanopace"]
+    child = subprocess.Popen(
+        [sys.executable, *start, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert child.stdout is not None
+    if when == "steps":
+        next(line for line in child.stdout if line.startswith("iter 1"))
+        os.truncate(corpus / "train.bin", 1000)
+    _, err = child.communicate(timeout=120)
+    assert child.returncode == 2, (child.returncode, err)
+    assert err.count("\n") == 1, err
+    assert "train.bin: " in err
+    if when == "steps":
+        assert "has changed since training began" in err
+        assert newest_whole(out)[0] is not None
+    else:
+        assert "ends before its last token: it was cut while it was read" in err

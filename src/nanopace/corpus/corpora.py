@@ -1,7 +1,7 @@
 """The corpora that have a name: the Python that runs this, and three that are downloaded.
 
 Each download is pinned to one revision, so that the same command gives the same tokens next year. Checksums are those
-of the files as Hugging Face and GitHub store them; where there is none here, Hugging Face names it as it answers.
+of the files as Hugging Face and GitHub store them; where there is none here, Hugging Face has to name it as it answers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanopace.corpus.download import Remote
+from nanopace.corpus.web import hub
 from nanopace.errors import InputError
 
 EMBEDDED = "python"
@@ -40,6 +41,8 @@ _FINEWEB_EDU_FILES = (
     (540632672, "b393f51fefab26cd6f4c8f65707c1924f6666c4961a0ebebe04bb57f7ec832de"),
 )
 _OPENWEBTEXT_FILES = 80
+# By number. Only the first is published in several places that agree; of the others the server has to name the sha256.
+_OPENWEBTEXT_KNOWN = {0: (302848326, "caed9f4b7053d7cd4d1a13ce9ec9224d84a3bba1f11579193562a7e31ebe656e")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +66,17 @@ def remote_files(name: str) -> list[Remote]:
     """What has to be downloaded for a corpus, in its order; nothing for the embedded one."""
     if name == "shakespeare":
         return [Remote(f"{_CHAR_RNN}/data/tinyshakespeare/input.txt", "input.txt", *_SHAKESPEARE)]
-    datasets = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/") + "/datasets"  # for mirrors
     if name == "fineweb-edu":
+        datasets = f"{hub()}/datasets"
         files = [(f"{number:03}_00000.parquet", *known) for number, known in enumerate(_FINEWEB_EDU_FILES)]
         return [Remote(f"{datasets}/{_FINEWEB_EDU}/{file}", file, size, checksum) for file, size, checksum in files]
     if name == "openwebtext":
+        datasets = f"{hub()}/datasets"
         names = [f"train-{number:05}-of-{_OPENWEBTEXT_FILES:05}.parquet" for number in range(_OPENWEBTEXT_FILES)]
-        return [Remote(f"{datasets}/{_OPENWEBTEXT}/{file}", file) for file in names]
+        return [
+            Remote(f"{datasets}/{_OPENWEBTEXT}/{file}", file, *_OPENWEBTEXT_KNOWN.get(number, ()))
+            for number, file in enumerate(names)
+        ]
     return []
 
 

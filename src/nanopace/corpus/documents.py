@@ -8,26 +8,28 @@ alone (newlines.py); strings in JSONL and parquet are what they are.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nanopace.compressed import DENSEST, Density, TooDenseError, check_density, decompressed
-from nanopace.corpus.inputs import holds_text, is_json_lines
+from nanopace.corpus.inputs import ARCHIVE, PARQUET, holds_text, is_json_lines
 from nanopace.corpus.newlines import with_plain_newlines
+from nanopace.corpus.parquet import MAGIC, listed, pyarrow, texts_of_parquet
 from nanopace.corpus.pieces import Document
 from nanopace.errors import InputError
+from nanopace.files import open_regular, takes_much_memory
 
 if TYPE_CHECKING:
     import zipfile
 
-_LONGEST_ROW = 64 << 20  # bytes of one line of JSONL
-_ROWS = 64  # of parquet, decoded at a time
+_LONGEST_ROW = 32 << 20  # bytes of one line of JSONL
+_LONG_ROW = 1 << 20  # bytes from which on a line may become more objects than fit into memory
+_MEMBER_HEADER = 30  # bytes in front of each, and more with its name
 _ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and without
 
 Position = Callable[[], int]
@@ -37,10 +39,16 @@ def documents(path: Path, text_field: str = "text") -> Iterator[Document]:
     """Every document of a file, in its order. A text that is a file of its own is not read yet."""
     with _open(path) as file, _complaints(str(path)):
         head = file.read(4)
-    if head == b"PAR1":
-        yield from _parquet(path, text_field)
+    if head == MAGIC:
+        yield from texts_of_parquet(path, text_field)
     elif head in _ARCHIVES:
         yield from _archive(path, text_field)
+    elif path.suffix.lower() in (PARQUET, ARCHIVE):  # a web page, mostly, that came in its place
+        raise InputError(
+            "{path}: is not what its name says: it does not begin as {kind} does; get it again, or rename it",
+            path=path,
+            kind=path.suffix.lower(),
+        )
     elif is_json_lines(path.name):
         with _open(path) as file, _complaints(str(path)):
             yield from _json_lines(_unpacked(file), str(path), text_field, file.tell)
@@ -73,7 +81,7 @@ class _TextFile:
 
 def _open(path: Path) -> io.BufferedReader:
     try:
-        return path.open("rb")
+        return open_regular(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
@@ -81,19 +89,19 @@ def _open(path: Path) -> io.BufferedReader:
 
 def _zstd(file: io.BufferedReader) -> BinaryIO:
     """Notices a file that is cut, as the readers of the other kinds do."""
-    return io.BufferedReader(_pyarrow().CompressedInputStream(file, "zstd"))
+    return io.BufferedReader(pyarrow().CompressedInputStream(file, "zstd"))
 
 
 def _unpacked(file: io.BufferedReader) -> BinaryIO:
     stream = decompressed(file, _zstd)
-    return stream if stream is file else io.BufferedReader(_Watched(stream, file))
+    return stream if stream is file else io.BufferedReader(_Watched(stream, Density(file)))
 
 
 class _Watched(io.RawIOBase):
     """A decompressor that is given up where it would fill the disk with nothing."""
 
-    def __init__(self, stream: BinaryIO, file: io.BufferedReader) -> None:
-        self._stream, self._density = stream, Density(file)
+    def __init__(self, stream: BinaryIO, density: Density | _Amount) -> None:
+        self._stream, self._density = stream, density
 
     def readable(self) -> bool:
         return True
@@ -132,7 +140,7 @@ def _json_lines(stream: BinaryIO, name: str, text_field: str, at: Position) -> I
     while line := stream.readline(_LONGEST_ROW + 1):
         number += 1
         if len(line) > _LONGEST_ROW:
-            raise InputError("{path}: line {line} is longer than 64 MB", path=name, line=number)
+            raise InputError("{path}: line {line} is longer than 32 MB", path=name, line=number)
         if not line.isspace():
             text = _field(line, text_field, name, number)
             if text is not None:
@@ -142,7 +150,8 @@ def _json_lines(stream: BinaryIO, name: str, text_field: str, at: Position) -> I
 def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None:
     """The text of a row; None where it is null. What is not UTF-8 in it stays so, to be replaced with the rest."""
     try:
-        row = json.loads(line.decode(errors="surrogateescape"))
+        heavy = len(line) > _LONG_ROW and takes_much_memory(line)
+        row = None if heavy else json.loads(line.decode(errors="surrogateescape"))
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
@@ -153,7 +162,7 @@ def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None
             path=name,
             line=number,
             field=repr(text_field),
-            known=_listed(list(row)),
+            known=listed(list(row)),
         )
     value = row[text_field]
     if value is None:
@@ -163,11 +172,28 @@ def _field(line: bytes, text_field: str, name: str, number: int) -> bytes | None
     return value.encode(errors="surrogatepass")
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
-
-
 # --- archives --------------------------------------------------------------------------------------------------------
+
+
+class _Amount:
+    """All that comes out of an archive, held against its size, whatever its members claim. What is read a second time
+    is counted once."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._before = self._furthest = self._out = 0
+        self._member = -1
+
+    def begin(self, member: zipfile.ZipInfo) -> None:
+        """From its first byte on."""
+        if member.header_offset != self._member:
+            self._before, self._furthest, self._member = self._before + self._furthest, 0, member.header_offset
+        self._out = 0
+
+    def add(self, count: int) -> None:
+        self._out += count
+        self._furthest = max(self._furthest, self._out)
+        check_density(self._before + self._furthest, self._size)
 
 
 def _archive(path: Path, text_field: str) -> Iterator[Document]:
@@ -175,68 +201,40 @@ def _archive(path: Path, text_field: str) -> Iterator[Document]:
     import zipfile
 
     with _complaints(str(path)), _open(path) as file, zipfile.ZipFile(file) as archive:
+        _check_members(path, archive)
+        amount = _Amount(path.stat().st_size)
         for member in archive.infolist():
             if member.is_dir() or not holds_text(member.filename):
                 continue
             name = f"{path}: {member.filename}"
             if member.flag_bits & 1:
                 raise InputError("{path}: is encrypted", path=name)
+            opened = partial(_open_member, archive, member, name, amount)
             if is_json_lines(member.filename):
-                with _open_member(archive, member, name) as stream:
+                with opened() as stream:
                     yield from _json_lines(stream, name, text_field, file.tell)
             else:
-                yield Document(partial(_open_text, archive, member, name), name, file.tell)
+                yield Document(partial(_open_text, opened), name, file.tell)
+
+
+def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
+    """Members that lie in the same bytes make a little archive endless."""
+    end = 0
+    for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
+        if member.header_offset < end:
+            raise InputError("{path}: cannot be read: members of the archive overlap", path=path)
+        end = member.header_offset + _MEMBER_HEADER + member.compress_size
 
 
 @contextmanager
-def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
+def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, amount: _Amount) -> Iterator[BinaryIO]:
     with _complaints(name), archive.open(member) as stream:
         check_density(member.file_size, member.compress_size)
-        yield _unpacked(io.BufferedReader(cast(io.RawIOBase, stream)))
+        amount.begin(member)
+        yield io.BufferedReader(_Watched(_unpacked(io.BufferedReader(cast(io.RawIOBase, stream))), amount))
 
 
 @contextmanager
-def _open_text(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[BinaryIO]:
-    with _open_member(archive, member, name) as stream:
+def _open_text(opened: Callable[[], AbstractContextManager[BinaryIO]]) -> Iterator[BinaryIO]:
+    with opened() as stream:
         yield with_plain_newlines(stream)
-
-
-# --- parquet ---------------------------------------------------------------------------------------------------------
-
-
-def _pyarrow(module: str = "pyarrow") -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise InputError("parquet and zstd need pyarrow: pip install nanopace[train]") from None
-
-
-def _parquet(path: Path, text_field: str) -> Iterator[Document]:
-    """A few rows at a time, and only the column that is asked for."""
-    arrow = _pyarrow()
-    size = path.stat().st_size
-    done = 0
-    try:
-        with _pyarrow("pyarrow.parquet").ParquetFile(path, pre_buffer=False) as table:
-            _check_column(path, table.schema_arrow, text_field)
-            for batch in table.iter_batches(_ROWS, columns=[text_field]):
-                done += len(batch)
-                at = partial(int, size * done // table.metadata.num_rows)
-                for text in batch.column(0).cast(arrow.large_binary()).to_pylist():  # bytes: it may not be UTF-8
-                    if text is not None:
-                        yield Document(text, str(path), at)
-    except (arrow.ArrowException, OSError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
-
-
-def _check_column(path: Path, schema: Any, text_field: str) -> None:
-    if text_field not in schema.names:
-        raise InputError(
-            "{path}: has no column {field}; say with --text_field where its text is: {known}",
-            path=path,
-            field=repr(text_field),
-            known=_listed(schema.names),
-        )
-    if str(schema.field(text_field).type) not in ("string", "large_string"):
-        raise InputError("{path}: the column {field} is not text", path=path, field=repr(text_field))

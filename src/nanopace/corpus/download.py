@@ -1,36 +1,41 @@
 """One file from the network, whole or not at all.
 
-What has arrived stays in a `.part` file. A connection that breaks, and a program that is killed, cost nothing: the next
-attempt asks for the rest. Only a file with the right checksum gets its name. Hugging Face's datasets come this way too:
-one way to download is enough, and this one can be tried out against any server.
+What has arrived stays in a `.part` file. A connection that breaks, a disk that is full, and a program that is killed
+cost nothing: the next attempt asks for the rest. Only a file with the right checksum gets its name: the one that is
+known here, the one that it had when it was downloaded before, or the one that Hugging Face names as it answers. Without
+any of them nothing is downloaded. Hugging Face's datasets come this way too: one way to download is enough, and this
+one can be tried out against any server.
 """
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import hashlib
 import http.client
+import io
 import os
-import re
 import shutil
-import socket
 import time
 import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPMessage
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
+from nanopace.corpus.checksums import read_checksums, write_checksum
+from nanopace.corpus.inputs import PARQUET
+from nanopace.corpus.parquet import check_parquet, pyarrow
+from nanopace.corpus.web import Question, is_hopeless, is_web_page, said
 from nanopace.errors import InputError
-from nanopace.files import sync_directory
-from nanopace.version import __version__
+from nanopace.files import open_own, sync_directory
 
 TIMEOUT: Final = 30.0  # seconds of silence
 _ATTEMPTS: Final = 5  # in a row that bring nothing
 _CHUNK: Final = 1 << 18
+_LARGEST: Final = 8 << 30  # bytes of an answer that does not say how many it has,
+_MARGIN: Final = 64 << 20  # and of room that it leaves on the disk
+_TEXT_FIELD: Final = "text"  # of the corpora that have a name
 _BUSY: Final = frozenset((408, 425, 429, 500, 502, 503, 504))  # what a server says that may be asked again
 
 Told = Callable[[int, int | None], object]  # bytes so far, bytes in all where known
@@ -44,24 +49,28 @@ class Remote:
     url: str
     name: str
     size: int | None = None
-    sha256: str | None = None  # None: Hugging Face names it, as it answers
+    sha256: str | None = None  # None: Hugging Face has to name it, as it answers
 
 
 def download(remote: Remote, directory: Path, told: Told | None = None, pause: float = 1.0) -> Path:
     """The file in `directory`, downloaded as far as it is not there yet."""
     target = directory / remote.name
+    if remote.name.endswith(PARQUET):
+        pyarrow()  # before gigabytes come that could not be read
     if target.is_file() and remote.size in (None, target.stat().st_size):
+        _check_content(target, remote)  # an earlier version took whatever a network answered
         return target  # we give it its name only after its checksum; a person who put it there knows what it is
-    directory.mkdir(parents=True, exist_ok=True)
+    with _writing(target):
+        directory.mkdir(parents=True, exist_ok=True)
     transfer = _Transfer(remote, target, told)
-    fruitless = 0
+    fruitless, furthest = 0, transfer.here()
     while True:
-        before = transfer.here()
         try:
             transfer.fetch()
             break
         except _TryAgain as broken:
-            fruitless = 0 if transfer.here() > before else fruitless + 1
+            fruitless = 0 if transfer.here() > furthest else fruitless + 1
+            furthest = max(furthest, transfer.here())
             if fruitless == _ATTEMPTS:
                 raise transfer.complaint(broken.reason) from None
             time.sleep(pause * 2**fruitless)
@@ -103,63 +112,100 @@ class _Transfer:
     part: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size, self.sha256 = self.remote.size, self.remote.sha256
         self.part = self.target.with_name(self.target.name + ".part")
+        self.size = self.remote.size
+        self.sha256 = self.remote.sha256 or read_checksums(self.target.parent).get(self.remote.name)
 
     def here(self) -> int:
-        return self.part.stat().st_size if self.part.exists() else 0
+        if not os.path.lexists(self.part):
+            return 0
+        with _writing(self.part), open(open_own(self.part, os.O_RDONLY), "rb") as file:
+            return os.fstat(file.fileno()).st_size
 
     def fetch(self) -> None:
         """Ask for what is missing, and take what comes."""
         here = self.here()
-        if self.size is not None and here >= self.size:
+        if self.size is not None and here >= self.size and self.sha256 is not None:
             return
-        headers = {"User-Agent": f"nanopace/{__version__}", "Accept-Encoding": "identity"}
-        if here:
-            headers["Range"] = f"bytes={here}-"
-        request = urllib.request.Request(self.remote.url, headers=headers)
-        follow = _Redirects()
         try:
-            with urllib.request.build_opener(follow).open(request, timeout=TIMEOUT) as answer:
-                self.sha256 = self.sha256 or follow.sha256
+            question = Question(self.remote.url, here)
+            try:
+                answer = question.ask(TIMEOUT)
+            finally:
+                self.sha256 = self.sha256 or question.redirects.sha256
+            with answer:
                 self._take(answer, here)
         except urllib.error.HTTPError as error:
-            self.sha256 = self.sha256 or follow.sha256
             self._refused(error, here)
-        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # of the network: the disk's are told by now
             reason = getattr(error, "reason", None) or error
-            if _is_hopeless(reason):
-                raise self.complaint(_said(reason)) from None
-            raise _TryAgain(_said(reason)) from None
+            if is_hopeless(reason):
+                raise self.complaint(said(reason)) from None
+            raise _TryAgain(said(reason)) from None
 
     def _refused(self, error: urllib.error.HTTPError, here: int) -> None:
-        said = f"{error.code} {error.reason}"
+        reason = f"{error.code} {said(error.reason)}"
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and here:
-            if error.headers.get("Content-Range") == f"bytes */{here}":
+            if error.headers.get("Content-Range") == f"bytes */{here}" and self.sha256 is not None:
                 return  # there is no more: all of it is here already
             self.part.unlink()
-            raise _TryAgain(said)
+            raise _TryAgain(reason)
         if error.code in _BUSY:
-            raise _TryAgain(said)
-        raise self.complaint(said) from None
+            raise _TryAgain(reason)
+        raise self.complaint(reason) from None
 
     def _take(self, answer: http.client.HTTPResponse, here: int) -> None:
         if answer.status != http.HTTPStatus.PARTIAL_CONTENT:
             here = 0  # a server that cannot send a part sends everything
+        chunk = answer.read(_CHUNK)
+        self._check_answer(answer, chunk if here == 0 else b"")
         if self.size is None and answer.length is not None:
-            self.size = here + answer.length
+            self.size = here + len(chunk) + answer.length
         self._check_room(here)
-        with self.part.open("r+b" if here else "wb") as file:
-            file.seek(here)
-            while chunk := answer.read(_CHUNK):
-                file.write(chunk)
+        with self._opened(here) as file:
+            while chunk:
+                with _writing(self.part):
+                    rest = memoryview(chunk)
+                    while rest:  # a disk that is nearly full takes some of it
+                        rest = rest[file.write(rest) :]
                 here += len(chunk)
+                if self.size is None:
+                    self._check_bounds(here)
+                elif here > self.size:
+                    break  # whatever it is, it is not the file
                 if self.told is not None:
                     self.told(here, self.size)
-            file.flush()
-            os.fsync(file.fileno())
+                chunk = answer.read(_CHUNK)
         if self.size is not None and here < self.size:
             raise _TryAgain(f"{here} of {self.size} bytes")
+
+    @contextlib.contextmanager
+    def _opened(self, here: int) -> Iterator[io.FileIO]:
+        """The part, to go on behind the bytes that are here; on the disk when it is closed."""
+        with _writing(self.part):
+            handle = open_own(self.part, os.O_RDWR | os.O_CREAT)
+        with open(handle, "r+b", buffering=0) as file:  # nothing is left to be written when it is closed
+            with _writing(self.part):
+                file.truncate(here)
+                file.seek(here)
+            yield file
+            with _writing(self.part):
+                os.fsync(file.fileno())
+
+    def _check_answer(self, answer: http.client.HTTPResponse, begin: bytes) -> None:
+        """Complain of what cannot be the file, before what is here already is touched."""
+        if is_web_page(answer, begin):
+            raise InputError(
+                "{host} answered with a web page instead of {url}; log in to the network, or mend the proxy or "
+                "HF_ENDPOINT, or put the file here yourself: {path}",
+                **self._names(),
+            )
+        if self.sha256 is None:
+            raise InputError(
+                "{host} does not say which sha256 {url} has, so nobody could tell whether it is the right file; "
+                "take another mirror, or put the file here yourself: {path}",
+                **self._names(),
+            )
 
     def _check_room(self, here: int) -> None:
         free = shutil.disk_usage(self.target.parent).free
@@ -171,50 +217,63 @@ class _Transfer:
                 free=free // 1_000_000,
             )
 
+    def _check_bounds(self, here: int) -> None:
+        """Of an answer that does not say how long it is, and may have no end."""
+        if here <= _LARGEST and shutil.disk_usage(self.target.parent).free >= _MARGIN:
+            return
+        self.part.unlink()
+        raise InputError(
+            "{url}: does not say how long it is, and {size} MB came without an end; they are removed",
+            url=self.remote.url,
+            size=here // 1_000_000,
+        )
+
     def checked(self) -> Path:
         """The whole file under its own name; what is not the file that was asked for is removed."""
-        with self.part.open("rb") as file:
+        with _writing(self.part), open(open_own(self.part, os.O_RDONLY), "rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-        if self.here() != (self.size or self.here()) or found != (self.sha256 or found):
+        if self.here() != (self.size or self.here()) or found != self.sha256:
             self.part.unlink()
             raise InputError(
                 "{url}: what came is not the file that was asked for (sha256 {found}); it is removed, try again",
                 url=self.remote.url,
                 found=found,
             )
-        os.replace(self.part, self.target)
-        sync_directory(self.target.parent)
+        try:
+            _check_content(self.part, self.remote)
+        except InputError:
+            self.part.unlink()
+            raise
+        with _writing(self.target):
+            os.replace(self.part, self.target)
+            sync_directory(self.target.parent)
+            write_checksum(self.target.parent, self.remote.name, found)
         return self.target
 
     def complaint(self, reason: str) -> InputError:
         return InputError(
             "{host} does not give {url}: {reason}; try again later, or put the file here yourself: {path}",
-            host=urlsplit(self.remote.url).hostname,
-            url=self.remote.url,
             reason=reason,
-            path=self.target,
+            **self._names(),
         )
 
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows them as usual, and keeps the checksum that Hugging Face names beside the way to a large file."""
-
-    sha256: str | None = None
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> urllib.request.Request | None:
-        named = headers.get("X-Linked-Etag", "").strip('"')
-        if re.fullmatch("[0-9a-f]{64}", named):
-            self.sha256 = named
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+    def _names(self) -> dict[str, object]:
+        return {"host": urlsplit(self.remote.url).hostname, "url": self.remote.url, "path": self.target}
 
 
-def _is_hopeless(reason: object) -> bool:
-    """Nobody has that name, or nobody answers there: no network, mostly. Asking again only makes a person wait."""
-    unreachable = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ECONNREFUSED)
-    return isinstance(reason, socket.gaierror) or getattr(reason, "errno", None) in unreachable
+def _check_content(path: Path, remote: Remote) -> None:
+    if remote.name.endswith(PARQUET):
+        check_parquet(path, _TEXT_FIELD)
 
 
-def _said(reason: object) -> str:
-    return getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the disk says, told from what the network says."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            "{path}: cannot be written: {reason}; mend that and run the same command again, and it goes on",
+            path=path,
+            reason=error.strerror or str(error),
+        ) from None

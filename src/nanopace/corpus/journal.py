@@ -7,14 +7,15 @@ the journal says is there, and the next run goes on from exactly that point.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Self
 
-from nanopace.corpus.manifest import ShardEntry, SplitName
+from nanopace.corpus.growing import damaged
+from nanopace.corpus.manifest import LARGEST_FILE, SPLITS, ShardEntry, SplitName, field_of, shard_entry, shard_name
 from nanopace.corpus.writing import OpenShard
-from nanopace.errors import InputError
-from nanopace.files import write_durably
+from nanopace.files import read_object, write_durably
 
 JOURNAL: Final = "prepare.json"
 
@@ -68,32 +69,35 @@ class Journal:
     def read(cls, directory: Path) -> Self | None:
         """None where nothing was begun."""
         path = directory / JOURNAL
+        if not os.path.lexists(path):
+            return None
+        content = read_object(path, LARGEST_FILE)
         try:
-            content = json.loads(path.read_bytes())
+            if content is None:
+                raise ValueError(JOURNAL)
             return cls(
-                fingerprint=str(content["fingerprint"]),
-                tokenizer_hash=str(content["tokenizer_hash"]),
+                fingerprint=field_of(content, "fingerprint", str),
+                tokenizer_hash=field_of(content, "tokenizer_hash", str),
                 place=_made(Place, content["place"]),
                 counts=_made(Counts, content["counts"]),
-                seen=int(content["seen"]),
-                finished={
-                    "train": tuple(_made(ShardEntry, each) for each in content["finished"]["train"]),
-                    "val": tuple(_made(ShardEntry, each) for each in content["finished"]["val"]),
-                },
-                begun={
-                    "train": _made(OpenShard, content["begun"]["train"]),
-                    "val": _made(OpenShard, content["begun"]["val"]),
-                },
+                seen=field_of(content, "seen", int),
+                finished={name: _finished(name, content["finished"][name]) for name in SPLITS},
+                begun={name: _made(OpenShard, content["begun"][name]) for name in SPLITS},
             )
-        except FileNotFoundError:
-            return None
-        except (KeyError, TypeError, ValueError, RecursionError):
-            raise InputError("{path}: is damaged; start anew with --restart", path=path) from None
+        except (KeyError, TypeError, ValueError):
+            raise damaged(path) from None
+
+
+def _finished(split: SplitName, content: Any) -> tuple[ShardEntry, ...]:
+    entries = tuple(shard_entry(each) for each in content)
+    if [entry.file for entry in entries] != [shard_name(split, number) for number in range(len(entries))]:
+        raise ValueError("file")  # files are renamed and removed by these names
+    return entries
 
 
 def _made(kind: Any, content: Any) -> Any:
-    """One of the dataclasses above, if each of its fields is there with its type."""
-    for each in fields(kind):
-        if type(content[each.name]).__name__ != each.type:
-            raise TypeError(each.name)
-    return kind(**content)
+    """One of the dataclasses above, if its fields and no others are there, each with its type."""
+    types = {each.name: bool if each.type == "bool" else int for each in fields(kind)}
+    if not isinstance(content, dict) or content.keys() != types.keys():
+        raise ValueError(kind.__name__)
+    return kind(**{name: field_of(content, name, of) for name, of in types.items()})

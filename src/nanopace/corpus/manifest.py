@@ -17,7 +17,8 @@ from nanopace.files import read_object, write_durably
 
 MANIFEST: Final = "corpus.json"
 FORMAT: Final = 1
-_LARGEST_FILE = 1 << 26  # bytes: a quarter of a million shards
+LARGEST_FILE: Final = 1 << 26  # bytes: a quarter of a million shards
+_LARGEST_NUMBER = (1 << 63) - 1  # of anything that is counted here
 
 Dtype = Literal["uint16", "uint32"]
 SplitName = Literal["train", "val"]
@@ -52,6 +53,10 @@ class Manifest:
 
     def split(self, name: SplitName) -> tuple[ShardEntry, ...]:
         return self.train if name == "train" else self.val
+
+
+def shard_name(split: SplitName, number: int) -> str:
+    return f"{split}-{number:05}.bin"
 
 
 def smallest_dtype(vocab_size: int) -> Dtype:
@@ -99,40 +104,41 @@ def check_files(directory: Path, manifest: Manifest) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content = read_object(path, _LARGEST_FILE)
+    content = read_object(path, LARGEST_FILE)
     if content is None:
         raise InputError("{path}: is damaged: it is not a JSON object", path=path)
     return content
 
 
 def _manifest(content: dict[str, Any]) -> Manifest:
-    splits = _field(content, "splits", dict)
-    dtype = _field(content, "dtype", str)
+    splits = field_of(content, "splits", dict)
+    dtype = field_of(content, "dtype", str)
     if dtype not in TOKEN_BYTES:
         raise ValueError("dtype")
-    read = {name: tuple(_entry(each) for each in _field(splits, name, list)) for name in SPLITS}
+    read = {name: tuple(shard_entry(each) for each in field_of(splits, name, list)) for name in SPLITS}
     files = [entry.file for entries in read.values() for entry in entries]
     if len(set(files)) < len(files):
         raise ValueError("file")
     return Manifest(
-        name=_field(content, "name", str),
-        tokenizer=_field(content, "tokenizer", str),
-        tokenizer_hash=_field(content, "tokenizer_hash", str),
-        vocab_size=_field(content, "vocab_size", int),
+        name=field_of(content, "name", str),
+        tokenizer=field_of(content, "tokenizer", str),
+        tokenizer_hash=field_of(content, "tokenizer_hash", str),
+        vocab_size=field_of(content, "vocab_size", int),
         dtype=cast(Dtype, dtype),
-        complete=_field(content, "complete", bool),
+        complete=field_of(content, "complete", bool),
         **read,
     )
 
 
-def _entry(content: Any) -> ShardEntry:
+def shard_entry(content: Any) -> ShardEntry:
+    """A shard as a manifest or a journal lists it. ValueError with the field that cannot be right."""
     entry = ShardEntry(
-        file=_field(content, "file", str),
-        tokens=_field(content, "tokens", int),
-        text_bytes=_field(content, "text_bytes", int),
-        sha256=_field(content, "sha256", str),
-        max_id=_field(content, "max_id", int),
-        documents=_field(content, "documents", int),
+        file=field_of(content, "file", str),
+        tokens=field_of(content, "tokens", int),
+        text_bytes=field_of(content, "text_bytes", int),
+        sha256=field_of(content, "sha256", str),
+        max_id=field_of(content, "max_id", int),
+        documents=field_of(content, "documents", int),
     )
     if not re.fullmatch(r"[\w-][\w.-]*", entry.file):  # a plain name: no folder, nothing above, nothing hidden
         raise ValueError("file")
@@ -141,8 +147,8 @@ def _entry(content: Any) -> ShardEntry:
     return entry
 
 
-def _field(content: Any, name: str, kind: type) -> Any:
+def field_of(content: Any, name: str, kind: type) -> Any:
     value: Any = content.get(name) if isinstance(content, dict) else None
-    if type(value) is not kind or (isinstance(value, int) and value < 0):
+    if type(value) is not kind or (isinstance(value, int) and not 0 <= value <= _LARGEST_NUMBER):
         raise ValueError(name)
     return value

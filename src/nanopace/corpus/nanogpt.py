@@ -80,6 +80,9 @@ _NOTHING = frozenset(("PROTO", "FRAME"))
 _INTEGERS = ("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4")
 _STRINGS = ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
 _SCALARS = frozenset((*_INTEGERS, *_STRINGS))
+_MOST_STEPS = 8_000_000  # of which all of Unicode, there and back, takes six million
+_MOST_REMEMBERED = 1_200_000  # each of its characters once
+_DEEPEST_STACK = 1 << 14  # pickle adds to a dict by the thousand
 _REMEMBER = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
 _RECALL = frozenset(("GET", "BINGET", "LONG_BINGET"))
 
@@ -87,8 +90,10 @@ _RECALL = frozenset(("GET", "BINGET", "LONG_BINGET"))
 def plain_dict(data: bytes) -> dict[str | int, Any]:
     """The dict of strings, integers and such dicts that a pickle builds. ValueError if it builds anything else."""
     machine = _Machine()
-    for opcode, argument, _ in pickletools.genops(data):
+    for steps, (opcode, argument, _) in enumerate(pickletools.genops(data)):
         machine.follow(opcode.name, argument)
+        if steps > _MOST_STEPS or len(machine.stack) > _DEEPEST_STACK or len(machine.memo) > _MOST_REMEMBERED:
+            raise ValueError("too large")
     if len(machine.stack) != 1 or not isinstance(machine.stack[0], dict):
         raise ValueError("not one dict")
     return machine.stack[0]

@@ -18,6 +18,7 @@ from nanopace.errors import InputError
 
 PIECE = 1 << 16  # bytes
 _IN_MEMORY = 8 << 20  # a larger document is read twice: for its hash, then for its text
+_HOLE = bytes(PIECE)
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 _BOM = "\ufeff"
 _REPLACEMENT = "\ufffd"
@@ -51,6 +52,8 @@ class Piece:
 def pieces_of(document: Document, held_out: float | None = None) -> Iterator[Piece]:
     """A document's pieces. With `held_out`, this share at its end is a document of its own, for validation."""
     content = document.content
+    if content == b"":
+        return
     if held_out is None and isinstance(content, bytes) and 0 < len(content) <= PIECE:
         text, replaced = decoded(content)  # as below, for the millions of documents that are short
         text = text.removeprefix(_BOM)
@@ -58,7 +61,7 @@ def pieces_of(document: Document, held_out: float | None = None) -> Iterator[Pie
         return
     reopen = _reopener(document)
     with reopen() as stream:
-        size, digest = _measured(stream)
+        size, digest = _measured(stream, document)
     spans: list[tuple[int, int, bool | None]] = [(size, digest, None)]
     if held_out is not None:
         cut = _place_of_cut(reopen, int(size * (1 - held_out)))
@@ -84,11 +87,13 @@ def _reopener(document: Document) -> Reopen:
     return lambda: io.BytesIO(content)
 
 
-def _measured(stream: BinaryIO) -> tuple[int, int]:
+def _measured(stream: BinaryIO, document: Document) -> tuple[int, int]:
     """Size and digest."""
     hashed = hashlib.blake2b(digest_size=8)
     size = 0
     while chunk := stream.read(PIECE):
+        if chunk == _HOLE:  # of a file that is nothing but a size
+            raise InputError("{path}: is not a text file", path=document.name)
         hashed.update(chunk)
         size += len(chunk)
     return size, int.from_bytes(hashed.digest(), "big")
@@ -136,6 +141,7 @@ def cut_between_words(data: bytes) -> int:
             following = data[place + 1 : place + 1 + _LONGEST_CHARACTER].decode(errors="ignore")[:1]
             if following and not following.isspace():
                 return place
+            place = max(1, len(data[:place].rstrip()))  # nor has any other blank of this run a word behind it
     return _character_start(data, len(data) - _LONGEST_CHARACTER)
 
 

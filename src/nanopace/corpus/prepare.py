@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from nanopace.compressed import DENSEST
 from nanopace.corpus.corpora import CORPORA, EMBEDDED, python_files
 from nanopace.corpus.fitting import fitted
+from nanopace.corpus.growing import damaged
 from nanopace.corpus.journal import JOURNAL, Counts, Journal, Place
 from nanopace.corpus.manifest import MANIFEST, SPLITS, SplitName, check_files, read_manifest
 from nanopace.corpus.recipe import Inputs, Recipe, inputs_of
@@ -32,6 +34,8 @@ __all__ = ["Recipe", "Status", "Summary", "Told", "ensure", "prepare"]
 _DESCRIPTIONS: Final = "|".join(map(re.escape, (MANIFEST, TOKENIZER_FILE, JOURNAL)))
 _OURS: Final = re.compile(rf"(?:train|val)-\d{{5,}}\.bin(?:\.part)?|{_DESCRIPTIONS}|{re.escape(SEEN_FILE)}")
 _LEFT_OVER: Final = re.compile(rf"\.(?:{_DESCRIPTIONS})\.\w+\.part")  # of a run that was killed while it wrote one
+
+_HARMLESS: Final = 1 << 20  # documents that may be in anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def _begun(directory: Path, inputs: Inputs) -> Journal | None:
     journal = Journal.read(directory)
     if journal is None:
         for name in (MANIFEST, "train.bin", "val.bin"):
-            if (directory / name).exists():
+            if os.path.lexists(directory / name):
                 raise InputError("{path}: holds another corpus ({name}); give another --out", path=directory, name=name)
     elif journal.fingerprint == inputs.earlier:  # what is finished stays as it is: somebody may be training on it
         if not _is_complete(directory):
@@ -187,15 +191,17 @@ def _begun(directory: Path, inputs: Inputs) -> Journal | None:
             "{path}: holds a corpus of other files or settings; take those, or --restart, or another --out",
             path=directory,
         )
+    if journal is not None and journal.seen > _HARMLESS + DENSEST * inputs.total:
+        raise damaged(directory / JOURNAL)  # there cannot be so many documents, and each takes memory
     return journal
 
 
 def _is_complete(directory: Path) -> bool:
-    return (directory / MANIFEST).is_file() and read_manifest(directory).complete
+    return os.path.lexists(directory / MANIFEST) and read_manifest(directory).complete
 
 
 def _tokenizer_of(directory: Path, journal: Journal) -> Tokenizer:
     tokenizer = load_tokenizer(directory)
     if tokenizer is None or tokenizer.hash != journal.tokenizer_hash:
-        raise InputError("{path}: is damaged; start anew with --restart", path=directory / TOKENIZER_FILE)
+        raise damaged(directory / TOKENIZER_FILE)
     return tokenizer

@@ -36,7 +36,10 @@ def positions_of(shard: Shard, token: int) -> npt.NDArray[np.int64]:
 
 
 def _each_piece(shard: Shard, look: Callable[[Tokens, int], T]) -> Iterator[T]:
-    """What `look` makes of each piece and its position, in order. numpy lets other threads run while it computes."""
-    tokens = shard.mapped().view(np.ndarray)
+    """What `look` makes of each piece and its position, in order. Other threads run while one reads or computes."""
+
+    def seen(begin: int) -> T:
+        return look(shard.read(begin, min(_PIECE, shard.tokens - begin)), begin)
+
     with ThreadPoolExecutor(_THREADS) as pool:
-        yield from pool.map(lambda begin: look(tokens[begin : begin + _PIECE], begin), range(0, shard.tokens, _PIECE))
+        yield from pool.map(seen, range(0, shard.tokens, _PIECE))

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from nanopace.errors import InputError
+from nanopace.corpus.growing import open_growing
+from nanopace.files import open_regular
 
 SEEN_FILE: Final = "seen.bin"
 
@@ -51,14 +52,12 @@ class SeenFile:
     def __init__(self, directory: Path, count: int) -> None:
         """What is behind the first `count` was written by a run that was killed before it said so, and is dropped."""
         self._path = directory / SEEN_FILE
-        if count and (not self._path.is_file() or self._path.stat().st_size < 8 * count):
-            raise InputError("{path}: is damaged; start anew with --restart", path=self._path)
-        self._file = self._path.open("ab")
-        self._file.truncate(8 * count)
+        self._file = open_growing(self._path, 8 * count)
         self.count = count
 
     def read(self) -> Digests:
-        return np.fromfile(self._path, dtype="<u8", count=self.count).astype(np.uint64)
+        with open_regular(self._path) as file:
+            return np.frombuffer(file.read(8 * self.count), dtype="<u8").astype(np.uint64)
 
     def add(self, digests: Digests) -> None:
         self._file.write(digests.astype("<u8").tobytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -92,6 +93,7 @@ class Corpus:
                 )
             for shard in split.shards:
                 _check_ids(shard, vocab_size)
+            split.vocab_size = vocab_size
 
 
 def find_corpus(dataset: str) -> Path:
@@ -105,7 +107,7 @@ def find_corpus(dataset: str) -> Path:
 def open_corpus(directory: Path) -> Corpus:
     """The corpus in a directory, in whichever format it is; its files' sizes are checked."""
     try:
-        if (directory / MANIFEST).exists():
+        if os.path.lexists(directory / MANIFEST):
             return _open_own(directory)
         return _open_foreign(directory)
     except OSError as error:
@@ -119,7 +121,8 @@ def _open_own(directory: Path) -> Corpus:
         raise InputError("{path}: is not finished; run nanopace prepare again, and it goes on", path=directory)
     check_files(directory, manifest)
     tokenizer = load_tokenizer(directory)
-    if tokenizer is None or tokenizer.hash != manifest.tokenizer_hash:
+    known = (manifest.tokenizer_hash, manifest.vocab_size)
+    if tokenizer is None or (tokenizer.hash, tokenizer.vocab_size) != known:
         raise InputError("{path}: its tokenizer.json is not the one that made these tokens", path=directory)
     train, val = (
         _split(directory, name, [_listed(directory, entry, manifest.dtype) for entry in manifest.split(name)])
@@ -151,7 +154,7 @@ def _open_foreign(directory: Path) -> Corpus:
 
 def _vocab_size(meta: Path) -> int | None:
     """nanoGPT's meta.pkl may give no more than a number: the entries then are not characters."""
-    return read_meta(meta).vocab_size if meta.exists() else None
+    return read_meta(meta).vocab_size if os.path.lexists(meta) else None
 
 
 def _one_corpus(directory: Path) -> tuple[str, dict[SplitName, list[Path]]]:

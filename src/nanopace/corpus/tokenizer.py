@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -81,7 +82,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 def load_tokenizer(directory: Path) -> Tokenizer | None:
     """The tokenizer in a directory: nanopace's tokenizer.json, or the alphabet in nanoGPT's meta.pkl; None without."""
     path = directory / TOKENIZER_FILE
-    if not path.exists():
+    if not os.path.lexists(path):
         return _of_nanogpt(directory / META_FILE)
     content = _read(path)
     try:
@@ -96,7 +97,7 @@ def load_tokenizer(directory: Path) -> Tokenizer | None:
 def _of_nanogpt(path: Path) -> Tokenizer | None:
     from nanopace.corpus.characters import Characters
 
-    alphabet = read_meta(path).alphabet if path.exists() else None
+    alphabet = read_meta(path).alphabet if os.path.lexists(path) else None
     return Characters(alphabet) if alphabet else None
 
 

@@ -36,10 +36,15 @@ class Shard:
     sha256: str | None = None  # where somebody wrote it down
     max_id: int | None = None  # likewise
 
-    def mapped(self) -> Tokens:
-        """The tokens, read when they are looked at."""
-        little_endian = np.dtype(self.dtype).newbyteorder("<")
-        return np.memmap(self.path, dtype=little_endian, mode="r", offset=self.offset, shape=(self.tokens,))
+    def read(self, begin: int, count: int) -> Tokens:
+        """So many tokens from a place on."""
+        tokens = np.empty(count, dtype=np.dtype(self.dtype).newbyteorder("<"))
+        view: Any = tokens.view(np.uint8)
+        with _named(self.path), open(self.path, "rb", buffering=0) as file:
+            file.seek(self.offset + begin * tokens.itemsize)
+            if file.readinto(view) != len(view):
+                raise _cut(self.path)
+        return tokens
 
 
 class Split:
@@ -53,6 +58,7 @@ class Split:
         self.seals = tuple(Seal(shard.path, shard.sha256) for shard in self.shards)
         self.is_soon_read = self.bytes <= _SOON_READ
         self.proves = prove or self.is_soon_read
+        self.vocab_size: int | None = None  # once somebody knows it: no id that is given away reaches it
 
     @property
     def bytes(self) -> int:
@@ -84,6 +90,14 @@ class Split:
                 if self.proves:
                     self.seals[number].prove()
                 self._read(number, rows, length)
+        if self.vocab_size is not None and len(out) and (largest := int(out[:, :length].max())) >= self.vocab_size:
+            raise InputError(
+                "{path}: holds the id {id}, and the vocabulary ends at {last}: its manifest is wrong; "
+                "make the corpus anew with nanopace prepare --restart",
+                path=self.shards[0].path.parent,
+                id=largest,
+                last=self.vocab_size - 1,
+            )
 
     def _read(self, number: int, rows: Iterable[tuple[npt.NDArray[Any], int]], length: int) -> None:
         shard, seal = self.shards[number], self.seals[number]
@@ -95,9 +109,13 @@ class Split:
                 file.seek(shard.offset + begin * tokens.itemsize)
                 if file.readinto(view) != len(view):
                     seal.check(os.fstat(file.fileno()))
-                    raise InputError("{path}: ends before its last token", path=shard.path)
+                    raise _cut(shard.path)
                 row[:length] = tokens
             seal.check(os.fstat(file.fileno()))
+
+
+def _cut(path: Path) -> InputError:
+    return InputError("{path}: ends before its last token: it was cut while it was read; put it back", path=path)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ not know of, a killed run wrote in vain: it is cut off, and written again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nanopace.corpus.manifest import TOKEN_BYTES, Dtype, ShardEntry, SplitName
-from nanopace.errors import InputError
-from nanopace.files import sync_directory
+from nanopace.corpus.growing import open_growing
+from nanopace.corpus.manifest import TOKEN_BYTES, Dtype, ShardEntry, SplitName, shard_name
+from nanopace.files import open_regular, sync_directory
 
 Ids = npt.NDArray[np.unsignedinteger]
 
@@ -58,11 +59,7 @@ class SplitWriter:
         self._between = np.array([] if end_of_text is None else [end_of_text], dtype=dtype)
         self._waiting: list[Ids] = []
         self.publish()
-        self._file = self._part(len(self.finished)).open("ab")
-        size = self._tokens * TOKEN_BYTES[dtype]
-        if os.fstat(self._file.fileno()).st_size < size:
-            raise InputError("{path}: is damaged; start anew with --restart", path=self._file.name)
-        self._file.truncate(size)
+        self._file = open_growing(self._part(len(self.finished)), self._tokens * TOKEN_BYTES[dtype])
 
     @property
     def tokens(self) -> int:
@@ -72,7 +69,7 @@ class SplitWriter:
         """Append a piece of a document. Before a new document, and between pieces of a long one, a full shard ends."""
         if self._tokens >= self._shard_tokens:
             self.finish()
-            self._file = self._part(len(self.finished)).open("wb")
+            self._file = open_growing(self._part(len(self.finished)), 0)
         if begins:
             self._waiting.append(self._between)
             self._tokens += len(self._between)
@@ -106,10 +103,17 @@ class SplitWriter:
         self._file.close()
         number = len(self.finished)
         if self._tokens:
-            with self._part(number).open("rb") as file:
+            with open_regular(self._part(number)) as file:
                 checksum = hashlib.file_digest(file, "sha256").hexdigest()
             self.finished.append(
-                ShardEntry(self._name(number), self._tokens, self._text_bytes, checksum, self._max_id, self._documents)
+                ShardEntry(
+                    shard_name(self._split, number),
+                    self._tokens,
+                    self._text_bytes,
+                    checksum,
+                    self._max_id,
+                    self._documents,
+                )
             )
         else:
             self._part(number).unlink()
@@ -121,16 +125,13 @@ class SplitWriter:
 
     def publish(self) -> None:
         """Give the finished shards their names, now that the journal knows of them."""
-        for number, entry in enumerate(self.finished):
-            if self._part(number).exists():
-                os.replace(self._part(number), self._directory / entry.file)
+        for number in range(len(self.finished)):
+            with contextlib.suppress(FileNotFoundError):  # it has its name already
+                os.replace(self._part(number), self._directory / shard_name(self._split, number))
         sync_directory(self._directory)
 
     def close(self) -> None:
         self._file.close()
 
-    def _name(self, number: int) -> str:
-        return f"{self._split}-{number:05}.bin"
-
     def _part(self, number: int) -> Path:
-        return self._directory / f"{self._name(number)}.part"
+        return self._directory / f"{shard_name(self._split, number)}.part"

@@ -1,0 +1,36 @@
+"""SHA256SUMS beside files that were downloaded: what each was when it came, in the form that `sha256sum -c` reads."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from nanopace.errors import InputError
+from nanopace.files import read_bounded, write_durably
+
+CHECKSUMS: Final = "SHA256SUMS"
+_LARGEST_FILE: Final = 1 << 20  # bytes: some ten thousand files
+_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^/\0\n]+)")
+
+
+def read_checksums(directory: Path) -> dict[str, str]:
+    """By name; nothing where nothing was written down yet."""
+    path = directory / CHECKSUMS
+    if not os.path.lexists(path):
+        return {}
+    try:
+        lines = (read_bounded(path, _LARGEST_FILE) or b"?").decode(errors="replace").splitlines()
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+    found = [_LINE.fullmatch(line) for line in lines]
+    if None in found:
+        raise InputError("{path}: is damaged; remove it, and what is downloaded writes it anew", path=path)
+    return {match[2]: match[1] for match in found if match is not None}
+
+
+def write_checksum(directory: Path, name: str, sha256: str) -> None:
+    known = {**read_checksums(directory), name: sha256}
+    lines = [f"{checksum}  {each}\n" for each, checksum in sorted(known.items())]
+    write_durably(directory / CHECKSUMS, "".join(lines).encode())

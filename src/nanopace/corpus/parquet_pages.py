@@ -1,0 +1,97 @@
+"""The pages of a parquet column, by their headers: how large each becomes, before anything is unpacked.
+
+The library that reads parquet believes these headers and takes the memory that they ask for, 2 GB for a page of some
+bytes. The format: https://parquet.apache.org/docs/file-format/data-pages/, with headers in Thrift's compact protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+_LONGEST_HEADER = 1 << 16  # bytes; statistics in it may hold a value
+_DEEPEST = 8  # structs in structs
+
+# Thrift's types, as the compact protocol numbers them
+_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 7, 8, 12
+_INTEGERS = frozenset((4, 5, 6))
+_UNCOMPRESSED, _COMPRESSED = 2, 3  # the fields of a page's header
+
+
+class BadPageError(Exception):
+    """A header that makes no sense."""
+
+
+def page_sizes(file: BinaryIO, begin: int, size: int) -> Iterator[tuple[int, int]]:
+    """Of each page of a column chunk, which lies there in the file: bytes once unpacked, and bytes as it is."""
+    end = begin + size
+    while begin < end:
+        file.seek(begin)
+        header = _Header(file.read(min(_LONGEST_HEADER, end - begin)))
+        unpacked, packed = header.sizes()
+        if unpacked < 0 or packed < 0 or begin + header.at + packed > end:
+            raise BadPageError
+        yield unpacked, packed
+        begin += header.at + packed
+
+
+class _Header:
+    """One struct in the compact protocol, and how far it is read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def sizes(self) -> tuple[int, int]:
+        found: dict[int, int] = {}
+        try:
+            for number, kind in self._fields():
+                if kind in _INTEGERS:
+                    found[number] = self._integer()
+                else:
+                    self._skip(kind, 0)
+            return found[_UNCOMPRESSED], found[_COMPRESSED]
+        except (IndexError, KeyError):
+            raise BadPageError from None
+
+    def _fields(self) -> Iterator[tuple[int, int]]:
+        number = 0
+        while head := self._byte():
+            step, kind = divmod(head, 16)
+            number = number + step if step else self._integer()
+            yield number, kind
+
+    def _skip(self, kind: int, depth: int) -> None:
+        if kind in (_TRUE, _FALSE):
+            return
+        if kind == _BYTE:
+            self._byte()
+        elif kind in _INTEGERS:
+            self._integer()
+        elif kind == _DOUBLE:
+            self.at += 8
+        elif kind == _BINARY:
+            length = self._unsigned()
+            self.at += length
+        elif kind == _STRUCT and depth < _DEEPEST:
+            for _, inner in self._fields():
+                self._skip(inner, depth + 1)
+        else:  # lists, sets and maps are in no page's header
+            raise BadPageError
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _unsigned(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise BadPageError
+
+    def _integer(self) -> int:
+        value = self._unsigned()
+        return (value >> 1) ^ -(value & 1)

@@ -1,0 +1,94 @@
+"""Asking a server for a file: where Hugging Face is, which ways lead on, and what is no answer at all."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import os
+import re
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from http.client import HTTPMessage
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from nanopace.errors import UsageError
+from nanopace.version import __version__
+
+_HUB: Final = "https://huggingface.co"
+_LONGEST_REASON: Final = 200
+
+
+def hub() -> str:
+    """Hugging Face, or the mirror that HF_ENDPOINT names."""
+    address = os.environ.get("HF_ENDPOINT") or _HUB
+    if not _is_address(address):
+        raise UsageError("HF_ENDPOINT={address}: is not an address; write it as https://HOST", address=repr(address))
+    return address.rstrip("/")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+        (parts.hostname or "").encode("idna")
+    except ValueError:
+        return False
+    return bool(known) and re.fullmatch(r"[!-~]+", text) is not None and not (parts.query or parts.fragment)
+
+
+class Question:
+    """One request, and what was learned on the way to its answer."""
+
+    def __init__(self, url: str, begin: int) -> None:
+        """`begin`: the first byte that is wanted."""
+        headers = {"User-Agent": f"nanopace/{__version__}", "Accept-Encoding": "identity"}
+        if begin:
+            headers["Range"] = f"bytes={begin}-"
+        self._request = urllib.request.Request(url, headers=headers)
+        self.redirects = _Redirects()
+
+    def ask(self, timeout: float) -> http.client.HTTPResponse:
+        answer: http.client.HTTPResponse = urllib.request.build_opener(self.redirects).open(
+            self._request, timeout=timeout
+        )
+        return answer
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows them as usual, but to nothing else than http, and not from https to it. Keeps the checksum that Hugging
+    Face names beside the way to a large file."""
+
+    sha256: str | None = None
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        named = headers.get("X-Linked-Etag", "").strip('"')
+        if re.fullmatch("[0-9a-f]{64}", named):
+            self.sha256 = named
+        before, after = urlsplit(req.full_url).scheme, urlsplit(newurl)
+        if after.scheme not in ("http", "https") or not after.hostname or (before, after.scheme) == ("https", "http"):
+            raise urllib.error.HTTPError(req.full_url, code, f"leads to {newurl!r}", headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def is_web_page(answer: http.client.HTTPResponse, begin: bytes) -> bool:
+    """Whether somebody answers with a page for people: a network that wants a login, a server that is down."""
+    told = answer.headers.get_content_type() in ("text/html", "application/xhtml+xml")
+    return told or re.match(rb"\s*(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|\?xml)", begin, re.I) is not None
+
+
+def is_hopeless(reason: object) -> bool:
+    """Nobody has that name, nobody answers there, or somebody else does: asking again only makes a person wait."""
+    unreachable = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ECONNREFUSED)
+    hopeless = (socket.gaierror, ssl.SSLCertVerificationError, ValueError, http.client.InvalidURL)
+    return isinstance(reason, hopeless) or getattr(reason, "errno", None) in unreachable
+
+
+def said(reason: object) -> str:
+    """In one line, whatever a server put into it."""
+    text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+    return text.strip().partition("\n")[0][:_LONGEST_REASON]
