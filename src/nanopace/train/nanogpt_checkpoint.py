@@ -93,7 +93,10 @@ def save_nanogpt(path: Path, pretrained: Pretrained) -> None:
         "config": config,
     }
     with whole_file(path) as file:
-        torch.save(checkpoint, file)
+        try:
+            torch.save(checkpoint, file)
+        except RuntimeError as error:  # its archive is cut, and what the disk said came before
+            raise error.__context__ if isinstance(error.__context__, OSError) else OSError(str(error)) from None
 
 
 def _plain(found: object) -> dict[str, Value]:

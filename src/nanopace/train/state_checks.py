@@ -20,6 +20,7 @@ from nanopace.train.randomness import are_random_states
 Check = Callable[[Any], bool]
 
 _BEYOND = 1 << 62  # no count of ours gets there: it can be added to another, and still be counted by numpy
+_LARGEST_FLOAT32 = 3.5e38
 _LARGEST_FILE = 1 << 38  # bytes: 64 billion weights. A file of holes can claim more than anybody can read
 _LONGEST_CONTEXT = 1 << 20  # tokens. A recipe without a table of positions has nothing to hold it against
 _SCALER = {
@@ -51,13 +52,13 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < _BEYOND
 
 
-def _is_number(value: object) -> bool:
-    """Also one that is not finite: a loss can be."""
-    return type(value) is float or (type(value) is int and abs(value) < _BEYOND)
+def _is_loss(value: object) -> bool:
+    """Which need not be finite, but was a float32 once."""
+    return type(value) is float and (not math.isfinite(value) or abs(value) < _LARGEST_FLOAT32)
 
 
 def _is_finite(value: object) -> bool:
-    return _is_number(value) and math.isfinite(value)  # type: ignore[arg-type]
+    return _is_loss(value) and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def _is_text(value: object) -> bool:
@@ -77,14 +78,16 @@ def _is_best(value: object) -> bool:
 
 
 def _is_evaluation(value: object) -> bool:
-    return isinstance(value, dict) and _are(_is_number)(value.get("before"))
+    return isinstance(value, dict) and _are(_is_loss)(value.get("before"))
 
 
-def _is_scaler(value: object) -> bool:
+def _is_scaler(value: Any) -> bool:
     """torch's, of float16; empty where nothing is scaled."""
     if not isinstance(value, dict) or (value and value.keys() != _SCALER.keys()):
         return False
-    kinds_are_right = all(type(each) is _SCALER[name] and 0 <= each < 1e30 for name, each in value.items())
+    kinds_are_right = all(
+        type(value[name]) is kind and 0 <= value[name] < 1e30 for name, kind in _SCALER.items() if value
+    )
     return kinds_are_right and value.get("scale", 1.0) > 0 and value.get("growth_interval", 1) < 1 << 31
 
 
@@ -116,7 +119,7 @@ def _is_shape(value: object) -> bool:
         and shape.block_size <= _LONGEST_CONTEXT
         and shape.n_embd % shape.n_head == 0
         and type(shape.bias) is bool
-        and _is_finite(shape.dropout)
+        and type(shape.dropout) in (int, float)
         and 0 <= shape.dropout < 1
         and isinstance(shape.activation, str)
         and shape.activation in ACTIVATIONS
@@ -150,7 +153,7 @@ _FIELDS: Mapping[str, Check] = {
     "random_of_others": _are(are_random_states),
     "scaler": _is_scaler,
     "best": _or_none(_is_best),
-    "recent": _are(_is_number),
+    "recent": _are(_is_loss),
     "micro_batch": _is_count,
     "data_offset": _is_count,
     "validation": _is_evaluation,
