@@ -36,6 +36,12 @@ def read_bounded(path: Path, largest: int) -> bytes | None:
     return data if len(data) <= largest else None
 
 
+def read_beginning(path: Path, most: int) -> bytes:
+    """As much of a file as is needed, however long it is."""
+    with open_regular(path) as file:
+        return file.read(most)
+
+
 def read_object(path: Path, largest: int) -> dict[str, Any] | None:
     """A JSON object. None where the file holds anything else, or more bytes than `largest`, or more than fits into
     memory: callers know what they had hoped for."""

@@ -59,7 +59,7 @@ def test_what_is_no_gpt2_is_told_why(change: Callable[[dict[str, Tensor]], None]
     weights = dict(tiny_weights().weights)
     change(weights)
     with pytest.raises(InputError) as raised:
-        shape_of(PATH, only_weights(PATH, weights), n_head=2, dropout=0.0)
+        shape_of(PATH, only_weights(PATH, weights.items()), n_head=2, dropout=0.0)
     assert str(raised.value).startswith("some/ckpt.pt: ")
     assert said in str(raised.value)
 

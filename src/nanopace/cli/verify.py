@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from nanopace.cli.bar import bar_of_bytes
 from nanopace.cli.display_lines import size
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.torch_room import torch_room
+from nanopace.errors import InputError
+from nanopace.files import open_regular
 from nanopace.views.paper import clean
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from nanopace.wording.catalog import Words
 
 _WORTH_A_BAR = 1 << 30  # bytes: a second or two
+_LARGEST_LEDGER = 1 << 32  # bytes: ten million steps. A file of holes would be read for hours
+_LONGEST_LINE = 1 << 20  # bytes, a thousand times that of an event
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +47,12 @@ def run(args: argparse.Namespace) -> int:
     for verdict in judged:
         damaged += verdict.wrong is not None
         print(clean(_line(verdict, words)))
-    for line in _ledger_lines(args.path, words):
-        print(clean(line))
+    try:
+        for line in _ledger_lines(args.path, words):
+            print(clean(line))
+    except InputError as error:
+        damaged += 1
+        print(clean(words.error(error)))
     return 2 if damaged else 0
 
 
@@ -56,20 +65,27 @@ def _line(verdict: Verdict, words: Words) -> str:
 
 def _ledger_lines(path: Path, words: Words) -> Iterator[str]:
     """What the ledger beside the checkpoints lost. A kill may tear one line, so that is no damage."""
-    from nanopace.ledger import read_ledger
-    from nanopace.ledger.file import LEDGER_FILE
+    from nanopace.ledger.file import LEDGER_FILE, EventReader
 
     ledger = path / LEDGER_FILE
-    if ledger.is_file():
-        with ledger.open("rb") as file:
-            read = read_ledger(file)
-        yield words.plural(
-            "{path}: {events} events, {n} damaged line",
-            "{path}: {events} events, {n} damaged lines",
-            read.damaged,
-            path=ledger,
-            events=words.count(len(read.events)),
-        )
+    if not os.path.lexists(ledger):
+        return
+    reader, events = EventReader(), 0
+    try:
+        with open_regular(ledger) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST_LEDGER:
+                raise InputError("{path}: is too large for a ledger", path=ledger)
+            while line := file.readline(_LONGEST_LINE):
+                events += len(reader.read(line.decode("utf-8", "replace")))
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=ledger, reason=error.strerror or str(error)) from None
+    yield words.plural(
+        "{path}: {events} events, {n} damaged line",
+        "{path}: {events} events, {n} damaged lines",
+        reader.damaged,
+        path=ledger,
+        events=words.count(events),
+    )
 
 
 @contextmanager

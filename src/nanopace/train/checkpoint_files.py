@@ -14,12 +14,12 @@ docs/decisions/0009-checkpoints.md says why this is not torch.distributed.checkp
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,19 +29,27 @@ from typing import Any, BinaryIO
 from torch import Tensor
 
 from nanopace.config import KNOBS
+from nanopace.corpus.tokenizer import load_tokenizer
+from nanopace.corpus.vocabulary import TOKENIZER_FILE
 from nanopace.errors import InputError, NanopaceError
+from nanopace.files import open_own
 from nanopace.literals import Value
-from nanopace.train.contents import OF_OPTIMIZERS, check_averages, check_shape, check_weights, header_of
+from nanopace.train.contents import OF_OPTIMIZERS, check_averages, check_weights, header_of
 from nanopace.train.model import ModelShape
+from nanopace.train.reassemble import read_whole, whole_header
+from nanopace.train.state_checks import wrong_field
 
 FORMAT = 1
 CHECKPOINTS = "checkpoints"  # in an out_dir
 STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"
 
-_NAME = re.compile(r"step-(\d{8,})")
+_TENSORS = ".safetensors"
+_NAME = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,17})")  # one name for each step
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # of a file in it: no folder, and nothing above
 _LARGEST_STATE = 64 << 20  # bytes: random states and the last evaluation are some hundred KB
+_LONGEST_VERSION = 60  # letters
 _PIECE = 8 << 20  # bytes that are read at once
+_MOST_REFUSED = 20  # that are told of one by one
 
 Told = Callable[[int], None]
 
@@ -74,10 +82,7 @@ class Saved:
     def best(self) -> tuple[int, float] | None:
         """Step and validation loss of the best evaluation so far. That of this very step came after it was saved."""
         best = self.state.get("best")
-        try:
-            return None if best is None else (int(best[0]), float(best[1]))
-        except (TypeError, ValueError, KeyError, IndexError, OverflowError):
-            raise not_a_state(self.path) from None
+        return None if best is None else (int(best[0]), float(best[1]))
 
     @property
     def ours(self) -> bool:
@@ -93,16 +98,11 @@ class Saved:
     def windows(self) -> int:
         """How many training had read: as they were counted, or else as many as its steps held."""
         knobs = ("gradient_accumulation_steps", "batch_size")
-        try:
-            held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
-            return int(self.state.get("windows", self.step * held))
-        except (TypeError, ValueError, OverflowError):
-            raise not_a_state(self.path) from None
+        held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
+        return int(self.state.get("windows", self.step * held))
 
     def _load(self, name: str, device: str) -> dict[str, Tensor]:
         if self.sharded:
-            from nanopace.train.reassemble import read_whole
-
             found = read_whole(self.path, lambda each: each.startswith(OF_OPTIMIZERS) == (name == OPTIMIZER))
             return {each: tensor.to(device) for each, tensor in found.items()}
         from safetensors.torch import load_file
@@ -121,7 +121,7 @@ def checkpoint_directories(out_dir: Path) -> list[Path]:
         names = os.listdir(out_dir / CHECKPOINTS)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    newest_first = sorted(filter(_NAME.fullmatch, names), key=step_of, reverse=True)
+    newest_first = sorted(filter(_NAME.fullmatch, names), key=lambda name: (len(name), name), reverse=True)
     return [out_dir / CHECKPOINTS / name for name in newest_first]
 
 
@@ -134,12 +134,21 @@ def step_of(name: str) -> int:
 def newest_whole(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
     """The newest checkpoint that can be used, and why those after it cannot."""
     refused: list[NanopaceError] = []
+    saved, more = None, 0
     for directory in checkpoint_directories(out_dir):
         try:
-            return verified(directory), refused
+            saved = verified(directory)
+            break
         except InputError as error:
-            refused.append(error)
-    return None, refused
+            if len(refused) < _MOST_REFUSED:
+                refused.append(error)
+            else:
+                more += 1
+    if more:
+        refused.append(
+            InputError("{path}: {more} more checkpoints cannot be used", path=out_dir / CHECKPOINTS, more=more)
+        )
+    return saved, refused
 
 
 def verified(directory: Path, told: Told | None = None) -> Saved:
@@ -156,58 +165,88 @@ def verified(directory: Path, told: Told | None = None) -> Saved:
 
 
 def _saved(directory: Path, state: dict[str, Any]) -> Saved:
-    try:
-        return Saved(
-            path=directory,
-            step=int(state["step"]),
-            config={name: value for name, value in state["config"].items() if name in KNOBS},
-            shape=ModelShape(**state["shape"]),
-            tokenizer_hash=state["tokenizer"],
-            state=state,
+    config = {name: KNOBS[name].fitted(value) for name, value in state["config"].items() if name in KNOBS}
+    saved = Saved(
+        path=directory,
+        step=state["step"],
+        config={name: value for name, value in config.items() if value is not None},
+        shape=ModelShape(**state["shape"]),
+        tokenizer_hash=state["tokenizer"],
+        state=state,
+    )
+    if (
+        directory.parent.name == CHECKPOINTS
+        and _NAME.fullmatch(directory.name)
+        and step_of(directory.name) != saved.step
+    ):
+        raise InputError(
+            "{path}: is of step {step}, which is not the one in its directory's name",
+            path=directory / STATE,
+            step=saved.step,
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise not_a_state(directory) from None
+    return saved
 
 
 def _check_contents(saved: Saved) -> None:
-    """Sharded ones are put together by torch.distributed.checkpoint, which knows where each part belongs.
+    """The files' headers tell of the model that state.json tells of, and of all of it.
 
-    It reads whatever lies there, so nothing may lie there that was not listed, and so not verified.
+    torch.distributed.checkpoint reads whatever lies there, so nothing may that was not listed, and so not verified.
     """
+    path, files = saved.path, saved.state["files"]
+    listed = {name for name in files if name.endswith(_TENSORS)}
+    strange = {each.name for each in path.glob(f"*{_TENSORS}")} - listed
+    if not saved.sharded:
+        strange |= listed - {MODEL, OPTIMIZER}
+    if strange or not listed:
+        name = min(strange, default=MODEL)
+        raise InputError("{path}: is not one of this checkpoint's files", path=path / name)
     if saved.sharded:
-        unlisted = sorted({each.name for each in saved.path.glob("*.safetensors")} - saved.state["files"].keys())
-        if unlisted or not any(name.endswith(".safetensors") for name in saved.state["files"]):
-            name = unlisted[0] if unlisted else MODEL
-            raise InputError("{path}: is not one of this checkpoint's files", path=saved.path / name)
-        check_shape(saved.path / STATE, saved.shape)
-        return
-    weights = header_of(saved.path / MODEL)
-    check_weights(saved.path / MODEL, weights, saved.shape)
-    if OPTIMIZER in saved.state["files"]:
-        check_averages(saved.path / OPTIMIZER, header_of(saved.path / OPTIMIZER), weights, saved.shape)
+        of_weights = of_averages = path
+        tensors = whole_header([path / name for name in sorted(listed)])
+        weights = {name: each for name, each in tensors.items() if not name.startswith(OF_OPTIMIZERS)}
+        averages = {name: each for name, each in tensors.items() if name not in weights}
+    else:
+        of_weights, of_averages = path / MODEL, path / OPTIMIZER
+        weights = header_of(of_weights)
+        averages = header_of(of_averages) if saved.has_averages else {}
+    check_weights(of_weights, weights, saved.shape)
+    if saved.has_averages:
+        check_averages(of_averages, averages, weights, saved.shape)
+    if TOKENIZER_FILE in files:
+        _check_tokenizer(saved)
+
+
+def _check_tokenizer(saved: Saved) -> None:
+    tokenizer = load_tokenizer(saved.path)
+    if tokenizer is None or tokenizer.hash != saved.tokenizer_hash or tokenizer.vocab_size > saved.shape.vocab_size:
+        raise InputError("{path}: does not belong to the weights beside it", path=saved.path / TOKENIZER_FILE)
 
 
 def read_state(directory: Path) -> dict[str, Any]:
-    """What state.json says, held against its own checksum. Whether the other files are whole is not known yet."""
+    """What state.json says, held against its own checksum, and every field of it something that can be. Whether the
+    other files are whole is not known yet."""
     path = directory / STATE
     with _opened(path) as file:
         data = file.read(_LARGEST_STATE + 1)
     try:
         state: dict[str, Any] = json.loads(data)
         checksum = state.pop("checksum")
-        version, files = state["nanopace"], state["files"]
+        version, files, right = state["nanopace"], state["files"], checksum_of(state)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise not_a_state(directory) from None
-    if isinstance(version, int) and version > FORMAT:
+    if type(version) is int and version > FORMAT:
         raise InputError(
             "{path}: was written by a newer nanopace ({version}); update nanopace to read it",
             path=path,
-            version=state.get("written_by"),
+            version=str(state.get("written_by"))[:_LONGEST_VERSION],
         )
-    if checksum != checksum_of(state) or not isinstance(files, dict):
+    if checksum != right or not isinstance(files, dict):
         raise InputError("{path}: is damaged: its checksum does not match", path=path)
-    if not all(isinstance(each, dict) and {"bytes", "sha256"} <= each.keys() for each in files.values()):
-        raise not_a_state(directory)
+    field = "nanopace" if type(version) is not int or version < 1 else wrong_field(state)
+    if field is not None:
+        raise InputError(
+            "{path}: is not the state of a checkpoint: {field} cannot be what it says", path=path, field=field
+        )
     return state
 
 
@@ -237,11 +276,11 @@ def _verify(directory: Path, name: str, expected: Mapping[str, Any], told: Told 
 def _opened(path: Path) -> Iterator[BinaryIO]:
     """A file that lies here itself: behind a link could be anybody's, and a pipe would be waited for."""
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise InputError("{path}: a checkpoint's files lie in its own directory", path=path)
-        with open(path, "rb") as file:
+        with open(open_own(path, os.O_RDONLY), "rb") as file:
             yield file
     except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO):
+            raise InputError("{path}: a checkpoint's files lie in its own directory", path=path) from None
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
 
 

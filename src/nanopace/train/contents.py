@@ -13,36 +13,47 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nanopace.config import left_out
-from nanopace.errors import ConfigError, InputError
-from nanopace.train.model import ACTIVATIONS, ModelShape
+from nanopace.errors import InputError
+from nanopace.train.model import ModelShape
 from nanopace.train.muon import MOMENTUM_NAME, SQUARE_NAME
 from nanopace.train.optimizer import remembered
-from nanopace.train.pretrained import check_said, fast_shape_of, shape_of
+from nanopace.train.pretrained import DTYPES, check_said, fast_shape_of, shape_of
+from nanopace.train.tensor_file import TYPE_NAMES
 
 # How the names of the optimizer's tensors begin: AdamW's averages, its count, and what Muon has beside a count.
 AVERAGES, COUNT = ("exp_avg.", "exp_avg_sq."), "step."
+_FLOATS = {TYPE_NAMES[each]: each for each in DTYPES}
 OF_OPTIMIZERS = (*AVERAGES, COUNT, f"{MOMENTUM_NAME}.", f"{SQUARE_NAME}.")
 
 
 def header_of(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, each without values; the library checks the header."""
+    return read_header(path)[0]
+
+
+def read_header(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
+    """With what is noted beside the tensors."""
     from safetensors import SafetensorError, safe_open
 
+    tensors: dict[str, Tensor] = {}
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: torch.empty(file.get_slice(name).get_shape(), device="meta") for name in file.keys()}  # noqa: SIM118, no mapping
+            for name in file.keys():  # noqa: SIM118, no mapping
+                described = file.get_slice(name)
+                dtype = _FLOATS.get(described.get_dtype())
+                if dtype is None:
+                    raise InputError("{path}: {name} is not a weight", path=path, name=name)
+                tensors[name] = torch.empty(described.get_shape(), dtype=dtype, device="meta")
+            return tensors, file.metadata() or {}
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise InputError("{path}: is damaged: {reason}", path=path, reason=str(error)) from None
 
 
 def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -> None:
     """These are all the weights of a model of the shape that was said, and no others."""
-    _check_known(path, said)
     if said.recipe == "gpt2":
         found = shape_of(path, weights, n_head=said.n_head, dropout=said.dropout, activation=said.activation)
     else:
-        check_shape(path, said)
         found = fast_shape_of(path, weights, said)
     check_said(path, found, asdict(said))
 
@@ -56,24 +67,3 @@ def check_averages(path: Path, averages: Mapping[str, Tensor], weights: Mapping[
         expected = remembered(said)
     if {name: each.shape for name, each in averages.items()} != expected:
         raise InputError("{path}: does not belong to the weights beside it", path=path)
-
-
-def check_shape(path: Path, said: ModelShape) -> None:
-    """A shape that a model can have, where there is no header to hold it against."""
-    counts = (said.n_layer, said.n_head, said.n_embd, said.vocab_size, said.block_size)
-    if not all(type(each) is int and 0 < each < 1 << 31 for each in counts) or type(said.bias) is not bool:
-        raise InputError("{path}: tells of a model that nanopace does not know", path=path)
-    _check_known(path, said)
-
-
-def _check_known(path: Path, said: ModelShape) -> None:
-    known = isinstance(said.activation, str) and said.activation in ACTIVATIONS and _is_recipe(said)
-    if not known or not isinstance(said.dropout, (int, float)) or not 0 <= said.dropout < 1:
-        raise InputError("{path}: tells of a model that nanopace does not know", path=path)
-
-
-def _is_recipe(said: ModelShape) -> bool:
-    try:
-        return isinstance(said.without, str) and ",".join(left_out(said.recipe, said.without)) == said.without
-    except (ConfigError, KeyError, TypeError):
-        return False

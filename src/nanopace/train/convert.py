@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from nanopace.config import KNOBS
 from nanopace.corpus.tokenizer import load_tokenizer
+from nanopace.corpus.vocabulary import TOKENIZER_FILE
 from nanopace.errors import InputError, UsageError
+from nanopace.literals import Value
 from nanopace.train import checkpoint_files, huggingface
 from nanopace.train.checkpoint import read_best
 from nanopace.train.checkpoint_files import CHECKPOINTS, MODEL, OPTIMIZER, STATE, Saved, verified
@@ -16,6 +19,7 @@ from nanopace.train.huggingface import load_huggingface, save_huggingface
 from nanopace.train.huggingface_tokenizer import TOKENIZER_FILES
 from nanopace.train.nanogpt_checkpoint import NANOGPT_FILE, load_nanogpt, save_nanogpt
 from nanopace.train.pretrained import Pretrained, assumed_tokenizer
+from nanopace.train.state_checks import is_knob
 from nanopace.train.which import choose, nothing_to_choose
 from nanopace.train.whole import unwritable
 
@@ -109,7 +113,7 @@ def _load_nanopace(path: Path, which: str) -> Pretrained:
     saved = verified(path) if chosen is None else chosen.saved
     shape, weights = saved.shape, saved.weights()
     check_weights(saved.path, weights, shape)
-    tokenizer = load_tokenizer(saved.path)
+    tokenizer = load_tokenizer(saved.path) if TOKENIZER_FILE in saved.state["files"] else None
     return Pretrained(
         path=saved.path,
         shape=shape,
@@ -139,10 +143,15 @@ def _save_nanopace(target: Path, pretrained: Pretrained) -> None:
             pretrained.shape,
             pretrained.weights,
             step=pretrained.step,
-            config=pretrained.config,
+            config=_usable(pretrained.config),
             tokenizer=pretrained.tokenizer,
             averages=pretrained.optimizer,
             more={"best": pretrained.best, "windows": pretrained.windows},
         )
     except OSError as error:
         raise unwritable(target, error) from None
+
+
+def _usable(config: Mapping[str, Value]) -> dict[str, Value]:
+    """Without the settings of a fork that mean something else here: a checkpoint that has them is none."""
+    return {name: value for name, value in config.items() if name not in KNOBS or is_knob(name, value)}

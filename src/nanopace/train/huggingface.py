@@ -17,9 +17,10 @@ from torch import Tensor
 
 from nanopace.errors import InputError
 from nanopace.files import open_regular, read_object
+from nanopace.literals import shown
 from nanopace.train.huggingface_tokenizer import read_tokenizer, tokenizer_files
 from nanopace.train.model import ModelShape
-from nanopace.train.pretrained import HEAD, Pretrained, check_said, only_weights, shape_of, tied, weight_shapes
+from nanopace.train.pretrained import HEAD, Pretrained, check_said, only_weights, shape_of, step_of, tied, weight_shapes
 from nanopace.train.torch_file import read_torch_file
 from nanopace.train.whole import whole_directory
 
@@ -39,6 +40,7 @@ _ONLY: Mapping[str, object] = {
     "add_cross_attention": False,
     "tie_word_embeddings": True,
 }
+_LONGEST_WORD = 60
 _LARGEST_JSON = 16 << 20  # bytes: an index of a hundred thousand weights has half of that
 
 
@@ -51,7 +53,7 @@ def load_huggingface(directory: Path) -> Pretrained:
     config = read_json(path)
     activation = _checked_activation(path, config)
     dropout = config.get("resid_pdrop", 0.1)  # transformers' default
-    weights = tied(directory, only_weights(directory, dict(_read_weights(directory))))
+    weights = tied(directory, only_weights(directory, _read_weights(directory)))
     weights = {name: _turned(name, each) for name, each in weights.items()}
     if config.get(_NO_BIAS) is False:
         weights = _without_zero_biases(weights)
@@ -63,12 +65,12 @@ def load_huggingface(directory: Path) -> Pretrained:
         activation=activation,
     )
     check_said(path, shape, {own: config.get(theirs) for theirs, own in _NAMES.items()})
-    step = config.get("nanopace_step", 0)
+    weights = {name: each.contiguous() for name, each in weights.items()}  # only now: few bytes can claim many
     return Pretrained(
         path=directory,
         shape=shape,
         weights=weights,
-        step=step if isinstance(step, int) and step >= 0 else 0,
+        step=step_of(config.get("nanopace_step")),
         tokenizer=read_tokenizer(directory, shape.vocab_size),
     )
 
@@ -81,14 +83,21 @@ def _checked_activation(path: Path, config: Mapping[str, object]) -> str:
                 "{path}: {name} is {found}; only {only} can be used",
                 path=path,
                 name=name,
-                found=config[name],
+                found=_short(config[name]),
                 only=only,
             )
-    activation = str(config.get("activation_function", "gelu_new"))  # OpenAI's own config does not say it
-    if activation not in _ACTIVATIONS:
+    activation = config.get("activation_function", "gelu_new")  # OpenAI's own config does not say it
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
         known = ", ".join(_ACTIVATIONS)
-        raise InputError("{path}: activation {name} is not one of {known}", path=path, name=activation, known=known)
+        raise InputError(
+            "{path}: activation {name} is not one of {known}", path=path, name=_short(activation), known=known
+        )
     return _ACTIVATIONS[activation]
+
+
+def _short(value: object) -> str:
+    """For a message: a word as it is, and anything else as Python writes it."""
+    return value[:_LONGEST_WORD] if isinstance(value, str) else shown(value)
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -126,7 +135,7 @@ def read_safetensors(path: Path) -> Iterator[tuple[str, object]]:
                 yield name, file.get_tensor(name)
     except OSError as error:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
-    except (SafetensorError, RuntimeError, ValueError):
+    except (SafetensorError, RuntimeError, ValueError, KeyError, AttributeError, TypeError):  # or a type torch lacks
         raise InputError("{path}: is not a safetensors file, or is damaged", path=path) from None
 
 
@@ -144,7 +153,7 @@ def _own_name(name: str) -> str:
 
 def _turned(name: str, weight: Tensor) -> Tensor:
     """From their way round to ours, or back."""
-    return weight.t().contiguous() if name.endswith(_TRANSPOSED) and weight.dim() == 2 else weight
+    return weight.t() if name.endswith(_TRANSPOSED) and weight.dim() == 2 else weight
 
 
 def _without_zero_biases(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -160,6 +169,7 @@ def _without_zero_biases(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def save_huggingface(directory: Path, pretrained: Pretrained) -> None:
     """What `GPT2LMHeadModel.from_pretrained` and `AutoTokenizer.from_pretrained` read, whole or not at all."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     tokenizer = pretrained.tokenizer
@@ -171,7 +181,10 @@ def save_huggingface(directory: Path, pretrained: Pretrained) -> None:
         "generation_config.json": {"bos_token_id": end_of_text, "eos_token_id": end_of_text, "do_sample": True},
     }
     with whole_directory(directory) as folder:
-        save_file(weights, folder / WEIGHTS[0], metadata={"format": "pt"})
+        try:
+            save_file(weights, folder / WEIGHTS[0], metadata={"format": "pt"})
+        except SafetensorError as error:  # the library's, whatever the disk said
+            raise OSError(str(error)) from None
         for name, content in described.items():
             (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")
         if tokenizer is not None:

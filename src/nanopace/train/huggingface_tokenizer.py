@@ -49,7 +49,7 @@ def read_tokenizer(directory: Path, vocab_size: int) -> Tokenizer | None:
     try:
         found = _described(directory)
         bpe = None if found is None else _bpe(*found)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
         return None
     if bpe is None or bpe.vocab_size > vocab_size:
         return None

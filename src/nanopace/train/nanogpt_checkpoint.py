@@ -23,6 +23,7 @@ from nanopace.train.pretrained import (
     holds_floats,
     only_weights,
     shape_of,
+    step_of,
     tied,
     weight_shapes,
 )
@@ -35,7 +36,8 @@ _COMPILED = "_orig_mod."  # what torch.compile puts in front of every name
 _MODEL_ARGS = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias")
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 _NO_LOSS_YET = 1e9  # nanoGPT's best_val_loss before there is one
-_EPS = 1e-8  # torch's, which nanoGPT leaves as it is
+# What torch's AdamW may be told, and nanoGPT leaves as it is.
+_ONLY: Mapping[str, Value] = {"eps": 1e-8, "amsgrad": False, "maximize": False, "decoupled_weight_decay": True}
 
 
 def load_nanogpt(path: Path) -> Pretrained:
@@ -54,8 +56,7 @@ def load_nanogpt(path: Path) -> Pretrained:
         activation=activation if isinstance(activation, str) and activation in ACTIVATIONS else "gelu",
     )
     check_said(path, shape, {name: arguments.get(name) for name in _MODEL_ARGS})
-    step = checkpoint.get("iter_num")
-    step = step if type(step) is int and step >= 0 else 0
+    step = step_of(checkpoint.get("iter_num"))
     optimizer = checkpoint.get("optimizer")
     knobs = _knobs_of(optimizer, shape)
     if "cuda" not in str(config.get("device", "cuda")):
@@ -92,7 +93,10 @@ def save_nanogpt(path: Path, pretrained: Pretrained) -> None:
         "config": config,
     }
     with whole_file(path) as file:
-        torch.save(checkpoint, file)
+        try:
+            torch.save(checkpoint, file)
+        except RuntimeError as error:  # its archive is cut, and what the disk said came before
+            raise error.__context__ if isinstance(error.__context__, OSError) else OSError(str(error)) from None
 
 
 def _plain(found: object) -> dict[str, Value]:
@@ -102,7 +106,8 @@ def _plain(found: object) -> dict[str, Value]:
     return {
         name: value
         for name, value in found.items()
-        if isinstance(name, str) and isinstance(value, (bool, int, float, str))
+        if isinstance(name, str)
+        and (isinstance(value, (float, str)) or (isinstance(value, int) and abs(value) < 1 << 63))
     }
 
 
@@ -116,7 +121,7 @@ def _best(step: int, loss: object) -> tuple[int, float] | None:
 def _named_weights(path: Path, model: object) -> dict[str, Tensor]:
     if not isinstance(model, dict) or not all(isinstance(name, str) for name in model):
         raise InputError("{path}: is not nanoGPT's checkpoint: its model is no table of weights", path=path)
-    return only_weights(path, {name.removeprefix(_COMPILED): each for name, each in model.items()})
+    return only_weights(path, ((name.removeprefix(_COMPILED), each) for name, each in model.items()))
 
 
 def _knob(config: Mapping[str, Value], name: str) -> float:
@@ -147,19 +152,28 @@ def _numbered(shape: ModelShape) -> tuple[Sequence[str], Sequence[str]]:
 def _knobs_of(state: object, shape: ModelShape) -> dict[str, Value] | None:
     """The knobs of nanoGPT's AdamW over these weights; None where it is another optimizer, or has other groups."""
     groups = state.get("param_groups") if isinstance(state, dict) else None
-    if not isinstance(groups, list) or not all(isinstance(each, dict) for each in groups):
+    if not isinstance(groups, list) or len(groups) != 2 or not all(isinstance(each, dict) for each in groups):
         return None
     decaying, others = map(len, _numbered(shape))
-    expected = {"eps": _EPS, "amsgrad": False, "maximize": False, "decoupled_weight_decay": True}
-    if [each.get("params") for each in groups] != [[*range(decaying)], [*range(decaying, decaying + others)]]:
-        return None
-    if any(each.get(name, value) != value for each in groups for name, value in expected.items()):
-        return None
+    for group, numbers in zip(groups, (range(decaying), range(decaying, decaying + others)), strict=True):
+        if not _are_plain(group.get("params"), int) or group["params"] != [*numbers]:
+            return None
+        if not _are_plain(group.get("betas"), float) or len(group["betas"]) != 2:
+            return None
+        for name, value in _ONLY.items():
+            found = group.get(name, value)
+            if type(found) not in (bool, int, float) or found != value:
+                return None
     (decay, none), (betas, same) = ([each.get(name) for each in groups] for name in ("weight_decay", "betas"))
-    if none != 0 or betas != same or not isinstance(betas, (tuple, list)) or len(betas) != 2:
+    if type(none) not in (int, float) or none != 0 or [*betas] != [*same]:
         return None
     knobs = {"weight_decay": decay, "beta1": betas[0], "beta2": betas[1]}
     return knobs if all(KNOBS[name].fitted(value) is not None for name, value in knobs.items()) else None
+
+
+def _are_plain(found: object, kind: type) -> bool:
+    """A row of plain numbers: tensors would compare with them in a way of their own."""
+    return isinstance(found, (list, tuple)) and all(type(each) is kind for each in found)
 
 
 def _moments(state: object, shape: ModelShape) -> dict[str, Tensor] | None:
@@ -175,6 +189,8 @@ def _moments(state: object, shape: ModelShape) -> dict[str, Tensor] | None:
             return None
         for what, value in entry.items():
             if not holds_floats(value) or value.is_meta or value.shape != (() if what == "step" else sizes[name]):
+                return None
+            if what == "step" and not 0 <= value.item() < math.inf:
                 return None
             moments[f"{what}.{name}"] = value
     return moments

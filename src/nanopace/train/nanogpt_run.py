@@ -13,6 +13,7 @@ from torch import Tensor
 
 from nanopace.config import KNOBS
 from nanopace.errors import InputError
+from nanopace.literals import shown
 from nanopace.train.checkpoint_files import Saved
 from nanopace.train.nanogpt_checkpoint import load_nanogpt
 from nanopace.train.pretrained import Pretrained
@@ -54,6 +55,7 @@ def open_nanogpt_run(path: Path) -> SavedByNanoGPT:
             "{path}: has no iter_num, so its run cannot go on; --init_from={path} begins a new run with its weights",
             path=path,
         )
+    _check_knobs(found)
     return SavedByNanoGPT(
         path=path,
         step=found.step,
@@ -63,3 +65,16 @@ def open_nanogpt_run(path: Path) -> SavedByNanoGPT:
         state={"best": found.best, "windows": found.windows},
         found=found,
     )
+
+
+def _check_knobs(found: Pretrained) -> None:
+    """Its settings are kept, so each has to be one. To sample from its weights nobody needs them."""
+    for name, value in found.config.items():
+        if name in KNOBS and KNOBS[name].fitted(value) is None:
+            raise InputError(
+                "{path}: {knob} must be {kind}, not {value}",
+                path=found.path,
+                knob=name,
+                kind=KNOBS[name].kind,
+                value=shown(value),
+            )

@@ -9,6 +9,7 @@ import torch
 
 from nanopace.config import KNOBS, Asked, left_out
 from nanopace.errors import ConfigError, InputError, UsageError
+from nanopace.files import read_beginning
 from nanopace.ledger.events import RunEvent
 from nanopace.ledger.file import LEDGER_FILE, EventReader
 from nanopace.literals import Value
@@ -26,6 +27,7 @@ from nanopace.train.recipes import new_model
 
 SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
 OF_THE_CALL = ("out_dir", "init_from", "which", "overwrite", "eval_only")  # and not of the run that goes on
+_OF_A_LEDGER = 1 << 20  # bytes: it begins with the event that is looked for
 OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
 
 
@@ -117,9 +119,12 @@ def from_the_beginning(given: Mapping[str, Value], out_dir: Path, machine: Machi
 def _first_config(ledger: Path) -> Mapping[str, Value]:
     """Of the process that began the run; empty where it is not to be read any more."""
     reader = EventReader()
-    with ledger.open("rb") as file:
-        events = (event for line in file for event in reader.read(line.decode("utf-8", "replace")))
-        first = next((event for event in events if isinstance(event, RunEvent)), None)
+    try:
+        beginning = read_beginning(ledger, _OF_A_LEDGER).split(b"\n")
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=ledger, reason=error.strerror or str(error)) from None
+    events = (event for line in beginning for event in reader.read(line.decode("utf-8", "replace")))
+    first = next((event for event in events if isinstance(event, RunEvent)), None)
     return {} if first is None else {name: value for name, value in first.config.items() if name in KNOBS}
 
 

@@ -7,17 +7,17 @@ wrote. The forms are those of `nanogpt_checkpoint`, `huggingface` and `checkpoin
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nanopace.corpus.tokenizer import Tokenizer, gpt2
 from nanopace.errors import InputError
-from nanopace.literals import Value
+from nanopace.literals import Value, shown
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.recipes import outline
 
@@ -28,8 +28,11 @@ TOKENS, POSITIONS, HEAD = "transformer.wte.weight", "transformer.wpe.weight", "l
 
 _GPT2_SIZES = (50257, 50304)  # GPT-2's vocabulary, bare and as nanoGPT rounds it up
 _LAYER = re.compile(r"transformer\.h\.(\d{1,6})\.")
+_MANY = 100  # layers: more than a real model has
+_OF_A_LAYER = 6  # weights, without biases
+_BEYOND = 1 << 40  # steps: no run gets there
 _MASKS = (".attn.bias", ".attn.masked_bias")  # older releases saved the causal mask, too
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,12 +64,14 @@ def assumed_tokenizer(shape: ModelShape) -> Tokenizer | None:
     return gpt2() if shape.vocab_size in _GPT2_SIZES else None
 
 
-def only_weights(path: Path, found: Mapping[str, object]) -> dict[str, Tensor]:
+def only_weights(path: Path, found: Iterable[tuple[str, object]]) -> dict[str, Tensor]:
     """What a file holds under each name, once it is sure that these are weights; without the masks."""
     weights: dict[str, Tensor] = {}
-    for name, tensor in found.items():
+    for name, tensor in found:
         if name.endswith(_MASKS):
             continue
+        if name in weights:
+            raise InputError("{path}: has two weights named {name}", path=path, name=name)
         if not holds_floats(tensor):
             raise InputError("{path}: {name} is not a weight", path=path, name=name)
         claimed = tensor.numel() * tensor.element_size()
@@ -77,7 +82,16 @@ def only_weights(path: Path, found: Mapping[str, object]) -> dict[str, Tensor]:
 
 
 def holds_floats(found: object) -> TypeGuard[Tensor]:
-    return isinstance(found, Tensor) and found.dtype in _DTYPES and found.layout == torch.strided
+    """A plain tensor. One that is nested, sparse, quantized or a class of its own has no values that lie in a row."""
+    if type(found) not in (Tensor, nn.Parameter):
+        return False
+    assert isinstance(found, Tensor)
+    return found.dtype in DTYPES and found.layout == torch.strided and not found.is_nested
+
+
+def step_of(found: object) -> int:
+    """What a file says of the step that its weights are of; 0 where it says nothing that can be."""
+    return found if type(found) is int and 0 <= found < _BEYOND else 0
 
 
 def tied(path: Path, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -85,9 +99,13 @@ def tied(path: Path, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     table, head = weights.get(TOKENS), weights.get(HEAD)
     if table is None:
         raise InputError("{path}: is not a GPT-2: it has no weight named {name}", path=path, name=TOKENS)
-    if head is not None and head.data_ptr() != table.data_ptr() and not torch.equal(head, table):
+    if head is not None and not _same(head, table):
         raise InputError("{path}: {a} and {b} differ, and in a GPT-2 they are one", path=path, a=TOKENS, b=HEAD)
     return {**weights, HEAD: table}
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(a, b))
 
 
 def shape_of(
@@ -102,12 +120,11 @@ def shape_of(
         raise InputError(
             "{path}: n_head must divide n_embd: {n_head} heads, and the weights are {n_embd} wide",
             path=path,
-            n_head=n_head,
+            n_head=shown(n_head),
             n_embd=n_embd,
         )
-    layers = {found[1] for found in map(_LAYER.match, weights) if found is not None}
     shape = ModelShape(
-        n_layer=max(1, len(layers)),  # a model without layers is told what it lacks
+        n_layer=_layers(path, weights),
         n_head=n_head,
         n_embd=n_embd,
         vocab_size=vocab_size,
@@ -125,10 +142,9 @@ def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
     table, positions = weights.get(TOKENS), weights.get(POSITIONS)
     if table is None or table.dim() != 2 or table.numel() == 0 or table.size(1) % said.n_head:
         raise _foreign(path, TOKENS, said)
-    layers = {found[1] for found in map(_LAYER.match, weights) if found is not None}
     shape = replace(
         said,
-        n_layer=max(1, len(layers)),
+        n_layer=_layers(path, weights),
         n_embd=table.size(1),
         vocab_size=table.size(0),
         block_size=said.block_size if positions is None or positions.dim() != 2 else positions.size(0),
@@ -140,6 +156,20 @@ def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
     if wrong:
         raise _foreign(path, wrong[0], said)
     return shape
+
+
+def _layers(path: Path, weights: Mapping[str, Tensor]) -> int:
+    """How many the names tell of; at least one, so that a model without layers is told what it lacks. An outline is
+    made of them, so a few bytes must not claim thousands."""
+    count = len({found[1] for found in map(_LAYER.match, weights) if found is not None})
+    if count > _MANY and count * _OF_A_LAYER > len(weights):
+        raise InputError(
+            "{path}: is not a GPT-2: {weights} weights are too few for {layers} layers",
+            path=path,
+            weights=len(weights),
+            layers=count,
+        )
+    return max(1, count)
 
 
 def _foreign(path: Path, name: str, said: ModelShape) -> InputError:
@@ -157,7 +187,7 @@ def check_said(path: Path, shape: ModelShape, said: Mapping[str, object]) -> Non
                 "{path}: says {name} = {said}, but its weights have {found}",
                 path=path,
                 name=name,
-                said=repr(value),
+                said=shown(value),
                 found=found,
             )
 

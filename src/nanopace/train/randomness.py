@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,22 @@ def random_states(device: torch.device) -> dict[str, Any]:
     return states
 
 
+def are_random_states(states: object) -> bool:
+    """Whether generators take them: tried on some that nobody draws from. Of a card there may be none here to try."""
+    try:
+        assert isinstance(states, dict)
+        _restore_python(random.Random(), states["python"])
+        _restore_numpy(np.random.RandomState(0), states["numpy"])
+        torch.Generator().set_state(_state(states["torch"]))
+        return all(_state(states[name]).numel() > 0 for name in ("cuda", "mps") if name in states)
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError):
+        return False
+
+
 def restore_random_states(states: Mapping[str, Any], device: torch.device) -> None:
     """A state of another kind of device is left alone: what it drew cannot be continued on this one."""
-    version, words, gauss = states["python"]
-    random.setstate((version, tuple(words), gauss))
-    kind, keys, position, has_gauss, cached = states["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
+    _restore_python(random, states["python"])
+    _restore_numpy(np.random, states["numpy"])
     torch.set_rng_state(_state(states["torch"]))
     if device.type == "cuda" and "cuda" in states:
         torch.cuda.set_rng_state(_state(states["cuda"]), device)
@@ -54,9 +64,23 @@ def restore_random_states(states: Mapping[str, Any], device: torch.device) -> No
         torch.mps.set_rng_state(_state(states["mps"]))
 
 
+def _restore_python(generator: Any, state: Sequence[Any]) -> None:
+    version, words, gauss = state
+    generator.setstate((version, tuple(words), None if gauss is None else float(gauss)))
+
+
+def _restore_numpy(generator: Any, state: Sequence[Any]) -> None:
+    """numpy takes any position, and would then read beyond its words."""
+    kind, keys, position, has_gauss, cached = state
+    words = np.array(keys, dtype=np.uint32)
+    if type(position) is not int or not 0 <= position <= len(words) or has_gauss not in (0, 1):
+        raise ValueError(position)
+    generator.set_state((kind, words, position, has_gauss, float(cached)))
+
+
 def _text(state: torch.Tensor) -> str:
     return base64.b64encode(state.numpy().tobytes()).decode("ascii")
 
 
 def _state(text: str) -> torch.Tensor:
-    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
+    return torch.frombuffer(bytearray(base64.b64decode(text, validate=True)), dtype=torch.uint8)

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_TYPE_NAMES = {
+TYPE_NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.bfloat16: "BF16",
@@ -48,7 +48,7 @@ class TensorFile:
         for name, tensor in ordered:
             begin, end = end, end + tensor.numel() * tensor.element_size()
             header[name] = {
-                "dtype": _TYPE_NAMES[tensor.dtype],
+                "dtype": TYPE_NAMES[tensor.dtype],
                 "shape": list(tensor.shape),
                 "data_offsets": [begin, end],
             }

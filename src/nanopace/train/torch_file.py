@@ -17,11 +17,12 @@ import torch
 from nanopace.errors import InputError
 from nanopace.files import open_regular
 
+_ARCHIVE = b"PK\x03\x04"
+
 
 def read_torch_file(path: Path) -> object:
     """Its content; an InputError for whatever is not weights, plain values, and dicts and lists of them."""
     try:
-        open_regular(path).close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of instructions that it does not know, and then refuses
             return torch.load(path, map_location="cpu", weights_only=True, mmap=_can_be_mapped(path))
@@ -39,9 +40,10 @@ def read_torch_file(path: Path) -> object:
 
 
 def _can_be_mapped(path: Path) -> bool:
-    """Not what torch wrote before 1.6: that is no archive."""
-    if not zipfile.is_zipfile(path):
-        return False
+    """Not what torch wrote before 1.6: that is no archive. What begins like one is one to torch."""
+    with open_regular(path) as file:
+        if file.read(len(_ARCHIVE)) != _ARCHIVE:
+            return False
     with zipfile.ZipFile(path) as archive:
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
             raise _damaged(path)  # torch compresses nothing, and a few bytes must not fill the memory

@@ -19,6 +19,7 @@ from nanopace.errors import InputError, NanopaceError, UsageError
 from nanopace.train.checkpoint import read_best
 from nanopace.train.checkpoint_files import Saved, checkpoint_directories, newest_whole, read_state, step_of, verified
 
+_MOST_LISTED = 20
 Best = tuple[int, float]  # a step, and its validation loss
 
 
@@ -96,7 +97,7 @@ def directory_of(out_dir: Path, step: int) -> Path:
         "{path}: has no checkpoint of step {step}; its checkpoints are of steps {steps}",
         path=out_dir,
         step=step,
-        steps=", ".join(map(str, _steps(out_dir))),
+        steps=_listed(out_dir),
     )
 
 
@@ -112,7 +113,7 @@ def directory_of_best(out_dir: Path) -> Path:
             path=out_dir,
             step=best[0],
             loss=best[1],
-            steps=", ".join(map(str, _steps(out_dir))),
+            steps=_listed(out_dir),
         )
     return directory_of(out_dir, best[0])
 
@@ -136,6 +137,12 @@ def _verified_best(directory: Path) -> Saved:
 
 def _steps(out_dir: Path) -> Sequence[int]:
     return [step_of(each.name) for each in reversed(checkpoint_directories(out_dir))]
+
+
+def _listed(out_dir: Path) -> str:
+    """The last of them, where there are more than a person reads."""
+    steps = _steps(out_dir)
+    return ("... " if len(steps) > _MOST_LISTED else "") + ", ".join(map(str, steps[-_MOST_LISTED:]))
 
 
 def _keeps_the_best(out_dir: Path) -> bool:
