@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import get_args
 
+from nanopace.config import KNOBS
 from nanopace.incidents import LossSpike, MemoryPlace, MicroBatch, Note, StallReason
 from nanopace.ledger.events import (
     CheckpointEvent,
@@ -32,8 +33,7 @@ from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.gpu_samples import GpuSamples
 from nanopace.sources.rank_lags import RankLags
 
-_DURATIONS = ("ms", "at_ms", "stall_ms", "background_ms")
-_LONGEST_MS = 1e15  # thirty thousand years: what takes longer is damaged, and sums of it would be infinite
+_SHORTEST_MS = 1e-6  # of a step: a clock that stood still tells nothing
 _PHASES: frozenset[str] = frozenset(get_args(Phase))
 _METRICS: frozenset[str] = frozenset(get_args(Metric))
 _ENDINGS: frozenset[str] = frozenset(get_args(Ending))
@@ -70,8 +70,7 @@ class LedgerReader:
     def feed(self, line: str) -> bool:
         events = self._events.read(line)
         for event in events:
-            if _possible(event):
-                self._take(event)
+            self._take(event)
         return bool(events)
 
     def feed_cut(self, line: str) -> bool:
@@ -122,7 +121,10 @@ class LedgerReader:
         self._introduced = True
         self._builder.begin_process()
         for name, value in event.config.items():
-            self._builder.fact(name, value)
+            knob = KNOBS.get(name)
+            fitted = value if knob is None else knob.fitted(value)
+            if fitted is not None:
+                self._builder.fact(name, fitted)
         for name in _RUN_FACTS:
             value = getattr(event, name)
             if value is not None:
@@ -146,7 +148,7 @@ class LedgerReader:
         loss = kept_loss(event.loss)
         if event.skipped and loss is not None and not isfinite(loss):
             loss = None  # it came to nothing, and nothing was lost with it
-        if event.ms > 0:  # a clock that stood still tells nothing
+        if event.ms >= _SHORTEST_MS:
             self._builder.row(Row(event.iteration, event.ms, loss))
         if event.skipped:
             self._builder.skipped(event.iteration)
@@ -210,10 +212,6 @@ class LedgerReader:
             if self._clock_ms > 0:
                 self._builder.wall_ms(self._clock_ms)
         self._clock_ms, self._process_counts, self._energy_kwh = 0.0, False, None
-
-
-def _possible(event: Event) -> bool:
-    return all((getattr(event, name, None) or 0.0) < _LONGEST_MS for name in _DURATIONS)
 
 
 def _span(event: SpanEvent | CompileEvent | StallEvent) -> Span:
