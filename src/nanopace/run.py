@@ -118,6 +118,11 @@ class Rows(Sequence[Row]):
         self.mfu.append(math.nan if row.mfu is None else row.mfu)
         self.at_s.append(math.nan if row.at_s is None else row.at_s)
 
+    def cut(self, length: int) -> None:
+        """Let go of all rows behind so many; as with append."""
+        for column in self.__slots__:
+            del getattr(self, column)[length:]
+
     def __len__(self) -> int:
         return len(self.ms)
 

@@ -142,10 +142,10 @@ class RunBuilder:
         draft.ending = None
         for evaluation in folded.evaluations:
             row_of = None if evaluation.row is None else start + evaluation.row
-            draft.evaluations[evaluation.iteration, evaluation.metric] = replace(evaluation, row=row_of)
+            draft.evaluations.put((evaluation.iteration, evaluation.metric), replace(evaluation, row=row_of))
             self.evaluations_seen += evaluation.count
         for save in folded.checkpoints:
-            draft.checkpoints[save.iteration] = replace(save, row=None if save.row is None else start + save.row)
+            draft.save(replace(save, row=None if save.row is None else start + save.row))
 
     def evaluation(
         self,
@@ -204,7 +204,7 @@ class RunBuilder:
 
     def skipped(self, iteration: int) -> None:
         """The update of the row just given was left out."""
-        self._draft.skipped.append(iteration)
+        self._draft.skip(iteration)
 
     def watches_loss(self) -> None:
         """The trainer tells of every loss that stands out."""
@@ -212,7 +212,7 @@ class RunBuilder:
 
     def spike(self, spike: LossSpike) -> None:
         """The loss of the row just given stands out."""
-        self._draft.spikes.append(spike)
+        self._draft.spike(spike)
 
     def micro_batch(self, change: MicroBatch) -> None:
         """From here on the pieces of a step, or of an evaluation, are smaller."""
@@ -322,7 +322,7 @@ class RunBuilder:
             self._draft.evaluate(evaluation if row is None else replace(evaluation, row=row))
         for save in self._waiting_saves:
             row = index if save.iteration == iteration else None
-            self._draft.checkpoints[save.iteration] = save if row is None else replace(save, row=row)
+            self._draft.save(save if row is None else replace(save, row=row))
         self._waiting.clear()
         self._waiting_saves.clear()
 

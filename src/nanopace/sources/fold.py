@@ -166,24 +166,27 @@ def checkpoint_of(evaluation: Evaluation) -> Checkpoint:
 # --- dividing --------------------------------------------------------------------------------------------------------
 
 
-def split_rows(rows: Rows, iteration: int) -> tuple[Rows, Rows]:
-    """The rows before an iteration, and the others. Groups that span it are divided in proportion."""
-    cut = bisect_left(rows.last_iteration, iteration)
-    spanning = rows_across(rows, iteration)
-    before, after = rows[:cut], Rows()
-    for index in spanning:
-        before.append(split_group(rows[index], iteration)[0])
-    for index in range(cut, len(rows)):
-        row = rows[index]
-        after.append(split_group(row, iteration)[1] if row.iteration < iteration else row)
-    return before, after
+def take_rows(rows: Rows, iteration: int) -> tuple[Rows, dict[int, int]]:
+    """Take out the rows of an iteration and of later ones. Groups that span it are divided in proportion.
 
-
-def rows_across(rows: Rows, iteration: int) -> list[int]:
-    """The groups that begin before an iteration and end with or after it, in the order of what is left of them."""
+    Gives what is taken out, and where the rests of the divided groups are now, by where the groups were.
+    """
     cut = bisect_left(rows.last_iteration, iteration)
-    spanning = [index for index in range(cut, len(rows)) if rows.iteration[index] < iteration]
-    return sorted(spanning, key=lambda index: split_group(rows[index], iteration)[0].last_iteration)
+    taken = rows[cut:]
+    rows.cut(cut)
+    if not len(taken) or min(taken.iteration) >= iteration:
+        return taken, {}
+    rests: list[tuple[Row, int]] = []
+    after = Rows()
+    for index, row in enumerate(taken, start=cut):
+        if row.iteration < iteration:
+            rest, row = split_group(row, iteration)
+            rests.append((rest, index))
+        after.append(row)
+    rests.sort(key=lambda rest: rest[0].last_iteration)
+    for rest, _ in rests:
+        rows.append(rest)
+    return after, {index: cut + place for place, (_, index) in enumerate(rests)}
 
 
 def split_group(group: Row, iteration: int) -> tuple[Row, Row]:
