@@ -7,8 +7,9 @@ are moved out of the way; what they took is not forgotten.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
@@ -21,6 +22,7 @@ from nanopace.run import (
     Format,
     GpuUse,
     Metric,
+    OtherRanks,
     Restart,
     Rollback,
     Rows,
@@ -30,7 +32,12 @@ from nanopace.run import (
     Unread,
 )
 from nanopace.sources.by_iteration import ByIteration, Event
-from nanopace.sources.fold import divide, take_rows
+from nanopace.sources.fold import divide, fold_behind, take_rows
+
+
+UNFOLDED = 500  # rows at the beginning of a run that stay single, as in bulk.py
+FOLD_ROWS = 400_000  # that are kept single before they are folded: a log of 16 MB has fewer
+MOST_RUNS = 256  # of one file that are kept, half of them from its beginning: nobody reads more reports
 
 
 class Told:
@@ -59,6 +66,7 @@ class Draft(Told):
     def __init__(self) -> None:
         super().__init__()
         self.rows = Rows()
+        self._folded = UNFOLDED  # rows, of which those that can be are folded
         self.evaluations: ByIteration[tuple[int, Metric], Evaluation] = ByIteration()
         self.checkpoints: ByIteration[int, Checkpoint] = ByIteration()
         self._setbacks: list[Restart | Rollback] = []  # in their order
@@ -72,6 +80,9 @@ class Draft(Told):
         self.told_tokens: int | None = None
         self.untimed: dict[Stage, int] = {}
         self.unread: Unread | None = None
+        self.rows_of_ranks: Counter[int] = Counter()  # of other ranks than `rank`
+        self.rank = 0
+        self.rows_of_others = 0
 
     def evaluate(self, evaluation: Evaluation) -> None:
         """Of an iteration that is evaluated again the later one counts, and the earlier one took its time."""
@@ -115,6 +126,7 @@ class Draft(Told):
         """
         reached = max(self.rows.last_iteration[-1], self.evaluations.latest())
         lost, places = take_rows(self.rows, iteration)
+        self._folded = min(self._folded, max(UNFOLDED, len(self.rows)))
         # Those of the very iteration that it goes on from stay, unless they are inside of a row that is done again.
         stays = iteration if row_contains_evaluation else iteration + 1
         beside_ms = 0.0
@@ -127,6 +139,31 @@ class Draft(Told):
             if (left := _before(save, stays, places)) is not None:
                 self.checkpoints.put(left.iteration, left)
         return reached, lost, beside_ms
+
+    @property
+    def fold_at(self) -> int:
+        """With how many rows it is time to fold those behind the last that were."""
+        return self._folded + FOLD_ROWS
+
+    def fold(self) -> None:
+        """Rows that are alike become one, so that a log of any length fits into memory (see fold.py).
+
+        A group never spans an evaluation, a checkpoint or a setback, wherever these were.
+        """
+        rows, start = self.rows, self._folded
+        self._setbacks = self._settled_setbacks()
+        evaluations = self.evaluations.take_from(rows.iteration[start])
+        checkpoints = self.checkpoints.take_from(rows.iteration[start])
+        breaks = {bisect_left(rows.last_iteration, each.iteration) for each in (*evaluations, *checkpoints)}
+        breaks |= {each.row for each in (*evaluations, *checkpoints, *self._setbacks) if each.row is not None}
+        places = fold_behind(rows, start, breaks)
+        for evaluation in evaluations:
+            moved = None if evaluation.row is None else places[evaluation.row]
+            self.evaluations.put((evaluation.iteration, evaluation.metric), replace(evaluation, row=moved))
+        for save in checkpoints:
+            self.save(replace(save, row=None if save.row is None else places[save.row]))
+        self._setbacks = [replace(each, row=places.get(each.row, each.row)) for each in self._setbacks]
+        self._folded = len(rows)
 
     def _settled_setbacks(self) -> list[Restart | Rollback]:
         """Each with the first row that is left after it: a later one may have taken that back, too."""
@@ -174,22 +211,42 @@ class Draft(Told):
             told_tokens=self.told_tokens,
             untimed=MappingProxyType(self.untimed),
             unread=self.unread,
+            other_ranks=self._other_ranks(),
+            rows_of_others=self.rows_of_others,
         )
 
+    def _other_ranks(self) -> OtherRanks | None:
+        others = self.rows_of_ranks
+        return OtherRanks(self.rank, len(others) + 1, others.total()) if others else None
 
-def name_runs(file: str, stages: Sequence[Stage | None]) -> list[str]:
-    """The file's name for a run that is alone in it; else which one it is, by its stage where that is known."""
-    if len(stages) == 1:
-        return [file]
-    names, seen = [], Counter[Stage | None]()
-    for number, stage in enumerate(stages, start=1):
-        seen[stage] += 1
-        same = seen[stage]
-        if stage is not None:
-            names.append(f"{file} ({stage})" if same == 1 else f"{file} ({stage} {same})")
-        else:
-            names.append(file if number == 1 else f"{file} #{number}")
-    return names
+
+class Drafts:
+    """The runs of a file that have ended: all of them, or, of very many, the first and the last."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[tuple[str, Draft]] = []
+        self._last: deque[tuple[str, Draft]] = deque(maxlen=MOST_RUNS // 2)
+        self._stages: Counter[Stage | None] = Counter()
+
+    def add(self, draft: Draft) -> None:
+        self.count += 1
+        self._stages[draft.stage] += 1
+        which = _which(self.count, draft.stage, self._stages[draft.stage])
+        kept = self._first if len(self._first) < MOST_RUNS // 2 else self._last
+        kept.append((which, draft))
+
+    def named(self, file: str) -> list[tuple[str, Draft]]:
+        """With the file's name for a run that is alone in it; else which one it is."""
+        kept = [*self._first, *self._last]
+        return [(file, draft) for _, draft in kept] if len(kept) == 1 else [(file + which, each) for which, each in kept]
+
+
+def _which(number: int, stage: Stage | None, of_stage: int) -> str:
+    """By its stage where that is known, else by its number."""
+    if stage is not None:
+        return f" ({stage})" if of_stage == 1 else f" ({stage} {of_stage})"
+    return "" if number == 1 else f" #{number}"
 
 
 def _before(event: Event, iteration: int, places: Mapping[int, int]) -> Event | None:

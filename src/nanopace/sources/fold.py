@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, Row, Rows
 
 LARGEST_GROUP = 256
+_LONGEST_PART = 32 * LARGEST_GROUP  # that is folded at a time
 SLOW = 1.2  # times the median of the rows around it, or of its like
 FEWEST_ALIKE = 8  # of a mixture: fewer of a kind stay single
 A_CHANGE = 5  # plain rows one after the other that are slow, or fast, are no stalls: the step time has changed
@@ -54,6 +56,25 @@ def fold_rows(rows: Sequence[Row], first_single: bool) -> list[Row]:
         if alike:
             folded.append(_group(alike))
     return folded
+
+
+def fold_behind(rows: Rows, start: int, breaks: Collection[int]) -> dict[int, int]:
+    """Fold the rows of a run from one on, in place. Those at `breaks` stay single, and no group spans one of them.
+
+    Gives where these rows, and what would follow the last, are now.
+    """
+    length = len(rows)
+    tail = rows[start:]
+    rows.cut(start)
+    places: dict[int, int] = {}
+    parts = {*range(start, length, _LONGEST_PART), *(each for each in breaks if start <= each < length), length}
+    for begin, end in pairwise(sorted(parts)):
+        places[begin] = len(rows)
+        part = tail[begin - start : end - start]
+        for row in fold_rows(list(part), begin in breaks) if max(part.count) == 1 else part:
+            rows.append(row)
+    places[length] = len(rows)
+    return places
 
 
 def _blocks(rows: Sequence[Row], first_single: bool) -> Iterator[Sequence[Row]]:
