@@ -83,6 +83,10 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
             from nanopace.sources.bulk import feed_bulk
 
             feed_bulk(reader, chunks)
+        elif long and reader.format == "ledger":
+            from nanopace.sources.bulk_ledger import feed_bulk_ledger
+
+            feed_bulk_ledger(reader, chunks)
         elif reader.format == "ledger":
             _feed(reader, lines(chunks), around)
         else:

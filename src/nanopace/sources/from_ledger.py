@@ -6,6 +6,7 @@ nothing else, and the wall clock is measured, not added up.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isfinite
 from typing import get_args
 
@@ -33,7 +34,7 @@ from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.gpu_samples import GpuSamples
 from nanopace.sources.rank_lags import RankLags
 
-_SHORTEST_MS = 1e-6  # of a step: a clock that stood still tells nothing
+SHORTEST_MS = 1e-6  # of a step: a clock that stood still tells nothing
 _PHASES: frozenset[str] = frozenset(get_args(Phase))
 _METRICS: frozenset[str] = frozenset(get_args(Metric))
 _ENDINGS: frozenset[str] = frozenset(get_args(Ending))
@@ -72,6 +73,19 @@ class LedgerReader:
         for event in events:
             self._take(event)
         return bool(events)
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether the next step tells more than its row: what its process is, and how many tokens a step has."""
+        return self._introduced or not self._tokens_known
+
+    def feed_steps(self, rows: Iterable[Row], at_ms: float) -> None:
+        """Steps with nothing between them that tell nothing but their rows, the last of them at `at_ms`."""
+        for row in rows:
+            self._builder.row(row)
+        self._clock_ms = max(self._clock_ms, at_ms)
+        self._gpu.step()
+        self._process_counts = True
 
     def feed_cut(self, line: str) -> bool:
         """An event without its newline is whole if its last brace is there, and is none if it is not."""
@@ -148,7 +162,7 @@ class LedgerReader:
         loss = kept_loss(event.loss)
         if event.skipped and loss is not None and not isfinite(loss):
             loss = None  # it came to nothing, and nothing was lost with it
-        if event.ms >= _SHORTEST_MS:
+        if event.ms >= SHORTEST_MS:
             self._builder.row(Row(event.iteration, event.ms, loss))
         if event.skipped:
             self._builder.skipped(event.iteration)
