@@ -63,6 +63,7 @@ class LedgerReader:
         self._measured = False  # the process before this one knew its card's real peak
         self._gpu = GpuSamples()
         self._ranks = RankLags()
+        self._untold = False  # the builder has not heard of the samples of the last process that counted
         self._world_size: int | None = None
         self._batch_sizes: dict[str, int] = {}  # of now, in training and in evaluations
         self._reduced: MicroBatchEvent | None = None  # what training came down to
@@ -93,6 +94,7 @@ class LedgerReader:
 
     def finish(self) -> None:
         self._end_process()
+        self._tell_samples()
 
     def _take(self, event: Event) -> None:
         if isinstance(event, RunEvent):
@@ -102,6 +104,8 @@ class LedgerReader:
             self._introduced = False
             resumed = isinstance(event, ResumeEvent)
             self._builder.begin_process(fresh=not resumed)
+            if not resumed or self._ranks.world_size != self._world_size:
+                self._tell_samples()
             if not resumed:
                 self._gpu, self._reduced = GpuSamples(), None
             if not resumed or self._ranks.world_size != self._world_size:
@@ -217,12 +221,18 @@ class LedgerReader:
         if event.reason in _ENDINGS:
             self._builder.ending(event.reason)  # type: ignore[arg-type]
 
+    def _tell_samples(self) -> None:
+        """Of all processes of a run together, once: a ledger may have thousands."""
+        if self._untold:
+            self._builder.gpu_use(self._gpu.use())
+            self._builder.rank_lags(self._ranks.all())
+        self._untold = False
+
     def _end_process(self) -> None:
         """Its time belongs to the run, unless it was a first attempt that came to nothing."""
         if self._process_counts:
             self._gpu.end_process(self._energy_kwh)
-            self._builder.gpu_use(self._gpu.use())
-            self._builder.rank_lags(self._ranks.all())
+            self._untold = True
             if self._clock_ms > 0:
                 self._builder.wall_ms(self._clock_ms)
         self._clock_ms, self._process_counts, self._energy_kwh = 0.0, False, None
