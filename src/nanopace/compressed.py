@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 DENSEST = 500  # times its size: text comes to ten or twenty, and rows that are all alike to a hundred
+_PACKED = 16 << 10  # bytes that are taken from a file at a time
 _HARMLESS = 32 << 20  # bytes that may come out of anything
 
 
@@ -14,8 +15,64 @@ class TooDenseError(Exception):
     """A few bytes that become gigabytes: no text does that, and whoever reads on would sit there for hours."""
 
 
+class _Counted(io.RawIOBase):
+    """A pipe that knows how far it has been read."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._read1: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._count
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._read1(len(buffer))
+        buffer[: len(data)] = data
+        self._count += len(data)
+        return len(data)
+
+
+def counted(stream: BinaryIO) -> io.BufferedReader:
+    """Any stream of bytes as one that can be peeked into, and whose `tell` says how much of it was read."""
+    return io.BufferedReader(_Counted(stream))
+
+
+class _Gzip(io.RawIOBase):
+    """As the gzip module reads it, which takes the names in a header byte by byte: minutes, for one of gigabytes."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        import zlib
+
+        self._file = file
+        self._member: Callable[[], Any] = lambda: zlib.decompressobj(wbits=31)
+        self._open = self._member()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            if self._open.eof:
+                packed = self._open.unused_data.lstrip(b"\0") or self._file.read(_PACKED).lstrip(b"\0")
+                if not packed and not self._file.peek(1):
+                    return 0
+                if packed:
+                    self._open = self._member()
+            else:
+                packed = self._open.unconsumed_tail or self._file.read(_PACKED)
+                if not packed:
+                    raise EOFError
+            data = self._open.decompress(packed, len(buffer)) if packed else b""
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+
+
 class Density:
-    """What comes out of a compressed file, held against what goes in."""
+    """What comes out of a compressed file, held against what goes in. A pipe has to be `counted` for that."""
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
@@ -24,7 +81,7 @@ class Density:
     def add(self, count: int) -> None:
         """So many more bytes came out. TooDenseError if they are out of all proportion."""
         self._out += count
-        if self._out > _HARMLESS and self._file.seekable():
+        if self._out > _HARMLESS:
             check_density(self._out, self._file.tell())
 
 
@@ -37,9 +94,7 @@ def decompressed(file: io.BufferedReader, zstd: Callable[[io.BufferedReader], Bi
     """A reader of what is inside, or the file itself. `zstd` opens that kind, which Python cannot do by itself yet."""
     head = file.peek(6)[:6]
     if head.startswith(b"\x1f\x8b"):
-        import gzip
-
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file))
+        return cast(BinaryIO, io.BufferedReader(_Gzip(file)))
     if head == b"\xfd7zXZ\x00":
         import lzma
 

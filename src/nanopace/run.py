@@ -118,6 +118,11 @@ class Rows(Sequence[Row]):
         self.mfu.append(math.nan if row.mfu is None else row.mfu)
         self.at_s.append(math.nan if row.at_s is None else row.at_s)
 
+    def cut(self, length: int) -> None:
+        """Let go of all rows behind so many; as with append."""
+        for column in self.__slots__:
+            del getattr(self, column)[length:]
+
     def __len__(self) -> int:
         return len(self.ms)
 
@@ -260,6 +265,14 @@ class Unread(Record):
     text: str  # of the first one, shortened
 
 
+class OtherRanks(Record):
+    """Several ranks printed the same rows: those of one are in the run, the others' were left out."""
+
+    rank: int  # whose rows are in the run
+    ranks: int  # with it
+    rows: int  # of the others
+
+
 class GpuUse(Record):
     """What the card's own sensors said while it trained (our own trainer); None is unknown."""
 
@@ -309,6 +322,9 @@ class Run(Record):
     rows_cover: int = 1  # iterations that a printed time covers; the rows here have been divided by it
     rows_cover_shown_by: CoverEvidence | None = None  # how the log shows that it is more than one
     unread: Unread | None = None  # lines that look like evaluations
+    other_ranks: OtherRanks | None = None
+    rows_of_others: int = 0  # left out: they are of processes that printed between the rows of this one
+    runs_of_file: int | None = None  # where a file has too many, on the first: only the first and the last are kept
     truncated: bool = False  # the compressed file ends before its log does
     quoted: tuple[int, int] | None = None  # (lines of the log, lines of the file): prose that quotes a log
     told_training_s: float | None = None  # nanochat's "total time": steps alone, without the first ones

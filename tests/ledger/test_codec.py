@@ -16,9 +16,9 @@ from nanopace.ledger.events import EVENTS, EndEvent, Event, RollbackEvent, RunEv
 
 KNOBS = st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES = {
-    "Count": st.integers(0, 2**63 - 1),
-    "Number": st.floats(),
-    "Milliseconds": st.floats(0, allow_nan=False, allow_infinity=False),
+    "Count": st.integers(0, 2**53 - 1),
+    "Number": st.floats(1e-29, 1e29) | st.floats(-1e29, -1e-29) | st.sampled_from((0.0, math.nan, math.inf, -math.inf)),
+    "Milliseconds": st.floats(1e-29, 3e12) | st.just(0.0),
     "str": st.text(),
     "bool": st.booleans(),
     "Config": st.dictionaries(st.text(), KNOBS, max_size=5),
@@ -68,6 +68,19 @@ def test_an_event_keeps_its_own_stamp() -> None:
 
 def test_the_version_is_always_written_and_comes_first() -> None:
     assert to_json(RunEvent("2026-01-01T00:00:00+00:00", "0.1.0")).startswith('{"event":"run","ledger":"1.3",')
+
+
+@pytest.mark.parametrize(("figure", "read"), [("1e308", math.inf), ("-1e30", -math.inf), ("5e-324", 0.0)])
+def test_a_number_beyond_what_anything_measures_is_infinite_or_zero(figure: str, read: float) -> None:
+    event = from_json(f'{{"event":"step","iteration":1,"ms":5,"loss":{figure}}}')
+    assert isinstance(event, StepEvent)
+    assert event.loss == read
+
+
+@pytest.mark.parametrize("ms", ["1e308", "4e12", "-1", '"inf"', f"{10**400}"])
+def test_a_step_longer_than_a_century_is_damaged(ms: str) -> None:
+    with pytest.raises(DamagedError):
+        from_json(f'{{"event":"step","iteration":1,"ms":{ms}}}')
 
 
 def test_a_diverged_loss_survives_as_valid_json() -> None:

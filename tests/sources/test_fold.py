@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanopace.run import Checkpoint, Evaluation, Row, Rows
-from nanopace.sources.fold import LARGEST_GROUP, divide, fold_mixture, fold_rows, split_group, split_rows
+from nanopace.sources.fold import LARGEST_GROUP, divide, fold_mixture, fold_rows, split_group, take_rows
 
 
 def rows(*times: float, start: int = 0, spacing: int = 1) -> list[Row]:
@@ -48,9 +48,10 @@ def test_nothing_is_lost(steps: list[tuple[int, float]], first_single: bool) -> 
         assert row.last_iteration - row.iteration == 0 or row.count > 1
 
 
-def test_split_rows() -> None:
-    folded = Rows([Row(0, 5.0), Row(10, 5.0, count=4, last_iteration=40, sum_ms=22.0), Row(50, 5.0)])
-    before, after = split_rows(folded, 25)
+def test_take_rows() -> None:
+    before = Rows([Row(0, 5.0), Row(10, 5.0, count=4, last_iteration=40, sum_ms=22.0), Row(50, 5.0)])
+    after, places = take_rows(before, 25)
+    assert places == {1: 1}
     assert [(row.iteration, row.last_iteration, row.count, row.sum_ms) for row in before] == [
         (0, 0, 1, 5.0),
         (10, 20, 2, 11.0),
@@ -73,8 +74,9 @@ def test_split_group(count: int, spacing: int, offset: int) -> None:
     assert right.iteration + (right.count - 1) * spacing == right.last_iteration
 
 
-def test_split_between_rows() -> None:
-    before, after = split_rows(Rows(rows(1.0, 1.0, 1.0)), 1)
+def test_take_whole_rows() -> None:
+    before = Rows(rows(1.0, 1.0, 1.0))
+    after, _ = take_rows(before, 1)
     assert (list(before.iteration), list(after.iteration)) == ([0], [1, 2])
 
 
@@ -130,7 +132,8 @@ def test_a_change_of_the_step_time_is_not_folded() -> None:
 def test_overlapping_groups_are_divided() -> None:
     folded = fold_mixture(*mixed(60))
     assert folded is not None
-    before, after = split_rows(Rows([Row(99, 9.0), *folded.rows]), 130)
+    before = Rows([Row(99, 9.0), *folded.rows])
+    after, _ = take_rows(before, 130)
     assert [(row.iteration, row.last_iteration, row.count) for row in before] == [
         (99, 99, 1),
         (100, 124, 5),

@@ -20,6 +20,9 @@ _FIFTHS = ("first_ms", "last_ms", "change_share", "lost_s")  # of the first and 
 
 FINDINGS: Mapping[str, tuple[str, ...]] = {
     # --- how the log was read
+    "many_runs": ("runs",),  # of the file, of which only some are read
+    "other_ranks": ("rank", "ranks", "rows"),  # whose rows are read, of how many, and the rows of the others
+    "interleaved_processes": ("rows",),  # of other processes, between those of the one that is read
     "quoted_log": ("log_lines", "lines", "rows"),  # the first two, or the last, may be None
     "log_truncated": ("last_iteration",),  # the compressed file ends before its log does
     "unread_evaluations": ("count", "line", "line_text"),  # line: number of the first one, line_text: it, shortened

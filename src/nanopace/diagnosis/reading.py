@@ -7,8 +7,15 @@ from nanopace.run import Run
 
 
 def reading_findings(run: Run) -> list[Finding]:
-    """Prose around the log, a file that is cut, lines that were not read, and times that were divided."""
+    """Runs and processes that are left out, prose around the log, a file that is cut, lines that were not read, and times that were divided."""
     findings = []
+    if run.runs_of_file is not None:
+        findings.append(Finding("many_runs", {"runs": run.runs_of_file}))
+    if run.other_ranks is not None:
+        ranks = run.other_ranks
+        findings.append(Finding("other_ranks", {"rank": ranks.rank, "ranks": ranks.ranks, "rows": ranks.rows}))
+    if run.rows_of_others:
+        findings.append(Finding("interleaved_processes", {"rows": run.rows_of_others}))
     if run.quoted is not None:
         findings.append(Finding("quoted_log", _quoted(*run.quoted, rows=run.rows.lines)))
     if run.truncated:

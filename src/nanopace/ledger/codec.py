@@ -80,6 +80,9 @@ def _refuse_newer(version: object) -> None:
 
 # --- one check per annotation ----------------------------------------------------------------------------------------
 
+LONGEST_MS = 100 * 366 * 86_400_000.0  # a century: what took longer is damaged
+_LARGEST = 1e30
+_MOST = 2**53  # from here on a count is no longer exact as a float
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -92,24 +95,32 @@ def _spelled(value: object) -> object:
 
 
 def _count(value: object) -> int:
-    if type(value) is int and 0 <= value < 2**63:
+    if type(value) is int and 0 <= value < _MOST:
         return value
     raise DamagedError("not a count")
 
 
 def _number(value: object) -> float:
-    if type(value) is float:
-        return value
-    if type(value) is int and abs(value) < 2**1023:
-        return float(value)
+    if type(value) is float or (type(value) is int and abs(value) < 2**1023):
+        return _within_reach(value)
     if isinstance(value, str) and value in _NOT_FINITE:
         return _NOT_FINITE[value]
     raise DamagedError("not a number")
 
 
+def _within_reach(value: float) -> float:
+    """Beyond what anything measures a number is infinite, or zero: sums and squares of the others are finite."""
+    size = abs(value)
+    if 1 / _LARGEST < size < _LARGEST or not size:
+        return float(value)
+    if size >= _LARGEST:
+        return math.copysign(math.inf, value)
+    return 0.0 if size == size else math.nan
+
+
 def _milliseconds(value: object) -> float:
     number = _number(value)
-    if 0 <= number < math.inf:
+    if 0 <= number < LONGEST_MS:
         return number
     raise DamagedError("not a duration")
 

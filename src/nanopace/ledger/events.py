@@ -14,9 +14,9 @@ MAJOR, MINOR = 1, 3
 VERSION = f"{MAJOR}.{MINOR}"
 
 # The annotations of the events, each with its own check in codec.py.
-Count = int  # an iteration, or how many of something: not negative
-Milliseconds = float  # finite and not negative
-Number = float  # any number, also nan and infinity: a loss that diverged is worth knowing
+Count = int  # an iteration, or how many of something: not negative, and below 2**53
+Milliseconds = float  # not negative, and less than a century
+Number = float  # any number, also nan and infinity: a loss that diverged is worth knowing. From 1e30 on it is infinite
 Scalar = bool | int | float | str
 Config = Mapping[str, Scalar]
 Texts = Mapping[str, str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
@@ -14,8 +15,10 @@ from nanopace.run import FactValue, Run
 from nanopace.sources.build import LineReader, RunBuilder
 from nanopace.sources.detect import SNIFF_BYTES, Detector, reader_for
 from nanopace.sources.infer import complete
+from nanopace.sources.interleaved import Printed, of_one_process
 from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
 from nanopace.sources.quoted import Surroundings
+from nanopace.sources.ranks import Ranks, find_ranks, of_one_rank
 from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
 
 __all__ = ["find_logs", "open_runs"]
@@ -73,15 +76,21 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
         long = sum(map(len, head)) >= BULK_BYTES
         if detector.format is None or (long and not detector.has_row):
             raise _refusal(source, head, builder, detector, log)
-        reader = reader_for(detector.format, builder, width_of(line for line, _ in lines([head[0][:SNIFF_BYTES]])))
-        if not long:
-            _feed(reader, head, around)
-        elif reader.format == "nanogpt":
+        beginning = [line for line, _ in lines([head[0][:SNIFF_BYTES]])]
+        reader = reader_for(detector.format, builder, width_of(beginning))
+        chunks = chain(_consumed(head), log.chunks) if long else head
+        if long and reader.format == "nanogpt" and _is_of_one_process(head[0]):
             from nanopace.sources.bulk import feed_bulk
 
-            feed_bulk(reader, chain(_consumed(head), log.chunks))
+            feed_bulk(reader, chunks)
+        elif long and reader.format == "ledger":
+            from nanopace.sources.bulk_ledger import feed_bulk_ledger
+
+            feed_bulk_ledger(reader, chunks)
+        elif reader.format == "ledger":
+            _feed(reader, lines(chunks), around)
         else:
-            _feed(reader, chain(_consumed(head), log.chunks), around)
+            _feed(reader, _of_one(lines(chunks), find_ranks(_first_lines(head)), builder), around)
     runs = builder.finish()
     if not runs:
         raise _refusal(source, head, builder, detector, log)
@@ -100,8 +109,27 @@ def _head(log: Opened) -> tuple[list[bytes], Detector]:
     return head, detector
 
 
-def _feed(reader: LineReader, chunks: Iterable[bytes], around: Surroundings) -> None:
-    for line, ended in lines(chunks):
+def _of_one(printed: Iterable[Printed], ranks: Ranks | None, builder: RunBuilder) -> Iterable[Printed]:
+    """The lines of one process, where several printed into the log."""
+    if ranks is not None:
+        printed = of_one_rank(printed, ranks, builder)
+    return of_one_process(printed, builder)
+
+
+def _is_of_one_process(chunk: bytes) -> bool:
+    """Whether the beginning of a long log looks like it."""
+    tried = RunBuilder("")
+    ranks = find_ranks(line for line, _ in lines([chunk]))
+    deque(of_one_process(lines([chunk]), tried), maxlen=0)
+    return ranks is None and not tried.rows_of_others
+
+
+def _first_lines(head: list[bytes]) -> Iterator[str]:
+    return (line for line, _ in lines(head))
+
+
+def _feed(reader: LineReader, printed: Iterable[Printed], around: Surroundings) -> None:
+    for line, ended in printed:
         understood = (reader.feed if ended else reader.feed_cut)(line)
         around.add(line, of_log=understood)
     reader.finish()

@@ -30,7 +30,7 @@ from nanopace.run import (
     Stage,
     Unread,
 )
-from nanopace.sources.draft import Draft, Told, name_runs
+from nanopace.sources.draft import Draft, Drafts, Told
 from nanopace.sources.fold import Mixture
 
 _LONGEST_UNREAD = 80  # characters
@@ -61,7 +61,7 @@ class RunBuilder:
         self._row_contains_evaluation = True
         self._mfu_smoothing: float | None = None
         self._evaluations_in_order = True
-        self._done: list[Draft] = []
+        self._done = Drafts()
         self._draft = Draft()
         self._waiting: list[Evaluation] = []  # since the last row: does the next one contain them?
         self._waiting_saves: list[Checkpoint] = []
@@ -128,6 +128,8 @@ class RunBuilder:
             return  # the same line twice: two log handlers, or a log pasted twice
         self._settle(row.iteration, restarted)
         draft = self._draft
+        if len(draft.rows) >= draft.fold_at:
+            draft.fold()
         index = len(draft.rows)
         draft.rows.append(row)
         draft.ending = None
@@ -142,10 +144,10 @@ class RunBuilder:
         draft.ending = None
         for evaluation in folded.evaluations:
             row_of = None if evaluation.row is None else start + evaluation.row
-            draft.evaluations[evaluation.iteration, evaluation.metric] = replace(evaluation, row=row_of)
+            draft.evaluations.put((evaluation.iteration, evaluation.metric), replace(evaluation, row=row_of))
             self.evaluations_seen += evaluation.count
         for save in folded.checkpoints:
-            draft.checkpoints[save.iteration] = replace(save, row=None if save.row is None else start + save.row)
+            draft.save(replace(save, row=None if save.row is None else start + save.row))
 
     def evaluation(
         self,
@@ -204,7 +206,7 @@ class RunBuilder:
 
     def skipped(self, iteration: int) -> None:
         """The update of the row just given was left out."""
-        self._draft.skipped.append(iteration)
+        self._draft.skip(iteration)
 
     def watches_loss(self) -> None:
         """The trainer tells of every loss that stands out."""
@@ -212,7 +214,7 @@ class RunBuilder:
 
     def spike(self, spike: LossSpike) -> None:
         """The loss of the row just given stands out."""
-        self._draft.spikes.append(spike)
+        self._draft.spike(spike)
 
     def micro_batch(self, change: MicroBatch) -> None:
         """From here on the pieces of a step, or of an evaluation, are smaller."""
@@ -242,6 +244,20 @@ class RunBuilder:
         """A row without a time: told of the run before it."""
         self._draft.untimed[stage] = self._draft.untimed.get(stage, 0) + 1
 
+    @property
+    def rows_of_others(self) -> int:
+        """So far, in the run that is read."""
+        return self._draft.rows_of_others
+
+    def row_of_rank(self, read: int, other: int) -> None:
+        """A row that another rank printed than the one whose rows are read."""
+        self._draft.rank = read
+        self._draft.rows_of_ranks[other] += 1
+
+    def row_of_another(self) -> None:
+        """A row of a process that prints between the rows of the one that is read."""
+        self._draft.rows_of_others += 1
+
     def wall_ms(self, ms: float) -> None:
         """One process by the trainer's own clock; those of a run's processes add up."""
         self._draft.wall_ms = (self._draft.wall_ms or 0.0) + ms
@@ -263,9 +279,12 @@ class RunBuilder:
             self._keep_waiting()
         for rollback in self._rollbacks:
             self._draft.end_with(rollback)
-        drafts = [draft for draft in (*self._done, self._draft) if draft.rows]
-        names = name_runs(self.name, [draft.stage for draft in drafts])
-        return [self._run(draft, name) for draft, name in zip(drafts, names, strict=True)]
+        if self._draft.rows:
+            self._done.add(self._draft)
+        runs = [self._run(draft, name) for name, draft in self._done.named(self.name)]
+        if len(runs) < self._done.count:
+            runs[0] = replace(runs[0], runs_of_file=self._done.count)
+        return runs
 
     # --- history -----------------------------------------------------------------------------------------------------
 
@@ -291,7 +310,7 @@ class RunBuilder:
         back = start <= last
         another = start == 0 or (back and self._fresh is True) or (start < first and self._fresh is not False)
         if another:
-            self._done.append(draft)
+            self._done.add(draft)
             self._draft = Draft()
         elif back or restarted or (self._began and self._fresh is False):
             draft.restart(start, self._row_contains_evaluation)
@@ -322,7 +341,7 @@ class RunBuilder:
             self._draft.evaluate(evaluation if row is None else replace(evaluation, row=row))
         for save in self._waiting_saves:
             row = index if save.iteration == iteration else None
-            self._draft.checkpoints[save.iteration] = save if row is None else replace(save, row=row)
+            self._draft.save(save if row is None else replace(save, row=row))
         self._waiting.clear()
         self._waiting_saves.clear()
 

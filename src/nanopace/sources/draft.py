@@ -6,9 +6,11 @@ are moved out of the way; what they took is not forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeVar
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
 from nanopace.record import replace
@@ -20,6 +22,7 @@ from nanopace.run import (
     Format,
     GpuUse,
     Metric,
+    OtherRanks,
     Restart,
     Rollback,
     Rows,
@@ -28,7 +31,13 @@ from nanopace.run import (
     Stage,
     Unread,
 )
-from nanopace.sources.fold import divide, rows_across, split_rows
+from nanopace.sources.by_iteration import ByIteration, Event
+from nanopace.sources.fold import divide, fold_behind, take_rows
+
+
+UNFOLDED = 500  # rows at the beginning of a run that stay single, as in bulk.py
+FOLD_ROWS = 400_000  # that are kept single before they are folded: a log of 16 MB has fewer
+MOST_RUNS = 256  # of one file that are kept, half of them from its beginning: nobody reads more reports
 
 
 class Told:
@@ -57,12 +66,12 @@ class Draft(Told):
     def __init__(self) -> None:
         super().__init__()
         self.rows = Rows()
-        self.evaluations: dict[tuple[int, Metric], Evaluation] = {}
-        self.checkpoints: dict[int, Checkpoint] = {}
-        self.restarts: list[Restart] = []
-        self.rollbacks: list[Rollback] = []
-        self.skipped: list[int] = []
-        self.spikes: list[LossSpike] = []
+        self._folded = UNFOLDED  # rows, of which those that can be are folded
+        self.evaluations: ByIteration[tuple[int, Metric], Evaluation] = ByIteration()
+        self.checkpoints: ByIteration[int, Checkpoint] = ByIteration()
+        self._setbacks: list[Restart | Rollback] = []  # in their order
+        self._skipped: list[tuple[int, int]] = []  # an iteration, and how many setbacks there were before
+        self._spikes: list[tuple[LossSpike, int]] = []
         self.rank_lags: tuple[RankLag, ...] = ()
         self.wall_ms: float | None = None
         self.gpu_use: GpuUse | None = None
@@ -71,6 +80,9 @@ class Draft(Told):
         self.told_tokens: int | None = None
         self.untimed: dict[Stage, int] = {}
         self.unread: Unread | None = None
+        self.rows_of_ranks: Counter[int] = Counter()  # of other ranks than `rank`
+        self.rank = 0
+        self.rows_of_others = 0
 
     def evaluate(self, evaluation: Evaluation) -> None:
         """Of an iteration that is evaluated again the later one counts, and the earlier one took its time."""
@@ -78,14 +90,24 @@ class Draft(Told):
         before = self.evaluations.get(key)
         if before is not None and before.ms is not None and before != evaluation:
             self.spans.append(Span("evaluation", before.iteration, before.ms))
-        self.evaluations[key] = evaluation
+        self.evaluations.put(key, evaluation)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Of an iteration that is saved again the later one counts."""
+        self.checkpoints.put(checkpoint.iteration, checkpoint)
+
+    def skip(self, iteration: int) -> None:
+        """The update of an iteration was left out."""
+        self._skipped.append((iteration, len(self._setbacks)))
+
+    def spike(self, spike: LossSpike) -> None:
+        """A loss stood out."""
+        self._spikes.append((spike, len(self._setbacks)))
 
     def restart(self, iteration: int, row_contains_evaluation: bool) -> None:
         """What was skipped or stood out since then will be told again: the data is the same."""
         reached, lost, beside_ms = self._set_back(iteration, row_contains_evaluation)
-        self.skipped = [each for each in self.skipped if each < iteration]
-        self.spikes = [each for each in self.spikes if each.iteration < iteration]
-        self.restarts.append(Restart(len(self.rows), iteration, reached, lost, beside_ms))
+        self._setbacks.append(Restart(len(self.rows), iteration, reached, lost, beside_ms))
 
     def roll_back(self, rollback: Rollback, row_contains_evaluation: bool) -> None:
         if self.rows:
@@ -95,37 +117,83 @@ class Draft(Told):
 
     def end_with(self, rollback: Rollback) -> None:
         """Nothing was done again."""
-        self.rollbacks.append(replace(rollback, row=len(self.rows)))
+        self._setbacks.append(replace(rollback, row=len(self.rows)))
 
     def _set_back(self, iteration: int, row_contains_evaluation: bool) -> tuple[int, Rows, float]:
-        """Move what will be done again out of the way: how far it had come, its rows, and what was beside them."""
-        reached = max([self.rows.last_iteration[-1], *(number for number, _ in self.evaluations)])
-        kept, lost = split_rows(self.rows, iteration)
-        divided = rows_across(self.rows, iteration)
-        places = {index: len(kept) - len(divided) + place for place, index in enumerate(divided)}
-        self.rows = kept
+        """Move what will be done again out of the way: how far it had come, its rows, and what was beside them.
+
+        Takes no longer than what it moves is long: a log may go back in every line.
+        """
+        reached = max(self.rows.last_iteration[-1], self.evaluations.latest())
+        lost, places = take_rows(self.rows, iteration)
+        self._folded = min(self._folded, max(UNFOLDED, len(self.rows)))
         # Those of the very iteration that it goes on from stay, unless they are inside of a row that is done again.
         stays = iteration if row_contains_evaluation else iteration + 1
-        beside: list[Evaluation | Checkpoint] = [*self.evaluations.values(), *self.checkpoints.values()]
-        beside_ms = sum(each.ms or 0.0 for each in beside if each.iteration >= stays)
-        evaluations = (_before(each, stays, places) for each in self.evaluations.values())
-        checkpoints = (_before(each, stays, places) for each in self.checkpoints.values())
-        self.evaluations = {(each.iteration, each.metric): each for each in evaluations if each is not None}
-        self.checkpoints = {each.iteration: each for each in checkpoints if each is not None}
-        self.restarts = [replace(each, row=min(each.row, len(kept))) for each in self.restarts]
-        self.rollbacks = [replace(each, row=min(each.row, len(kept))) for each in self.rollbacks]
+        beside_ms = 0.0
+        for evaluation in self.evaluations.take_from(stays):
+            beside_ms += evaluation.ms or 0.0
+            if (kept := _before(evaluation, stays, places)) is not None:
+                self.evaluations.put((kept.iteration, kept.metric), kept)
+        for save in self.checkpoints.take_from(stays):
+            beside_ms += save.ms or 0.0
+            if (left := _before(save, stays, places)) is not None:
+                self.checkpoints.put(left.iteration, left)
         return reached, lost, beside_ms
+
+    @property
+    def fold_at(self) -> int:
+        """With how many rows it is time to fold those behind the last that were."""
+        return self._folded + FOLD_ROWS
+
+    def fold(self) -> None:
+        """Rows that are alike become one, so that a log of any length fits into memory (see fold.py).
+
+        A group never spans an evaluation, a checkpoint or a setback, wherever these were.
+        """
+        rows, start = self.rows, self._folded
+        self._setbacks = self._settled_setbacks()
+        evaluations = self.evaluations.take_from(rows.iteration[start])
+        checkpoints = self.checkpoints.take_from(rows.iteration[start])
+        breaks = {bisect_left(rows.last_iteration, each.iteration) for each in (*evaluations, *checkpoints)}
+        breaks |= {each.row for each in (*evaluations, *checkpoints, *self._setbacks) if each.row is not None}
+        places = fold_behind(rows, start, breaks)
+        for evaluation in evaluations:
+            moved = None if evaluation.row is None else places[evaluation.row]
+            self.evaluations.put((evaluation.iteration, evaluation.metric), replace(evaluation, row=moved))
+        for save in checkpoints:
+            self.save(replace(save, row=None if save.row is None else places[save.row]))
+        self._setbacks = [replace(each, row=places.get(each.row, each.row)) for each in self._setbacks]
+        self._folded = len(rows)
+
+    def _settled_setbacks(self) -> list[Restart | Rollback]:
+        """Each with the first row that is left after it: a later one may have taken that back, too."""
+        settled: list[Restart | Rollback] = []
+        row = len(self.rows)
+        for each in reversed(self._setbacks):
+            row = min(row, each.row)
+            settled.append(each if each.row == row else replace(each, row=row))
+        return settled[::-1]
+
+    def _lasting(self) -> list[float]:
+        """By how many setbacks came before: up to which iteration no restart came after, that told of it again."""
+        bounds = [math.inf]
+        for each in reversed(self._setbacks):
+            bounds.append(min(bounds[-1], each.iteration) if isinstance(each, Restart) else bounds[-1])
+        return bounds[::-1]
 
     def run(self, name: str, format: Format, row_contains_evaluation: bool, mfu_smoothing: float | None) -> Run:
         """What it has become."""
+        setbacks, lasting = self._settled_setbacks(), self._lasting()
+        skipped = tuple(iteration for iteration, before in self._skipped if iteration < lasting[before])
+        spikes = tuple(spike for spike, before in self._spikes if spike.iteration < lasting[before])
         return Run(
             name=name,
             format=format,
             rows=self.rows,
-            evaluations=tuple(self.evaluations[key] for key in sorted(self.evaluations)),
-            checkpoints=tuple(self.checkpoints[key] for key in sorted(self.checkpoints)),
-            restarts=tuple(self.restarts),
-            rollbacks=tuple(self.rollbacks),
+            evaluations=self.evaluations.in_order(),
+            checkpoints=self.checkpoints.in_order(),
+            restarts=tuple(each for each in setbacks if isinstance(each, Restart)),
+            rollbacks=tuple(each for each in setbacks if isinstance(each, Rollback)),
             spans=tuple(self.spans),
             facts=MappingProxyType(self.facts),
             row_contains_evaluation=row_contains_evaluation,
@@ -133,8 +201,8 @@ class Draft(Told):
             wall_ms=self.wall_ms,
             gpu_use=self.gpu_use,
             ending=self.ending,
-            skipped=tuple(self.skipped),
-            spikes=tuple(self.spikes) if self.watches_loss or self.spikes else None,
+            skipped=skipped,
+            spikes=spikes if self.watches_loss or spikes else None,
             micro_batches=tuple(self.micro_batches),
             rank_lags=self.rank_lags,
             notes=tuple(self.notes),
@@ -143,24 +211,42 @@ class Draft(Told):
             told_tokens=self.told_tokens,
             untimed=MappingProxyType(self.untimed),
             unread=self.unread,
+            other_ranks=self._other_ranks(),
+            rows_of_others=self.rows_of_others,
         )
 
-
-def name_runs(file: str, stages: Sequence[Stage | None]) -> list[str]:
-    """The file's name for a run that is alone in it; else which one it is, by its stage where that is known."""
-    if len(stages) == 1:
-        return [file]
-    names = []
-    for number, stage in enumerate(stages, start=1):
-        same = stages[:number].count(stage)
-        if stage is not None:
-            names.append(f"{file} ({stage})" if same == 1 else f"{file} ({stage} {same})")
-        else:
-            names.append(file if number == 1 else f"{file} #{number}")
-    return names
+    def _other_ranks(self) -> OtherRanks | None:
+        others = self.rows_of_ranks
+        return OtherRanks(self.rank, len(others) + 1, others.total()) if others else None
 
 
-Event = TypeVar("Event", Evaluation, Checkpoint)
+class Drafts:
+    """The runs of a file that have ended: all of them, or, of very many, the first and the last."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[tuple[str, Draft]] = []
+        self._last: deque[tuple[str, Draft]] = deque(maxlen=MOST_RUNS // 2)
+        self._stages: Counter[Stage | None] = Counter()
+
+    def add(self, draft: Draft) -> None:
+        self.count += 1
+        self._stages[draft.stage] += 1
+        which = _which(self.count, draft.stage, self._stages[draft.stage])
+        kept = self._first if len(self._first) < MOST_RUNS // 2 else self._last
+        kept.append((which, draft))
+
+    def named(self, file: str) -> list[tuple[str, Draft]]:
+        """With the file's name for a run that is alone in it; else which one it is."""
+        kept = [*self._first, *self._last]
+        return [(file, draft) for _, draft in kept] if len(kept) == 1 else [(file + which, each) for which, each in kept]
+
+
+def _which(number: int, stage: Stage | None, of_stage: int) -> str:
+    """By its stage where that is known, else by its number."""
+    if stage is not None:
+        return f" ({stage})" if of_stage == 1 else f" ({stage} {of_stage})"
+    return "" if number == 1 else f" #{number}"
 
 
 def _before(event: Event, iteration: int, places: Mapping[int, int]) -> Event | None:

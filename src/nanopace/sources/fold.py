@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, Row, Rows
 
 LARGEST_GROUP = 256
+_LONGEST_PART = 32 * LARGEST_GROUP  # that is folded at a time
 SLOW = 1.2  # times the median of the rows around it, or of its like
 FEWEST_ALIKE = 8  # of a mixture: fewer of a kind stay single
 A_CHANGE = 5  # plain rows one after the other that are slow, or fast, are no stalls: the step time has changed
@@ -54,6 +56,25 @@ def fold_rows(rows: Sequence[Row], first_single: bool) -> list[Row]:
         if alike:
             folded.append(_group(alike))
     return folded
+
+
+def fold_behind(rows: Rows, start: int, breaks: Collection[int]) -> dict[int, int]:
+    """Fold the rows of a run from one on, in place. Those at `breaks` stay single, and no group spans one of them.
+
+    Gives where these rows, and what would follow the last, are now.
+    """
+    length = len(rows)
+    tail = rows[start:]
+    rows.cut(start)
+    places: dict[int, int] = {}
+    parts = {*range(start, length, _LONGEST_PART), *(each for each in breaks if start <= each < length), length}
+    for begin, end in pairwise(sorted(parts)):
+        places[begin] = len(rows)
+        part = tail[begin - start : end - start]
+        for row in fold_rows(list(part), begin in breaks) if max(part.count) == 1 else part:
+            rows.append(row)
+    places[length] = len(rows)
+    return places
 
 
 def _blocks(rows: Sequence[Row], first_single: bool) -> Iterator[Sequence[Row]]:
@@ -166,24 +187,27 @@ def checkpoint_of(evaluation: Evaluation) -> Checkpoint:
 # --- dividing --------------------------------------------------------------------------------------------------------
 
 
-def split_rows(rows: Rows, iteration: int) -> tuple[Rows, Rows]:
-    """The rows before an iteration, and the others. Groups that span it are divided in proportion."""
-    cut = bisect_left(rows.last_iteration, iteration)
-    spanning = rows_across(rows, iteration)
-    before, after = rows[:cut], Rows()
-    for index in spanning:
-        before.append(split_group(rows[index], iteration)[0])
-    for index in range(cut, len(rows)):
-        row = rows[index]
-        after.append(split_group(row, iteration)[1] if row.iteration < iteration else row)
-    return before, after
+def take_rows(rows: Rows, iteration: int) -> tuple[Rows, dict[int, int]]:
+    """Take out the rows of an iteration and of later ones. Groups that span it are divided in proportion.
 
-
-def rows_across(rows: Rows, iteration: int) -> list[int]:
-    """The groups that begin before an iteration and end with or after it, in the order of what is left of them."""
+    Gives what is taken out, and where the rests of the divided groups are now, by where the groups were.
+    """
     cut = bisect_left(rows.last_iteration, iteration)
-    spanning = [index for index in range(cut, len(rows)) if rows.iteration[index] < iteration]
-    return sorted(spanning, key=lambda index: split_group(rows[index], iteration)[0].last_iteration)
+    taken = rows[cut:]
+    rows.cut(cut)
+    if not len(taken) or min(taken.iteration) >= iteration:
+        return taken, {}
+    rests: list[tuple[Row, int]] = []
+    after = Rows()
+    for index, row in enumerate(taken, start=cut):
+        if row.iteration < iteration:
+            rest, row = split_group(row, iteration)
+            rests.append((rest, index))
+        after.append(row)
+    rests.sort(key=lambda rest: rest[0].last_iteration)
+    for rest, _ in rests:
+        rows.append(rest)
+    return after, {index: cut + place for place, (_, index) in enumerate(rests)}
 
 
 def split_group(group: Row, iteration: int) -> tuple[Row, Row]:

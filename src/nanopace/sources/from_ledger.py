@@ -6,9 +6,11 @@ nothing else, and the wall clock is measured, not added up.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isfinite
 from typing import get_args
 
+from nanopace.config import KNOBS
 from nanopace.incidents import LossSpike, MemoryPlace, MicroBatch, Note, StallReason
 from nanopace.ledger.events import (
     CheckpointEvent,
@@ -32,8 +34,7 @@ from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.gpu_samples import GpuSamples
 from nanopace.sources.rank_lags import RankLags
 
-_DURATIONS = ("ms", "at_ms", "stall_ms", "background_ms")
-_LONGEST_MS = 1e15  # thirty thousand years: what takes longer is damaged, and sums of it would be infinite
+SHORTEST_MS = 1e-6  # of a step: a clock that stood still tells nothing
 _PHASES: frozenset[str] = frozenset(get_args(Phase))
 _METRICS: frozenset[str] = frozenset(get_args(Metric))
 _ENDINGS: frozenset[str] = frozenset(get_args(Ending))
@@ -62,6 +63,7 @@ class LedgerReader:
         self._measured = False  # the process before this one knew its card's real peak
         self._gpu = GpuSamples()
         self._ranks = RankLags()
+        self._untold = False  # the builder has not heard of the samples of the last process that counted
         self._world_size: int | None = None
         self._batch_sizes: dict[str, int] = {}  # of now, in training and in evaluations
         self._reduced: MicroBatchEvent | None = None  # what training came down to
@@ -70,9 +72,21 @@ class LedgerReader:
     def feed(self, line: str) -> bool:
         events = self._events.read(line)
         for event in events:
-            if _possible(event):
-                self._take(event)
+            self._take(event)
         return bool(events)
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether the next step tells more than its row: what its process is, and how many tokens a step has."""
+        return self._introduced or not self._tokens_known
+
+    def feed_steps(self, rows: Iterable[Row], at_ms: float) -> None:
+        """Steps with nothing between them that tell nothing but their rows, the last of them at `at_ms`."""
+        for row in rows:
+            self._builder.row(row)
+        self._clock_ms = max(self._clock_ms, at_ms)
+        self._gpu.step()
+        self._process_counts = True
 
     def feed_cut(self, line: str) -> bool:
         """An event without its newline is whole if its last brace is there, and is none if it is not."""
@@ -80,6 +94,7 @@ class LedgerReader:
 
     def finish(self) -> None:
         self._end_process()
+        self._tell_samples()
 
     def _take(self, event: Event) -> None:
         if isinstance(event, RunEvent):
@@ -89,6 +104,8 @@ class LedgerReader:
             self._introduced = False
             resumed = isinstance(event, ResumeEvent)
             self._builder.begin_process(fresh=not resumed)
+            if not resumed or self._ranks.world_size != self._world_size:
+                self._tell_samples()
             if not resumed:
                 self._gpu, self._reduced = GpuSamples(), None
             if not resumed or self._ranks.world_size != self._world_size:
@@ -122,7 +139,10 @@ class LedgerReader:
         self._introduced = True
         self._builder.begin_process()
         for name, value in event.config.items():
-            self._builder.fact(name, value)
+            knob = KNOBS.get(name)
+            fitted = value if knob is None else knob.fitted(value)
+            if fitted is not None:
+                self._builder.fact(name, fitted)
         for name in _RUN_FACTS:
             value = getattr(event, name)
             if value is not None:
@@ -146,7 +166,7 @@ class LedgerReader:
         loss = kept_loss(event.loss)
         if event.skipped and loss is not None and not isfinite(loss):
             loss = None  # it came to nothing, and nothing was lost with it
-        if event.ms > 0:  # a clock that stood still tells nothing
+        if event.ms >= SHORTEST_MS:
             self._builder.row(Row(event.iteration, event.ms, loss))
         if event.skipped:
             self._builder.skipped(event.iteration)
@@ -201,19 +221,21 @@ class LedgerReader:
         if event.reason in _ENDINGS:
             self._builder.ending(event.reason)  # type: ignore[arg-type]
 
+    def _tell_samples(self) -> None:
+        """Of all processes of a run together, once: a ledger may have thousands."""
+        if self._untold:
+            self._builder.gpu_use(self._gpu.use())
+            self._builder.rank_lags(self._ranks.all())
+        self._untold = False
+
     def _end_process(self) -> None:
         """Its time belongs to the run, unless it was a first attempt that came to nothing."""
         if self._process_counts:
             self._gpu.end_process(self._energy_kwh)
-            self._builder.gpu_use(self._gpu.use())
-            self._builder.rank_lags(self._ranks.all())
+            self._untold = True
             if self._clock_ms > 0:
                 self._builder.wall_ms(self._clock_ms)
         self._clock_ms, self._process_counts, self._energy_kwh = 0.0, False, None
-
-
-def _possible(event: Event) -> bool:
-    return all((getattr(event, name, None) or 0.0) < _LONGEST_MS for name in _DURATIONS)
 
 
 def _span(event: SpanEvent | CompileEvent | StallEvent) -> Span:

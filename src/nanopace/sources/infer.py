@@ -24,6 +24,7 @@ from nanopace.sources.tokens import tokens_of_mfu
 from nanopace.sources.vocabulary import vocabulary_of_loss
 
 A100_TFLOPS = 312.0
+_SMALLEST, _LARGEST = 1e-18, 1e18  # numbers of a run: FLOPs per token are the largest
 
 # Not knobs of nanoGPT's config, or with a default that depends on the machine or the dataset.
 _WITHOUT_DEFAULT = frozenset(("vocab_size", "dtype", "device", "init_from")) | {
@@ -43,7 +44,7 @@ class Known:
     """The facts so far. What is already known is never inferred."""
 
     def __init__(self, facts: Mapping[str, Fact]) -> None:
-        self.facts = dict(facts)
+        self.facts = {name: fact for name, fact in facts.items() if _is_known(fact.value)}
         self.conflicts: list[Conflict] = []
 
     def number(self, name: str) -> int | None:
@@ -52,7 +53,7 @@ class Known:
         return int(fact.value) if fact is not None and known else None
 
     def add(self, name: str, value: FactValue | None, because: Because) -> None:
-        if value is not None and name not in self.facts:
+        if value is not None and name not in self.facts and _is_known(value):
             self.facts[name] = Fact(value, "inferred", because)
 
     def check(self, name: str, value: FactValue) -> None:
@@ -60,6 +61,11 @@ class Known:
         fact = self.facts.get(name)
         if fact is not None and fact.origin == "config file" and fact.value != value:
             self.conflicts.append((name, fact.value, value))
+
+
+def _is_known(value: FactValue) -> bool:
+    """A number that no run has is no fact, and nothing follows from it."""
+    return not isinstance(value, (int, float)) or value == 0 or _SMALLEST < abs(value) < _LARGEST
 
 
 def complete(
@@ -259,7 +265,7 @@ def _infer_tokens(known: Known, run: Run) -> None:
     if batch is not None and steps is not None and block is not None:
         tokens = batch * steps * block  # nanoGPT divides its steps among the GPUs
         said = known.facts.get("tokens_per_iteration")
-        if said is not None and said.value != tokens:
+        if said is not None and said.value != tokens and _is_known(tokens):
             known.conflicts.append(("tokens_per_iteration", said.value, tokens))
         known.add("tokens_per_iteration", tokens, "batch_shape")
     flops, peak = known.facts.get("flops_per_token"), known.facts.get("printed_peak_tflops")

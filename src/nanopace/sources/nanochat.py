@@ -56,11 +56,14 @@ class NanochatReader:
         builder.describe("nanochat", row_contains_evaluation=False)
         self._builder = builder
         self._open = ""  # the beginning of a line that a terminal broke
+        self._pieces = 0  # of it
         self._process = _Process()
         self._machine: dict[str, int | float] = {}  # facts that hold for every process
         self._old_tuning = False  # a program was seen that came with midtraining, and went with it
 
     def feed(self, line: str) -> bool:
+        if not line or line.isspace():
+            return False
         line = line[-lines.LONGEST_LINE :]  # before a longer one, a progress bar did not end its line
         if line.startswith("["):
             line = RANK.sub("", line, count=1)
@@ -71,8 +74,11 @@ class NanochatReader:
         if joined and self._understand(joined):
             self._open = ""
             return True
-        self._open = line if lines.OPENS.search(line) else joined
-        if len(self._open) > lines.LONGEST_LINE:
+        if lines.OPENS.search(line):
+            self._open, self._pieces = line, 1
+        else:
+            self._open, self._pieces = joined, self._pieces + 1
+        if len(self._open) > lines.LONGEST_LINE or self._pieces > lines.MOST_PIECES:
             self._open = ""
         return False
 

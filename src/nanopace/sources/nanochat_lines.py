@@ -10,6 +10,7 @@ from nanopace.run import FactValue, Metric, Stage
 from nanopace.sources.process import ENDING
 
 LONGEST_LINE = 1000  # a checkpoint's path is in the longest one
+MOST_PIECES = 40  # a terminal of 25 columns
 
 _REAL = r"(-?\d{1,15}(?:\.\d{1,15})?|nan|inf)"
 _TIME = r"(\d{1,12}\.\d{1,6})"

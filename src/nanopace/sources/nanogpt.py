@@ -52,7 +52,6 @@ class NanogptReader:
         self._config: EchoedConfig | None = None  # one whose lines are being printed
         self._head: Head | None = None  # what stands before the rows of a process in a fork's own words
         self._stamps: Stamps | None = None
-        self._rank: str | None = None  # whose rows are read, where several ranks print them
         self._rows = 0
         self.mfu_seen = False
         self._measured = False  # this process has printed an mfu
@@ -62,10 +61,10 @@ class NanogptReader:
     def feed(self, line: str) -> bool:
         """One line: the continuation of what is held, the beginning of something, or a whole."""
         self.line += 1
-        if line.startswith("[") and (rank := RANK.match(line)) is not None:
-            line = line[rank.end() :]
-            if self._of_another(rank[1], line):
-                return True
+        if not line and not self._held and self._config is None:
+            return False
+        if line.startswith("["):
+            line = RANK.sub("", line, count=1)
         known = read_line(line)
         if self._held:
             if known is None and not begins_line(line) and self._go_on(line):
@@ -183,13 +182,6 @@ class NanogptReader:
 
             self._head = Head(self._builder)
         return self._head.feed(line, settings=self._config is None)
-
-    def _of_another(self, rank: str, line: str) -> bool:
-        """Whether this is a row or an evaluation of another rank than the one whose rows are read."""
-        if (known := read_line(line)) is None or known.kind not in ("row", "evaluation"):
-            return False
-        self._rank = self._rank or rank
-        return rank != self._rank
 
     # --- what they say -----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from nanopace.compressed import DENSEST, Density, TooDenseError, decompressed
+from nanopace.compressed import DENSEST, Density, TooDenseError, counted, decompressed
 from nanopace.errors import InputError
 from nanopace.sources.detect import SNIFF_BYTES, Detector
 from nanopace.sources.text import CHUNK, lines, looks_binary
@@ -48,15 +48,16 @@ def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opene
         path = Path(source)
         with _open_file(path) as file:
             size = os.fstat(file.fileno()).st_size or None
-            yield _opened(_called(path), file, str(path), size, progress)
+            stream = file if file.seekable() else counted(file)
+            yield _opened(_called(path), stream, str(path), size, progress)
     elif isinstance(source, (str, Path)):
         if sys.stdin is None:  # as behind `<&-`
             raise InputError("standard input is closed; name a file, or pipe a log into it")
-        yield _opened("stdin", _peekable(sys.stdin.buffer), "stdin", None, progress)
+        yield _opened("stdin", counted(sys.stdin.buffer), "stdin", None, progress)
     else:
         name = getattr(source, "name", "log")
         name = os.path.basename(name) if isinstance(name, str) else "log"
-        yield _opened(name, _peekable(source), name, None, progress)
+        yield _opened(name, counted(source), name, None, progress)
 
 
 def _opened(name: str, file: io.BufferedReader, said: str, size: int | None, progress: Progress | None) -> Opened:
@@ -137,12 +138,6 @@ def _open_file(path: Path) -> io.BufferedReader:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
-
-
-def _peekable(stream: BinaryIO) -> io.BufferedReader:
-    if isinstance(stream, io.BufferedReader):
-        return stream
-    return io.BufferedReader(cast(io.RawIOBase, stream))
 
 
 def _chunks(

@@ -8,7 +8,10 @@ from nanopace.diagnosis.result import Diagnosis, Finding, Loss, Mfu, Phases, Slo
 from nanopace.wording.catalog import Words
 
 # What has to be known before anything else: how the log was read. It is said below the title.
-READING = ("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several")
+READING = (
+    *("many_runs", "other_ranks", "interleaved_processes"),
+    *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several"),
+)
 
 # Under which section a finding is said. Advice has a section of its own.
 SECTIONS: Mapping[str, tuple[str, ...]] = {

@@ -16,6 +16,19 @@ from nanopace.wording.utilisation import UTILISATION
 
 SENTENCES: Mapping[str, Sentence] = {
     # --- how the log was read
+    "many_runs": say("This file holds {runs} runs; only the first and the last ones are read."),
+    "other_ranks": say_n(
+        "{ranks} ranks print into this log. Rank {rank} is explained; {rows} row of the others is left out.",
+        "{ranks} ranks print into this log. Rank {rank} is explained; {rows} rows of the others are left out.",
+        count="rows",
+    ),
+    "interleaved_processes": say_n(
+        "Several processes printed into this log at the same time, and their rows are mixed. One process is explained; "
+        "{rows} row of the others is left out.",
+        "Several processes printed into this log at the same time, and their rows are mixed. One process is explained; "
+        "{rows} rows of the others are left out.",
+        count="rows",
+    ),
     "quoted_log": say("{log_lines} of {lines} lines are a training log; the rest is text around it.")
     | say_n(
         "This file quotes {rows} row of a log; it is not a log itself.",

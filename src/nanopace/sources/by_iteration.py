@@ -1,0 +1,57 @@
+"""Evaluations and checkpoints of a run that grows, of which those from an iteration on can be taken back.
+
+A process may go back at every row of a log. Whatever goes back costs only what it takes away, or else a log of a few
+megabytes would keep a reader busy for hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+from nanopace.run import Checkpoint, Evaluation
+
+Event = TypeVar("Event", Evaluation, Checkpoint)
+Key = TypeVar("Key", bound=Hashable)
+
+
+class ByIteration(Generic[Key, Event]):
+    """Events by their key; the last one of a key counts."""
+
+    def __init__(self) -> None:
+        self._events: dict[Key, Event] = {}
+        self._latest: list[tuple[int, Key]] | None = None  # a heap, from the first time on that something goes back
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def get(self, key: Key) -> Event | None:
+        return self._events.get(key)
+
+    def put(self, key: Key, event: Event) -> None:
+        if self._latest is not None and key not in self._events:
+            heappush(self._latest, (-event.iteration, key))
+        self._events[key] = event
+
+    def latest(self) -> int:
+        """The highest iteration; -1 where there is none."""
+        heap = self._heap()
+        return -heap[0][0] if heap else -1
+
+    def take_from(self, iteration: int) -> list[Event]:
+        """Take out those of this iteration and later ones, in the order of their iterations."""
+        heap, taken = self._heap(), []
+        while heap and -heap[0][0] >= iteration:
+            taken.append(self._events.pop(heappop(heap)[1]))
+        return taken[::-1]
+
+    def in_order(self) -> tuple[Event, ...]:
+        """All of them, by their keys."""
+        return tuple(self._events[key] for key in sorted(self._events))  # type: ignore[type-var]
+
+    def _heap(self) -> list[tuple[int, Key]]:
+        if self._latest is None:
+            self._latest = [(-event.iteration, key) for key, event in self._events.items()]
+            heapify(self._latest)
+        return self._latest
