@@ -67,7 +67,7 @@ def test_an_event_keeps_its_own_stamp() -> None:
 
 
 def test_the_version_is_always_written_and_comes_first() -> None:
-    assert to_json(RunEvent("2026-01-01T00:00:00+00:00", "0.1.0")).startswith('{"event":"run","ledger":"1.3",')
+    assert to_json(RunEvent("2026-01-01T00:00:00+00:00", "0.1.0")).startswith('{"event":"run","ledger":"1.4",')
 
 
 def test_a_diverged_loss_survives_as_valid_json() -> None:
@@ -95,7 +95,7 @@ def test_of_choices_only_the_texts_are_kept() -> None:
 
 
 def test_empty_mappings_are_left_out_like_any_default() -> None:
-    assert to_json(RunEvent("s", "1")) == '{"event":"run","ledger":"1.3","started":"s","nanopace":"1"}'
+    assert to_json(RunEvent("s", "1")) == '{"event":"run","ledger":"1.4","started":"s","nanopace":"1"}'
 
 
 def test_null_is_the_same_as_absent() -> None:

@@ -33,7 +33,7 @@ FROZEN = {
 
 
 def test_the_events_and_their_fields_are_those_of_version_1_3() -> None:
-    assert VERSION == "1.3"
+    assert VERSION == "1.4"
     assert MAJOR == 1
     assert {name: " ".join(entry.name for entry in fields(kind)) for name, kind in EVENTS.items()} == FROZEN
 
