@@ -104,7 +104,9 @@ def test_it_is_saved_elsewhere(command: list[str], small_disk: Path, tmp_path: P
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_that_cannot_be_saved(
-    started: subprocess.Popen[str], small_disk: Path, number: signal.Signals  # noqa: F811
+    started: subprocess.Popen[str],
+    small_disk: Path,
+    number: signal.Signals,  # noqa: F811
 ) -> None:
     until(started, 13)
     started.send_signal(number)

@@ -47,7 +47,14 @@ def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
             }
             process = stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-m", "nanopace", "train", *(f"--{n}={v}" for n, v in given.items()), "--no-report"],
+                    [
+                        sys.executable,
+                        "-m",
+                        "nanopace",
+                        "train",
+                        *(f"--{n}={v}" for n, v in given.items()),
+                        "--no-report",
+                    ],
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
