@@ -5,7 +5,6 @@ bench/nanogpt_resume.py holds it against nanoGPT itself.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
