@@ -65,14 +65,15 @@ def known_best(out_dir: Path, keep_last: int, is_whole: Callable[[Path], bool]) 
     if not whole:
         return Known(spared=frozenset(by_step))
     newest, older = whole[0], frozenset(by_step) - {*whole[:keep_last]}
+    there = os.path.lexists(out_dir / BEST)  # it need not be: nanoGPT's runs have none
     written, certain = _read(out_dir)
     of_state = _valid(read_state(by_step[newest]).get("best"))  # of all evaluations before it was saved
     if written is not None and written[0] in whole and _borne_out(written, of_state, newest, by_step):
         return Known(written) if certain else Known(written, certain=False, spared=older | {newest})
     if of_state is not None and of_state[0] in whole:
         spared = {of_state[0], newest} | (by_step.keys() & {written[0]} if written is not None else set())
-        return Known(of_state, False, frozenset(spared), _doubt(out_dir, spared))
-    if not os.path.lexists(out_dir / BEST):  # perhaps there never was one: then nothing is kept beyond the newest
+        return Known(of_state, False, frozenset(spared), _doubt(out_dir, spared) if there else None)
+    if not there:  # perhaps there never was one: then nothing is kept beyond the newest
         return Known(spared=older)
     return Known(spared=frozenset(by_step), doubt=_doubt(out_dir, by_step))
 
