@@ -21,6 +21,7 @@ from nanopace.ledger import LedgerWriter
 from nanopace.train.clock import PAST, Clock, CudaMoment, Moment, Piece, make_clock
 from nanopace.train.device import find_machine
 from nanopace.train.interrupt import Interrupt
+from nanopace.train.lock import Claim
 from nanopace.train.loop import Loop
 from nanopace.train.plan import make_plan, shape_of
 from nanopace.train.ranks import Ranks
@@ -72,6 +73,7 @@ def main() -> None:
             corpus=corpus,
             shape=shape_of(plan.config, "gelu"),
             source=None,
+            claim=Claim(room),
             out_dir=room,
             ranks=Ranks(),
         )

@@ -34,7 +34,7 @@ from nanopace.cli import train
 from nanopace.cli.in_order import spelled_out
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import Corpus, open_corpus
-from nanopace.train.checkpoint import read_best
+from nanopace.train.best import read_best
 from nanopace.train.checkpoint_files import checkpoint_directories, step_of
 from nanopace.train.device import Machine
 from nanopace.train.plan import make_plan

@@ -17,7 +17,18 @@ def test_the_knobs_are_nanogpts() -> None:
     assert KNOBS["learning_rate"].default == 6e-4
     assert KNOBS["bias"].default is False
     own = {"seed", "documents", "eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite", "which"}
-    own |= {"memory_limit", "parallel", "recipe", "without", "matrix_lr", "cooldown", "fused", "fp8", "memory"}
+    own |= {
+        "memory_limit",
+        "parallel",
+        "recipe",
+        "without",
+        "matrix_lr",
+        "cooldown",
+        "fused",
+        "fp8",
+        "memory",
+        "rescue_dir",
+    }
     assert len(KNOBS.keys() - own) == 34
     assert own < KNOBS.keys()
     assert all(knob.why and knob.fitted(knob.default) == knob.default for knob in KNOBS.values())

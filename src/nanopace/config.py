@@ -102,6 +102,9 @@ class TrainConfig:
     which: str = _knob(
         "", "of the run in init_from: 'best', 'last' or a step; '': best if it saved only those, else last"
     )
+    rescue_dir: str = _knob(
+        "", "for the last checkpoint if out_dir cannot take it: a directory on another disk; '': none"
+    )
     overwrite: bool = _knob(False, "begin anew in an out_dir that holds a run, and remove that run's checkpoints")
 
     def __post_init__(self) -> None:

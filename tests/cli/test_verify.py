@@ -12,7 +12,7 @@ import torch
 from nanopace.cli import verify
 from nanopace.cli.display_lines import size
 from nanopace.cli.main import main
-from nanopace.train.checkpoint import write_best
+from nanopace.train.best import write_best
 from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.model import GPT, ModelShape
 

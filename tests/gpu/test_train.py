@@ -20,6 +20,7 @@ from nanopace.train.checkpoint_files import MODEL
 from nanopace.train.checkpoint_writing import describe
 from nanopace.train.clock import CudaClock
 from nanopace.train.listener import Outcome
+from nanopace.train.lock import Claim
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.optimizer import make_optimizer
 from nanopace.train.run import train
@@ -106,7 +107,7 @@ def test_a_checkpoint_holds_the_weights_of_its_moment(tmp_path: Path) -> None:
     config = TrainConfig(n_layer=8, n_head=8, n_embd=1024, vocab_size=8192, block_size=64)
     model = GPT(shape).to(CARD)
     optimizer = make_optimizer(model, config, CARD)
-    saver = Checkpointer(tmp_path, model, optimizer, tokenizer=None, keep_last=9, device=CARD)
+    saver = Checkpointer(Claim(tmp_path), model, optimizer, tokenizer=None, keep_last=9, device=CARD)
     expected = {}
     for step in (1, 2, 3):
         expected[step] = {name: each.detach().cpu().clone() for name, each in model.named_parameters()}

@@ -67,7 +67,7 @@ def test_an_event_keeps_its_own_stamp() -> None:
 
 
 def test_the_version_is_always_written_and_comes_first() -> None:
-    assert to_json(RunEvent("2026-01-01T00:00:00+00:00", "0.1.0")).startswith('{"event":"run","ledger":"1.3",')
+    assert to_json(RunEvent("2026-01-01T00:00:00+00:00", "0.1.0")).startswith('{"event":"run","ledger":"1.4",')
 
 
 @pytest.mark.parametrize(("figure", "read"), [("1e308", math.inf), ("-1e30", -math.inf), ("5e-324", 0.0)])
@@ -108,7 +108,7 @@ def test_of_choices_only_the_texts_are_kept() -> None:
 
 
 def test_empty_mappings_are_left_out_like_any_default() -> None:
-    assert to_json(RunEvent("s", "1")) == '{"event":"run","ledger":"1.3","started":"s","nanopace":"1"}'
+    assert to_json(RunEvent("s", "1")) == '{"event":"run","ledger":"1.4","started":"s","nanopace":"1"}'
 
 
 def test_null_is_the_same_as_absent() -> None:
@@ -162,7 +162,7 @@ def test_what_is_not_as_the_format_says_is_damaged(line: str) -> None:
 
 
 def test_a_newer_major_version_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match=r"format version 2\.0.*up to 1\.3.*update nanopace"):
+    with pytest.raises(InputError, match=r"format version 2\.0.*up to 1\.4.*update nanopace"):
         from_json('{"event":"run","ledger":"2.0","whatever":1}')
 
 

@@ -28,12 +28,12 @@ FROZEN = {
     "resume": "at_ms iteration checkpoint lost_iterations",
     "micro_batch": "at_ms iteration batch_size accumulation where",
     "rollback": "at_ms iteration failed_at checkpoint data_offset",
-    "end": "at_ms reason wall_ms energy_kwh",
+    "end": "at_ms reason wall_ms energy_kwh failure saved",
 }
 
 
-def test_the_events_and_their_fields_are_those_of_version_1_3() -> None:
-    assert VERSION == "1.3"
+def test_the_events_and_their_fields_are_those_of_version_1_4() -> None:
+    assert VERSION == "1.4"
     assert MAJOR == 1
     assert {name: " ".join(entry.name for entry in fields(kind)) for name, kind in EVENTS.items()} == FROZEN
 

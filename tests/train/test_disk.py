@@ -124,8 +124,9 @@ def test_a_disk_that_stays_full(corpus: Path, small_disk: Path) -> None:
                 fill(small_disk / "ballast")
 
     told = Full()
-    with pytest.raises(InputError, match=r"out: nothing could be saved: .*No space left on device"):
-        run(corpus, out, told)
+    outcome = run(corpus, out, told)
+    assert (outcome.reason, outcome.checkpoint) == ("error", None)
+    assert "No space left on device" in str(outcome.failure)
     assert len(told.losses) == STEPS
     assert len([each for each in told.all("note") if "could not save" in each]) == 1
     assert "lines could not be written" in told.all("note")[-1]
@@ -277,7 +278,7 @@ def test_damaged_checkpoints_do_not_push_out_whole_ones(corpus: Path, tmp_path: 
         listener=told,
         started=time.monotonic(),
     )
-    notes = told.all("note")
+    notes = [each for each in told.all("note") if "best.json" not in each]  # which names one of the damaged
     assert len(notes) == 3
     assert "step-00000021" in notes[0]
     assert all("its checksum does not match; going on from" in each and "step-00000010" in each for each in notes)

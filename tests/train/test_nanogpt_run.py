@@ -5,7 +5,6 @@ bench/nanogpt_resume.py holds it against nanoGPT itself.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from nanopace.corpus.order import Order
 from nanopace.corpus.shards import open_corpus
 from nanopace.errors import ConfigError, InputError, NanopaceError
 from nanopace.literals import Value
+from nanopace.train.best import read_best
 from nanopace.train.checkpoint_files import checkpoint_directories, newest_whole
 from nanopace.train.convert import convert
 from nanopace.train.model import GPT
@@ -227,7 +227,7 @@ def test_without_a_best_loss_the_first_evaluation_is_the_best(
     assert "no best_val_loss yet" in told.all("note")[0]
     first = told.all("evaluated")[0]
     assert (first.iteration, first.best) == (FIRST, True)
-    assert json.loads((out / "best.json").read_text()) == {"step": FIRST, "val": first.val}
+    assert read_best(out) == (FIRST, first.val)
     assert (out / "checkpoints" / "step-00000010").is_dir()
 
 

@@ -296,8 +296,9 @@ def test_a_resumed_run_that_could_save_nothing_says_so(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "write_checkpoint", full)
-    with pytest.raises(InputError, match="nothing could be saved"):
-        resume(tmp_path / "out", max_iters=30)
+    outcome, _ = resume(tmp_path / "out", max_iters=30)
+    assert (outcome.reason, outcome.checkpoint) == ("error", str(tmp_path / "out" / "checkpoints" / "step-00000021"))
+    assert "No space left on device" in str(outcome.failure)
 
 
 @pytest.mark.parametrize(

@@ -100,13 +100,43 @@ def ending(end: Outcome, out_dir: str) -> Iterator[str]:
 
 
 def outcome(end: Outcome, out_dir: str) -> str:
+    if end.failure is not None:
+        return _unsaved(end, out_dir)
     if end.reason == "finished":
         energy = "" if end.energy_kwh is None else f", {kwh(end.energy_kwh)}"
         return f"finished after {end.iteration} steps in {duration(end.wall_ms / 1000)}{energy}"
     if end.checkpoint is None:
         return f"{end.reason} after {end.iteration} steps; nothing is saved"
-    command = shlex.join(["nanopace", "train", "--init_from=resume", f"--out_dir={out_dir}"])
-    return f"{end.reason} after {end.iteration} steps; go on with: {one_line(command)}"
+    return f"{end.reason} after {end.iteration} steps; go on with: {_go_on(out_dir)}"
+
+
+def _unsaved(end: Outcome, out_dir: str) -> str:
+    """out_dir does not hold the last step: which one is the newest, where it is, and what to do."""
+    interrupted = end.reason == "interrupted"
+    done = f"{'interrupted after' if interrupted else 'trained'} {end.iteration} steps"
+    if end.checkpoint is None or end.out_dir is None:
+        return one_line(
+            f"{done}, and nothing is saved ({end.failure}); before you train anew, make room there or choose another "
+            "--out_dir, and name a --rescue_dir on another disk"
+        )
+    newest = int(end.checkpoint.rpartition("-")[2])
+    if newest == end.iteration:
+        return one_line(
+            f"{done}; step {newest} is not in {out_dir} ({end.failure}), but saved as {end.checkpoint}; "
+            + (
+                f"go on with: {_go_on(end.out_dir)}"
+                if interrupted
+                else f"that is the run's directory now: {end.out_dir}"
+            )
+        )
+    return one_line(
+        f"{done}, but step {end.iteration} could not be saved ({end.failure}); the newest whole checkpoint is of step "
+        f"{newest}, {end.checkpoint}; make room, then go on with: {_go_on(end.out_dir)}"
+    )
+
+
+def _go_on(out_dir: str) -> str:
+    return one_line(shlex.join(["nanopace", "train", "--init_from=resume", f"--out_dir={out_dir}"]))
 
 
 def utilisation(end: Outcome) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The `nanopace` command: finds the command that is asked for, and turns every error into one line.
 
 Only the module of that command is imported, so that --help costs no more than argparse. Exit codes: 0, 2 for whatever
-a person can mend, as an answer that could not be printed, 130 after Ctrl-C, 141 where the reader of a pipe has left.
+a person can mend, as an answer that could not be printed, 130 after Ctrl-C, 141 where the reader of a pipe has left,
+and 1 where the last step of a training is not in its out_dir.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MAY_BE_EMPTY = tuple(KNOBS)  # a knob says itself what it may be
 WORDS_ARE = "--config"
+NOT_SAVED = 1  # also where it was interrupted: whoever goes on in out_dir would not go on from the last step
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,10 +82,12 @@ def run(args: argparse.Namespace) -> int:
             listener.note(note)
         outcome = train(asked, listener=listener, preparing=preparing)
     embedded = asked.machine_decides and "dataset" not in given
-    if speaks and embedded and outcome.reason == "finished" and outcome.checkpoint:
+    if speaks and embedded and outcome.reason == "finished" and outcome.checkpoint and outcome.failure is None:
         _let_it_write(outcome.checkpoint)
     if speaks and not args.no_report and not given.get("eval_only"):
         _report(outcome.ledger, words)
+    if outcome.failure is not None:
+        return NOT_SAVED
     return 130 if outcome.reason == "interrupted" else 0
 
 

@@ -31,7 +31,8 @@ EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(("weight_decay", "beta1", "beta2", "grad_clip", "matrix_lr", "cooldown"), "loss"),
     **dict.fromkeys(("out_dir", "wandb_log", "wandb_project", "wandb_run_name", "log_interval"), "bookkeeping"),
     **dict.fromkeys(("eval_interval", "eval_iters", "eval_only", "always_save_checkpoint"), "bookkeeping"),
-    **dict.fromkeys(("eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite"), "bookkeeping"),
+    **dict.fromkeys(("eval_train", "eval_target_error", "save_interval", "keep_last"), "bookkeeping"),
+    **dict.fromkeys(("overwrite", "rescue_dir"), "bookkeeping"),
 }
 _COUPLED = ("batch_size", "gradient_accumulation_steps")
 _NEAR = 0.05  # a vocabulary that was inferred from a loss is right only to about this

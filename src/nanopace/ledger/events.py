@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-MAJOR, MINOR = 1, 3
+MAJOR, MINOR = 1, 4
 VERSION = f"{MAJOR}.{MINOR}"
 
 # The annotations of the events, each with its own check in codec.py.
@@ -215,6 +215,8 @@ class EndEvent(Event):
     reason: str  # finished, interrupted, out_of_memory, diverged, error
     wall_ms: Milliseconds | None = None  # of this process
     energy_kwh: Number | None = None  # of all its cards, where all came to the end
+    failure: str | None = None  # why its last step has no checkpoint in out_dir; None: it has, or should have none
+    saved: Count | None = None  # then: the newest step that has a whole one
 
 
 EVENTS: Mapping[str, type[Event]] = {

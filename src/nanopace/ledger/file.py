@@ -47,14 +47,19 @@ class LedgerWriter:
         clock: Callable[[], float] = time.monotonic,
         began: float | None = None,
         tell: Callable[[str], None] | None = None,
+        home: Callable[[], Path] | None = None,
     ) -> None:
         """`path`: None writes nowhere: where several processes train, only the first one has a ledger.
 
         `began`: when the process did, by the same clock; its stamps count from there, and else from now.
 
         `tell` hears, once, that the disk takes no more lines, and once that it does again.
+
+        `home` says before each line which directory is the run's by now: where it is another one, the ledger begins
+        anew there.
         """
-        self._path, self._clock, self._tell = Path(path or os.devnull), clock, tell
+        self._path, self._clock, self._tell, self._home = Path(path or os.devnull), clock, tell, home
+        self._directory = self._path.parent
         self._began = clock() if began is None else began
         self._turn = threading.RLock()  # a signal's handler may append in the middle of an append
         self._waiting: deque[bytes] = deque(maxlen=KEPT)
@@ -64,6 +69,10 @@ class LedgerWriter:
         self._file = -1
         if path is not None:
             self._open()
+
+    @property
+    def path(self) -> Path:
+        return self._path
 
     @property
     def waiting(self) -> int:
@@ -78,6 +87,7 @@ class LedgerWriter:
         synced = isinstance(event, _SYNCED)
         with self._turn:
             try:
+                self._follow()
                 if synced:
                     self._look_after_it()
                 self._catch_up()
@@ -105,6 +115,7 @@ class LedgerWriter:
         if self._file < 0:
             return
         with contextlib.suppress(OSError):  # closing must work on a full disk too
+            self._follow()
             self._catch_up()
             self.sync()
         if self._waiting and self._tell is not None:
@@ -141,15 +152,31 @@ class LedgerWriter:
             if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino):
                 return
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        if self._begins_anew() and self._tell is not None:
+            self._tell(f"{self._path} was removed; it begins anew")
+
+    def _follow(self) -> None:
+        """The run's directory may be another's by now: then nothing more is written into the file that was there."""
+        if self._home is None or (directory := self._home()) == self._directory:
+            return
+        before, self._path = self._path, directory / self._path.name
+        try:
+            self._begins_anew()
+        except OSError:
+            self._path = before
+            raise
+        self._directory = directory
+
+    def _begins_anew(self) -> bool:
+        """Open what is there by now. Where that is empty, the run introduces itself again."""
         before = self._file
         self._open()
         os.close(before)
-        if os.fstat(self._file).st_size == 0:
-            if self._tell is not None:
-                self._tell(f"{self._path} was removed; it begins anew")
-            for line in self._opening:
-                if line not in self._waiting:
-                    self._write(line)
+        empty = os.fstat(self._file).st_size == 0
+        for line in self._opening if empty else ():
+            if line not in self._waiting:
+                self._write(line)
+        return empty
 
     def _ends_with_newline(self) -> bool:
         size = os.fstat(self._file).st_size

@@ -30,6 +30,7 @@ _SMALLEST, _LARGEST = 1e-18, 1e18  # numbers of a run: FLOPs per token are the l
 _WITHOUT_DEFAULT = frozenset(("vocab_size", "dtype", "device", "init_from")) | {
     *("seed", "documents", "eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite", "which"),
     *("memory_limit", "parallel", "recipe", "without", "matrix_lr", "cooldown", "fused", "fp8", "memory"),
+    "rescue_dir",
 }
 # What the log tells outside of an echoed config: it does not show that all other knobs have their defaults.
 _SAID_ANYWAY = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))

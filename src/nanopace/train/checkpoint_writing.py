@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,11 @@ def write_checkpoint(
 
 @contextmanager
 def new_checkpoint(directory: Path) -> Iterator[Path]:
-    """An empty directory under another name; nothing of it stays if what is done in it fails."""
-    temporary = directory.with_name(f".{directory.name}.writing")
-    shutil.rmtree(temporary, ignore_errors=True)
+    """An empty directory under another name; nothing of it stays if what is done in it fails.
+
+    No other process has that name, also where one trains in our place meanwhile: what is given its own name is ours.
+    """
+    temporary = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.writing")
     temporary.mkdir(parents=True)
     try:
         yield temporary
@@ -69,7 +72,7 @@ def _put(temporary: Path, directory: Path) -> None:
     if we are killed in between, `sweep` gives it its name back."""
     replaced = directory.with_name(f".{directory.name}{_REPLACED}")
     if os.path.lexists(directory):
-        shutil.rmtree(replaced, ignore_errors=True)
+        _discard(replaced)
         os.rename(directory, replaced)
     try:
         os.rename(temporary, directory)
@@ -78,7 +81,7 @@ def _put(temporary: Path, directory: Path) -> None:
             os.rename(replaced, directory)
         raise
     sync_directory(directory.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
+    _discard(replaced)
 
 
 def write_weights(
@@ -127,9 +130,18 @@ def describe(
 def remove_checkpoint(directory: Path) -> None:
     """First its name, then its files: what is half removed is nobody's checkpoint."""
     condemned = directory.with_name(f".{directory.name}.removing")
-    shutil.rmtree(condemned, ignore_errors=True)
+    _discard(condemned)
     os.rename(directory, condemned)
-    shutil.rmtree(condemned, ignore_errors=True)
+    _discard(condemned)
+
+
+def _discard(path: Path) -> None:
+    """As far as it goes. Of a link the link alone: what it leads to may be another's."""
+    if os.path.islink(path):
+        with suppress(OSError):
+            os.unlink(path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep(out_dir: Path) -> None:
@@ -144,7 +156,7 @@ def sweep(out_dir: Path) -> None:
         if name.endswith(_REPLACED) and not own.exists():
             os.rename(folder / name, own)
         elif name.endswith((".writing", ".removing", _REPLACED)):
-            shutil.rmtree(folder / name, ignore_errors=True)
+            _discard(folder / name)
 
 
 def _write_state(path: Path, state: dict[str, Any]) -> None:

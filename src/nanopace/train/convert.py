@@ -11,8 +11,8 @@ from nanopace.corpus.vocabulary import TOKENIZER_FILE
 from nanopace.errors import InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train import checkpoint_files, huggingface
-from nanopace.train.checkpoint import read_best
-from nanopace.train.checkpoint_files import CHECKPOINTS, MODEL, OPTIMIZER, STATE, Saved, verified
+from nanopace.train.best import best_until
+from nanopace.train.checkpoint_files import MODEL, OPTIMIZER, STATE, verified
 from nanopace.train.checkpoint_writing import write_weights
 from nanopace.train.contents import check_weights
 from nanopace.train.huggingface import load_huggingface, save_huggingface
@@ -123,17 +123,10 @@ def _load_nanopace(path: Path, which: str) -> Pretrained:
         tokenizer=tokenizer or assumed_tokenizer(shape),
         tokenizer_assumed=tokenizer is None,
         optimizer=saved.optimizer(),
-        best=_best(saved),
+        best=best_until(saved),
         windows=saved.windows,
         chosen=chosen,
     )
-
-
-def _best(saved: Saved) -> tuple[int, float] | None:
-    """The best evaluation up to this step. Its own came after it was saved, and is in its run's best.json."""
-    of_run = read_best(saved.path.parent.parent) if saved.path.parent.name == CHECKPOINTS else None
-    known = [each for each in (saved.best, of_run) if each is not None and each[0] <= saved.step]
-    return min(known, key=lambda each: each[1], default=None)
 
 
 def _save_nanopace(target: Path, pretrained: Pretrained) -> None:

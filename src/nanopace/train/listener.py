@@ -69,12 +69,13 @@ class SaveReport:
 class Outcome:
     """How the run ended."""
 
-    reason: str  # finished, interrupted
+    reason: str  # finished, interrupted, or error: the last step could not be saved
     iteration: int  # steps done in all
     wall_ms: float
     ledger: str
     checkpoint: str | None  # the newest one; None: nothing is saved
-    failure: str | None = None  # why the newest save failed, if it did
+    out_dir: str | None = None  # where that is, unless it is where it was to be
+    failure: str | None = None  # why out_dir does not hold the last step; None: it does, or should not
     energy_kwh: float | None = None
     utilisation: float | None = None  # by the usual step, of what `nanopace tune` measured here
     measured_tflops: float | None = None

@@ -17,10 +17,12 @@ from torch import Tensor
 
 from nanopace.errors import InputError
 from nanopace.ledger import CheckpointEvent, NoteEvent
+from nanopace.train.best import BEST
 from nanopace.train.bookkeeping import LAST_SAVE, Bookkeeper
 from nanopace.train.evaluation_report import eval_event, eval_report
 from nanopace.train.evidence import save_evidence
 from nanopace.train.interrupt import Interrupt
+from nanopace.train.last_save import WAITS, Unsaved, waited
 from nanopace.train.listener import SaveReport
 from nanopace.train.optimizer import set_learning_rate
 from nanopace.train.parts import Parts
@@ -37,10 +39,13 @@ class Loop:
         self._config, self._clock, self._listener = parts.config, parts.clock, parts.listener
         self._books = Bookkeeper(parts.clock, parts.ledger)
         self._reports = Reporter(parts, self._books, lambda: interrupt.asked)
+        self._asked = lambda: interrupt.asked
         self._best = parts.best
         self._saved_step = parts.saved_step  # a resumed step need not be saved again
         self._whole: Path | None = None  # the newest checkpoint on the disk
         self._failed: str | None = None
+        self._unsaved: Unsaved | None = None  # the last save failed
+        self._rescued = False
         self._save_is_due = False  # although it is not its turn: the last one was put off
         self._stepper = Stepper(parts, self._books)
         self._fed: deque[tuple[int, Tensor, Tensor]] = deque(maxlen=IN_FLIGHT + 1)  # the last steps' tokens
@@ -60,9 +65,14 @@ class Loop:
         return self._reports.utilisation
 
     @property
-    def failure(self) -> str | None:
-        """Why the newest checkpoint could not be written, if it could not."""
-        return self._failed
+    def unsaved(self) -> Unsaved | None:
+        """Why the last step has no checkpoint in out_dir, if it should have one."""
+        return self._unsaved
+
+    @property
+    def rescued(self) -> bool:
+        """It has one elsewhere."""
+        return self._rescued
 
     def run(self) -> str:
         """Train to the end, or until somebody interrupts, and return which. NotFiniteError: it cannot go on."""
@@ -120,7 +130,7 @@ class Loop:
         except InputError:  # the data is gone, and what was learned from it shall not be
             if self._parts.ranks.size == 1:  # the others know nothing of it, and would not save
                 self._save(self.iteration, anyway=True)
-                self.close_saves()
+                self.close_saves(last=True)
             raise
 
     def _check(self, told: int) -> None:
@@ -211,13 +221,19 @@ class Loop:
 
     def _collect_saves(self) -> None:
         """Tell of the checkpoints that are whole by now, or failed."""
+        if news := self._parts.claim.news():  # what was saved before may be out of reach
+            self._save_is_due = self._parts.ranks.size == 1 or self._save_is_due
+        for text in (*news, *self._parts.checkpointer.notes()):
+            self._note(text)
         for result in self._parts.checkpointer.results():
             if result.failure is not None:
                 before, self._failed = self._failed, f"{result.path}: {result.failure}"
+                if result.path.name != BEST:
+                    self._unsaved = Unsaved(result.path, result.failure)
                 if before is None:  # said once, until a save succeeds again
                     self._note(f"could not save {self._failed}; training goes on and tries again at the next save")
                 continue
-            self._failed, self._whole = None, result.path
+            self._failed, self._unsaved, self._whole = None, None, result.path
             self._books.settle()
             stall = self._books.checkpoint_ms(result.step)
             report = SaveReport(
@@ -252,16 +268,35 @@ class Loop:
             recently = (self.iteration - 1) % self._config.eval_interval == 0
             if not self._reports.stopping and not recently:
                 self._evaluate(self.iteration)
-        self.close_saves()
+        self.close_saves(last=True)
 
-    def close_saves(self) -> None:
-        """Wait until all checkpoints are whole, or failed, and tell of them. Nothing can be saved after that."""
+    def close_saves(self, *, last: bool = False) -> None:
+        """Wait until all checkpoints are whole, or failed, and tell of them. Nothing can be saved after that.
+
+        `last`: nor will there be another chance."""
         self._reports.tell(0)
         self._clock.mark("other", self.iteration)
         self._parts.checkpointer.close()
+        if last:
+            self._try_again()
         self._clock.mark(LAST_SAVE, self.iteration)
         self._clock.finish()
         self._collect_saves()
+
+    def _try_again(self) -> None:
+        """If the last save failed. The first rank decides whether to, and all do: each may hold a part of it."""
+        ranks, checkpointer = self._parts.ranks, self._parts.checkpointer
+        self._collect_saves()
+        for wait in WAITS:
+            if not ranks.share(self._unsaved is not None and waited(wait, self._asked)):
+                break
+            checkpointer.again()
+            self._collect_saves()
+        elsewhere, missing = self._config.rescue_dir, self._unsaved
+        if ranks.share(bool(elsewhere and missing is not None)):
+            checkpointer.again(lambda: self._parts.claim.rescue(Path(elsewhere)))
+            self._collect_saves()
+            self._rescued, self._unsaved = self._unsaved is None, missing
 
     def save_evidence(self, out_dir: Path, failed_at: int) -> Path:
         """What is known of the step that failed. All ranks have to call it, and the first one writes."""

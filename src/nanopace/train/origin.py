@@ -26,7 +26,7 @@ from nanopace.train.pretrained import Pretrained
 from nanopace.train.recipes import new_model
 
 SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
-OF_THE_CALL = ("out_dir", "init_from", "which", "overwrite", "eval_only")  # and not of the run that goes on
+OF_THE_CALL = ("out_dir", "rescue_dir", "init_from", "which", "overwrite", "eval_only")  # not of a run that goes on
 _OF_A_LEDGER = 1 << 20  # bytes: it begins with the event that is looked for
 OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
 

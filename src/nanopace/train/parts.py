@@ -17,6 +17,7 @@ from nanopace.train.checkpoint import Checkpointer
 from nanopace.train.clock import Clock
 from nanopace.train.evaluate import Evaluator
 from nanopace.train.listener import Listener
+from nanopace.train.lock import Claim
 from nanopace.train.model import GPT
 from nanopace.train.passes import Passes
 from nanopace.train.ranks import Ranks
@@ -37,6 +38,7 @@ class Parts:
     validation: Evaluator
     training: Evaluator | None  # nanoGPT's second pass
     checkpointer: Checkpointer | NoCheckpointer
+    claim: Claim
     clock: Clock
     ledger: LedgerWriter
     listener: Listener

@@ -38,7 +38,7 @@ class Rollbacks:
         self._failures.append(failed_at)
         loop.close_saves()
         start.ranks.wait()  # the first one may still be writing
-        saved, refused = newest_whole(start.out_dir)
+        saved, refused = newest_whole(start.ranks.share(start.claim.home))
         if start.resumed is not None and not start.resumed.ours:
             saved = further(saved, start.resumed)
         for error in refused:

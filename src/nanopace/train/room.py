@@ -15,10 +15,10 @@ from pathlib import Path
 from nanopace.errors import InputError, NanopaceError, UsageError
 from nanopace.files import remove_parts, sync_directory
 from nanopace.ledger.file import LEDGER_FILE
-from nanopace.train.checkpoint import BEST
+from nanopace.train.best import BEST
 from nanopace.train.checkpoint_files import CHECKPOINTS, checkpoint_directories, newest_whole
 from nanopace.train.checkpoint_writing import remove_checkpoint, sweep
-from nanopace.train.lock import Claim
+from nanopace.train.lock import Claim, holds_a_run
 
 
 def enter(out_dir: Path, claim: Claim) -> None:
@@ -26,10 +26,36 @@ def enter(out_dir: Path, claim: Claim) -> None:
 
     What a killed process left is cleared up right then, so that a checkpoint it was replacing can be found again.
     """
-    if (out_dir / LEDGER_FILE).exists() or checkpoint_directories(out_dir):
+    check_own(out_dir)
+    if holds_a_run(out_dir):
         claim.take()
         with _writable(out_dir):
             sweep(out_dir)
+
+
+def check_own(out_dir: Path) -> None:
+    """Training removes old checkpoints, and behind a link they may be another run's."""
+    folder = out_dir / CHECKPOINTS
+    if folder.is_symlink():
+        raise UsageError(
+            "{path}: is a link, and training would remove checkpoints behind it that may be another run's; "
+            "remove the link, or name the directory itself with --out_dir",
+            path=folder,
+        )
+
+
+def check_rescue(rescue_dir: str, out_dir: Path) -> None:
+    """While there is time to name another one: it may be needed after days."""
+    if not rescue_dir:
+        return
+    place = Path(rescue_dir)
+    if os.path.realpath(place) == os.path.realpath(out_dir):
+        raise UsageError("--rescue_dir={path}: is --out_dir; name a directory on another disk", path=rescue_dir)
+    nearest = next(each for each in (place, *place.absolute().parents) if os.path.lexists(each))
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise UsageError(
+            "--rescue_dir={path}: cannot be written; name a directory that can, on another disk", path=rescue_dir
+        )
 
 
 def check_free(out_dir: Path) -> Sequence[NanopaceError]:
@@ -46,6 +72,7 @@ def check_free(out_dir: Path) -> Sequence[NanopaceError]:
 def clear(out_dir: Path, claim: Claim, *, anew: bool, overwrite: bool) -> str | None:
     """The first thing that touches the disk, where no run was before. A line on what was set aside, if anything was."""
     with _writable(out_dir):
+        check_own(out_dir)
         (out_dir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         claim.take()
         sweep(out_dir)

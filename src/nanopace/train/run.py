@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
 from nanopace.config import Asked
 from nanopace.corpus.prepare import Told
-from nanopace.errors import InputError, UsageError
+from nanopace.errors import UsageError
 from nanopace.files import check_own
 from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.attention import pick_attention
 from nanopace.train.bookkeeping import STEP_PHASES
-from nanopace.train.checkpoint_files import checkpoint_directories
+from nanopace.train.checkpoint_files import checkpoint_directories, newest_whole, step_of
 from nanopace.train.clock import Clock, make_clock, process_start
 from nanopace.train.device import find_machine, pick_kernels, set_tf32
 from nanopace.train.evaluate import pick_batch
@@ -114,7 +115,7 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     if set_aside is not None:
         listener.note(set_aside)
     path = start.out_dir / LEDGER_FILE if writes else None  # one ledger: the first rank's
-    with LedgerWriter(path, clock.now, began=started, tell=listener.note) as ledger:
+    with LedgerWriter(path, clock.now, began=started, tell=listener.note, home=start.claim.directory) as ledger:
         introduce(start, ledger, choices)
         first_step = start.resumed.step if start.resumed else 0
         listener.started(
@@ -130,9 +131,6 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
         )
         outcome = _run(start, ledger, clock, listener)
     listener.finished(outcome)
-    before = None if start.resumed is None else str(start.resumed.path)
-    if outcome.checkpoint == before and outcome.failure is not None:
-        raise InputError("{path}: nothing could be saved: {reason}", path=start.out_dir, reason=outcome.failure)
     wall_ms = (clock.now() - started) * 1000
     assert abs(wall_ms - outcome.wall_ms) <= 0.01 * wall_ms + 100, "the phases do not sum to the wall clock"
     return outcome
@@ -166,7 +164,7 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
                     break
                 if ended is None:
                     reason = "diverged"
-                    raise diverged(start.out_dir, loop, rollbacks.failed_at)
+                    raise diverged(_home(start), loop, rollbacks.failed_at)
                 loop.close()
                 loop, start = None, ended
                 _forget(start)
@@ -180,21 +178,45 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
         raise
     finally:
         energy_kwh = _of_all_cards(monitor.stop(), start.ranks if all_here else Ranks())
+        newest, failure = _saved(start, loop, all_here=all_here)
+        saved = None if newest is None or failure is None else step_of(newest.name)
+        if reason == "finished" and loop is not None and failure is not None and saved != loop.iteration:
+            reason = "error"
         wall_ms = None if loop is None else loop.close()
-        ledger.append(EndEvent(reason, wall_ms=wall_ms and round(wall_ms, 3), energy_kwh=energy_kwh))
-    newest = loop.newest_checkpoint or (start.resumed and start.resumed.path)
+        ledger.append(EndEvent(reason, wall_ms and round(wall_ms, 3), energy_kwh, failure=failure, saved=saved))
     return Outcome(
         reason=reason,
         iteration=loop.iteration,
         wall_ms=wall_ms or 0.0,
-        ledger=str(start.out_dir / LEDGER_FILE),
+        ledger=str(ledger.path if start.ranks.first else start.out_dir / LEDGER_FILE),
         checkpoint=None if newest is None else str(newest),
-        failure=loop.failure,
+        out_dir=None if newest is None or failure is None else str(newest.parent.parent),
+        failure=failure,
         energy_kwh=energy_kwh,
         utilisation=loop.utilisation,
         measured_tflops=start.measured_tflops,
         logging=_on_top_of_steps(clock),
     )
+
+
+def _saved(start: Start, loop: Loop | None, *, all_here: bool) -> tuple[Path | None, str | None]:
+    """The newest checkpoint, and why out_dir does not hold that of the last step, if it does not."""
+    unsaved, newest = (None, None) if loop is None else (loop.unsaved, loop.newest_checkpoint)
+    if unsaved is None and not start.claim.lost:
+        return newest or (None if start.resumed is None else start.resumed.path), None
+    failure = f"{start.out_dir}: another training has it by now" if unsaved is None else str(unsaved)
+    if loop is not None and all_here and start.ranks.first and not loop.rescued:
+        saved, _ = newest_whole(start.claim.home)  # as it is now: others may have been there
+        newest = None if saved is None else saved.path
+    return newest, failure
+
+
+def _home(start: Start) -> Path:
+    """Where this run may write, or what comes nearest to it: then writing fails."""
+    try:
+        return start.claim.directory()
+    except OSError:
+        return start.claim.home
 
 
 def _on_top_of_steps(clock: Clock) -> float:

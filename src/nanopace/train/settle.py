@@ -22,7 +22,7 @@ from nanopace.train.plan import Plan, make_plan, pick_dataset, shape_of
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.ranks import Ranks
 from nanopace.train.recipes import foreign_rates
-from nanopace.train.room import check_free
+from nanopace.train.room import check_free, check_rescue
 from nanopace.train.setup import Start
 from nanopace.train.taken_up import notes_on
 
@@ -53,6 +53,7 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     check_which(wishes.asked, init_from)
     if init_from != "resume" and not given.get("overwrite") and not given.get("eval_only"):
         check_free(out_dir)
+    check_rescue(str(given.get("rescue_dir", "")), out_dir)
     source: Saved | Pretrained | None = None
     asked = dict(given)
     if init_from == "resume":
@@ -80,6 +81,7 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
         corpus=corpus,
         shape=shape,
         source=source,
+        claim=wishes.claim,
         out_dir=out_dir,
         ranks=ranks,
         measured_tflops=_measured(plan.config, machine),

@@ -18,6 +18,7 @@ from nanopace.corpus.shards import Corpus, Split
 from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
 from nanopace.train.batches import Batches
+from nanopace.train.best import best_until
 from nanopace.train.checkpoint import Checkpointer
 from nanopace.train.checkpoint_files import Saved, not_a_state
 from nanopace.train.checkpoint_writing import describe
@@ -26,6 +27,7 @@ from nanopace.train.device import Machine
 from nanopace.train.evaluate import Evaluator, Losses, pick_batch
 from nanopace.train.ladder import pick_steps
 from nanopace.train.listener import Listener
+from nanopace.train.lock import Claim
 from nanopace.train.model import GPT, ModelShape
 from nanopace.train.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
 from nanopace.train.origin import build_model
@@ -52,6 +54,7 @@ class Start:
     corpus: Corpus
     shape: ModelShape
     source: Saved | Pretrained | None  # None: from scratch
+    claim: Claim  # to out_dir: it knows where this run may write by now
     out_dir: Path
     ranks: Ranks
     data_offset: int | None = None  # which order of the data; None: the one that the checkpoint says, or the first
@@ -134,6 +137,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         validation=validation,
         training=training,
         checkpointer=checkpointer,
+        claim=start.claim,
         clock=clock,
         ledger=ledger,
         listener=listener,
@@ -205,7 +209,7 @@ def _checkpointer(
     kind = ShardedCheckpointer if sharded else Checkpointer if start.ranks.first else NoCheckpointer
     kind = NoCheckpointer if start.config.save_interval < 0 or start.config.eval_only else kind
     return kind(
-        start.out_dir,
+        start.claim,
         model,
         optimizer,
         tokenizer=start.corpus.tokenizer,
@@ -278,7 +282,7 @@ def _restore_state(parts: Parts, saved: Saved) -> None:
             parts.validation.restore(state["validation"])
         if parts.training is not None and state.get("training") is not None:
             parts.training.restore(state["training"])
-    parts.best = saved.best
+    parts.best = best_until(saved)
     parts.recent = [float(each) for each in state.get("recent", [])]
     _restore_randomness(parts, saved)
 

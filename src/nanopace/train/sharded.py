@@ -18,8 +18,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from nanopace.corpus.tokenizer import Tokenizer
-from nanopace.train.checkpoint import Checkpointer, Result
+from nanopace.train.checkpoint import Checkpointer, Home, Result, path_of
 from nanopace.train.checkpoint_writing import finish_checkpoint, measure, new_checkpoint
+from nanopace.train.lock import Claim
 from nanopace.train.tensor_file import Written
 
 if TYPE_CHECKING:
@@ -43,10 +44,16 @@ class NoCheckpointer:
     def results(self) -> list[Result]:
         return []
 
+    def notes(self) -> list[str]:
+        return []
+
     def mark_best(self, step: int, loss: float) -> None:
         pass
 
     def close(self) -> None:
+        pass
+
+    def again(self, elsewhere: Home | None = None) -> None:
         pass
 
 
@@ -55,7 +62,7 @@ class ShardedCheckpointer(Checkpointer):
 
     def __init__(
         self,
-        out_dir: Path,
+        claim: Claim,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         *,
@@ -68,7 +75,7 @@ class ShardedCheckpointer(Checkpointer):
         self._group = dist.new_group(backend="gloo")
         self._host_mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         self._first = dist.get_rank() == 0
-        super().__init__(out_dir, model, optimizer, tokenizer=tokenizer, keep_last=keep_last, device=device)
+        super().__init__(claim, model, optimizer, tokenizer=tokenizer, keep_last=keep_last, device=device)
 
     def mark_best(self, step: int, loss: float) -> None:
         if self._first:
@@ -96,15 +103,21 @@ class ShardedCheckpointer(Checkpointer):
         for part, copy in self._copies:
             copy.copy_(part, non_blocking=True)
 
-    def _write(self, path: Path, state: Mapping[str, Any]) -> int:
+    def _write(self, home: Home, step: int, state: Mapping[str, Any]) -> tuple[Path, int]:
         """All ranks write, and the first one begins and finishes. Where one of them fails, it has failed for all."""
         with ExitStack() as stack:
-            temporary = self._together(lambda: stack.enter_context(new_checkpoint(path)) if self._first else path)[0]
+
+            def begin() -> tuple[Path, Path]:
+                path = path_of(home(), step)
+                return path, stack.enter_context(new_checkpoint(path))
+
+            path, temporary = self._together(lambda: begin() if self._first else (Path(), Path()))[0]
             parts = self._together(lambda: self._write_parts(temporary))
             written = {name: each for part in parts for name, each in part.items()}
-            return self._together(
+            size = self._together(
                 lambda: finish_checkpoint(temporary, path, written, state, self._tokenizer) if self._first else 0
             )[0]
+            return path, size
 
     def _write_parts(self, directory: Path) -> dict[str, Written]:
         """This rank's file, synced, and what it must be to be whole."""
@@ -119,6 +132,10 @@ class ShardedCheckpointer(Checkpointer):
             raise OSError(_reason(error)) from None
         own = f"shard-{dist.get_rank() + 1:05d}-*.safetensors"
         return {each.name: measure(each) for each in directory.glob(own)}
+
+    def _look_around(self) -> None:
+        if self._first:
+            super()._look_around()
 
     def _prune(self) -> None:
         if self._first:

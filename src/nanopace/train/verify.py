@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nanopace.config import step_of_which
 from nanopace.errors import InputError, NanopaceError
-from nanopace.train.checkpoint import read_best
+from nanopace.train.best import read_best
 from nanopace.train.checkpoint_files import STATE, Told, checkpoint_directories, step_of, verified
 from nanopace.train.which import directory_of, directory_of_best, nothing_to_choose
 

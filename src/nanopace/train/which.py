@@ -16,11 +16,10 @@ from typing import Any, Literal
 
 from nanopace.config import step_of_which
 from nanopace.errors import InputError, NanopaceError, UsageError
-from nanopace.train.checkpoint import read_best
+from nanopace.train.best import Best, read_best
 from nanopace.train.checkpoint_files import Saved, checkpoint_directories, newest_whole, read_state, step_of, verified
 
 _MOST_LISTED = 20
-Best = tuple[int, float]  # a step, and its validation loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
 # What is no property of a run, or is the same in every trial.
 _APART = frozenset(
     {
-        *("out_dir", "overwrite", "init_from", "which", "max_iters", "seed"),
+        *("out_dir", "rescue_dir", "overwrite", "init_from", "which", "max_iters", "seed"),
         *("eval_interval", "log_interval", "save_interval", "eval_iters", "eval_train", "eval_only"),
         *("always_save_checkpoint", "keep_last", "wandb_log", "wandb_project", "wandb_run_name"),
     }
