@@ -239,7 +239,9 @@ class Drafts:
     def named(self, file: str) -> list[tuple[str, Draft]]:
         """With the file's name for a run that is alone in it; else which one it is."""
         kept = [*self._first, *self._last]
-        return [(file, draft) for _, draft in kept] if len(kept) == 1 else [(file + which, each) for which, each in kept]
+        return (
+            [(file, draft) for _, draft in kept] if len(kept) == 1 else [(file + which, each) for which, each in kept]
+        )
 
 
 def _which(number: int, stage: Stage | None, of_stage: int) -> str:

@@ -70,7 +70,9 @@ def find_ranks(printed: Iterable[str]) -> Ranks | None:
     if len(rows) < _FEWEST_ROWS:
         return None
     for kind in _KINDS:
-        found = [(_rank(rank), at) for prefix, at in rows if (rank := kind.search(prefix[-LONGEST_PREFIX:])) is not None]
+        found = [
+            (_rank(rank), at) for prefix, at in rows if (rank := kind.search(prefix[-LONGEST_PREFIX:])) is not None
+        ]
         if len(found) >= _NEARLY_ALL * len(rows) and _are_ranks(found):
             return Ranks(kind, min(rank for rank, _ in found))
     return None
