@@ -51,9 +51,8 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
             elif window is None and iteration <= last:
                 window = _Window(last, builder)
             last = last if iteration is None else iteration
-        elif window is None and "tep" in line and (told := _EVALUATION.search(line, 0, 4 * LONGEST_PREFIX)):
-            if int(told[1]) < last:  # the row behind it goes back, too
-                window = _Window(last, builder)
+        elif window is None and _goes_back(line, last):
+            window = _Window(last, builder)
         if window is None:
             yield each
             continue
@@ -63,6 +62,12 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
             window = None
     if window is not None:
         yield from window.finish()
+
+
+def _goes_back(line: str, last: int) -> bool:
+    """An evaluation of the past: the row behind it will be, too."""
+    told = _EVALUATION.search(line, 0, 4 * LONGEST_PREFIX) if "tep" in line else None
+    return told is not None and int(told[1]) < last
 
 
 class _Window:
