@@ -10,7 +10,10 @@ import pytest
 from .limits import answers
 from .shapes import SHAPES, row
 
-LINES = 2000
+pytestmark = pytest.mark.slow
+
+LINES = 1000
+
 MOST_TIMES = 6.0  # for four times the lines: what is quadratic takes 16 times
 A_MOMENT_S = 0.5  # below it, what a machine does beside this is more than what is measured
 
