@@ -7,7 +7,7 @@ from nanopace.run import Run
 
 
 def reading_findings(run: Run) -> list[Finding]:
-    """Runs and processes that are left out, prose around the log, a file that is cut, lines that were not read, and times that were divided."""
+    """What is left out, prose around the log, a file that is cut, lines not read, and times that were divided."""
     findings = []
     if run.runs_of_file is not None:
         findings.append(Finding("many_runs", {"runs": run.runs_of_file}))

@@ -34,7 +34,6 @@ from nanopace.run import (
 from nanopace.sources.by_iteration import ByIteration, Event
 from nanopace.sources.fold import divide, fold_behind, take_rows
 
-
 UNFOLDED = 500  # rows at the beginning of a run that stay single, as in bulk.py
 FOLD_ROWS = 400_000  # that are kept single before they are folded: a log of 16 MB has fewer
 MOST_RUNS = 256  # of one file that are kept, half of them from its beginning: nobody reads more reports
@@ -154,8 +153,9 @@ class Draft(Told):
         self._setbacks = self._settled_setbacks()
         evaluations = self.evaluations.take_from(rows.iteration[start])
         checkpoints = self.checkpoints.take_from(rows.iteration[start])
-        breaks = {bisect_left(rows.last_iteration, each.iteration) for each in (*evaluations, *checkpoints)}
-        breaks |= {each.row for each in (*evaluations, *checkpoints, *self._setbacks) if each.row is not None}
+        events: list[Evaluation | Checkpoint] = [*evaluations, *checkpoints]
+        breaks = {bisect_left(rows.last_iteration, each.iteration) for each in events}
+        breaks |= {each.row for each in (*events, *self._setbacks) if each.row is not None}
         places = fold_behind(rows, start, breaks)
         for evaluation in evaluations:
             moved = None if evaluation.row is None else places[evaluation.row]

@@ -51,6 +51,8 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
             elif window is None and iteration <= last:
                 window = _Window(last, builder)
             last = last if iteration is None else iteration
+        elif window is None and _goes_back(line, last):
+            window = _Window(last, builder)
         if window is None:
             yield each
             continue
@@ -60,6 +62,12 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
             window = None
     if window is not None:
         yield from window.finish()
+
+
+def _goes_back(line: str, last: int) -> bool:
+    """An evaluation of the past: the row behind it will be, too."""
+    told = _EVALUATION.search(line, 0, 4 * LONGEST_PREFIX) if "tep" in line else None
+    return told is not None and int(told[1]) < last
 
 
 class _Window:
@@ -79,6 +87,7 @@ class _Window:
         self._kept = 0  # the lane whose rows are kept
         self._others: set[int] = set()
         self._reached = last
+        self._between: list[Printed] = []  # lines since the last row that was decided
         self._evaluated: dict[str, int] = {}
 
     @property
@@ -153,34 +162,40 @@ class _Window:
             self._waiting.pop(row + self._stride, None)
 
     def _decide(self, *, ended: bool) -> Iterator[Printed]:
+        """The first line, or, if it is no row, as much as can be said of it without the row that follows."""
         line = self._lines.popleft()
         if line.row is None:
-            if self._is_kept(line.printed[0]):
-                yield line.printed
+            self._between.append(line.printed)
+            if not self._rows:
+                yield from self._told(kept=not self._others)
             return
         self._rows -= 1
-        returned = line.lane != self._before
-        self._before = line.lane
-        if returned:
+        if line.lane != self._before:
+            self._before = line.lane
             self._returns[line.lane] -= 1
-            if not self._returns[line.lane]:
-                del self._returns[line.lane]
-        if line.lane != self._kept:
-            returns = self._returns[self._kept]
-            if returns >= _RETURNS or (line.lane in self._others and (returns or ended)):
-                self._others.add(line.lane)
-                self._builder.row_of_another()
-                return
-            self._kept = line.lane
-        self._reached = line.row
-        yield line.printed
+        kept = line.lane == self._kept or not self._is_of_another(line.lane, ended)
+        yield from self._told(kept=kept)
+        if kept:
+            self._kept, self._reached = line.lane, line.row
+            yield line.printed
+        else:
+            self._others.add(line.lane)
+            self._builder.row_of_another()
 
-    def _is_kept(self, line: str) -> bool:
-        """An evaluation is printed by each of them: the first one counts, unless its row has already been."""
-        if not self._others or (found := _EVALUATION.search(line, 0, 4 * LONGEST_PREFIX)) is None:
-            return True
-        iteration, metric = int(found[1]), found[2] or ""
-        if iteration < self._reached or iteration <= self._evaluated.get(metric, -1):
-            return False
-        self._evaluated[metric] = iteration
-        return True
+    def _is_of_another(self, lane: int, ended: bool) -> bool:
+        """The process whose rows are kept goes on behind it: several times, or it is known that it does."""
+        returns = self._returns[self._kept]
+        return returns >= _RETURNS or (lane in self._others and (returns > 0 or ended))
+
+    def _told(self, *, kept: bool) -> Iterator[Printed]:
+        """What was printed before a row. An evaluation is printed by each process: the first one counts, unless it is
+        of the past."""
+        for printed in self._between:
+            found = _EVALUATION.search(printed[0], 0, 4 * LONGEST_PREFIX)
+            if found is not None and (self._others or not kept):
+                iteration, metric = int(found[1]), found[2] or ""
+                if iteration <= max(self._reached, self._evaluated.get(metric, -1)):
+                    continue
+                self._evaluated[metric] = iteration
+            yield printed
+        self._between.clear()

@@ -287,6 +287,8 @@ class NanogptReader:
     def _override(self, knob: str, value: str) -> None:
         from nanopace.config_text import read_override
 
+        if "{" in value:  # no flag of nanoGPT's has one, and an f-string takes long to parse
+            return
         with suppress(UsageError):  # a fork's own knob
             self._builder.fact(*read_override(f"{knob}={value}"))
 

@@ -165,6 +165,8 @@ def _figures(pair: Pair, words: Words, paper: Paper) -> None:
     if a.loss.metric == b.loss.metric:  # without a ratio: a loss has no zero that it could be measured from
         best = words.number(a.loss.best_val, 4), words.number(b.loss.best_val, 4)
         rows += [(words.text("best validation"), *best, "")] if best != (UNKNOWN, UNKNOWN) else []
+    if not rows:  # nothing is known of either
+        return
     paper.heading(words.text("Figures"))
     paper.table(rows, "lrrr", ("", pair.a, pair.b, f"{pair.b}/{pair.a}"))
 
