@@ -19,8 +19,8 @@ from .synthetic import nanogpt_run
 HALF_AN_HOUR = 1_800_000.0
 
 
-def advised(run: Diagnosis) -> dict[str, float | None]:
-    return {each.code: each.saves_s for each in run.findings if each.advice and each.code != "find_the_stall"}
+def advised(run: Diagnosis) -> dict[str, float]:
+    return {each.code: each.saves_s or 0.0 for each in run.findings if each.advice and each.code != "find_the_stall"}
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,8 @@ def _undisturbed_s(diagnosis: Diagnosis) -> float:
 
 
 def _overhead_matters(diagnosis: Diagnosis) -> bool:
-    return (_overhead(diagnosis) or 0.0) >= _WORTH_TUNING and diagnosis.evaluations.count >= _SEVERAL
+    several = diagnosis.evaluations.count >= _SEVERAL and diagnosis.wall.awake_s > 0
+    return several and (_overhead(diagnosis) or 0.0) >= _WORTH_TUNING
 
 
 def _raise_eval_interval(diagnosis: Diagnosis) -> Finding | None:
@@ -176,7 +177,8 @@ def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
     if each is None:
         return None
     all_s = evaluations.count * each / 1000  # at the price of one, which may be that of a slow stretch
-    return share * min(all_s, diagnosis.wall.evaluation_s or all_s)
+    spent_s = diagnosis.wall.evaluation_s
+    return share * (all_s if spent_s is None else min(all_s, spent_s))
 
 
 def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
