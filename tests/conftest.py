@@ -16,6 +16,7 @@ import xdist
 from hypothesis import is_hypothesis_test, settings
 
 import nanopace
+from nanopace.diagnosis import invariants
 
 from .sources.nanochat_logs import Program, speedrun
 
@@ -24,6 +25,8 @@ settings.load_profile("side by side")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the tests run side by side, one to a core
 if not Path("/proc/driver/nvidia/version").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is: without a card its kernels run as Python
+
+invariants.strict = True  # a figure that cannot be fails the test, instead of being left out
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -44,6 +44,7 @@ NOT_IN_TEXT_LOGS: Mapping[str, str] = {
     "level_shift_at_power_limit": "the card's sensors",
     "cpu_pace": "a run on a CPU; none is built here",
     "ran_on_cpu": "a run on a CPU; none is built here",
+    "long_events": "a trainer that times evaluations and checkpoints",
     "suspended": "a trainer that notices",
     "data_stalls": "a trainer that times its data",
     "rollbacks": "a trainer that goes back",

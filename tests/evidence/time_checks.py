@@ -15,6 +15,7 @@ from .check import (
     costs_ms,
     exactly,
     first_of,
+    jumped_ms,
     off,
     open_row_ms,
     open_step,
@@ -39,6 +40,8 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     by = open_row_ms(truth, rows) * rows / 1000 + stalled + unpriced + at_jumps
     if not truth.plain:
         by += 0.15 * overhead  # without a plain row the step is an estimate, and said to be one
+    if any(finding.code == "save_in_doubt" for finding in d.findings):
+        by += truth.seconds["checkpoint"]  # they may be stalls, and that is said
     share = overhead / truth.total_s  # of a total that is as open as the steps are
     return first_of(
         None if said["slow"] <= rows else f"{said['slow']} slow rows, but only {rows} evaluate",
@@ -107,6 +110,35 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     return first_of(
         off("evaluation_s", said["evaluation_s"], *(ms / 1000 for ms in costs_ms(truth)), by=by),
         f"at most {said['checkpoint_s']}, but it is {least}" if least > said["checkpoint_s"] * 1.05 + by else None,
+    )
+
+
+@check("checkpoint_few_saves")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    by = (open_row_ms(truth, said["saved_rows"]) + stalled_ms(truth)) / 1000
+    least = min(save_ms(truth)) / 1000
+    return first_of(
+        None if said["saved_rows"] < 3 else f"{said['saved_rows']} rows are not few",
+        off("evaluation_s", said["evaluation_s"], *(ms / 1000 for ms in costs_ms(truth)), by=by),
+        f"at most {said['checkpoint_s']}, but it is {least}" if least > said["checkpoint_s"] * 1.05 + by else None,
+    )
+
+
+@check("save_in_doubt")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    saved = [row for row in truth.visible if row.evaluated and row.evaluated.save_ms is not None]
+    longer = sum((row.evaluated.save_ms or 0.0) + row.stall_ms for row in saved if row.evaluated) / 1000
+    by = (open_row_ms(truth, 1) + 3 * truth.plan.evaluation_noise * costs_ms(truth)[1]) / 1000
+    by += (jumped_ms(truth) + costs_ms(truth)[1] - costs_ms(truth)[0]) / 1000
+    return first_of(
+        None if said["saved_rows"] < 3 else f"{said['saved_rows']} rows are not few",
+        off(
+            "evaluation_s",
+            said["evaluation_s"],
+            *(ms / 1000 for ms in costs_ms(truth)),
+            by=by + stalled_ms(truth) / 1000,
+        ),
+        off("longer_s", said["longer_s"], longer, by=by * said["saved_rows"]),
     )
 
 
@@ -230,7 +262,8 @@ def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     """Known is what rows show of one that saves as well, or does not either."""
     shown = {row.evaluated.save_ms is None for row in truth.visible if row.evaluated}
     unlike = [each for each in truth.hidden if (each.save_ms is None) not in shown]
-    return "a row contains one like each" if not unlike and truth.plain else hidden_of(truth, said)
+    several = len(truth.visible) > 1  # one may have been held up
+    return "rows contain some like each" if not unlike and several and truth.plain else hidden_of(truth, said)
 
 
 def hidden_of(truth: Truth, said: Numbers) -> str | None:

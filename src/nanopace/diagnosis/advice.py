@@ -62,16 +62,22 @@ def _saving(diagnosis: Diagnosis, code: str, seconds: float, **numbers: Number) 
     return Finding(code, numbers, saves_s=seconds, saves_share=seconds / diagnosis.wall.awake_s, advice=True)
 
 
+def _number(finding: Finding, name: str) -> float:
+    number = finding.numbers.get(name)
+    return number if isinstance(number, (int, float)) else 0.0
+
+
 def _content(diagnosis: Diagnosis) -> bool:
     """Whether all that could be saved is too little, as far as the log can tell."""
     wall, mfu = diagnosis.wall, diagnosis.mfu
     card = mfu.card_high if mfu.card is None else mfu.card
-    if wall.overhead_share is None or wall.awake_s <= 0 or (card is not None and card < _IDLE_CARD):
+    overhead = _overhead(diagnosis)
+    if overhead is None or wall.awake_s <= 0 or (card is not None and card < _IDLE_CARD):
         return False
     codes = {finding.code for finding in diagnosis.findings}
     if codes & _NOT_NOTHING or diagnosis.step.normal_rows < _FEW_ROWS or _slowed(diagnosis.step):
         return False
-    return wall.overhead_share + wall.stall_s / wall.awake_s < _WORTH_TUNING
+    return overhead + wall.stall_s / wall.awake_s < _WORTH_TUNING
 
 
 def _slowed(step: Step) -> bool:
@@ -83,16 +89,30 @@ def _slowed(step: Step) -> bool:
 # --- evaluations and checkpoints -------------------------------------------------------------------------------------
 
 
+def _overhead(diagnosis: Diagnosis) -> float | None:
+    """Of the time after the start in which nothing held the run up: a stall makes no evaluation cheaper."""
+    wall, undisturbed_s = diagnosis.wall, _undisturbed_s(diagnosis)
+    return (
+        wall.overhead_share * wall.awake_s / undisturbed_s
+        if wall.overhead_share and undisturbed_s > 0
+        else wall.overhead_share
+    )
+
+
+def _undisturbed_s(diagnosis: Diagnosis) -> float:
+    wall = diagnosis.wall
+    return wall.awake_s - wall.stall_s - wall.startup_s
+
+
 def _overhead_matters(diagnosis: Diagnosis) -> bool:
-    share, several = diagnosis.wall.overhead_share, diagnosis.evaluations.count >= _SEVERAL
-    return share is not None and share >= _WORTH_TUNING and diagnosis.wall.awake_s > 0 and several
+    several = diagnosis.evaluations.count >= _SEVERAL and diagnosis.wall.awake_s > 0
+    return several and (_overhead(diagnosis) or 0.0) >= _WORTH_TUNING
 
 
 def _raise_eval_interval(diagnosis: Diagnosis) -> Finding | None:
     """To the smallest round interval that brings the overhead to 1%, as long as enough evaluations remain."""
-    interval, count = diagnosis.evaluations.interval, diagnosis.evaluations.count
-    wall = diagnosis.wall
-    if not _overhead_matters(diagnosis) or not interval or wall.overhead_share is None:
+    interval, count, overhead = diagnosis.evaluations.interval, diagnosis.evaluations.count, _overhead(diagnosis)
+    if not _overhead_matters(diagnosis) or not interval or overhead is None:
         return None
     done = diagnosis.source.last_iteration - diagnosis.source.first_iteration
     planned = max(done, diagnosis.ahead.max_iters or 0)
@@ -100,7 +120,7 @@ def _raise_eval_interval(diagnosis: Diagnosis) -> Finding | None:
     rounds = [number for number in _round_numbers(largest) if number > interval]
     if not rounds:
         return None
-    wanted = interval * wall.overhead_share / _ENOUGH
+    wanted = interval * overhead / _ENOUGH
     raised = next((number for number in rounds if number >= wanted), rounds[-1])
     kept = done // raised
     if kept >= count:
@@ -144,7 +164,7 @@ def _lower_eval_iters(run: Run, diagnosis: Diagnosis) -> Finding | None:
         numbers = {"from_iters": int(iters), "to_iters": lower, "noise_factor": math.sqrt(iters / lower)}
         code = "lower_eval_iters"
     if seconds is None:  # it may be the checkpoint that takes the time
-        return Finding(code, numbers, advice=True) if (diagnosis.wall.overhead_share or 0.0) >= _REAL_PART else None
+        return Finding(code, numbers, advice=True) if (_overhead(diagnosis) or 0.0) >= _REAL_PART else None
     return _saving(diagnosis, code, seconds, **numbers)
 
 
@@ -157,20 +177,21 @@ def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
     if each is None:
         return None
     all_s = evaluations.count * each / 1000  # at the price of one, which may be that of a slow stretch
-    return share * min(all_s, diagnosis.wall.evaluation_s or all_s)
+    spent_s = diagnosis.wall.evaluation_s
+    return share * (all_s if spent_s is None else min(all_s, spent_s))
 
 
 def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
-    checkpoints, total_s = diagnosis.checkpoints, diagnosis.wall.awake_s
-    if checkpoints.basis != "measured" or checkpoints.each_ms is None or total_s <= 0:
+    checkpoints, undisturbed_s = diagnosis.checkpoints, _undisturbed_s(diagnosis)
+    if checkpoints.basis != "measured" or checkpoints.each_ms is None or undisturbed_s <= 0:
         return None
-    if (diagnosis.wall.overhead_share or 0.0) < _ENOUGH:
+    if (_overhead(diagnosis) or 0.0) < _ENOUGH:
         return None
     fewer = max(_FEWEST_SAVES, checkpoints.count // _FEWER_SAVES)
-    each_s = checkpoints.each_ms / 1000
-    if checkpoints.count <= fewer or checkpoints.count * each_s < _CHECKPOINT_SHARE * total_s:
+    all_s = min(checkpoints.count * checkpoints.each_ms / 1000, diagnosis.wall.checkpoint_s or math.inf)
+    if checkpoints.count <= fewer or all_s < _CHECKPOINT_SHARE * undisturbed_s:
         return None
-    saved = (checkpoints.count - fewer) * each_s
+    saved = (1 - fewer / checkpoints.count) * all_s
     return _saving(diagnosis, "save_less_often", saved, checkpoints=checkpoints.count, to_checkpoints=fewer)
 
 
@@ -179,7 +200,8 @@ def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
 
 def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
     stall_s, total_s = diagnosis.wall.stall_s - waited_for_data_s(diagnosis.faults), diagnosis.wall.awake_s
-    if total_s <= 0 or stall_s < _STALL_SHARE * total_s:
+    stall_s -= sum(_number(each, "longer_s") for each in diagnosis.findings if each.code == "save_in_doubt")
+    if not diagnosis.step.normal_rows or total_s <= 0 or stall_s < _STALL_SHARE * total_s:
         return None
     periodic = next((finding for finding in diagnosis.findings if finding.code == "periodic_stalls"), None)
     return _saving(

@@ -33,6 +33,9 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "checkpoint_measured": (*_APART, "checkpoint_low_s", "checkpoint_high_s", "checkpoint_share", *_ROWS),
     "checkpoint_stamped": (*_APART, "checkpoint_low_s", "checkpoint_high_s"),  # by the time stamps of the lines
     "checkpoint_within_scatter": (*_APART, *_ROWS),  # checkpoint_s: at most
+    "checkpoint_few_saves": (*_APART, *_ROWS),  # checkpoint_s: at most, since the few rows may have been held up
+    # the few rows with a save took longer_s longer in all than those without: the save, or something that held them up
+    "save_in_doubt": ("saved_rows", "evaluation_s", "longer_s"),
     "checkpoint_other_speed": _ROWS,  # rows with a save and rows without are in stretches of different speed
     "checkpoint_at_least": ("spike_s", "checkpoint_s"),  # as the first row bounds the evaluation
     "checkpoint_bounded": ("spike_s", "predicted_s", "checkpoint_s"),  # checkpoint_s: at most
@@ -51,6 +54,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "evaluations_outside_clock": ("count",),  # this trainer stops its clock for evaluation
     "periodic_stalls": ("rows", "interval", "each_s", "total_s", "total_share"),
     "stalls": ("rows", "largest_s", "iteration", "total_s", "total_share"),
+    "long_events": ("count", "total_s", "largest_s", "iteration"),  # evaluations and checkpoints outside of the rows
     "uneven_rows": ("rows", "normal_rows", "excess_share", "total_s"),
     "level_shift": _SHIFT,
     "level_shift_at_power_limit": (*_SHIFT, "at_limit", "samples"),

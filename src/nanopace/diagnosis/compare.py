@@ -15,6 +15,7 @@ from nanopace.diagnosis.arrival import arrive, clock_known
 from nanopace.diagnosis.attribution import attribute, changes, one_sided
 from nanopace.diagnosis.comparable import obstacle
 from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
+from nanopace.diagnosis.invariants import withheld
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.diagnosis.stretches import contradictions
 from nanopace.diagnosis.throughput import measured_step_ms
@@ -31,7 +32,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
     by_flops = _by_iteration(a, b, _flops_per_iteration(a), _flops_per_iteration(b))
     by_time = _by_time(a, b)
     arrival = arrive(a, b)
-    return Comparison(
+    comparison = Comparison(
         a=a,
         b=b,
         changed=changed,
@@ -60,6 +61,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         ),
         arrival=arrival,
     )
+    return withheld(comparison)
 
 
 def _pair(a: float | None, b: float | None) -> PairOf:

@@ -7,6 +7,7 @@ from nanopace.diagnosis.curves import draw
 from nanopace.diagnosis.faults import find_faults, loss_faults, memory_findings, straggler
 from nanopace.diagnosis.findings import log_interval, time_findings
 from nanopace.diagnosis.gpu_use import gpu_findings
+from nanopace.diagnosis.invariants import withheld
 from nanopace.diagnosis.loss import describe_loss
 from nanopace.diagnosis.mfu import find_mfu
 from nanopace.diagnosis.mfu_findings import mfu_findings
@@ -66,7 +67,7 @@ def diagnose(run: Run) -> Diagnosis:
     if any(finding.code == "loss_diverged" for finding in diagnosis.findings):  # no praise for what computes nothing
         kept = tuple(each for each in diagnosis.findings if not each.code.startswith("utilisation_"))
         diagnosis = replace(diagnosis, findings=kept)
-    return replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis)))
+    return withheld(replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis))))
 
 
 def _source(run: Run) -> Source:

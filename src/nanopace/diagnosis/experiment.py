@@ -11,11 +11,14 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import median, typical
+from nanopace.diagnosis.medians import median, typical, weighted_quantiles
 
 SAME_SPEED = 1.03  # rows whose steps differ by no more than this are compared with each other
 FEW = 10  # rows below which each one counts in the scatter; among more, one that is far off is a stall
-ENOUGH_UNSAVED = 3  # rows without a save: of fewer, nothing tells whether they were held up
+SEVERAL = 3  # rows with a save, and as many without: of fewer, nothing tells whether they were held up
+LEFT = 2  # of them, where the others were: rows that agree
+FAR = 2.0  # times its like: a row that took longer was held up, and tells no price
+SHOWS = 6.0  # times the noise of a step: what an evaluation row takes at least beyond its step for one to be seen
 ENOUGH = 4  # rows of a group that have a scatter of their own
 OF_THE_SCATTER = 0.75  # three standard errors of the rolling median of steps
 STEADY = 0.005  # of a step: by so little its rolling median moves by chance
@@ -58,19 +61,50 @@ class Experiment(NamedTuple):
 
 def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
     """Rows of both kinds, compared at equal speed. `spread` is the relative scatter of plain steps."""
-    unsaved = [sample for sample in samples if not sample.saves]
-    if sum(sample.rows for sample in unsaved) < ENOUGH_UNSAVED or len(unsaved) == len(samples):
+    saved, unsaved = ([each for each in samples if each.saves == saves] for saves in (True, False))
+    if not saved or rows_of(unsaved) < SEVERAL:
         return None
+    saved, unsaved = without_held_up(saved, spread), without_held_up(unsaved, spread)
+    samples = [*saved, *unsaved]
     pairs = [pair for stretch in by_speed(samples, spread) if (pair := _split(stretch)) is not None]
     checkpoint = _checkpoint(pairs, spread) if pairs else _across_speeds(samples, spread)
     return Experiment(price_of(unsaved, spread), checkpoint)
 
 
+def without_held_up(samples: Sequence[Sample], spread: float) -> list[Sample]:
+    """Rows of one kind without those that took far longer than their like: one that is held up tells no price.
+
+    Nothing makes a row shorter than what is in it, so of few rows the shortest is the measure, of more their lower
+    quartile. Only a clock that was set back does: a row that shows nothing is none where half of them show something.
+    """
+    showing = [each for each in samples if each.excess_ms > SHOWS * spread * each.step_ms]
+    if not showing or 2 * rows_of(showing) < rows_of(samples):
+        showing = list(samples)
+    if not showing:
+        return []
+    times = [each.excess_ms for each in showing]
+    (measure_ms,) = weighted_quantiles(times, [each.rows for each in showing], (0.25,))
+    step_ms = showing[times.index(measure_ms)].step_ms
+    return [each for each in showing if each.excess_ms <= far_from(measure_ms, each.step_ms, step_ms, spread)]
+
+
+def far_from(usual_ms: float, step_ms: float, usual_step_ms: float, spread: float) -> float:
+    """What a row takes at most that was not held up, where its like takes so long: where steps take longer,
+    evaluations may, too."""
+    slower = max(1.0, step_ms / max(usual_step_ms, 1e-9))
+    return max(FAR * usual_ms * slower, usual_ms + SHOWS * spread * step_ms)
+
+
+def rows_of(samples: Sequence[Sample]) -> int:
+    """How many rows of the log these are."""
+    return sum(sample.rows for sample in samples)
+
+
 def price_of(samples: Sequence[Sample], spread: float) -> Price:
     """The typical cost of rows of one kind; where stretches differ, its interval spans them."""
-    ms = _typical(samples)
+    ms = typical_ms(samples)
     half = _t_80(len(samples) - 1) * _error(samples, _scatter([samples], spread), spread)
-    price, stretches = around(ms, half), [_typical(stretch) for stretch in by_speed(samples, spread)]
+    price, stretches = around(ms, half), [typical_ms(stretch) for stretch in by_speed(samples, spread)]
     return price._replace(low_ms=min(price.low_ms, *stretches), high_ms=max(price.high_ms, *stretches))
 
 
@@ -92,8 +126,8 @@ def follows_step(samples: Sequence[Sample]) -> float | None:
     if len(stretches) < 2 or len(samples) < 4:
         return None
     fast, slow = stretches[0], stretches[-1]
-    apart = math.log(_speed(slow) / _speed(fast))
-    low, high = _typical(fast), _typical(slow)
+    apart = math.log(typical_step_ms(slow) / typical_step_ms(fast))
+    low, high = typical_ms(fast), typical_ms(slow)
     if low <= 0 or high <= 0:
         return None
     power = math.log(high / low) / apart
@@ -103,7 +137,7 @@ def follows_step(samples: Sequence[Sample]) -> float | None:
 def _split(stretch: Sequence[Sample]) -> tuple[list[Sample], list[Sample]] | None:
     saved = [sample for sample in stretch if sample.saves]
     unsaved = [sample for sample in stretch if not sample.saves]
-    return (saved, unsaved) if saved and sum(sample.rows for sample in unsaved) >= ENOUGH_UNSAVED else None
+    return (saved, unsaved) if saved and rows_of(unsaved) >= LEFT else None
 
 
 def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: float) -> Price:
@@ -114,9 +148,9 @@ def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: floa
     ms = doubt = variance = 0.0
     for (saved, unsaved), weight in zip(pairs, weights, strict=True):
         share = weight / sum(weights)
-        faster = _speed(saved) / _speed(unsaved) - 1
-        slower_ms = _typical(unsaved) * faster if abs(faster) > STEADY else 0.0  # if it takes so many steps
-        ms += share * (_typical(saved) - _typical(unsaved) - slower_ms / 2)
+        faster = typical_step_ms(saved) / typical_step_ms(unsaved) - 1
+        slower_ms = typical_ms(unsaved) * faster if abs(faster) > STEADY else 0.0  # if it takes so many steps
+        ms += share * (typical_ms(saved) - typical_ms(unsaved) - slower_ms / 2)
         doubt += share * abs(slower_ms) / 2
         variance += share**2 * (_error(saved, pooled, spread) ** 2 + _error(unsaved, pooled, spread) ** 2)
     return around(ms, doubt + _t_80(freedom) * math.sqrt(variance))
@@ -129,13 +163,13 @@ def _across_speeds(samples: Sequence[Sample], spread: float) -> Price | None:
     power = follows_step(unsaved)
     if power is None:
         return None
-    nearest = min(by_speed(unsaved), key=lambda each: abs(math.log(_speed(each) / _speed(saved))))
-    away = _speed(saved) / _speed(nearest)
-    evaluation = _typical(nearest) * away**power
+    nearest = min(by_speed(unsaved), key=lambda each: abs(math.log(typical_step_ms(each) / typical_step_ms(saved))))
+    away = typical_step_ms(saved) / typical_step_ms(nearest)
+    evaluation = typical_ms(nearest) * away**power
     doubt = CLEAR_POWER * abs(math.log(away)) * evaluation
     pooled = _scatter([saved, nearest], spread)
     error = math.hypot(_error(saved, pooled, spread), _error(nearest, pooled, spread))
-    return around(_typical(saved) - evaluation, doubt + _t_80(len(saved) + len(nearest) - 2) * error)
+    return around(typical_ms(saved) - evaluation, doubt + _t_80(len(saved) + len(nearest) - 2) * error)
 
 
 def around(ms: float, half: float) -> Price:
@@ -145,7 +179,7 @@ def around(ms: float, half: float) -> Price:
 
 def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
     """The standard deviation of one row within its group; at least what steps scatter by."""
-    centres = [_typical(group) for group in groups]
+    centres = [typical_ms(group) for group in groups]
     largest = max(centres)
     off = [abs(each.excess_ms - c) for group, c in zip(groups, centres, strict=True) for each in group]
     freedom = len(off) - len(groups)
@@ -169,9 +203,11 @@ def _t_80(freedom: int) -> float:
     return _T_80[freedom] if freedom < len(_T_80) else 1.2816 + 0.85 / freedom
 
 
-def _typical(samples: Sequence[Sample]) -> float:
+def typical_ms(samples: Sequence[Sample]) -> float:
+    """What one of these rows takes beyond its step."""
     return typical((sample.excess_ms, sample.rows) for sample in samples)
 
 
-def _speed(samples: Sequence[Sample]) -> float:
+def typical_step_ms(samples: Sequence[Sample]) -> float:
+    """What a step takes around them."""
     return typical((max(sample.step_ms, 1e-9), sample.rows) for sample in samples)

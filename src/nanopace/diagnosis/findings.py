@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nanopace.diagnosis.counting import most_frequent
-from nanopace.diagnosis.experiment import ENOUGH_UNSAVED
+from nanopace.diagnosis.experiment import SEVERAL
 from nanopace.diagnosis.faults import data_stalls, setbacks, suspension, waited_for_data_s
 from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.pace_findings import lost_to_levels_s, step_findings
 from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
 from nanopace.diagnosis.rows import Pace
 from nanopace.diagnosis.spikes import MOST_OF_START, Spikes
-from nanopace.diagnosis.wall import Clock
+from nanopace.diagnosis.wall import Clock, Event
 from nanopace.run import Run
 
 
@@ -26,6 +26,7 @@ def time_findings(
         (wall.startup_s, _startup(run, spikes)),
         (_gaps_s(clock), _gaps(clock)),
         (_sum_s(spikes, "periodic") + _sum_s(spikes, "stall"), _stalls(spikes, wall)),
+        (sum(event.ms for event in _held_up(clock)) / 1000, _long_events(clock)),
         (waited_for_data_s(faults), data_stalls(faults, wall)),
         (wall.suspended_s, suspension(faults)),
         (wall.restart_s, _restarts(restarts)),
@@ -52,7 +53,7 @@ def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock)
             findings.append(Finding("evaluations_outside_clock", {"count": evaluations.count}))
         return findings
     costs = [
-        pace.typical_excess_ms(run.rows, evaluation.row)
+        (_cost_ms(spikes, evaluation.row) / run.rows.count[evaluation.row], run.rows.count[evaluation.row])
         for evaluation in spikes.prices.counted
         if evaluation.row is not None and pace.basis != "none"
     ]
@@ -71,6 +72,11 @@ def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock)
         findings.append(Finding("evaluation_rows", numbers))
     findings += _checkpoint(spikes, typical(costs) if costs else None)
     return findings + _unseen(run, spikes, clock)
+
+
+def _cost_ms(spikes: Spikes, row: int) -> float:
+    """What a row takes beyond its step, but for what held it up."""
+    return sum(ms for cause, ms in spikes.parts.get(row, {}).items() if cause != "stall")
 
 
 def _unseen(run: Run, spikes: Spikes, clock: Clock) -> list[Finding]:
@@ -103,10 +109,12 @@ def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
         spike_ms = evaluations.each_ms  # of the rows that save
     together = {"spike_s": spike_ms / 1000, "predicted_s": _seconds(evaluations.predicted_ms)}
     rows = {"saved_rows": checkpoints.saved_rows, "unsaved_rows": checkpoints.unsaved_rows}
+    if spikes.prices.saves_in_doubt:
+        return _in_doubt(spikes)
     if not evaluations.contains_checkpoint:
         return _apart(evaluations, checkpoints, rows)
     findings = []
-    if checkpoints.unsaved_rows >= ENOUGH_UNSAVED:
+    if checkpoints.unsaved_rows >= SEVERAL:
         findings.append(Finding("checkpoint_other_speed", rows))
     elif checkpoints.each_ms is not None:
         findings.append(Finding("checkpoint_bounded", {**together, "checkpoint_s": checkpoints.each_ms / 1000}))
@@ -119,6 +127,24 @@ def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
     return findings
 
 
+def _in_doubt(spikes: Spikes) -> list[Finding]:
+    each_ms, longer_s = spikes.prices.evaluations.each_ms, sum(map(_stalled_s, _doubtful(spikes)))
+    if each_ms is None or not longer_s:
+        return []
+    numbers = {"saved_rows": _lines(_doubtful(spikes)), "evaluation_s": each_ms / 1000, "longer_s": longer_s}
+    return [Finding("save_in_doubt", numbers)]
+
+
+def _doubtful(spikes: Spikes) -> list[SlowRow]:
+    """The rows of which nothing tells whether their save took so long, or something held them up."""
+    doubt = spikes.prices.saves_in_doubt
+    return [row for row in spikes.slow_rows if doubt and {"checkpoint", "stall"}.issubset(row.causes)]
+
+
+def _stalled_s(row: SlowRow) -> float:
+    return row.count * row.parts_ms["stall"] / 1000
+
+
 def _apart(evaluations: Evaluations, checkpoints: Checkpoints, rows: Mapping[str, Number]) -> list[Finding]:
     """Where the two prices are told apart."""
     each_ms, save_ms = evaluations.each_ms, checkpoints.each_ms
@@ -126,7 +152,8 @@ def _apart(evaluations: Evaluations, checkpoints: Checkpoints, rows: Mapping[str
         return []
     prices = {"evaluation_s": each_ms / 1000, "checkpoint_s": save_ms / 1000}
     if checkpoints.basis == "upper_bound":
-        return [Finding("checkpoint_within_scatter", {**prices, **rows})]
+        few = checkpoints.saved_rows < SEVERAL and (checkpoints.low_ms or 0.0) > 0
+        return [Finding("checkpoint_few_saves" if few else "checkpoint_within_scatter", {**prices, **rows})]
     low_ms, high_ms = checkpoints.wide_interval
     interval = {"checkpoint_low_s": _seconds(low_ms), "checkpoint_high_s": _seconds(high_ms)}
     if checkpoints.basis == "stamps":
@@ -196,10 +223,11 @@ def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
             "total_share": total_s / wall.awake_s,
         }
         findings.append(Finding("periodic_stalls", numbers))
-    stalls = [row for row in spikes.slow_rows if "stall" in row.causes]
+    doubtful = _doubtful(spikes)
+    stalls = [row for row in spikes.slow_rows if "stall" in row.causes and row not in doubtful]
     if stalls:
         largest = max(stalls, key=_stall_ms)
-        total_s = _sum_s(spikes, "stall")
+        total_s = sum(map(_stalled_s, stalls))
         numbers = {
             "rows": _lines(stalls),
             "largest_s": _stall_ms(largest) / 1000,
@@ -209,6 +237,20 @@ def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
         }
         findings.append(Finding("stalls", numbers))
     return findings
+
+
+def _held_up(clock: Clock) -> list[Event]:
+    """By how much evaluations and checkpoints took far longer than their like; stalls that are told have reasons."""
+    return [event for event in clock.events if event.bucket == "stall" and event.stall is None]
+
+
+def _long_events(clock: Clock) -> list[Finding]:
+    events = _held_up(clock)
+    if not events:
+        return []
+    largest = max(events, key=lambda event: event.ms)
+    numbers = {"count": len(events), "total_s": sum(event.ms for event in events) / 1000}
+    return [Finding("long_events", {**numbers, "largest_s": largest.ms / 1000, "iteration": largest.iteration})]
 
 
 def _stall_ms(row: SlowRow) -> float:

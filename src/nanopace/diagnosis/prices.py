@@ -1,28 +1,36 @@
 """What one evaluation costs, and what one checkpoint.
 
-A log that evaluates without always saving is a natural experiment: the rows with a save against the rows without. Else
-the time stamps of its lines tell the two apart. Where it has none, the forward-pass model bounds the checkpoint from
-above and row 0, which evaluates and does not save, from below; where the config is unknown too, it stays unknown.
+A log that evaluates without always saving is a natural experiment: the rows with a save against the rows without, if
+there are several of both: one row may have been held up, and rows that were far from their like tell no price. Else the
+time stamps of its lines tell the two apart. Where it has none, the forward-pass model bounds the checkpoint from above
+and row 0, which evaluates and does not save, from below; where the config is unknown too, it stays unknown.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 from nanopace.diagnosis.counting import cold_rows, counted_evaluations, evaluation_interval
 from nanopace.diagnosis.experiment import (
     SAME_SPEED,
+    SEVERAL,
     SURE,
     Price,
     Sample,
     by_speed,
     compare_rows,
+    far_from,
     follows_step,
     price_of,
+    rows_of,
+    typical_ms,
+    typical_step_ms,
+    without_held_up,
 )
 from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
@@ -33,8 +41,6 @@ from nanopace.run import Evaluation, Run
 # The smallest share of a micro-step that we have seen a forward pass take. What an evaluation row costs beyond
 # 2 x eval_iters such passes may be the checkpoint, and cannot be more of it.
 LEAST_FORWARD_SHARE = 0.30
-
-Costs = tuple[float, int]  # the excess of a row, and how many rows it stands for
 
 RESOLVED = 0.05  # of an evaluation: what its interval by time stamps may be on either side
 BESIDE = 5  # plain rows on either side of an evaluation that tell whether the speed changes there
@@ -54,6 +60,9 @@ class Prices(NamedTuple):
     in_steps: float | None = None  # what an evaluation takes in steps, where the log shows that it follows them
     rough: bool = False  # by time stamps, and no more exact than they are
     unsaved_ms: float | None = None  # an evaluation alone, where evaluation_ms contains a checkpoint
+    usual_ms: Mapping[bool, float] = MappingProxyType({})  # of an evaluation row, with a save (True) and without
+    saves_in_doubt: bool = False  # the few rows with a save took far longer: it, or something that held them up
+    told_once: bool = False  # by one row, which may have been held up: no price for what no row shows
 
     def evaluation_at(self, step_ms: float) -> float | None:
         """What an evaluation takes where a step takes so long."""
@@ -63,7 +72,7 @@ class Prices(NamedTuple):
         """What an evaluation that no row shows takes, its checkpoint apart if that has a price; None where no row
         shows one like it: one that saves as well, or one that does not either."""
         saves, contains = evaluation.iteration in self.saved, self.evaluations.contains_checkpoint
-        if saves and not contains and self.checkpoint_ms is None:
+        if (saves and not contains and self.checkpoint_ms is None) or self.told_once:
             return None
         return self.evaluation_at(step_ms) if saves or not contains else self.unsaved_ms
 
@@ -82,6 +91,7 @@ class _Told(NamedTuple):
     basis: Basis = "unknown"
     contains: bool = False  # a checkpoint, in what is called an evaluation
     rough: bool = False  # by time stamps, and no more exact than they are
+    in_doubt: bool = False  # whether it is the save that the few rows with one took far longer for
 
 
 def find_prices(run: Run, pace: Pace) -> Prices:
@@ -109,14 +119,15 @@ def _inside(
     changing = len(by_speed(samples, pace.step.spread)) > 1
     numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
     alike = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
-    told = _told_by_rows(samples, alike, only_save, pace.step.spread)
+    first = _first_evaluations(run, pace, cold)
+    told = _told_by_rows(samples, alike, only_save, first, pace.step.spread)
     # A step that changes a little hides what a row holds beside it; so does one that changes much at the only such row.
     jump_ms = max((_jump_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
     blurred = run.rows_cover > 1 and not steady(pace.step)
     blurred |= jump_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)
     if blurred or (told.evaluation is not None and told.evaluation.ms <= 0):  # nothing that shows
         told = _Told()
-    elif told.contains or told.evaluation is None:
+    elif (told.contains or told.evaluation is None) and not told.in_doubt:
         told = _told_by_stamps(run, pace, numbers, saved, told)
 
     in_steps = evaluation_in_steps(run)
@@ -124,14 +135,15 @@ def _inside(
     each, save, basis = told.evaluation, told.checkpoint, told.basis
     at_most, at_least = None, None
     if told.contains and each is not None:
-        at_least = _above_first_row(run, pace, cold, with_save)
+        at_least = _above_first_row(first, _telling(with_save, pace), pace.step.spread)
         least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
-        if least_steps is not None and not jump_ms and not _quicker_than(run, pace, cold, least_steps):
+        if least_steps is not None and not jump_ms and not _quicker_than(first, least_steps, pace.step.spread):
             least = least_steps * min(sample.step_ms for sample in with_save)
             if each.ms > least:  # else the model bounds nothing
                 at_most, basis = each.ms - least, "upper_bound"
     elif save is not None:
         at_most = save.most_ms if basis == "upper_bound" else save.ms
+    usual = _usual(with_save, without, first, told.in_doubt, pace.step.spread)
     return Prices(
         evaluations=Evaluations(
             count=sum(each.count for each in counted),
@@ -159,9 +171,12 @@ def _inside(
         cold_rows=cold,
         evaluation_ms=None if blurred else predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
-        in_steps=_in_steps(with_save if told.contains else without),
+        in_steps=_in_steps(_telling(with_save if told.contains else without, pace)),
         rough=told.rough,
-        unsaved_ms=price_of(without, pace.step.spread).ms if told.contains and without else None,
+        unsaved_ms=usual.get(False) if told.contains else None,
+        usual_ms=usual,
+        saves_in_doubt=told.in_doubt,
+        told_once=rows_of(samples) == 1 and not told.rough,
     )
 
 
@@ -202,22 +217,60 @@ def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> l
 
 
 def _told_by_rows(
-    samples: Sequence[Sample], alike: Sequence[Sample], only_save: Sequence[Sample], spread: float
+    samples: Sequence[Sample],
+    alike: Sequence[Sample],
+    only_save: Sequence[Sample],
+    first: Sequence[Sample],
+    spread: float,
 ) -> _Told:
-    """From the excess of the rows that hold an evaluation, a save, or both; `alike` are those to compare."""
-    with_save = [sample for sample in samples if sample.saves]
+    """From the excess of the rows that hold an evaluation, a save, or both; `alike` are those to compare, and no
+    evaluation takes longer than those in the `first` rows of a process."""
     if only_save:
-        checkpoint = price_of(only_save, spread)
+        checkpoint = price_of(without_held_up(only_save, spread), spread)
         rest = [each._replace(excess_ms=max(0.0, each.excess_ms - checkpoint.ms * each.saves)) for each in samples]
-        return _Told(price_of(rest, spread) if rest else None, checkpoint, "measured")
+        return _Told(price_of(without_held_up(rest, spread), spread) if rest else None, checkpoint, "measured")
+    saved, unsaved = (
+        without_held_up([each for each in samples if each.saves == saves], spread) for saves in (True, False)
+    )
+    few_saves = sum(each.rows for each in samples if each.saves) < SEVERAL
     if not samples:
         return _Told()
-    if not with_save or len(with_save) == len(samples):
-        return _Told(price_of(samples, spread), contains=bool(with_save))
+    if rows_of(samples) < SEVERAL and unsaved and first and _far(unsaved, first, spread):
+        return _Told()  # no evaluation takes so much longer than the first
+    if not saved or not unsaved:
+        return _Told(price_of(saved or unsaved, spread), contains=bool(saved))
+    if few_saves and _far(saved, unsaved, spread):
+        return _Told(price_of(unsaved, spread), in_doubt=True)
     found = compare_rows(alike, spread)
     if found is None or found.checkpoint is None or found.checkpoint.most_ms <= 0:
-        return _Told(price_of(with_save, spread), contains=True)
-    return _Told(found.evaluation, found.checkpoint, "measured" if found.checkpoint.least_ms > 0 else "upper_bound")
+        return _Told(price_of(saved, spread), contains=True)
+    sure = found.checkpoint.least_ms > 0 and not few_saves
+    return _Told(found.evaluation, found.checkpoint, "measured" if sure else "upper_bound")
+
+
+def _far(some: Sequence[Sample], others: Sequence[Sample], spread: float) -> bool:
+    """Whether even the shortest of some rows took far longer than the others."""
+    shortest, usual_ms, step_ms = min(some), typical_ms(others), typical_step_ms(others)
+    return shortest.excess_ms > far_from(usual_ms, shortest.step_ms, step_ms, spread)
+
+
+def _telling(samples: Sequence[Sample], pace: Pace) -> list[Sample]:
+    return without_held_up(samples, pace.step.spread)
+
+
+def _usual(
+    saved: Sequence[Sample], unsaved: Sequence[Sample], first: Sequence[Sample], in_doubt: bool, spread: float
+) -> dict[bool, float]:
+    """What an evaluation row takes beyond its step, with a save and without, if it is not held up. One without takes
+    no longer than one with a save or than the first of a process, which few rows may hide. Where few rows with a save
+    took far longer than that, either they were held up or a save takes that long."""
+    usual = {
+        saves: typical_ms(without_held_up(group, spread)) for saves, group in ((True, saved), (False, unsaved)) if group
+    }
+    if unsaved:
+        few = first if rows_of(unsaved) < SEVERAL else ()
+        usual[False] = min([*usual.values(), *(each.excess_ms for each in few)])
+    return {True: usual[False], False: usual[False]} if in_doubt else usual
 
 
 def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], told: _Told) -> _Told:
@@ -239,23 +292,22 @@ def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sampl
     return [_sample(run, pace, row) for row in rows if pace.kind[row] == SLOW] if pace.basis == "rows" else []
 
 
-def _above_first_row(run: Run, pace: Pace, cold: frozenset[int], with_save: Sequence[Sample]) -> float | None:
+def _above_first_row(first_rows: Sequence[Sample], with_save: Sequence[Sample], spread: float) -> float | None:
     """What a checkpoint takes at least: an evaluation with it, less the first one and what a start adds to that."""
     least = []
-    for first in _first_evaluations(run, pace, cold):
+    for first in first_rows:
         same_speed = [each for each in with_save if each.step_ms <= SAME_SPEED * first.step_ms]
         if same_speed:
-            together = price_of(same_speed, pace.step.spread)
+            together = price_of(same_speed, spread)
             slower = max(1.0, typical((each.step_ms / first.step_ms, each.rows) for each in same_speed))
             ms = together.least_ms - first.excess_ms * slower
             least += [ms] if ms > (SAME_SPEED - 1) * together.ms else []
     return max(least, default=None)
 
 
-def _quicker_than(run: Run, pace: Pace, cold: frozenset[int], steps: float) -> bool:
+def _quicker_than(first_rows: Sequence[Sample], steps: float, spread: float) -> bool:
     """Whether a first evaluation took fewer steps than any should, by the model."""
-    least = steps - SURE * pace.step.spread
-    return any(each.excess_ms < least * each.step_ms for each in _first_evaluations(run, pace, cold))
+    return any(each.excess_ms < (steps - SURE * spread) * each.step_ms for each in first_rows)
 
 
 def _in_steps(samples: Sequence[Sample]) -> float | None:
@@ -302,4 +354,5 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
 
 def _price(times: Sequence[float]) -> Price | None:
     """Of what was measured one by one."""
-    return price_of([Sample(ms, 1, 1.0, saves=False) for ms in times], 0.0) if times else None
+    samples = [Sample(ms, 1, 1.0, saves=False) for ms in times]
+    return price_of(without_held_up(samples, 0.0), 0.0) if times else None

@@ -7,16 +7,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.diagnosis.counting import most_frequent
-from nanopace.diagnosis.medians import typical
-from nanopace.diagnosis.prices import Costs, Prices, find_prices
+from nanopace.diagnosis.experiment import FAR, SHOWS, Sample, typical_ms, without_held_up
+from nanopace.diagnosis.medians import rolling_median
+from nanopace.diagnosis.prices import Prices, find_prices
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
 from nanopace.diagnosis.rows import MARKED, SLOW, Pace
 from nanopace.run import Run
 
 WARM_UP_ROWS = 10  # slow rows right after the first one are still compiling; later ones are not
-USUAL = 2.0  # an evaluation row that costs more than this times its like also holds a stall
+NEIGHBOURS = 5  # rows on either side of one that tell what is usual there
 LEAST_PERIODIC = 4  # rows that make a rhythm: three may be as far apart by chance
-LEAST_USUAL = 3  # rows that tell what is usual
 MOST_OF_START = 0.98  # an evaluation that takes more of a first row leaves nothing to tell its start-up by
 MOST = 0.7  # of the rows at the rhythm's iterations that are slow, and of the unexplained rows that keep to it
 
@@ -38,7 +38,7 @@ def find_spikes(run: Run, pace: Pace) -> Spikes:
     explained = {*warming, *pace.marks.evaluation, *pace.marks.checkpoint}
     unexplained = [index for index, kind in enumerate(pace.kind) if kind == SLOW and index not in explained]
     period, periodic = _rhythm(run, pace, unexplained)
-    usual = _usual(run, pace, prices)
+    held_up = _held_up(run, pace) if pace.basis == "none" else {}
 
     parts: dict[int, Mapping[Cause, float]] = {}
     for index, kind in enumerate(pace.kind):
@@ -47,14 +47,14 @@ def find_spikes(run: Run, pace: Pace) -> Spikes:
             if index in warming:
                 parts[index] = _start(excess, warming[index], index, pace, prices)
             elif pace.basis == "none":
-                parts[index] = {}  # nothing tells what is in it beyond its step
+                parts[index] = held_up.get(index, {})  # nothing else tells what is in it beyond its step
             elif index in pace.marks.evaluation or index in pace.marks.checkpoint:
-                parts[index] = _event(excess, index, run.rows.count[index], pace, prices, usual)
+                parts[index] = _event(excess, index, run.rows.count[index], pace, prices)
             elif kind == MARKED:
                 parts[index] = {}  # the first row of a process that is like the others
             else:
                 parts[index] = {"periodic" if index in periodic else "stall": excess}
-    slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW]
+    slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW or index in held_up]
     return Spikes(
         slow_rows=tuple(_slow_row(run, pace, index, parts[index]) for index in slow),
         parts=parts,
@@ -88,31 +88,36 @@ def _start(excess: float, cause: Cause, index: int, pace: Pace, prices: Prices) 
     return {cause: excess - evaluation, "evaluation": evaluation}
 
 
-def _usual(run: Run, pace: Pace, prices: Prices) -> dict[bool, float]:
-    """The usual excess of an evaluation row, with a save (True) and without, where there are enough to say so."""
-    groups: dict[bool, list[Costs]] = {True: [], False: []}
-    for evaluation in prices.counted:
-        if evaluation.row is not None and pace.kind[evaluation.row] == SLOW:
-            groups[evaluation.row in pace.marks.checkpoint].append(pace.typical_excess_ms(run.rows, evaluation.row))
-    enough = {saves: group for saves, group in groups.items() if sum(count for _, count in group) >= LEAST_USUAL}
-    return {saves: typical(group) for saves, group in enough.items()}
+def _held_up(run: Run, pace: Pace) -> dict[int, Mapping[Cause, float]]:
+    """Where no row is a plain step: the rows that took far longer than those around them which save as well, or do not
+    either."""
+    stalls: dict[int, Mapping[Cause, float]] = {}
+    for saves in (True, False):
+        own = [
+            row for row in sorted(pace.marks.evaluation - pace.marks.first) if (row in pace.marks.checkpoint) == saves
+        ]
+        samples = [Sample(run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
+        if len(own) > NEIGHBOURS:  # the speed may change
+            usual = rolling_median([sample.excess_ms for sample in samples], NEIGHBOURS)
+        else:
+            usual = [typical_ms(without_held_up(samples, 0.0))] * len(own) if own else []
+        for row, sample, usual_ms in zip(own, samples, usual, strict=True):
+            if sample.excess_ms > FAR * usual_ms > 0:
+                stalls[row] = {"stall": sample.rows * (sample.excess_ms - usual_ms)}
+    return stalls
 
 
-def _event(
-    excess: float, index: int, count: int, pace: Pace, prices: Prices, usual: Mapping[bool, float]
-) -> Mapping[Cause, float]:
+def _event(excess: float, index: int, count: int, pace: Pace, prices: Prices) -> Mapping[Cause, float]:
     """An evaluation, a save, or both, and a stall if it took far longer than such rows do; `count` times."""
-    saves = index in pace.marks.checkpoint
-    if index not in pace.marks.evaluation:
-        return {"checkpoint": excess}
-    if prices.evaluation_ms is None and pace.basis == "none":
-        return {"stall": excess}  # beyond what all rows take, which is as far as this log can tell
+    saves, evaluates = index in pace.marks.checkpoint, index in pace.marks.evaluation
     around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change just here
     slower = max(1.0, around_ms / pace.step.median_ms)  # where steps take longer, evaluations may, too
-    expected = count * usual[saves] * slower if saves in usual else excess
-    stall = excess - expected if excess > USUAL * expected > 0 else 0.0
-    parts: dict[Cause, float] = {"evaluation": excess - stall}
-    if saves and prices.checkpoint_ms is not None:
+    usual_ms = prices.usual_ms.get(saves) if evaluates else prices.checkpoint_ms
+    expected = excess if usual_ms is None else count * usual_ms * (slower if evaluates else 1.0)
+    most = max(FAR * expected, expected + count * SHOWS * pace.step.spread * around_ms)
+    stall = excess - expected if excess > most else 0.0
+    parts: dict[Cause, float] = {"evaluation" if evaluates else "checkpoint": excess - stall}
+    if evaluates and saves and prices.checkpoint_ms is not None:
         checkpoint = min(excess - stall, count * prices.checkpoint_ms)
         parts = {"evaluation": excess - stall - checkpoint, "checkpoint": checkpoint}
     return {**parts, "stall": stall} if stall else parts
@@ -151,7 +156,8 @@ def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) ->
     return SlowRow(
         iteration=run.rows.last_iteration[index],
         ms=run.rows.ms[index],
-        excess_ms=pace.excess_ms(run.rows, index) / count,
+        excess_ms=(parts["stall"] if pace.basis == "none" and "stall" in parts else pace.excess_ms(run.rows, index))
+        / count,
         causes=tuple(causes),
         parts_ms={str(cause): ms / count for cause, ms in parts.items()},
         count=count,
@@ -162,10 +168,11 @@ def _startup(run: Run, pace: Pace, prices: Prices, parts: Mapping[int, Mapping[C
     """The first row, if it is more than a step and the log really begins there."""
     if 0 not in prices.cold_rows or pace.kind[0] != SLOW or pace.basis == "none":
         return None
-    evaluation = parts[0].get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
+    each = {cause: ms / run.rows.count[0] for cause, ms in parts[0].items()}  # it may be folded with others like it
+    evaluation = each.get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
     return Startup(
         total_ms=run.rows.ms[0],
         step_ms=pace.baseline_ms[0],
         evaluation_ms=evaluation,
-        compile_ms=None if evaluation is None else parts[0]["compile"],
+        compile_ms=None if evaluation is None else each["compile"],
     )

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from nanopace.run import Rows
 
+MOST_GAPS = 5  # a few rows far above all others have wider ones
 SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
 
 
@@ -34,12 +35,12 @@ def _without_interleaved(logs: Sequence[float]) -> Sequence[int]:
     the lines that say so were cut out. A median cannot tell such rows from the normal ones: they are too many."""
     everything = range(len(logs))
     ordered = sorted(logs)
-    gaps = [(high - low, low) for low, high in pairwise(ordered)]
-    gap, bound = max(gaps, default=(0.0, 0.0))
-    if gap < math.log(SLOW_RATIO):
-        return everything
-    low = [position for position in everything if logs[position] <= bound]
-    high = len(logs) - len(low)
-    crossings = sum((a <= bound) != (b <= bound) for a, b in pairwise(logs))
-    alternate = crossings >= high and 0.3 * len(logs) <= high and len(low) >= max(3, 0.25 * len(logs))
-    return low if alternate else everything
+    for gap, bound in sorted(((high - low, low) for low, high in pairwise(ordered)), reverse=True)[:MOST_GAPS]:
+        if gap < math.log(SLOW_RATIO):
+            break
+        low = [position for position in everything if logs[position] <= bound]
+        high = len(logs) - len(low)
+        crossings = sum((a <= bound) != (b <= bound) for a, b in pairwise(logs))
+        if crossings >= high and 0.3 * len(logs) <= high and len(low) >= max(3, 0.25 * len(logs)):
+            return low
+    return everything

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Literal, NamedTuple, get_args
 
-from nanopace.diagnosis.medians import median
+from nanopace.diagnosis.experiment import FAR
+from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.prices import Prices
 from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
 from nanopace.diagnosis.rows import NORMAL, Pace
-from nanopace.diagnosis.spikes import Spikes
+from nanopace.diagnosis.spikes import LEAST_PERIODIC, Spikes
 from nanopace.diagnosis.stamps import gaps_between_rows
 from nanopace.diagnosis.telling_rows import SLOW_RATIO
 from nanopace.incidents import StallReason
-from nanopace.run import Phase, Restart, Rollback, Run, Span
+from nanopace.run import Checkpoint, Evaluation, Phase, Restart, Rollback, Run, Span
 
 Bucket = Literal[
     "training",
@@ -102,18 +103,18 @@ def account(run: Run, pace: Pace, spikes: Spikes) -> tuple[Wall, Restarts, Clock
 
 
 def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
-    """What is to come at the pace of the last level, with evaluations at their interval and stalls as so far."""
+    """What is to come at the pace of the last level, with evaluations at their interval and stalls as often as so far,
+    if they recur."""
     done = run.rows.last_iteration[-1] - run.rows.iteration[0] + 1 if len(run.rows) else 0
     evaluations = spikes.prices.evaluations
-    first_s = (
-        0.0 if run.row_contains_evaluation else sum(e.ms or 0.0 for e in run.evaluations if e.iteration <= 0) / 1000
-    )
+    before = [] if run.row_contains_evaluation else [each for each in run.evaluations if each.iteration <= 0]
+    first_s = sum(_apart(each, spikes.prices, pace)[0] for each in before) / 1000
     overhead_s = (wall.evaluation_s or 0.0) - first_s + (wall.checkpoint_s or 0.0)
     if evaluations.count and evaluations.interval:
         overhead_s /= evaluations.count * evaluations.interval
     else:
         overhead_s /= max(1, done)
-    each_s = pace.step.levels[-1].median_ms / 1000 + overhead_s + wall.stall_s / max(1, done)
+    each_s = pace.step.levels[-1].median_ms / 1000 + overhead_s + _recurring_s(run, spikes) / max(1, done)
     limit = run.number("max_iters")
     remaining = max(0, int(limit) - run.rows.last_iteration[-1]) if limit is not None and len(run.rows) else None
     if run.ending == "finished":
@@ -125,6 +126,18 @@ def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
         eta_s=None if remaining is None or pace.basis == "none" else remaining * each_s,
         overhead_share=overhead_s / each_s if wall.overhead_share is not None and each_s else None,
     )
+
+
+def _recurring_s(run: Run, spikes: Spikes) -> float:
+    """What all stalls took, were each like most of them; 0 where they are too few to expect more."""
+    stalls = [
+        (ms / run.rows.count[row], run.rows.count[row])
+        for row, parts in spikes.parts.items()
+        if (ms := parts.get("stall", 0.0) + parts.get("periodic", 0.0)) > 0
+    ]
+    stalls += [(span.ms, 1) for span in run.spans if _is_event(span) and _bucket(span) == "stall"]
+    count = sum(count for _, count in stalls)
+    return count * typical(stalls) / 1000 if count >= LEAST_PERIODIC else 0.0
 
 
 def _between_rows(run: Run, pace: Pace, spikes: Spikes) -> list[Event]:
@@ -139,16 +152,31 @@ def _between_rows(run: Run, pace: Pace, spikes: Spikes) -> list[Event]:
         gaps = gaps_between_rows(run, pace, between_ms)
         events = [*hidden, *(Event(gap.iteration, "unknown", gap.ms) for gap in gaps)]
     else:
-        told = [
-            Event(span.iteration, _bucket(span), span.ms, span.reason)
-            for span in run.spans
-            if span.phase in _OF_PHASE and not span.background
-        ]
+        told = [Event(span.iteration, _bucket(span), span.ms, span.reason) for span in run.spans if _is_event(span)]
         events = [event for event in told if event.bucket == "startup"]
-        events += [Event(each.iteration, "checkpoint", each.ms) for each in run.checkpoints if each.ms is not None]
-        events += [Event(each.iteration, "evaluation", each.ms) for each in run.evaluations if each.ms is not None]
+        events += _timed(run, spikes.prices, pace)
         events += [event for event in told if event.bucket != "startup"]  # the wait for the last checkpoint, too
     return sorted(events, key=lambda event: event.iteration)
+
+
+def _apart(timed: Evaluation | Checkpoint, prices: Prices, pace: Pace) -> tuple[float, float]:
+    """What a trainer measured of an evaluation or a checkpoint; and, where it took far longer than its like, apart from
+    that what held it up."""
+    usual_ms = prices.evaluation_ms if isinstance(timed, Evaluation) else prices.checkpoint_ms
+    ms = timed.ms or 0.0
+    held_ms = 0.0 if usual_ms is None or ms <= FAR * usual_ms else ms - usual_ms
+    return (ms - held_ms, held_ms) if held_ms > pace.step.median_ms else (ms, 0.0)
+
+
+def _timed(run: Run, prices: Prices, pace: Pace) -> Iterator[Event]:
+    """The checkpoints and evaluations that a trainer measured. What holds one up before the first step is warm-up."""
+    measured: list[Evaluation | Checkpoint] = [*run.checkpoints, *run.evaluations]
+    for each in measured:
+        if each.ms is not None:
+            own_ms, held_ms = _apart(each, prices, pace)
+            if held_ms:
+                yield Event(each.iteration, "stall" if each.iteration > 0 else "startup", held_ms)
+            yield Event(each.iteration, "evaluation" if isinstance(each, Evaluation) else "checkpoint", own_ms)
 
 
 def _hidden(run: Run, pace: Pace, prices: Prices) -> list[Event]:
@@ -173,6 +201,11 @@ def steps_after_rows(run: Run) -> int:
         return 0
     last = run.rows.last_iteration[-1]
     return max(0, max((each.iteration for each in run.evaluations), default=last) - 1 - last)
+
+
+def _is_event(span: Span) -> bool:
+    """Whether it is time of the wall clock that no row contains."""
+    return span.phase in _OF_PHASE and not span.background
 
 
 def _bucket(span: Span) -> Bucket:
@@ -266,7 +299,7 @@ def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -
     if not run.row_contains_evaluation:  # the one before the first step is not in the rows, either
         no_price = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
     saves_apart = any(save.row is None or save.row not in prices.cold_rows for save in run.checkpoints)
-    contained = prices.evaluations.contains_checkpoint
+    contained = prices.evaluations.contains_checkpoint or prices.saves_in_doubt
     no_save_price = saves_apart and not contained and (prices.checkpoint_ms is None or pace.basis == "none")
     unpriced = not measured and (no_price or no_save_price or pace.basis == "none")
     total_ms = sum(spent.values())

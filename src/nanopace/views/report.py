@@ -31,12 +31,14 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "slow": (
         *("evaluation_rows", "checkpoint_measured", "checkpoint_stamped", "checkpoint_within_scatter"),
+        *("checkpoint_few_saves", "save_in_doubt"),
         *("checkpoint_bounded", "checkpoint_other_speed", "checkpoint_unknown", "checkpoint_at_least"),
         *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile"),
         "checkpoint_not_first",
         *("hidden_evaluations", "align_log_interval", "hidden_unpriced", "after_last_row"),
         *("evaluations_outside_clock", "gap_between_rows"),
-        *("periodic_stalls", "stalls", "data_stalls", "suspended", "uneven_rows", "restarts", "rollbacks"),
+        *("periodic_stalls", "stalls", "long_events", "data_stalls", "suspended", "uneven_rows", "restarts"),
+        "rollbacks",
     ),
     "throughput": ("tokens_unknown", "printed_rate_wrong"),
     "gpu": (

@@ -82,6 +82,17 @@ SENTENCES: Mapping[str, Sentence] = {
         "Rows with a save ({saved_rows}) and rows without ({unsaved_rows}) take the same within their scatter: the "
         "evaluation takes {evaluation_s}, a checkpoint {checkpoint_s} at most."
     ),
+    "checkpoint_few_saves": say(
+        "Too few rows have a save ({saved_rows}, against {unsaved_rows} without) to time a checkpoint: the evaluation "
+        "takes {evaluation_s}, a checkpoint {checkpoint_s} at most."
+    ),
+    "save_in_doubt": say_n(
+        "{saved_rows} row with a save took {longer_s} longer than an evaluation without one ({evaluation_s}). One row "
+        "does not tell whether a checkpoint takes that long or something held it up.",
+        "{saved_rows} rows with a save took {longer_s} longer in all than evaluations without one ({evaluation_s} "
+        "each). So few rows do not tell whether a checkpoint takes that long or something held them up.",
+        count="saved_rows",
+    ),
     "checkpoint_other_speed": say(
         "Rows with a save ({saved_rows}) and rows without ({unsaved_rows}) differ in more than the save, so what "
         "a checkpoint takes cannot be told from them."
@@ -149,7 +160,8 @@ SENTENCES: Mapping[str, Sentence] = {
         count="count",
     ),
     "hidden_unpriced": say(
-        "Hidden between the rows: {hidden} of {count} evaluations. No row shows what one like them costs. "
+        "Hidden between the rows: {hidden} of {count} evaluations. No row, or only one, shows what one like them "
+        "costs. "
         "A log_interval that divides eval_interval would show it."
     ),
     "evaluations_outside_clock": say(
@@ -167,6 +179,13 @@ SENTENCES: Mapping[str, Sentence] = {
         "most at iteration {iteration} ({largest_s}). Usual reasons: data loading, the disk, another program beside "
         "it.",
         count="rows",
+    ),
+    "long_events": say_n(
+        "One evaluation or checkpoint took {largest_s} longer than the others, at iteration {iteration}: something "
+        "held it up, and it counts among the stalls of the wall clock.",
+        "{count} evaluations or checkpoints took far longer than the others: {total_s} more in all, most at iteration "
+        "{iteration} ({largest_s}). Something held them up, and they count among the stalls of the wall clock.",
+        count="count",
     ),
     "uneven_rows": say(
         "{rows} of the {normal_rows} normal rows took longer ({excess_share}), {total_s} in all: too little to list, "
