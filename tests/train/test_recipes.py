@@ -15,7 +15,7 @@ from nanopace.config import INGREDIENTS, KNOBS, Asked, TrainConfig, ingredients
 from nanopace.corpus.shards import open_corpus
 from nanopace.errors import ConfigError, InputError
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import checkpoint_directories, verified
+from nanopace.train.checkpoint_files import checkpoint_directories, read_state, verified
 from nanopace.train.convert import convert, open_pretrained
 from nanopace.train.device import Machine
 from nanopace.train.fast_model import FastGPT
@@ -207,6 +207,7 @@ def test_a_new_run_begins_with_its_weights(trained: Path, shared_corpus: Path, t
 
 def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
     from nanopace.train.contents import check_averages, check_weights, header_of
+    from nanopace.train.state_checks import wrong_field
 
     here = checkpoint_directories(trained)[0]
     shape = verified(here).shape
@@ -222,9 +223,10 @@ def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
             check_weights(here, weights, other)
     with pytest.raises(InputError, match="does not belong to the weights beside it"):
         check_averages(here, averages, weights, replace(shape, without="muon"))
+    state = read_state(here)
+    assert wrong_field(state) is None
     for bad in ({"recipe": "slow"}, {"without": "salt"}, {"without": ["rope"]}, {"n_layer": 10**12}, {"recipe": None}):
-        with pytest.raises(InputError):
-            check_weights(here, weights, replace(shape, **bad))  # type: ignore[arg-type]
+        assert wrong_field({**state, "shape": {**state["shape"], **bad}}) == "shape"
     with pytest.raises(InputError):
         check_weights(here, {}, shape)
     with pytest.raises(InputError, match=r"lm_head\.weight does not belong to a model of recipe=fast"):

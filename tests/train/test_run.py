@@ -17,7 +17,7 @@ from nanopace import diagnose, open_run
 from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, NanopaceError, UsageError
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import checkpoint_directories, checksum_of
+from nanopace.train.checkpoint_files import checkpoint_directories, checksum_of, newest_whole
 from nanopace.train.convert import convert
 from nanopace.train.listener import Outcome, StepReport
 from nanopace.train.loop import Loop
@@ -354,7 +354,11 @@ def test_a_state_written_by_hand_is_refused(
         state = {**json.loads(path.read_text()), name: 5}
         state.pop("checksum")
         path.write_text(json.dumps({**state, "checksum": checksum_of(state)}))
-    with pytest.raises(InputError, match=r"state\.json: is not the state of a checkpoint"):
+    _, refused = newest_whole(tmp_path / "copy")
+    assert len(refused) == len(checkpoint_directories(tmp_path / "copy"))
+    expected = f"state.json: is not the state of a checkpoint: {name} cannot be what it says"
+    assert all(expected in str(each) for each in refused)
+    with pytest.raises(InputError, match="no checkpoint is whole"):
         resume(tmp_path / "copy", max_iters=30)
 
 

@@ -145,7 +145,7 @@ class LedgerReader:
                 self._builder.fact(name, fitted)
         for name in _RUN_FACTS:
             value = getattr(event, name)
-            if value is not None:
+            if isinstance(value, str) or (value or 0) > 0:  # no run has none of these, or less
                 self._builder.fact(name, value)
         if event.measured_tflops is None and self._measured:
             self._builder.fact("measured_tflops", "unknown")  # that of another machine, on which the run began
@@ -184,6 +184,8 @@ class LedgerReader:
             self._train_in_pieces(self._reduced)
 
     def _micro_batch(self, event: MicroBatchEvent) -> None:
+        if not event.batch_size or not event.accumulation:
+            return
         where: MemoryPlace = event.where if event.where in _PLACES else "step"  # type: ignore[assignment]
         of = "evaluation" if where == "evaluation" else "training"
         before = self._batch_sizes.get(of)

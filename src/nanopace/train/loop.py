@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -286,12 +286,13 @@ class Loop:
     def _try_again(self) -> None:
         """If the last save failed. The first rank decides whether to, and all do: each may hold a part of it."""
         ranks, checkpointer = self._parts.ranks, self._parts.checkpointer
-        self._collect_saves()
-        for wait in WAITS:
-            if not ranks.share(self._unsaved is not None and waited(wait, self._asked)):
-                break
-            checkpointer.again()
+        with suppress(KeyboardInterrupt):  # one more Ctrl-C ends the attempts, wherever it comes
             self._collect_saves()
+            for wait in WAITS:
+                if not ranks.share(self._unsaved is not None and waited(wait, self._asked)):
+                    break
+                checkpointer.again()
+                self._collect_saves()
         elsewhere, missing = self._config.rescue_dir, self._unsaved
         if ranks.share(bool(elsewhere and missing is not None)):
             checkpointer.again(lambda: self._parts.claim.rescue(Path(elsewhere)))
