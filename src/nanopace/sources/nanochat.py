@@ -18,13 +18,18 @@ Base training, midtraining and fine-tuning are programs of their own, and a spee
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from nanopace.run import Format, Row, Stage
 from nanopace.sources import nanochat_lines as lines
 from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.nanochat_lines import PrintedRate, whole
 from nanopace.sources.process import ENDINGS, RANK
+
+if TYPE_CHECKING:
+    from nanopace.sources.bulk_lines import Floats
 
 H100_TFLOPS = 989.0
 
@@ -45,6 +50,16 @@ class _Process:
     rate_is_right: bool = False
     form: Stage | None = None  # by the form of its rows
     stepped: bool = False
+
+
+class Together(NamedTuple):
+    """Steps one behind the other, of one form, that tell nothing but their figures."""
+
+    rows: Iterable[Row]
+    ms: Floats  # of each step, with two decimals
+    per_s: Floats  # printed tokens per second
+    minutes: float  # of training so far
+    rate_is_right: bool  # a column is there that came with it
 
 
 class NanochatReader:
@@ -88,6 +103,24 @@ class NanochatReader:
         if step:
             self._step(step)
         return step is not None
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether the next step tells more than its figures: what its process is, or that its mfu is none."""
+        return not self._process.stepped or self._process.no_peak
+
+    def has_form(self, *, total: bool, epoch: bool) -> bool:
+        """Whether a step with these columns is of the process whose lines are read."""
+        return self._process.form == lines.stage_of_form(total=total, epoch=epoch)
+
+    def feed_steps(self, steps: Together) -> None:
+        """Many at once, as bulk_nanochat.py reads them."""
+        self._open = ""
+        for row in steps.rows:
+            self._builder.row(row)
+        self._builder.told_training(60 * steps.minutes)
+        self._process.rate.add_all(steps.ms, steps.per_s)
+        self._process.rate_is_right |= steps.rate_is_right
 
     def finish(self) -> None:
         """Nothing is held back but halves of lines."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from nanopace.hardware.flops import flops_per_token
 from nanopace.run import FactValue, Metric, Stage
 from nanopace.sources.process import ENDING
+
+if TYPE_CHECKING:
+    from nanopace.sources.bulk_lines import Floats
 
 LONGEST_LINE = 1000  # a checkpoint's path is in the longest one
 MOST_PIECES = 40  # a terminal of 25 columns
@@ -115,8 +119,12 @@ def shape_of_config(config: str) -> dict[str, int | float]:
 
 
 def stage_of_row(found: re.Match[str]) -> Stage | None:
+    return stage_of_form(total=found["total"] is not None, epoch=found["epoch"] is not None)
+
+
+def stage_of_form(*, total: bool, epoch: bool) -> Stage | None:
     """Only base training prints its total; only midtraining had neither that nor an epoch."""
-    return "base" if found["total"] else None if found["epoch"] else "mid"
+    return "base" if total else None if epoch else "mid"
 
 
 def stage_of_directory(path: str) -> Stage | None:
@@ -150,6 +158,13 @@ class PrintedRate:
         self._rows += 1
         self._low = max(self._low, (per_s - 0.5) * (seconds - half / 1000))
         self._high = min(self._high, (per_s + 1) * (seconds + half / 1000))
+
+    def add_all(self, ms: Floats, per_s: Floats) -> None:
+        """The same for many rows, with times of two decimals."""
+        seconds, half = ms / 1000, 0.005
+        self._rows += len(ms)
+        self._low = max(self._low, float(((per_s - 0.5) * (seconds - half / 1000)).max()))
+        self._high = min(self._high, float(((per_s + 1) * (seconds + half / 1000)).min()))
 
     @property
     def tokens(self) -> int | None:
