@@ -184,6 +184,8 @@ class LedgerReader:
             self._train_in_pieces(self._reduced)
 
     def _micro_batch(self, event: MicroBatchEvent) -> None:
+        if not event.batch_size or not event.accumulation:
+            return  # nothing is trained in no pieces
         where: MemoryPlace = event.where if event.where in _PLACES else "step"  # type: ignore[assignment]
         of = "evaluation" if where == "evaluation" else "training"
         before = self._batch_sizes.get(of)

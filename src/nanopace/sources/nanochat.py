@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from math import inf
 
 from nanopace.run import Format, Row, Stage
 from nanopace.sources import nanochat_lines as lines
@@ -121,7 +122,7 @@ class NanochatReader:
             self._first_step(found)
         if float(ms) <= 0:  # a clock that stood still tells nothing
             return
-        printed = None if process.no_peak or found["mfu"] is None else float(found["mfu"]) / 100
+        printed = None if process.no_peak else _mfu(found["mfu"])
         self._builder.row(Row(int(found["step"]), float(ms), kept_loss(float(found["loss"])), printed))
         self._builder.told_training(60 * float(found["minutes"]))
         if found["rate"]:
@@ -268,3 +269,9 @@ class NanochatReader:
         if found[3]:
             self._machine["gpu_memory_gb"] = int(found[3]) / 1024
         return True
+
+
+def _mfu(percent: str | None) -> float | None:
+    """As a share; None where it is none that a card can have."""
+    share = float(percent or "nan") / 100
+    return share if 0 <= share < inf else None
