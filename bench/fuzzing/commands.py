@@ -80,6 +80,10 @@ _BASES = {
     "tune": ("nowhere.py",),  # without a config that is there, no trial is begun
     "ablate": ("nowhere.py", "config.py"),
 }
+_AMOUNTS = {  # flags that say how much there is to do
+    "train": ("_iters", "_interval", "n_layer", "n_embd", "_size", "_steps"),
+    "sample": ("--num", "_samples", "--tokens", "_tokens"),
+}
 _OFTEN = ("explain", "compare", "recommend", "cards", "tune", "ablate") * 4  # quick ones
 _NEVER = ("--download", "--gpus", "--wandb_log", "--auto")  # a network, other processes, everything this machine has
 
@@ -102,10 +106,8 @@ def make_flags(dice: Random) -> bytes:
     for _ in range(dice.choice((1, 1, 2, 3))):
         flag, valued = dice.choice(_flags(command))
         hostile = dice.choice(NUMBERS if dice.random() < 0.6 else WORDS)
-        if command == "train" and flag.endswith(("_iters", "_interval", "n_layer", "n_embd", "_size", "_steps")):
-            hostile = (
-                hostile if len(hostile) > 12 or not hostile.isdigit() else "1"
-            )  # else it trains what was asked for
+        if flag.endswith(_AMOUNTS.get(command, ())) and hostile.isdigit() and len(hostile) <= 12:
+            hostile = "1"  # else it does what was asked for
         arguments.append(f"{flag}={hostile}" if valued or dice.random() < 0.1 else flag)
     if dice.random() < 0.1:
         word = dice.choice(WORDS)

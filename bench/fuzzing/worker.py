@@ -1,7 +1,8 @@
 """A process that gives one target one input after the other, and reports what should not have happened.
 
 What should not: an exception that is not a NanopaceError, a figure that cannot be (diagnosis/invariants.py), more
-processor time or memory than an input may take. Where it is, and since when, stands in a small file, so that whoever started it sees an input that does not end.
+processor time or memory than an input may take. Where it is, and since when, stands in a small file, so that whoever
+started it sees an input that does not end.
 """
 
 from __future__ import annotations

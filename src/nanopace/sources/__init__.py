@@ -83,6 +83,10 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
             from nanopace.sources.bulk import feed_bulk
 
             feed_bulk(reader, chunks)
+        elif long and reader.format == "nanochat" and _is_of_one_process(head[0]):
+            from nanopace.sources.bulk_nanochat import feed_bulk_nanochat
+
+            feed_bulk_nanochat(reader, chunks)
         elif long and reader.format == "ledger":
             from nanopace.sources.bulk_ledger import feed_bulk_ledger
 

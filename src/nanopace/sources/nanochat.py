@@ -18,6 +18,7 @@ Base training, midtraining and fine-tuning are programs of their own, and a spee
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -89,6 +90,20 @@ class NanochatReader:
         if step:
             self._step(step)
         return step is not None
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether the next row may tell more than its figures: what its process is, and what they mean."""
+        process = self._process
+        known = process.stepped and process.form == "base" and process.rate_is_right and not process.no_peak
+        return not known or bool(self._open)
+
+    def feed_rows(self, rows: Iterable[Row], minutes: float, tokens: tuple[float, float], count: int) -> None:
+        """So many rows with nothing between them, some of them as one; the tokens of a step, as they bound them."""
+        for row in rows:
+            self._builder.row(row)
+        self._builder.told_training(60 * minutes)
+        self._process.rate.narrow(*tokens, rows=count)
 
     def finish(self) -> None:
         """Nothing is held back but halves of lines."""

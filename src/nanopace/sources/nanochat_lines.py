@@ -147,9 +147,12 @@ class PrintedRate:
         """Printed are `dt`, rounded, and a whole number that may be rounded down."""
         half = 0.5 / 10 ** (len(ms) - ms.index(".") - 1)  # of the last digit
         seconds, per_s = float(ms) / 1000, whole(rate)
-        self._rows += 1
-        self._low = max(self._low, (per_s - 0.5) * (seconds - half / 1000))
-        self._high = min(self._high, (per_s + 1) * (seconds + half / 1000))
+        self.narrow((per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000), rows=1)
+
+    def narrow(self, low: float, high: float, rows: int) -> None:
+        """What so many rows say together."""
+        self._rows += rows
+        self._low, self._high = max(self._low, low), min(self._high, high)
 
     @property
     def tokens(self) -> int | None:
