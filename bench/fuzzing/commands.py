@@ -111,7 +111,10 @@ def make_flags(dice: Random) -> bytes:
         arguments.append(f"{flag}={hostile}" if valued or dice.random() < 0.1 else flag)
     if dice.random() < 0.1:
         word = dice.choice(WORDS)
-        arguments[dice.randrange(len(arguments)) :] = ["." if word == "/" else word]  # "/" is all that this disk has
+        kept = int("nowhere.py" in arguments)  # else trials begin
+        arguments[dice.randrange(kept, len(arguments)) :] = [
+            "." if word == "/" else word
+        ]  # "/" is all that this disk has
     if dice.random() < 0.1:
         arguments = ["--lang", dice.choice(("de", "xx", "")), command, *arguments]
         return json.dumps(arguments).encode()
