@@ -85,6 +85,7 @@ _AMOUNTS = {  # flags that say how much there is to do
     "sample": ("--num", "_samples", "--tokens", "_tokens"),
 }
 _OFTEN = ("explain", "compare", "recommend", "cards", "tune", "ablate") * 4  # quick ones
+_AS_HANDED_OVER = {0: "\x01", 0xD800: "\udc80"}  # the system gives no NUL, and a byte that is no UTF-8 like this
 _NEVER = ("--download", "--gpus", "--wandb_log", "--auto")  # a network, other processes, everything this machine has
 
 
@@ -134,7 +135,7 @@ def run_flags(room: Path) -> Callable[[bytes], None]:
     def check(data: bytes) -> None:
         arguments = json.loads(data)
         os.chdir(here)
-        call([word.replace("\0", "\x01") for word in arguments])  # the system would not hand it over
+        call([word.translate(_AS_HANDED_OVER) for word in arguments])
         if any(word in arguments for word in ("train", "prepare", "convert")) or re.search(
             r"--(html|write|keep)", str(arguments)
         ):
