@@ -32,7 +32,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FUZZ_WORLD"] = str(Path(folder, "world.json"))
-        pool = Pool(chosen, args.seed, args.findings)
+        pool = Pool(chosen, args.seed, args.findings, args.workers)
         return _replay(pool, args) if args.case is not None or args.file is not None else _fuzz(pool, args)
 
 
@@ -52,6 +52,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--executions", type=int, metavar="N", help="so many of each target, instead of the time")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes at a time")
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), metavar="DIR", help="kept here")
     parser.add_argument("--case", type=int, metavar="N", help="only this one of --only")
     parser.add_argument("--file", type=Path, help="only this input, for --only")

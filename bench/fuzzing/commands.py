@@ -16,7 +16,7 @@ from random import Random
 from fuzzing.hostile import NUMBERS, WORDS, spoil
 from fuzzing.worker import Wrong
 
-CODES = (0, 2, 130)  # that are documented; 141 has no pipe here
+CODES = (0, 2, 130)  # that are documented; 141 has no pipe here, and 1 only a disk that fails
 _LINES = (
     *("batch_size = 8", "a = 2**16 // 3", "b = (a, [a, -a])", "max_iters = f'{1}{2}'", "learning_rate = 6e-4 # so"),
     *(
@@ -80,7 +80,12 @@ _BASES = {
     "tune": ("nowhere.py",),  # without a config that is there, no trial is begun
     "ablate": ("nowhere.py", "config.py"),
 }
+_AMOUNTS = {  # flags that say how much there is to do
+    "train": ("_iters", "_interval", "n_layer", "n_embd", "_size", "_steps"),
+    "sample": ("--num", "_samples", "--tokens", "_tokens"),
+}
 _OFTEN = ("explain", "compare", "recommend", "cards", "tune", "ablate") * 4  # quick ones
+_AS_HANDED_OVER = {0: "\x01", 0xD800: "\udc80"}  # the system gives no NUL, and a byte that is no UTF-8 like this
 _NEVER = ("--download", "--gpus", "--wandb_log", "--auto")  # a network, other processes, everything this machine has
 
 
@@ -102,13 +107,15 @@ def make_flags(dice: Random) -> bytes:
     for _ in range(dice.choice((1, 1, 2, 3))):
         flag, valued = dice.choice(_flags(command))
         hostile = dice.choice(NUMBERS if dice.random() < 0.6 else WORDS)
-        if command == "train" and flag.endswith(("_iters", "_interval", "n_layer", "n_embd", "_size", "_steps")):
-            hostile = (
-                hostile if len(hostile) > 12 or not hostile.isdigit() else "1"
-            )  # else it trains what was asked for
+        if flag.endswith(_AMOUNTS.get(command, ())) and hostile.isdigit() and len(hostile) <= 12:
+            hostile = "1"  # else it does what was asked for
         arguments.append(f"{flag}={hostile}" if valued or dice.random() < 0.1 else flag)
     if dice.random() < 0.1:
-        arguments[dice.randrange(len(arguments)) :] = [dice.choice(WORDS)]
+        word = dice.choice(WORDS)
+        kept = int("nowhere.py" in arguments)  # else trials begin
+        arguments[dice.randrange(kept, len(arguments)) :] = [
+            "." if word == "/" else word
+        ]  # "/" is all that this disk has
     if dice.random() < 0.1:
         arguments = ["--lang", dice.choice(("de", "xx", "")), command, *arguments]
         return json.dumps(arguments).encode()
@@ -128,7 +135,7 @@ def run_flags(room: Path) -> Callable[[bytes], None]:
     def check(data: bytes) -> None:
         arguments = json.loads(data)
         os.chdir(here)
-        call([word.replace("\0", "\x01") for word in arguments])  # the system would not hand it over
+        call([word.translate(_AS_HANDED_OVER) for word in arguments])
         if any(word in arguments for word in ("train", "prepare", "convert")) or re.search(
             r"--(html|write|keep)", str(arguments)
         ):

@@ -126,8 +126,8 @@ def _environment(room: Path) -> dict[str, str]:
 class Pool:
     """Runs targets until the time is over, or each has had its executions."""
 
-    def __init__(self, targets: Mapping[str, Target], seed: int, findings: Path) -> None:
-        self.targets, self.seed, self.findings = targets, seed, findings
+    def __init__(self, targets: Mapping[str, Target], seed: int, findings: Path, workers: int) -> None:
+        self.targets, self.seed, self.findings, self._at_once = targets, seed, findings, workers
         self.tallies = {name: Tally() for name in targets}
         self._workers: list[Worker] = []
         self._by_count = False
@@ -143,7 +143,7 @@ class Pool:
                 remaining = end - time.monotonic()
                 for worker in list(self._workers):
                     self._watch(worker)
-                while len(self._workers) < (os.cpu_count() or 1) and remaining > 0 and (name := self._next(left)):
+                while len(self._workers) < self._at_once and remaining > 0 and (name := self._next(left)):
                     self._start(name, min(SLICE_S if executions is None else 1e9, remaining), left)
                 if not self._workers:
                     return

@@ -1,7 +1,8 @@
 """A process that gives one target one input after the other, and reports what should not have happened.
 
-What should not: an exception that is not a NanopaceError, more processor time or memory than an input may take. Where
-it is, and since when, stands in a small file, so that whoever started it sees an input that does not end.
+What should not: an exception that is not a NanopaceError, a figure that cannot be (diagnosis/invariants.py), more
+processor time or memory than an input may take. Where it is, and since when, stands in a small file, so that whoever
+started it sees an input that does not end.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import faulthandler
 import json
 import mmap
 import os
+import re
 import resource
 import signal
 import struct
@@ -23,6 +25,7 @@ from typing import NamedTuple, TextIO
 PLACE = struct.Struct("<qqd")  # the case, the bytes of its input, the monotonic clock when it began
 TRACE = "trace.txt"  # written where the process is asked where it is
 _FREE_BYTES = 2 << 30  # on top of what a process has at the start: an allocation beyond is a MemoryError
+_NUMBER = re.compile(r"-?\d[\d.e+-]*|\b(?:nan|inf)\b")
 _OWN = f"{os.sep}nanopace{os.sep}"
 
 
@@ -56,6 +59,7 @@ def work(
         place = mmap.mmap(file.fileno(), PLACE.size)
     trace = (room / TRACE).open("w")
     faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
+    _be_strict()
     check = target.ready(room)
     base, end = _megabytes(), time.monotonic() + seconds
     _limit_memory()
@@ -86,18 +90,28 @@ def work(
     _tell(report, done=done, slowest=slowest, peak=_megabytes() - base)
 
 
+def _be_strict() -> None:
+    """What explain would leave out of a report, because it cannot be true, is a finding."""
+    from nanopace.diagnosis import invariants
+
+    invariants.strict = True
+
+
 def _tell(report: TextIO, **what: object) -> None:
     report.write(json.dumps(what) + "\n")
     report.flush()
 
 
 def _outcome(check: Callable[[bytes], None], data: bytes) -> tuple[str, str] | None:
+    from nanopace.diagnosis.invariants import InvariantError
     from nanopace.errors import NanopaceError
 
     try:
         check(data)
     except NanopaceError:
         return None
+    except InvariantError as error:  # always raised at the same place
+        return _NUMBER.sub("#", f"InvariantError: {error}")[:200], str(error)
     except Wrong as wrong:
         return str(wrong).partition("\n")[0][:200], str(wrong)
     except BaseException as error:

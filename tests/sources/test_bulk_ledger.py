@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nanopace.errors import InputError
 from nanopace.run import Row, Rows, Run
 from nanopace.sources.build import LineReader, RunBuilder
 from nanopace.sources.bulk_ledger import feed_bulk_ledger
@@ -36,6 +37,14 @@ def read(feed: Callable[[LineReader, Iterable[bytes]], None], text: str, chunk: 
     data, builder = text.encode("utf-8", "surrogatepass"), RunBuilder("run.jsonl")
     feed(LedgerReader(builder), [data[at : at + chunk] for at in range(0, len(data), chunk)])
     return builder.finish()
+
+
+def answer(feed: Callable[[LineReader, Iterable[bytes]], None], text: str, chunk: int) -> object:
+    """What it says of the runs, or why it refuses them: another character may make it a later version's ledger."""
+    try:
+        return [said(run) for run in read(feed, text, chunk)]
+    except InputError as error:
+        return str(error)
 
 
 def said(run: Run) -> object:
@@ -98,7 +107,7 @@ def test_both_readers_say_the_same(pieces: list[list[str]], chunk: int, ended: b
     if data.draw(st.booleans()):  # one character is another
         at = data.draw(st.integers(0, len(text) - 1))
         text = text[:at] + data.draw(st.sampled_from(' "{},:.019e-\n')) + text[at + 1 :]
-    assert [said(run) for run in read(feed_bulk_ledger, text, chunk)] == [said(run) for run in read(plain, text, chunk)]
+    assert answer(feed_bulk_ledger, text, chunk) == answer(plain, text, chunk)
 
 
 def test_alike_steps_become_one_row_and_a_slow_one_stays() -> None:

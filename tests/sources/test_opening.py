@@ -6,6 +6,8 @@ import io
 import lzma
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -250,3 +252,13 @@ def test_a_ledger_is_called_after_its_run(tmp_path: Path) -> None:
         path.write_text("x")
         with open_log(path) as opened:
             assert opened.name == called
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="no Linux")
+def test_what_the_kernel_makes_while_it_is_read_is_not_waited_for(tmp_path: Path) -> None:
+    """It has no size, and whoever reads the messages of the kernel waits for the next one."""
+    (tmp_path / "kmsg").symlink_to("/proc/kmsg")
+    (tmp_path / "a.log").write_bytes(ROW)
+    find = f"from nanopace.sources import find_logs; print(find_logs({str(tmp_path)!r}))"
+    done = subprocess.run([sys.executable, "-c", find], capture_output=True, text=True, check=True, timeout=20)
+    assert done.stdout == f"[{tmp_path / 'a.log'!r}]\n"

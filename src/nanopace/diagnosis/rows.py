@@ -141,7 +141,8 @@ def evaluation_in_steps(run: Run, forward_share: float = FORWARD_SHARE) -> float
 
 
 def _marks(run: Run) -> Marks:
-    first = frozenset({0, *(restart.row for restart in run.restarts)}) if len(run.rows) else frozenset()
+    starts = {0, *(restart.row for restart in run.restarts)}  # of the last process, a rollback may have left no row
+    first = frozenset(row for row in starts if row < len(run.rows))
     if not run.row_contains_evaluation:
         return Marks(frozenset(), frozenset(), first)
     return Marks(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple, get_args
 
@@ -223,9 +223,7 @@ def _walk(
     last = rows.iteration[0] - 1 if len(rows) else 0
     columns = zip(pace.kind, rows.last_iteration, rows.count, rows.sum_ms, pace.baseline_ms, strict=True)
     for index, (kind, end, count, row_ms, step_ms) in enumerate(columns):
-        for bucket, ms in lost_ms.get(index, ()):
-            spent[bucket] += ms
-            clock_ms += ms
+        clock_ms += _spend_lost(lost_ms.get(index, ()), spent)
         while pending < len(events) and events[pending].iteration <= end:
             spent[events[pending].bucket] += events[pending].ms
             clock_ms += events[pending].ms
@@ -240,6 +238,7 @@ def _walk(
         clock_ms += row_ms
         training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts.get(index, {}), spent)
         ends.append(max(clock_ms / 1000, ends[-1] if ends else 0.0))  # a group may be less than the steps before it
+    clock_ms += _spend_lost(lost_ms.get(len(rows), ()), spent)  # no row is left of what came after it
     after_ms = steps_after_rows(run) * pace.baseline_ms[-1] if known and len(rows) else 0.0
     spent["training"] += training_ms + after_ms
     clock_ms += after_ms
@@ -255,12 +254,19 @@ def _lost_ms(run: Run, pace: Pace, interval: int | None) -> dict[int, list[tuple
     lost: dict[int, list[tuple[Bucket, float]]] = {}
     for restart in run.restarts:
         unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines * run.rows_cover)
-        step_ms = (_lost_step_ms(restart, interval) or pace.baseline_ms[restart.row]) if pace.basis != "none" else 0.0
+        around_ms = pace.baseline_ms[min(restart.row, len(run.rows) - 1)] if len(run.rows) else 0.0
+        step_ms = (_lost_step_ms(restart, interval) or around_ms) if pace.basis != "none" else 0.0
         seen_ms = lost_rows_ms(restart) * run.rows_cover
         lost.setdefault(restart.row, []).append(("restart", seen_ms + unseen * step_ms))
     for rollback in run.rollbacks:
         lost.setdefault(rollback.row, []).append(("rollback", lost_rows_ms(rollback)))
     return lost
+
+
+def _spend_lost(lost: Sequence[tuple[Bucket, float]], spent: dict[Bucket, float]) -> float:
+    for bucket, ms in lost:
+        spent[bucket] += ms
+    return sum(ms for _, ms in lost)
 
 
 def _lost_step_ms(restart: Restart, interval: int | None) -> float | None:

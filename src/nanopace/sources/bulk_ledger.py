@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 _DECIMAL = rb"(\d{1,11}(?:\.\d{1,17})?)"
 _ANY = rb"-?\d{1,11}(?:\.\d{1,17})?(?:e-\d\d)?"
 _STEP = re.compile(
-    rb'\{"event":"step","iteration":(\d{1,15}),"ms":' + _DECIMAL + rb',"loss":' + _DECIMAL + rb'(?:,"tokens":\d{1,15})?'
+    rb'\{"event":"step","iteration":(\d{1,15}),"ms":'
+    + _DECIMAL
+    + rb',"loss":'
+    + _DECIMAL
+    + rb'(?:,"tokens":(\d{1,15}))?'
     rb'(?:,"lr":' + _ANY + rb')?(?:,"grad_norm":' + _ANY + rb')?,"at_ms":' + _DECIMAL + rb"\}"
 )
 
@@ -26,10 +30,12 @@ def feed_bulk_ledger(reader: LineReader, chunks: Iterable[bytes]) -> None:
     ledger = reader
 
     def take(steps: Matches) -> bool:
-        iteration, ms, loss, at_ms = map(column, zip(*(step.groups() for step in steps), strict=True))
-        rows = folded(iteration, ms, loss) if (ms >= SHORTEST_MS).all() else None
+        numbers, times, losses, tokens, stamps = zip(*(step.groups() for step in steps), strict=True)
+        ms = column(times)
+        rows = folded(column(numbers), ms, column(losses)) if (ms >= SHORTEST_MS).all() else None
         if rows is not None:
-            ledger.feed_steps(rows, float(at_ms.max()))
+            known = next((count for each in tokens if each is not None and (count := int(each))), 0)
+            ledger.feed_steps(rows, float(column(stamps).max()), known)
         return rows is not None
 
     feed_usual(ledger, chunks, _STEP, take)

@@ -77,11 +77,12 @@ class LedgerReader:
 
     @property
     def expects_more(self) -> bool:
-        """Whether the next step tells more than its row: what its process is, and how many tokens a step has."""
-        return self._introduced or not self._tokens_known
+        """Whether the next step tells more than its figures: what its process is."""
+        return self._introduced
 
-    def feed_steps(self, rows: Iterable[Row], at_ms: float) -> None:
-        """Steps with nothing between them that tell nothing but their rows, the last of them at `at_ms`."""
+    def feed_steps(self, rows: Iterable[Row], at_ms: float, tokens: int) -> None:
+        """Steps with nothing between them, the last of them at `at_ms`, the first with so many tokens; 0: unknown."""
+        self._know_tokens(tokens)
         for row in rows:
             self._builder.row(row)
         self._clock_ms = max(self._clock_ms, at_ms)
@@ -160,9 +161,7 @@ class LedgerReader:
         self._tokens_known = event.tokens_per_iteration is not None
 
     def _step(self, event: StepEvent) -> None:
-        if event.tokens and not self._tokens_known:
-            self._builder.fact("tokens_per_iteration", event.tokens)
-            self._tokens_known = True
+        self._know_tokens(event.tokens or 0)
         loss = kept_loss(event.loss)
         if event.skipped and loss is not None and not isfinite(loss):
             loss = None  # it came to nothing, and nothing was lost with it
@@ -176,6 +175,11 @@ class LedgerReader:
             self._ranks.add(event.slowest_rank, event.lag)
         self._gpu.step()
         self._process_counts = True
+
+    def _know_tokens(self, tokens: int) -> None:
+        if tokens and not self._tokens_known:
+            self._builder.fact("tokens_per_iteration", tokens)
+            self._tokens_known = True
 
     def _resume(self, event: ResumeEvent) -> None:
         """A checkpoint remembers the size of the micro-batch, whatever the config says."""

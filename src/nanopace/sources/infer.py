@@ -66,7 +66,7 @@ class Known:
 
 def _is_known(value: FactValue) -> bool:
     """A number that no run has is no fact, and nothing follows from it."""
-    return not isinstance(value, (int, float)) or value == 0 or _SMALLEST < abs(value) < _LARGEST
+    return not isinstance(value, (int, float)) or value == 0 or _SMALLEST < value < _LARGEST
 
 
 def complete(

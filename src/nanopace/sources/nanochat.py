@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from nanopace.run import Format, Row, Stage
@@ -154,7 +155,7 @@ class NanochatReader:
             self._first_step(found)
         if float(ms) <= 0:  # a clock that stood still tells nothing
             return
-        printed = None if process.no_peak or found["mfu"] is None else float(found["mfu"]) / 100
+        printed = None if process.no_peak else _mfu(found["mfu"])
         self._builder.row(Row(int(found["step"]), float(ms), kept_loss(float(found["loss"])), printed))
         self._builder.told_training(60 * float(found["minutes"]))
         if found["rate"]:
@@ -301,3 +302,9 @@ class NanochatReader:
         if found[3]:
             self._machine["gpu_memory_gb"] = int(found[3]) / 1024
         return True
+
+
+def _mfu(percent: str | None) -> float | None:
+    """As a share; None where it is none that a card can have."""
+    share = float(percent or "nan") / 100
+    return share if 0 <= share < inf else None

@@ -155,16 +155,17 @@ class PrintedRate:
         """Printed are `dt`, rounded, and a whole number that may be rounded down."""
         half = 0.5 / 10 ** (len(ms) - ms.index(".") - 1)  # of the last digit
         seconds, per_s = float(ms) / 1000, whole(rate)
-        self._rows += 1
-        self._low = max(self._low, (per_s - 0.5) * (seconds - half / 1000))
-        self._high = min(self._high, (per_s + 1) * (seconds + half / 1000))
+        self._narrow((per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000), rows=1)
 
     def add_all(self, ms: Floats, per_s: Floats) -> None:
         """The same for many rows, with times of two decimals."""
         seconds, half = ms / 1000, 0.005
-        self._rows += len(ms)
-        self._low = max(self._low, float(((per_s - 0.5) * (seconds - half / 1000)).max()))
-        self._high = min(self._high, float(((per_s + 1) * (seconds + half / 1000)).min()))
+        low, high = (per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000)
+        self._narrow(float(low.max()), float(high.min()), rows=len(ms))
+
+    def _narrow(self, low: float, high: float, rows: int) -> None:
+        self._rows += rows
+        self._low, self._high = max(self._low, low), min(self._high, high)
 
     @property
     def tokens(self) -> int | None:

@@ -111,7 +111,9 @@ def find_logs(directory: str | Path) -> list[Path]:
 def _head(path: Path) -> list[str] | None:
     """The first lines of a log; None where no row is in sight, or nothing can be read."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for ever
+        about = path.stat()
+        # Opening a pipe would wait for ever, and so would reading some that the kernel makes, which seem to be empty.
+        if not stat.S_ISREG(about.st_mode) or not about.st_size:
             return None
         with open_log(path) as opened:
             head, detector, read = b"", Detector(), 0
