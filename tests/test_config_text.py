@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import os
+import threading
 import time
 from pathlib import Path
 
@@ -160,6 +162,27 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     large.write_bytes(b"#" * (2 << 20))
     with pytest.raises(ConfigError, match="too large"):
         read_config(large)
+
+
+def test_a_pipe_is_read_as_far_as_somebody_writes_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell gives one for `<(...)`, and a directory of somebody else may hold one."""
+    pipe = tmp_path / "config.py"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with pipe.open("wb") as file:
+            file.write(b"batch_size")
+            file.flush()
+            time.sleep(0.2)
+            file.write(b" = 8")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert read_config(pipe) == {"batch_size": 8}
+    writer.join()
+    monkeypatch.setattr("nanopace.config_text._PATIENCE_S", 0.1)
+    with pytest.raises(ConfigError, match=r"config\.py: cannot be read: it is a pipe, and nobody writes into it"):
+        read_config(pipe)
 
 
 def test_a_byte_order_mark_is_nothing(tmp_path: Path) -> None:

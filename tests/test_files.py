@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nanopace.files import open_own, open_regular, read_bounded, write_durably
+from nanopace.files import discard, open_own, open_regular, read_bounded, walk, write_durably
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -89,3 +91,51 @@ def test_a_pipe_is_neither_waited_for_nor_written(tmp_path: Path) -> None:
 def test_a_device_without_an_end_is_no_file() -> None:
     with pytest.raises(OSError, match="it is not a file"):
         read_bounded(Path("/dev/zero"), 10)
+
+
+@pytest.fixture
+def nested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Deeper than Python's own recursion goes, which is why Python cannot remove it either."""
+    with monkeypatch.context() as there:
+        there.chdir(tmp_path)
+        for _ in range(1300):
+            os.mkdir("d")
+            os.chdir("d")
+        Path("a.txt").touch()
+    yield tmp_path / "d"
+    subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+
+def test_a_directory_of_any_depth_is_walked(nested: Path) -> None:
+    top = nested.parent
+    (top / "b").mkdir()
+    (top / "loop").symlink_to(top)
+    found = list(walk(top))
+    assert len(found) == 1302  # itself, b, and those below one another
+    assert [files for _, _, files in found if files] == [["a.txt"]]
+
+
+def test_a_walk_leaves_out_what_the_caller_does(tmp_path: Path) -> None:
+    for name in ("a/x", "b/y", "c/z"):
+        (tmp_path / name).mkdir(parents=True)
+    seen = []
+    for folder, folders, _ in walk(tmp_path):
+        folders[:] = sorted(name for name in folders if name != "b")
+        seen.append(os.path.relpath(folder, tmp_path))
+    assert seen == [".", "a", "a/x", "c", "c/z"]
+
+
+def test_whatever_has_a_name_can_be_removed(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    os.mkfifo(tmp_path / "pipe")  # which nobody waits for
+    (tmp_path / "link").symlink_to("victim")
+    (tmp_path / "file").touch()
+    (tmp_path / "folder/below").mkdir(parents=True)
+    os.mkfifo(tmp_path / "folder/below/pipe")
+    for name in ("pipe", "link", "file", "folder", "absent"):
+        discard(tmp_path / name)
+    assert os.listdir(tmp_path) == ["victim"]
+
+
+def test_what_is_too_deep_to_be_removed_ends_nothing(nested: Path) -> None:
+    discard(nested)

@@ -21,6 +21,7 @@ from fuzzing.trees import lay_out
 from fuzzing.worker import Wrong
 
 LAST = 10  # step that is saved: max_iters is done, too, as in nanoGPT
+RESCUE = "rescue"  # a directory whose disk never fails
 _LONGEST_S = 150
 _TRAIN = ("train", "config.py", f"--max_iters={LAST - 1}", "--eval_interval=3", "--no-report", "--out_dir=under/out")
 _COMMANDS = {
@@ -47,6 +48,8 @@ def make_fault(dice: random.Random) -> bytes:
         call = dice.choice((*_CALLS, "write", "fsync", "rename"))
         after = dice.randrange(60 if call in ("write", "open") else 12)
         fault |= {"call": call, "error": dice.choice(_CALLS[call]), "after": after, "times": dice.choice((1, 3, 10**6))}
+    if fault["do"] == "train" and dice.random() < 0.5:
+        fault["rescue"] = True
     return json.dumps(fault).encode()
 
 
@@ -61,10 +64,13 @@ def run_faults(room: Path) -> Callable[[bytes], None]:
         shutil.rmtree(here, ignore_errors=True)
         shutil.copytree(first, here)
         (here / "under").mkdir()
-        code, said = _run(here, _COMMANDS[fault["do"]], _faulty(here, fault, shim), fault)
+        elsewhere = (f"--rescue_dir={here / RESCUE}",) if fault.get("rescue") else ()
+        code, said = _run(here, (*_COMMANDS[fault["do"]], *elsewhere), _faulty(here, fault, shim), fault)
         allowed = (0, 1, 2, *_ENDS.get(fault.get("signal", ""), ()))
         if code not in allowed:
             raise Wrong(f"{fault['do']} ends with status {code}\n{fault}\n{said[-3000:]}")
+        if elsewhere:
+            _after_rescue(here, code, said)
         {"train": _after_train, "prepare": _after_prepare, "convert": _after_convert}[fault["do"]](here, code, said)
 
     return check
@@ -130,6 +136,16 @@ def _after_train(here: Path, code: int, said: str) -> None:
     code, said = _run(here, again, {})
     if code or max(_steps(here / "under/out"), default=0) != LAST + 1:
         raise Wrong(f"train cannot go on after a fault: status {code}\n{said[-3000:]}")
+
+
+def _after_rescue(here: Path, code: int, said: str) -> None:
+    """That disk is well: a run that was trained to its end has its last step there, if not in its own directory."""
+    if (
+        code == 1
+        and f"trained {LAST} steps" in said
+        and LAST not in (*_steps(here / RESCUE), *_steps(here / "under/out"))
+    ):
+        raise Wrong(f"the last step is not saved elsewhere\n{said[-3000:]}")
 
 
 def _after_prepare(here: Path, code: int, _: str) -> None:

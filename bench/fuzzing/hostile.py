@@ -7,6 +7,7 @@ import bz2
 import gzip
 import json
 import lzma
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -36,8 +37,12 @@ def value(dice: Random) -> Any:
             deep = [deep] if dice.random() < 0.5 else {"a": deep}
         return deep
     if dice.random() < 0.02:
-        return dice.choice(("a", 0, None, "é")) if dice.random() < 0.5 else [dice.choice(VALUES)] * dice.randrange(3000)
-    return dice.choice(VALUES)
+        return (
+            dice.choice(("a", 0, None, "é"))
+            if dice.random() < 0.5
+            else [deepcopy(dice.choice(VALUES))] * dice.randrange(3000)
+        )
+    return deepcopy(dice.choice(VALUES))  # it may be altered itself, and must be the same for the next input
 
 
 def alter(dice: Random, document: Any) -> None:

@@ -79,8 +79,12 @@ def make_directory(dice: Random) -> bytes:
             _seal(put, path)
         elif path != CANARY:
             kinds = ("fifo", "link", "link", "directory", "gone", "sparse", "deep", "empty", "secret", "socket")
+            named = path in command and command[0] in (
+                "explain",
+                "compare",
+            )  # whoever names a pipe waits for its writer
             put[path] = [
-                dice.choice(kinds),
+                dice.choice(kinds[1:] if named else kinds),
                 dice.choice((f"{{room}}/{CANARY}", "/dev/zero", "/dev/full", ".", "nowhere")),
             ]
     return _written(put, command)

@@ -110,6 +110,7 @@ def read_trees(room: Path) -> Callable[[bytes], None]:
 
 def run_in_trees(room: Path) -> Callable[[bytes], None]:
     """For commands: each in a world of its own, and what is outside of it must be as it was."""
+    import nanopace.train.run  # noqa: F401 (what torch takes is no input's)
     from nanopace.corpus.recipe import Recipe, inputs_of
 
     first, outside, place = room / "first", room / CANARY, room / "here"

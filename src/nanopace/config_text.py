@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import errno
+import os
+import stat
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 100  # that is compared with the knobs' names: it takes the square of the time
 _MOST_NAMES = 1000  # among which slips are looked for, a tenth of a millisecond each
 _LARGEST_FILE = 1 << 18  # bytes: a config has fifty lines; whatever is larger is something else
+_PATIENCE_S = 5.0  # until somebody has written something into a pipe
 _MOST_BRACES = 1000  # for some Pythons an f-string takes the square of the time
 
 
@@ -44,8 +48,7 @@ def follow_config(program: Program, path: str | Path) -> None:
 
 def _text_of(path: str | Path) -> str:
     try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
+        data = _read(path)
     except FileNotFoundError:
         raise ConfigError("{path}: no such config file", path=path) from None
     except IsADirectoryError:
@@ -60,6 +63,18 @@ def _text_of(path: str | Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError("{path}, line {line}: is not UTF-8 text", path=path, line=line) from None
+
+
+def _read(path: str | Path) -> bytes:
+    """Of a file, or of what a shell gives for `<(...)`. A pipe that nobody writes into would be waited for for ever."""
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            import select
+
+            if not select.select([file], [], [], _PATIENCE_S)[0]:
+                raise OSError(errno.EAGAIN, "it is a pipe, and nobody writes into it")
+        os.set_blocking(file.fileno(), True)
+        return file.read(_LARGEST_FILE + 1)
 
 
 def _follow(program: Program, text: str, name: str, to_train: bool) -> None:

@@ -16,6 +16,8 @@ import json
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,17 @@ def takes_much_memory(json_text: bytes) -> bool:
 _OBJECTS = {b"{": 240, b"[": 72, b",": 40, b'"': 30}  # bytes: a dict, a list, a number with its place, half a string
 _MUCH_MEMORY = 384 << 20
 
+
+def walk(top: str | Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As os.walk, whose recursion ends Python 3.11 in a directory that is a thousand levels deep."""
+    left = [os.fspath(top)]
+    while left:
+        for folder, folders, files in islice(os.walk(left.pop()), 1):
+            yield folder, folders, files
+            below = [os.path.join(folder, name) for name in reversed(folders)]
+            left += [path for path in below if not os.path.islink(path)]
+
+
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +122,17 @@ def remove_parts(path: Path) -> None:
     """What processes left that were killed while they wrote this file."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         part.unlink(missing_ok=True)
+
+
+def discard(path: Path) -> None:
+    """Remove whatever has this name, as far as it goes. Of a link the link alone: what it leads to may be another's."""
+    import shutil  # brings decompressors along that readers do not need
+
+    with contextlib.suppress(OSError, RecursionError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:  # rmtree would open a pipe, and wait
+            os.unlink(path)
 
 
 def sync_directory(directory: Path) -> None:

@@ -174,6 +174,20 @@ def test_an_archive_is_read_and_never_unpacked(tmp_path: Path) -> None:
     assert 0 < [document.at() for document in documents(path)][-1] <= path.stat().st_size
 
 
+def test_a_member_without_a_name_is_passed_over(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.zip", {"b.txt": b"text"})
+    data = path.read_bytes().replace(b"b.txt", b"\0.txt")  # names end at a NUL
+    path.write_bytes(data)
+    assert texts(path) == []
+
+
+def test_a_member_whose_name_is_no_text(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.zip", {"é.txt": b"text"})
+    path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xff"))
+    with pytest.raises(InputError, match=r"a\.zip: cannot be read"):
+        texts(path)
+
+
 def test_an_archive_without_members(tmp_path: Path) -> None:
     assert texts(archive(tmp_path / "a.zip", {})) == []
 

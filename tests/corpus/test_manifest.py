@@ -140,6 +140,7 @@ BAD_ENTRY_FIELDS: list[tuple[str, Any]] = [
     ("max_id", -5),
     ("documents", None),
     ("text_bytes", "many"),
+    ("file", "x" * 300),
 ]
 
 

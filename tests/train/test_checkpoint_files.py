@@ -101,6 +101,15 @@ def test_a_state_that_is_none(tmp_path: Path, state: str) -> None:
         verified(directory)
 
 
+def test_a_state_that_would_fill_the_memory_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve megabytes of it take thirty times as much as Python's objects."""
+    directory, _ = save(tmp_path, 2)
+    (directory / "state.json").write_bytes(b"[" + b"{}," * (4 << 20) + b"0]")
+    monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it is parsed"))
+    with pytest.raises(InputError, match=r"state\.json"):
+        verified(directory)
+
+
 def test_a_newer_version_says_so(tmp_path: Path) -> None:
     directory, _ = save(tmp_path, 2)
     state = json.loads((directory / "state.json").read_text())

@@ -314,3 +314,19 @@ def test_checkpoints_of_later_steps_are_none_to_be_kept(corpus: Path, tmp_path: 
     shutil.rmtree(folder / "step-00000098")
     names = sorted(path.name for path in folder.iterdir())
     assert names == [*(f"step-{step:08d}" for step in (38, 40, 42, 44, 46, 48, 50, 52, 53)), "step-00000099"]
+
+
+def test_whatever_befalls_the_thread_that_saves_it_goes_on(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was a save that training waited for, for ever, after an error that nobody had foreseen."""
+
+    def broken(_: Path) -> None:
+        raise RecursionError("unforeseen")
+
+    monkeypatch.setattr("nanopace.train.checkpoint.remove_checkpoint", broken)
+    told = Recorder()
+    assert run(corpus, tmp_path / "out", told, max_iters=9).reason == "finished"
+    assert [each.iteration for each in told.all("saved")] == [2, 4, 6, 8, 10]
+    said = [each for each in told.all("note") if "could not remove old checkpoints: unforeseen" in each]
+    assert len(said) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import time
@@ -226,3 +227,16 @@ def test_a_run_without_a_checkpoint_goes_on_where_its_directory_is_now(
     train(Asked(given={"init_from": "resume", "save_interval": 1}), listener=Recorder(), started=time.monotonic())
     assert not (tmp_path / "before").exists()
     assert newest_whole(tmp_path / "out")[0] is not None
+
+
+def test_what_is_no_checkpoint_is_removed_with_the_others(corpus: Path, saved: Path, tmp_path: Path) -> None:
+    """A pipe of that name was opened, and waited for."""
+    out = tmp_path / "out"
+    shutil.copytree(saved, out)
+    (tmp_path / "victim").mkdir()
+    os.mkfifo(out / "checkpoints" / "step-00000009")
+    (out / "checkpoints" / "step-00000008").touch()
+    (out / "checkpoints" / "step-00000007").symlink_to(tmp_path / "victim")
+    start(corpus, out, "overwrite", max_iters=1)
+    assert os.listdir(out / "checkpoints") == ["step-00000002"]
+    assert (tmp_path / "victim").is_dir()

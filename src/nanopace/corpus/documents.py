@@ -117,9 +117,11 @@ class _Watched(io.RawIOBase):
 def _complaints(name: str) -> Iterator[None]:
     """What decompressors and archives say of a broken file, as one line that names it."""
     import lzma
+    import struct
     import zipfile
     import zlib
 
+    of_archives = (zipfile.BadZipFile, NotImplementedError)
     try:
         yield
     except EOFError:
@@ -128,7 +130,7 @@ def _complaints(name: str) -> Iterator[None]:
         raise InputError(
             "{path}: unpacks to more than {times} times its size, and no text does", path=name, times=DENSEST
         ) from None
-    except (OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
+    except (OSError, ValueError, struct.error, zlib.error, lzma.LZMAError, *of_archives) as error:
         raise InputError("{path}: cannot be read: {reason}", path=name, reason=str(error)) from None
 
 
@@ -204,7 +206,7 @@ def _archive(path: Path, text_field: str) -> Iterator[Document]:
         _check_members(path, archive)
         amount = _Amount(path.stat().st_size)
         for member in archive.infolist():
-            if member.is_dir() or not holds_text(member.filename):
+            if not holds_text(member.filename) or member.is_dir():  # a name may be empty
                 continue
             name = f"{path}: {member.filename}"
             if member.flag_bits & 1:

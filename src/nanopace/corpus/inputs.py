@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from nanopace.errors import InputError
+from nanopace.files import walk
 
 # What is read in a directory or an archive. A file that is named itself is read whatever it is called.
 _PROSE = (".txt", ".text", ".md", ".markdown", ".rst", ".tex", ".srt", ".html", ".htm", ".xml", ".csv", ".tsv")
@@ -66,7 +66,7 @@ def _below(directory: Path) -> list[Path]:
 
 
 def _readable(directory: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(directory):
+    for folder, folders, files in walk(directory):
         folders[:] = [name for name in folders if not _is_hidden(name) and name != "node_modules"]
         for name in files:
             path = Path(folder, name)

@@ -140,7 +140,7 @@ def shard_entry(content: Any) -> ShardEntry:
         max_id=field_of(content, "max_id", int),
         documents=field_of(content, "documents", int),
     )
-    if not re.fullmatch(r"[\w-][\w.-]*", entry.file):  # a plain name: no folder, nothing above, nothing hidden
+    if not re.fullmatch(r"[\w-][\w.-]{0,60}", entry.file):  # a plain name: no folder, nothing above, nothing hidden
         raise ValueError("file")
     if not re.fullmatch(r"[0-9a-f]{64}", entry.sha256):
         raise ValueError("sha256")

@@ -81,12 +81,13 @@ def find_logs(directory: str | Path) -> list[Path]:
     A run of ours that left both a ledger and a printed log is found once, its checkpoints are not looked into, and what
     was set aside for it is not meant.
     """
+    from nanopace.files import walk
     from nanopace.ledger.file import LEDGER_FILE, SET_ASIDE
     from nanopace.sources.twins import introduced, without_twins  # brings the ledger along
 
     found: list[Path] = []
     left = _MOST_FILES
-    for folder, folders, files in os.walk(directory):
+    for folder, folders, files in walk(directory):
         logs = {}
         if LEDGER_FILE in files:
             files[:] = [name for name in files if not SET_ASIDE.fullmatch(name)]

@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,6 +93,7 @@ class Checkpointer:
         self._last: tuple[int, Mapping[str, Any]] | None = None  # what was to be saved
         self._whole: set[int] = set()  # the steps whose checkpoints are known to be
         self._newest = 0  # the last step that was written
+        self._untidy = False  # which is said once
         self._no_memory: str | None = None
         self._jobs: queue.Queue[_Job | _Best | None] = queue.Queue()
         self._results: queue.Queue[Result] = queue.Queue()
@@ -199,21 +199,20 @@ class Checkpointer:
             else:
                 self._results.put(self._result(job))
                 self._idle.set()
-        with suppress(OSError):
-            self._prune()  # a process that was killed between writing and pruning may have left some too many
+        self._tidy()  # a process that was killed between writing and pruning may have left some too many
 
     def _prepare(self) -> None:
         try:
             self._allocate()
             self._no_memory = None
-        except (MemoryError, RuntimeError) as error:
+        except Exception as error:  # whatever it is: a thread that has died would save nothing ever after
             self._no_memory = _reason(error)
 
     def _look_around(self) -> None:
         """What earlier processes saved is looked through before anything of it may be removed."""
         try:
             self._known = known_best(self._claim.home, self._keep_last, self._is_whole)
-        except (OSError, InputError):  # nothing can be read, so nothing that is there will be removed
+        except Exception:  # as above. Nothing can be read, so nothing that is there will be removed
             self._keep_last = sys.maxsize
         self._best_written = self._known.certain
         if self._known.doubt is not None:
@@ -224,8 +223,7 @@ class Checkpointer:
         if result.failure is None:
             self._newest = job.step
             self._whole.add(job.step)
-            with suppress(OSError):  # then there is one too many, until the next save
-                self._prune()
+            self._tidy()
             if not self._best_written:
                 self._write_best()
         return result
@@ -235,7 +233,7 @@ class Checkpointer:
             if job.staged is not None:
                 job.staged.synchronize()
             path, size = self._write(home, job.step, job.state)
-        except Exception as error:  # whatever it is: a thread that has died would save nothing ever after
+        except Exception as error:  # as above
             path = path_of(self._claim.home, job.step)
             return Result(job.step, path, (time.monotonic() - job.began) * 1000, failure=_reason(error))
         return Result(job.step, path, (time.monotonic() - job.began) * 1000, size)
@@ -251,7 +249,7 @@ class Checkpointer:
         return home
 
     def _keep_best(self, job: _Best) -> None:
-        if not path_of(self._claim.home, job.step).is_dir():  # it could not be saved: the best is the one before
+        if not os.path.isdir(path_of(self._claim.home, job.step)):  # it could not be saved: the best is the one before
             self._unsaved_best = job
             return
         self._known = replace(self._known, best=(job.step, job.loss))
@@ -267,6 +265,15 @@ class Checkpointer:
             self._best_written = False
             step = 0 if best is None else best[0]
             self._results.put(Result(step, self._claim.home / BEST, 0.0, failure=_reason(error)))
+
+    def _tidy(self) -> None:
+        """Where that fails there is one too many, until the next save."""
+        try:
+            self._prune()
+        except Exception as error:  # as above
+            if not self._untidy:
+                self._notes.put(f"could not remove old checkpoints: {_reason(error)}; training goes on and tries again")
+            self._untidy = True
 
     def _prune(self) -> None:
         """Remove the older ones, behind as many whole ones as shall be kept.

@@ -32,7 +32,7 @@ from nanopace.config import KNOBS
 from nanopace.corpus.tokenizer import load_tokenizer
 from nanopace.corpus.vocabulary import TOKENIZER_FILE
 from nanopace.errors import InputError, NanopaceError
-from nanopace.files import open_own
+from nanopace.files import open_own, takes_much_memory
 from nanopace.literals import Value
 from nanopace.train.contents import OF_OPTIMIZERS, check_averages, check_weights, header_of
 from nanopace.train.model import ModelShape
@@ -46,7 +46,7 @@ STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetens
 _TENSORS = ".safetensors"
 _NAME = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,17})")  # one name for each step
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # of a file in it: no folder, and nothing above
-_LARGEST_STATE = 64 << 20  # bytes: random states and the last evaluation are some hundred KB
+_LARGEST_STATE = 16 << 20  # bytes: random states and the last evaluation are some hundred KB
 _LONGEST_VERSION = 60  # letters
 _PIECE = 8 << 20  # bytes that are read at once
 _MOST_REFUSED = 20  # that are told of one by one
@@ -229,7 +229,7 @@ def read_state(directory: Path) -> dict[str, Any]:
     with _opened(path) as file:
         data = file.read(_LARGEST_STATE + 1)
     try:
-        state: dict[str, Any] = json.loads(data)
+        state: dict[str, Any] = {} if takes_much_memory(data) else json.loads(data)
         checksum = state.pop("checksum")
         version, files, right = state["nanopace"], state["files"], checksum_of(state)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):

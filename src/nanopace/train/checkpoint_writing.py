@@ -6,9 +6,8 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from nanopace.corpus.tokenizer import Tokenizer
-from nanopace.files import sync_directory
+from nanopace.files import discard, sync_directory
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import FORMAT, MODEL, OPTIMIZER, STATE, checksum_of
 from nanopace.train.model import ModelShape
@@ -45,7 +44,7 @@ def new_checkpoint(directory: Path) -> Iterator[Path]:
     try:
         yield temporary
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        discard(temporary)
         raise
 
 
@@ -72,7 +71,7 @@ def _put(temporary: Path, directory: Path) -> None:
     if we are killed in between, `sweep` gives it its name back."""
     replaced = directory.with_name(f".{directory.name}{_REPLACED}")
     if os.path.lexists(directory):
-        _discard(replaced)
+        discard(replaced)
         os.rename(directory, replaced)
     try:
         os.rename(temporary, directory)
@@ -81,7 +80,7 @@ def _put(temporary: Path, directory: Path) -> None:
             os.rename(replaced, directory)
         raise
     sync_directory(directory.parent)
-    _discard(replaced)
+    discard(replaced)
 
 
 def write_weights(
@@ -130,18 +129,9 @@ def describe(
 def remove_checkpoint(directory: Path) -> None:
     """First its name, then its files: what is half removed is nobody's checkpoint."""
     condemned = directory.with_name(f".{directory.name}.removing")
-    _discard(condemned)
+    discard(condemned)
     os.rename(directory, condemned)
-    _discard(condemned)
-
-
-def _discard(path: Path) -> None:
-    """As far as it goes. Of a link the link alone: what it leads to may be another's."""
-    if os.path.islink(path):
-        with suppress(OSError):
-            os.unlink(path)
-    else:
-        shutil.rmtree(path, ignore_errors=True)
+    discard(condemned)
 
 
 def sweep(out_dir: Path) -> None:
@@ -156,7 +146,7 @@ def sweep(out_dir: Path) -> None:
         if name.endswith(_REPLACED) and not own.exists():
             os.rename(folder / name, own)
         elif name.endswith((".writing", ".removing", _REPLACED)):
-            _discard(folder / name)
+            discard(folder / name)
 
 
 def _write_state(path: Path, state: dict[str, Any]) -> None:

@@ -26,14 +26,14 @@ def enter(out_dir: Path, claim: Claim) -> None:
 
     What a killed process left is cleared up right then, so that a checkpoint it was replacing can be found again.
     """
-    check_own(out_dir)
+    refuse_linked_checkpoints(out_dir)
     if holds_a_run(out_dir):
         claim.take()
         with _writable(out_dir):
             sweep(out_dir)
 
 
-def check_own(out_dir: Path) -> None:
+def refuse_linked_checkpoints(out_dir: Path) -> None:
     """Training removes old checkpoints, and behind a link they may be another run's."""
     folder = out_dir / CHECKPOINTS
     if folder.is_symlink():
@@ -72,7 +72,7 @@ def check_free(out_dir: Path) -> Sequence[NanopaceError]:
 def clear(out_dir: Path, claim: Claim, *, anew: bool, overwrite: bool) -> str | None:
     """The first thing that touches the disk, where no run was before. A line on what was set aside, if anything was."""
     with _writable(out_dir):
-        check_own(out_dir)
+        refuse_linked_checkpoints(out_dir)
         (out_dir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         claim.take()
         sweep(out_dir)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from nanopace.errors import InputError
-from nanopace.files import sync_directory
+from nanopace.files import discard, sync_directory
 
 
 @contextmanager
@@ -52,13 +51,11 @@ def whole_directory(path: Path) -> Iterator[Path]:
     except BaseException as error:
         if os.path.lexists(condemned) and not os.path.lexists(path):
             os.rename(condemned, path)
-        shutil.rmtree(temporary, ignore_errors=True)
+        discard(temporary)
         if isinstance(error, OSError):
             raise unwritable(path, error) from None
         raise
-    if condemned.is_symlink():
-        condemned.unlink()
-    shutil.rmtree(condemned, ignore_errors=True)
+    discard(condemned)
 
 
 def _beside(path: Path, suffix: str = "part") -> Path:
