@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -143,5 +144,7 @@ def test_every_field_with_one_figure_that_no_trainer_writes(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_every_figure_that_no_trainer_writes(tmp_path: Path) -> None:
-    for number, (_name, lines) in enumerate(_cases()):
+    """A sample of some thousand, the same every time."""
+    cases = random.Random(28).sample(_cases(), 500)
+    for number, (_name, lines) in enumerate(cases):
         _check(tmp_path / "run.jsonl", lines, LANGUAGES[number % len(LANGUAGES)], page=number % 7 == 0)
