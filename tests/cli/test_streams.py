@@ -45,11 +45,10 @@ def test_a_lost_answer_is_one_line_and_no_success(write_log: WriteLog, words: st
 def test_a_lost_answer_is_noticed_where_nothing_is_buffered() -> None:
     """argparse passes over what its print cannot write."""
     for words in ("--help", "cards"):
-        assert shell(f"{NANOPACE} {words} > /dev/full", PYTHONUNBUFFERED="1").returncode == 2
-        assert (
-            shell(f"set -o pipefail; (sleep 0.3; exec {NANOPACE} {words}) | true", PYTHONUNBUFFERED="1").returncode
-            == 141
-        )
+        command = f"{NANOPACE} {words}"
+        assert shell(f"{command} > /dev/full", PYTHONUNBUFFERED="1").returncode == 2
+        left = shell(f"set -o pipefail; (sleep 0.3; exec {command}) | true", PYTHONUNBUFFERED="1")
+        assert left.returncode == 141
 
 
 @pytest.mark.parametrize("where", ["2>&-", "2> /dev/full"])

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-
 _ENDLESS = 256 << 20  # bytes: who takes as many of them takes them all, and no disk shall be filled by that
 
 
