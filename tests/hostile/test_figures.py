@@ -136,6 +136,11 @@ def test_the_four_lines_that_overflowed(tmp_path: Path) -> None:
         _check(tmp_path / "run.jsonl", [run, *steps], language, page=True)
 
 
+@pytest.mark.parametrize("knob", ["block_size", "gradient_accumulation_steps"])
+def test_a_knob_that_overflowed(tmp_path: Path, knob: str) -> None:
+    _check(tmp_path / "run.jsonl", dict(_knobs())[f"{knob}=1e308"], "en", page=True)
+
+
 def test_every_field_with_one_figure_that_no_trainer_writes(tmp_path: Path) -> None:
     """Another for each field; the next test has them all."""
     for number, (_name, lines) in enumerate(_cases()[:: len(FIGURES) + 1]):
