@@ -42,6 +42,15 @@ def test_a_lost_answer_is_one_line_and_no_success(write_log: WriteLog, words: st
     assert ran.stderr == f"nanopace: standard output: cannot be written: {reason}\n"
 
 
+def test_a_lost_answer_is_noticed_where_nothing_is_buffered() -> None:
+    """argparse passes over what its print cannot write."""
+    for words in ("--help", "cards"):
+        command = f"{NANOPACE} {words}"
+        assert shell(f"{command} > /dev/full", PYTHONUNBUFFERED="1").returncode == 2
+        left = shell(f"set -o pipefail; (sleep 0.3; exec {command}) | true", PYTHONUNBUFFERED="1")
+        assert left.returncode == 141
+
+
 @pytest.mark.parametrize("where", ["2>&-", "2> /dev/full"])
 def test_without_stderr_the_answer_and_the_exit_code_are_the_same(write_log: WriteLog, where: str) -> None:
     whole, without = (shell(f"{NANOPACE} explain {write_log()} {each}") for each in ("", where))
@@ -117,7 +126,7 @@ def test_training_goes_on_without_its_terminal(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
     environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "TERM": "xterm-256color"}
     process = subprocess.Popen(
-        training(tmp_path, 200), stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        training(tmp_path, 60), stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
     )
     try:
         os.close(theirs)
@@ -129,4 +138,4 @@ def test_training_goes_on_without_its_terminal(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    assert_came_to_its_end(tmp_path / "out", "Input/output error", 200)
+    assert_came_to_its_end(tmp_path / "out", "Input/output error", 60)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+_ENDLESS = 256 << 20  # bytes: who takes as many of them takes them all, and no disk shall be filled by that
+
 
 @dataclass
 class FileServer:
@@ -23,7 +25,7 @@ class FileServer:
     names_checksums: bool = False  # like Hugging Face: a redirection that names the sha256
     checksum: str | None = None  # or this instead
     hides_sizes: bool = False
-    endless: bool = False  # sends what it has again and again, and does not say how much
+    endless: bool = False  # sends what it has again and again, and does not say how much (see _ENDLESS)
     leads_to: str | None = None  # a redirection there, for everything
     kind: str | None = None  # the Content-Type
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path and Range
@@ -72,7 +74,7 @@ class FileServer:
         request.end_headers()
         end = begin + self.breaks_after.pop(0) if self.breaks_after else len(data)
         request.wfile.write(data[begin:end])
-        while self.endless:
+        for _ in range(_ENDLESS // len(data) if self.endless else 0):
             try:
                 request.wfile.write(data)
             except OSError:

@@ -278,3 +278,18 @@ def test_permission(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(InputError, match="Permission denied"):
         texts(path)
+
+
+def test_a_page_of_parquet_is_looked_at_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    from nanopace.corpus.parquet import texts_of_parquet
+
+    for name, text in (("dense", "a" * (40 << 20)), ("large", "".join(map(str, range(2000))))):
+        table = pa.table({"text": [text]})
+        pq.write_table(table, tmp_path / name, compression="zstd", use_dictionary=False, write_statistics=False)
+    monkeypatch.delattr("pyarrow.parquet.ParquetFile.iter_batches")
+    with pytest.raises(InputError, match="dense: unpacks to more than 500 times its size"):
+        list(texts_of_parquet(tmp_path / "dense", "text"))
+    monkeypatch.setattr("nanopace.corpus.parquet._LARGEST_PAGE", 5000)
+    with pytest.raises(InputError, match="large: has a page of 0 MB"):
+        list(texts_of_parquet(tmp_path / "large", "text"))

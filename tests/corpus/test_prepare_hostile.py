@@ -13,7 +13,7 @@ import pytest
 from nanopace.cli.main import main
 from nanopace.corpus.journal import JOURNAL
 
-SECRET = b"not yours"
+SECRET = b"not yours" * 10_000  # longer than whatever is written here
 
 
 @pytest.fixture

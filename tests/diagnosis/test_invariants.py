@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nanopace.diagnosis import invariants
+from nanopace.diagnosis.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.invariants import InvariantError, withheld
 from nanopace.diagnosis.result import Diagnosis, Finding
@@ -74,6 +75,7 @@ def test_a_save_that_took_long_once_is_told_as_what_it_is() -> None:
 
 FALSE = (
     Finding("save_less_often", {"checkpoints": 24, "to_checkpoints": 6}, 32_400.0, 7.498, advice=True),
+    Finding("save_less_often", {"checkpoints": 24, "to_checkpoints": 6}, 50.0, 0.5, advice=True),  # more than they took
     Finding("raise_eval_interval", {"from_interval": 500, "to_interval": 500, "evaluations": 3}, 1.0, 0.1, advice=True),
     Finding("stalls", {"rows": 1, "largest_s": 9.0, "iteration": 3, "total_s": 1.0, "total_share": 0.1}),
     Finding("stalls", {"rows": 1, "largest_s": 1.0, "iteration": 3, "total_s": 1.0, "total_share": 1.1}),
@@ -91,6 +93,16 @@ def test_a_sentence_that_cannot_be_is_left_out(
         withheld(run)
     monkeypatch.setattr(invariants, "strict", False)
     assert withheld(run).findings == (true,)
+
+
+def test_every_diagnosis_and_every_comparison_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = diagnose(nanogpt_run(3000))
+    monkeypatch.setattr("nanopace.diagnosis.diagnose.advise", lambda *_: (FALSE[0],))
+    with pytest.raises(InvariantError, match="save_less_often"):
+        diagnose(nanogpt_run(3000))
+    wrong = replace(calm, step=replace(calm.step, median_ms=-1.0))
+    with pytest.raises(InvariantError, match="-1"):
+        compare(calm, wrong)
 
 
 def test_advice_that_rests_on_a_wrong_whole_is_left_out(

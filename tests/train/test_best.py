@@ -49,7 +49,8 @@ CHANGES = {
     "zeroed": b"\0" * 100,
     "empty": b"",
     "of an earlier version": content(20, 9.0).encode(),
-    "another step": b"a step that is changed",
+    "another step": b"the newest one, changed in the file",
+    "another step and loss": b"as if the newest one were better",
     "gone": None,
     "nan": b'{"step": 5, "val": NaN}',
     "nested": b"[" * 60_000,
@@ -60,27 +61,42 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_the_best_stays_whatever_best_json_says(overfitted: Path, tmp_path: Path, change: str) -> None:
-    out = tmp_path / "out"
+def changed(overfitted: Path, out: Path, change: str) -> tuple[int, float]:
+    """A copy of the run with another best.json; gives what it said before."""
     shutil.copytree(overfitted, out)
     best = read_best(out)
     assert best is not None
-    path = out / "best.json"
-    data = CHANGES[change]
+    path, data = out / "best.json", CHANGES[change]
     if data is None:
         path.unlink()
-    elif change == "another step":
-        path.write_text(path.read_text().replace(f'"step": {best[0]}', '"step": 25'))
+    elif change.startswith("another step"):
+        written = json.loads(path.read_text()) | {"step": 25} | ({"val": 0.1} if change.endswith("loss") else {})
+        path.write_text(json.dumps(written))
     else:
         path.write_bytes(data)
-    told = run(out, init_from="resume", max_iters=44, keep_last=1)
+    return best
+
+
+@pytest.mark.parametrize("change", ["zeroed", "of an earlier version", "another step and loss", "gone"])
+def test_the_best_stays_whatever_best_json_says(overfitted: Path, tmp_path: Path, change: str) -> None:
+    out = tmp_path / "out"
+    best = changed(overfitted, out, change)
+    told = run(out, init_from="resume", max_iters=29, keep_last=1)
     assert best[0] in steps(out)
     said = any("does not say for certain which checkpoint is the best" in each for each in told.all("note"))
     assert said == (change != "gone")
     assert read_best(out) == best  # it is known again, from the newest state
-    run(out, init_from="resume", max_iters=54, keep_last=1)
-    assert steps(out) == [best[0], 55]  # and nothing else is kept for it
+    run(out, init_from="resume", max_iters=34, keep_last=1)
+    assert steps(out) == [best[0], 35]  # and nothing else is kept for it
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_may_be_the_best_is_spared(overfitted: Path, tmp_path: Path, change: str) -> None:
+    best = changed(overfitted, tmp_path / "out", change)
+    known = known_best(tmp_path / "out", 1, lambda _: True)
+    assert (known.best, known.certain) == (best, False)
+    assert best[0] in known.spared
+    assert (known.doubt is None) == (change == "gone")
 
 
 def test_with_a_best_json_as_it_was_written_nothing_is_kept_in_doubt(overfitted: Path, tmp_path: Path) -> None:
@@ -88,8 +104,8 @@ def test_with_a_best_json_as_it_was_written_nothing_is_kept_in_doubt(overfitted:
     shutil.copytree(overfitted, out)
     best = read_best(out)
     assert best is not None
-    told = run(out, init_from="resume", max_iters=44, keep_last=1)
-    assert steps(out) == [best[0], 45]
+    told = run(out, init_from="resume", max_iters=29, keep_last=1)
+    assert steps(out) == [best[0], 30]
     assert not told.all("note")
 
 
@@ -147,7 +163,10 @@ def test_checkpoints_of_another_run_behind_a_link(
     assert steps(theirs)[-1] == 27
 
 
-def test_a_link_that_comes_while_training_runs(shared_corpus: Path, overfitted: Path, tmp_path: Path) -> None:
+def test_a_link_that_comes_while_training_runs(
+    shared_corpus: Path, overfitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nanopace.train.loop.WAITS", (0.01,))
     theirs, out = tmp_path / "theirs", tmp_path / "out"
     shutil.copytree(overfitted, theirs)
     before = steps(theirs)

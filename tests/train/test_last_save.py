@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nanopace.cli.main import main
 from nanopace.config import Asked
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import newest_whole
@@ -24,6 +25,7 @@ from .conftest import TINY, Recorder
 from .test_disk import fill, small_disk  # noqa: F401
 from .test_interrupt import until
 
+HASTY = "from nanopace.train import loop; loop.WAITS = (0.01, 0.01)"  # put before it: its attempts are not waited for
 SLOW = """
 import os, sys, time
 from nanopace.train import loop
@@ -46,6 +48,10 @@ def command(corpus: Path, small_disk: Path) -> list[str]:  # noqa: F811
     given = {**TINY, "dataset": corpus, "out_dir": small_disk / "out", "max_iters": 14, "save_interval": 4}
     flags = [f"--{name}={value}" for name, value in given.items()]
     return [sys.executable, "-c", SLOW, str(small_disk / "ballast"), "train", *flags, "--no-report"]
+
+
+def hastily(command: list[str]) -> list[str]:
+    return [HASTY + each if each == SLOW else each for each in command]
 
 
 def ended(out: Path) -> dict[str, Any]:
@@ -71,7 +77,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_run_whose_last_step_is_not_saved_did_not_finish(command: list[str], small_disk: Path) -> None:  # noqa: F811
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=unmeasured())
+    done = subprocess.run(hastily(command), capture_output=True, text=True, check=False, env=unmeasured())
     assert done.returncode == 1, done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith("trained 15 steps, but step 15 could not be saved (")
@@ -86,7 +92,7 @@ def test_it_is_saved_elsewhere(command: list[str], small_disk: Path, tmp_path: P
     """And what is there goes on and can be sampled from."""
     rescue = tmp_path / "other disk" / "rescue"
     done = subprocess.run(
-        [*command, f"--rescue_dir={rescue}"], capture_output=True, text=True, check=False, env=unmeasured()
+        [*hastily(command), f"--rescue_dir={rescue}"], capture_output=True, text=True, check=False, env=unmeasured()
     )
     assert done.returncode == 1, done.stderr
     last = done.stdout.splitlines()[-1]
@@ -102,7 +108,7 @@ def test_it_is_saved_elsewhere(command: list[str], small_disk: Path, tmp_path: P
     assert newest_whole(small_disk / "out")[0].step == 12  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_that_cannot_be_saved(
     started: subprocess.Popen[str],
     small_disk: Path,  # noqa: F811
@@ -160,6 +166,13 @@ def test_a_disk_that_is_full_for_a_moment(corpus: Path, small_disk: Path) -> Non
     assert "failure" not in ended(out)
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempts come one upon the other."""
+    monkeypatch.setattr("nanopace.train.loop.WAITS", (0.01, 0.01))
+
+
+@pytest.mark.usefixtures("hasty")
 def test_the_ledger_tells_the_truth(corpus: Path, tmp_path: Path) -> None:
     """The checkpoints' folder is no folder any more; the ledger can be written."""
     out = tmp_path / "out"
@@ -179,6 +192,7 @@ def test_the_ledger_tells_the_truth(corpus: Path, tmp_path: Path) -> None:
     assert "saved" not in end
 
 
+@pytest.mark.usefixtures("hasty")
 def test_two_runs_with_one_rescue_dir(corpus: Path, tmp_path: Path) -> None:
     """The second one touches nothing of the first."""
     for number in (1, 2):
@@ -201,19 +215,13 @@ def _blocked(out: Path) -> Recorder:
     return Blocked()
 
 
-@pytest.mark.parametrize("which", ["out", "a file", "under a file"])
-def test_a_rescue_dir_that_is_none_is_said_before_training(corpus: Path, tmp_path: Path, which: str) -> None:
+@pytest.mark.parametrize("place", ["out", "file", "file/rescue"])
+def test_a_rescue_dir_that_is_none_is_said_before_training(
+    corpus: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    place = {"out": "out", "a file": "file", "under a file": "file/rescue"}[which]
-    done = subprocess.run(
-        [sys.executable, "-m", "nanopace", "train", f"--dataset={corpus}", "--out_dir=out", f"--rescue_dir={place}"]
-        + [f"--{name}={value}" for name, value in TINY.items()],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=unmeasured(),
-    )
-    assert done.returncode == 2
-    assert f"--rescue_dir={place}: " in done.stderr
+    given = {**TINY, "dataset": corpus, "out_dir": "out", "rescue_dir": place}
+    assert main(["train", *(f"--{name}={value}" for name, value in given.items())]) == 2
+    assert f"--rescue_dir={place}: " in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

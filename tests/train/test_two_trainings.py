@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -107,14 +108,14 @@ def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, h
     stopped(second)
     kept = [path.name for path in checkpoint_directories(out)]
     first.send_signal(signal.SIGCONT)
-    until(first, 200)  # dozens of saves
+    until(first, 60)  # several saves
     assert [path.name for path in checkpoint_directories(out)] == kept
     assert seeds(out) == {2}
     second.send_signal(signal.SIGCONT)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 0, said
     kept = [path.name for path in checkpoint_directories(out)]
-    until(first, 400)  # and when the second one is over, its directory is still its own
+    until(first, 120)  # and when the second one is over, its directory is still its own
     first.send_signal(signal.SIGINT)
     said, _ = first.communicate(timeout=60)
     assert first.returncode == 1
@@ -160,12 +161,12 @@ def test_a_lock_that_was_removed_lets_nobody_mix(start: Start, tmp_path: Path) -
     stopped(first)
     unlock(out)
     second = start(1, init_from="resume", max_iters=100)
-    until(second, 30)
+    until(second, 20)
     stopped(second)
     before = {path.name: path.stat().st_ino for path in checkpoint_directories(out)}
     ledger = (out / "ledger.jsonl").read_bytes()
     first.send_signal(signal.SIGCONT)
-    until(first, 200)
+    until(first, 60)
     assert {path.name: path.stat().st_ino for path in checkpoint_directories(out)} == before
     assert (out / "ledger.jsonl").read_bytes() == ledger
     assert newest_whole(tmp_path / "out.lost-1")[0] is not None
@@ -197,6 +198,22 @@ def test_a_claim_follows_its_directory(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "out.lost-1")
         assert claim.directory() == tmp_path / "out.lost-1"
     assert claim.directory() == tmp_path / "out.lost-1"
+
+
+def test_a_lock_that_is_removed_before_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its opening and its locking: it would lock nobody out."""
+    plain = fcntl.flock
+
+    def remove_and_lock(handle: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", plain)
+        unlock(tmp_path)
+        plain(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    with Claim(tmp_path) as claim, Claim(tmp_path) as other:
+        claim.take()
+        with pytest.raises(NanopaceError, match="another training"):
+            other.take()
 
 
 def test_looking_takes_microseconds(tmp_path: Path) -> None:
