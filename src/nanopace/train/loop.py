@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -286,13 +286,16 @@ class Loop:
     def _try_again(self) -> None:
         """If the last save failed. The first rank decides whether to, and all do: each may hold a part of it."""
         ranks, checkpointer = self._parts.ranks, self._parts.checkpointer
-        with suppress(KeyboardInterrupt):  # one more Ctrl-C ends the attempts, wherever it comes
+        try:
             self._collect_saves()
             for wait in WAITS:
                 if not ranks.share(self._unsaved is not None and waited(wait, self._asked)):
                     break
                 checkpointer.again()
                 self._collect_saves()
+        except KeyboardInterrupt:  # one more Ctrl-C ends the attempts, wherever it comes
+            if self._unsaved is None or ranks.size > 1:  # others may wait for this rank at another place
+                raise
         elsewhere, missing = self._config.rescue_dir, self._unsaved
         if ranks.share(bool(elsewhere and missing is not None)):
             checkpointer.again(lambda: self._parts.claim.rescue(Path(elsewhere)))
