@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,3 +140,14 @@ def test_whatever_has_a_name_can_be_removed(tmp_path: Path) -> None:
 
 def test_what_is_too_deep_to_be_removed_ends_nothing(nested: Path) -> None:
     discard(nested)
+
+
+def test_a_small_file_takes_little_memory_whatever_the_bound(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"small")
+    tracemalloc.start()
+    try:
+        assert read_bounded(tmp_path / "a", 1 << 26) == b"small"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert read_bounded(tmp_path / "a", 4) is None

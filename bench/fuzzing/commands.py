@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Callable
 from functools import cache
+from math import inf
 from pathlib import Path
 from random import Random
 
@@ -107,19 +108,27 @@ def make_flags(dice: Random) -> bytes:
     for _ in range(dice.choice((1, 1, 2, 3))):
         flag, valued = dice.choice(_flags(command))
         hostile = dice.choice(NUMBERS if dice.random() < 0.6 else WORDS)
-        if flag.endswith(_AMOUNTS.get(command, ())) and hostile.isdigit() and len(hostile) <= 12:
+        if flag.endswith(_AMOUNTS.get(command, ())) and _is_much(hostile):
             hostile = "1"  # else it does what was asked for
         arguments.append(f"{flag}={hostile}" if valued or dice.random() < 0.1 else flag)
     if dice.random() < 0.1:
         word = dice.choice(WORDS)
-        kept = int("nowhere.py" in arguments)  # else trials begin
-        arguments[dice.randrange(kept, len(arguments)) :] = [
-            "." if word == "/" else word
-        ]  # "/" is all that this disk has
+        kept = (
+            len(_BASES["sample"]) if command == "sample" else int("nowhere.py" in arguments)
+        )  # else it works for long
+        word = "." if word == "/" else word  # that is all that this disk has
+        arguments[dice.randrange(kept, len(arguments)) :] = [word]
     if dice.random() < 0.1:
         arguments = ["--lang", dice.choice(("de", "xx", "")), command, *arguments]
         return json.dumps(arguments).encode()
     return json.dumps([command, *arguments]).encode()
+
+
+def _is_much(value: str) -> bool:
+    try:
+        return 1 < float(value) < inf
+    except ValueError:
+        return False
 
 
 def run_flags(room: Path) -> Callable[[bytes], None]:

@@ -34,7 +34,8 @@ def open_regular(path: Path) -> io.BufferedReader:
 def read_bounded(path: Path, largest: int) -> bytes | None:
     """All of a file; None if it has more bytes than `largest`."""
     with open_regular(path) as file:
-        data = file.read(largest + 1)
+        size = os.fstat(file.fileno()).st_size  # Python makes room for as much as is asked for
+        data = file.read(min(size, largest) + 1)
     return data if len(data) <= largest else None
 
 

@@ -148,6 +148,7 @@ def test_mistakes(capsys: Capture) -> None:
     assert "invalid number value: '0'" in complaint(capsys, "a.jsonl", "--shard_tokens=0")
     Path("b.jsonl").write_text('{"text": "x"}\n{"txt": "x"}\n')
     assert complaint(capsys, "b.jsonl").startswith("b.jsonl: line 2 has no 'text'")
+    assert "File name too long; mend that" in complaint(capsys, "a.jsonl", f"--out={'x' * 300}")
     assert not Path("data").exists()
 
 

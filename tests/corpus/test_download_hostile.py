@@ -21,6 +21,7 @@ from nanopace.corpus import download as module
 from nanopace.corpus.download import Remote, download
 from nanopace.errors import InputError
 
+from ..cli.conftest import unmeasured  # noqa: TID252
 from .file_server import FileServer, serving
 
 DATA = bytes(range(256)) * 4096  # 1 MB
@@ -189,7 +190,11 @@ def test_a_disk_that_fills_during_a_download(limit: int, server: FileServer) -> 
     command = ["prepare", "openwebtext", "--files=1", "--tokenizer=bytes"]
     assert len(server.files[OPENWEBTEXT + FIRST]) > 2000
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(limit), *command], capture_output=True, text=True, check=False
+        [sys.executable, "-c", FULL, str(limit), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=unmeasured(),  # coverage's own file would be too large as well
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
@@ -203,7 +208,8 @@ def test_a_disk_that_fills_while_tokens_are_written(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("".join(f"line {number}\n" for number in range(20_000)))
     command = ["prepare", "a.txt", "--tokenizer=bytes", "--out=made"]
-    done = subprocess.run([sys.executable, "-c", FULL, "100000", *command], capture_output=True, text=True, check=False)
+    full = [sys.executable, "-c", FULL, "100000", *command]
+    done = subprocess.run(full, capture_output=True, text=True, check=False, env=unmeasured())
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
     assert "cannot be written" in done.stderr

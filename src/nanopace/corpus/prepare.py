@@ -57,8 +57,8 @@ def prepare(
     """Make a corpus, or go on with one that was begun. With `restart`, what is there is thrown away first."""
     began = time.monotonic()
     inputs = inputs_of(files, recipe)
-    made = [each for each in (directory, *directory.parents) if not each.exists()]
     try:
+        made = [each for each in (directory, *directory.parents) if not each.exists()]
         directory.mkdir(parents=True, exist_ok=True)
         with _alone_in(directory):
             _remove(directory, _LEFT_OVER)
