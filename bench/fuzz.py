@@ -30,6 +30,7 @@ def main() -> int:
     if args.worker is not None:
         _work(args)
         return 0
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a card's libraries take a gigabyte of memory, whatever the input
     with tempfile.TemporaryDirectory() as folder:
         os.environ["FUZZ_WORLD"] = str(Path(folder, "world.json"))
         pool = Pool(chosen, args.seed, args.findings, args.workers)
