@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 import pytest
@@ -12,10 +11,10 @@ from hypothesis import strategies as st
 
 from nanopace.errors import InputError
 from nanopace.run import Row, Rows, Run
-from nanopace.sources.build import LineReader, RunBuilder
 from nanopace.sources.bulk_ledger import feed_bulk_ledger
 from nanopace.sources.from_ledger import LedgerReader
-from nanopace.sources.text import lines
+
+from .twins import Feed, plain, runs_of
 
 RUN = '{"event":"run","ledger":"1.3","started":"","nanopace":"1","config":{},"tokens_per_iteration":8}'
 
@@ -27,22 +26,10 @@ def step(iteration: int, ms: float = 100.5, loss: float = 3.25) -> str:
     )
 
 
-def plain(reader: LineReader, chunks: Iterable[bytes]) -> None:
-    for line, ended in lines(chunks):
-        (reader.feed if ended else reader.feed_cut)(line)
-    reader.finish()
-
-
-def read(feed: Callable[[LineReader, Iterable[bytes]], None], text: str, chunk: int = 1 << 20) -> list[Run]:
-    data, builder = text.encode("utf-8", "surrogatepass"), RunBuilder("run.jsonl")
-    feed(LedgerReader(builder), [data[at : at + chunk] for at in range(0, len(data), chunk)])
-    return builder.finish()
-
-
-def answer(feed: Callable[[LineReader, Iterable[bytes]], None], text: str, chunk: int) -> object:
+def answer(feed: Feed, text: str, chunk: int) -> object:
     """What it says of the runs, or why it refuses them: another character may make it a later version's ledger."""
     try:
-        return [said(run) for run in read(feed, text, chunk)]
+        return [said(run) for run in runs_of(LedgerReader, feed, text, chunk)]
     except InputError as error:
         return str(error)
 
@@ -112,7 +99,7 @@ def test_both_readers_say_the_same(pieces: list[list[str]], chunk: int, ended: b
 
 def test_alike_steps_become_one_row_and_a_slow_one_stays() -> None:
     text = "\n".join([RUN, *(step(n, 900.0 if n == 700 else 100.5) for n in range(1000))]) + "\n"
-    (run,) = read(feed_bulk_ledger, text)
+    (run,) = runs_of(LedgerReader, feed_bulk_ledger, text)
     assert run.rows.lines == 1000
     assert len(run.rows) < 10
     assert Row(700, 900.0, 3.25) in list(run.rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanopace.run import Run
-from nanopace.sources.build import LineReader, RunBuilder
 from nanopace.sources.bulk_nanochat import _STEP, feed_bulk_nanochat
 from nanopace.sources.nanochat import NanochatReader
-from nanopace.sources.text import lines
+
+from .twins import plain, runs_of
 
 KEPT = Path(__file__).with_name("nanochat")
 HEADERS = (
@@ -45,18 +44,6 @@ def step(number: int, ms: float, form: int) -> str:
         f" | dt: {ms:.2f}ms | tok/sec: {int(524288000 / ms):,} | {mfu}{epoch}"
         f" | total time: {number / 100:.2f}m{' | eta: 22.9m' if form == 2 else ''}"
     )
-
-
-def plain(reader: LineReader, chunks: Iterable[bytes]) -> None:
-    for line, ended in lines(chunks):
-        (reader.feed if ended else reader.feed_cut)(line)
-    reader.finish()
-
-
-def read(feed: Callable[[LineReader, Iterable[bytes]], None], text: str, chunk: int = 1 << 20) -> list[Run]:
-    data, builder = text.encode(), RunBuilder("chat.log")
-    feed(NanochatReader(builder), [data[at : at + chunk] for at in range(0, len(data), chunk)])
-    return builder.finish()
 
 
 def said(run: Run) -> object:
@@ -100,14 +87,14 @@ def test_both_readers_say_the_same(pieces: list[list[str]], chunk: int, ended: b
     if text and data.draw(st.booleans()):  # one character is another
         at = data.draw(st.integers(0, len(text) - 1))
         text = text[:at] + data.draw(st.sampled_from(" |:./,%019m\n")) + text[at + 1 :]
-    assert [said(run) for run in read(feed_bulk_nanochat, text, chunk)] == [
-        said(run) for run in read(plain, text, chunk)
+    assert [said(run) for run in runs_of(NanochatReader, feed_bulk_nanochat, text, chunk)] == [
+        said(run) for run in runs_of(NanochatReader, plain, text, chunk)
     ]
 
 
 def test_alike_steps_become_one_row_and_a_slow_one_stays() -> None:
     text = "\n".join(step(n, 900.0 if n == 700 else 100.5, 2) for n in range(1000)) + "\n"
-    (run,) = read(feed_bulk_nanochat, text)
+    (run,) = runs_of(NanochatReader, feed_bulk_nanochat, text)
     assert run.rows.lines == 1000
     assert len(run.rows) < 10
     assert [row.iteration for row in run.rows if row.ms == 900.0] == [700]
