@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_classes import Ceilings, Kernel, Shape, by_class, least
-from nanopace.config import TrainConfig, ingredients
+from nanopace.config import TrainConfig
+from nanopace.knob_values import ingredients
 
 VOCAB, LENGTH = 50304, 1024
 ROOM_FOR_64 = 40  # GB

@@ -22,8 +22,9 @@ import torch
 
 from kernels import update_of
 from nanogpt import Knobs, nanogpt_peak, write_tokens, zipf_tokens
-from nanopace.config import MEMORY_STEPS, TrainConfig
+from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
+from nanopace.knob_values import MEMORY_STEPS
 from nanopace.train.attention import pick_attention
 from nanopace.train.fused import Again, FusedGPT
 from nanopace.train.model import GPT, ModelShape

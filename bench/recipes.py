@@ -33,9 +33,10 @@ from torch import Tensor
 
 from kernels import update_of
 from loss_clock import Value, parse_setting
-from nanopace.config import INGREDIENTS, TrainConfig, memory_steps
+from nanopace.config import TrainConfig
 from nanopace.corpus.order import Order
 from nanopace.corpus.shards import Corpus, open_corpus
+from nanopace.knob_values import INGREDIENTS, memory_steps
 from nanopace.train.attention import pick_attention
 from nanopace.train.device import find_machine
 from nanopace.train.evaluate import Evaluator

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanopace.config import INGREDIENTS
 from nanopace.hardware.flops import parameters
+from nanopace.knob_values import INGREDIENTS
 from nanopace.train.fast_model import (
     CAP,
     VALUE_TABLES,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nanopace.config import MEMORY_STEPS, TrainConfig
+from nanopace.config import TrainConfig
 from nanopace.errors import ConfigError
+from nanopace.knob_values import MEMORY_STEPS
 from nanopace.literals import Value
 from nanopace.train.device import Machine
 from nanopace.train.ladder import pick_steps, released_batch

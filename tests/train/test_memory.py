@@ -9,8 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.config import TrainConfig, memory_bytes
+from nanopace.config import TrainConfig
 from nanopace.errors import ConfigError, UsageError
+from nanopace.knob_values import memory_bytes
 from nanopace.train.device import Machine, limited
 from nanopace.train.memory import attempt, is_full, smaller, waste_less
 

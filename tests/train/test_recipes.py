@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 from nanopace.cli.main import main
-from nanopace.config import INGREDIENTS, KNOBS, Asked, TrainConfig, ingredients
+from nanopace.config import KNOBS, Asked, TrainConfig
 from nanopace.corpus.shards import open_corpus
 from nanopace.errors import ConfigError, InputError
+from nanopace.knob_values import INGREDIENTS, ingredients
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import checkpoint_directories, read_state, verified
 from nanopace.train.convert import convert, open_pretrained

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanopace.config import MEMORY_STEPS, TrainConfig
+from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import Card, all_cards, find_card
 from nanopace.hardware.memory import climb, fused_peak_bytes, usable_bytes
 from nanopace.hardware.speed import launch_seconds, token_seconds
+from nanopace.knob_values import MEMORY_STEPS
 from nanopace.tune.datasets import KNOWN, Dataset
-from nanopace.tune.knobs import OWN_KNOBS, learning_rate
+from nanopace.tune.knobs import learning_rate
 from nanopace.tune.models import NAMED, Model, find_model
 from nanopace.tune.notes import headline, notes
 from nanopace.tune.recommend import TWO_WEEKS_S, Recommendation, best_model, fits, recommend
@@ -280,7 +281,9 @@ def test_any_shape_batch_and_budget(card: str, layers: int, heads: int, block: i
     found = recommend(find_card(card), model, tokens=tokens, step_tokens=step)
     assert found.batch_size * found.accumulation * block == found.tokens_per_step
     assert found.tokens_per_step == pytest.approx(step, rel=0.34)
-    values = {choice.knob: choice.value for choice in found.knobs if choice.knob not in OWN_KNOBS}
+    values = {
+        choice.knob: choice.value for choice in found.knobs if KNOBS[choice.knob].nanogpt or choice.knob == "vocab_size"
+    }
     assert TrainConfig(**values).max_iters >= 1  # type: ignore[arg-type]
     assert int(values["eval_interval"]) <= found.max_iters
     assert found.nanogpt_evaluation_share <= 0.01 or int(values["eval_interval"]) == found.max_iters

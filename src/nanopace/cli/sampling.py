@@ -8,26 +8,34 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nanopace.cli.in_order import InOrder
-from nanopace.config import CHOICES, Knob
 from nanopace.config_text import read_config, read_knob
 from nanopace.errors import ConfigError, UsageError
+from nanopace.knob import Knob
 from nanopace.literals import Value, shown
 
 # nanoGPT's names and defaults, but for device and dtype, which it chooses as for training. '': what is best here.
 KNOBS: Mapping[str, Knob] = {
     knob.name: knob
     for knob in (
-        Knob("out_dir", "out", "the directory of the run whose model shall write"),
-        Knob("init_from", "resume", "the model in out_dir (resume), or gpt2, gpt2-medium, gpt2-large, gpt2-xl"),
-        Knob("start", "", "what to go on from, or FILE:prompt.txt (else a new document)"),
-        Knob("num_samples", 10, "samples, one after another"),
-        Knob("max_new_tokens", 500, "tokens per sample at most"),
-        Knob("temperature", 0.8, "0: always the likeliest token"),
-        Knob("top_k", 200, "of the N likeliest tokens; 0: of all"),
-        Knob("seed", 1337, "the same seed gives the same text"),
-        Knob("device", "", "cpu, cuda, cuda:1 or mps (else the best there is)"),
+        Knob("out_dir", "out", "the directory of the run whose model shall write", may_be_empty=False),
         Knob(
-            "dtype", "float32", "of the products on a CUDA card; bfloat16 and float16 are slower, one token at a time"
+            "init_from",
+            "resume",
+            "the model in out_dir (resume), or gpt2, gpt2-medium, gpt2-large, gpt2-xl",
+            may_be_empty=False,
+        ),
+        Knob("start", "", "what to go on from, or FILE:prompt.txt (else a new document)"),
+        Knob("num_samples", 10, "samples, one after another", least=1),
+        Knob("max_new_tokens", 500, "tokens per sample at most", least=1),
+        Knob("temperature", 0.8, "0: always the likeliest token", least=0),
+        Knob("top_k", 200, "of the N likeliest tokens; 0: of all", least=0),
+        Knob("seed", 1337, "the same seed gives the same text", least=0),
+        Knob("device", "", "cpu, cuda, cuda:1 or mps (else the best there is)", may_be_empty=False),
+        Knob(
+            "dtype",
+            "float32",
+            "of the products on a CUDA card; bfloat16 and float16 are slower, one token at a time",
+            choices=("float32", "bfloat16", "float16"),
         ),
         Knob("compile", False, "accepted, but not needed: a KV cache makes sampling fast"),
     )
@@ -104,12 +112,12 @@ def _from_file(path: str) -> dict[str, Value]:
         if name not in KNOBS:
             continue
         fitted = KNOBS[name].fitted(value)
-        if fitted is None or (name in CHOICES and fitted not in CHOICES[name]):
+        if fitted is None or KNOBS[name].refuses(fitted):
             raise ConfigError(
                 "{path}: {knob} must be {kind}, not {value}",
                 path=path,
                 knob=name,
-                kind=" | ".join(CHOICES.get(name, (KNOBS[name].kind,))),
+                kind=" | ".join(KNOBS[name].choices or (KNOBS[name].kind,)),
                 value=shown(value),
             )
         found[name] = fitted

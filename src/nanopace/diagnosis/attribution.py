@@ -6,34 +6,17 @@ micro-batch that is halved while accumulation is doubled is one change, not two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from nanopace.config import KNOBS
 from nanopace.diagnosis.comparison import Change, Settling
 from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.knob import Effect
 from nanopace.run import Fact, FactValue
 
-MAIN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd")
-
-Effect = Literal["speed", "loss", "bookkeeping"]
-
-# What a knob can change, for every knob there is: the time of a step (and the loss, perhaps); the loss alone; or
-# neither. Evaluations and checkpoints take time beside the steps, not in them, so how often they come is bookkeeping.
-EFFECTS: Mapping[str, Effect] = {
-    **dict.fromkeys(MAIN_KNOBS, "speed"),
-    **dict.fromkeys(("vocab_size", "dropout", "bias"), "speed"),
-    **dict.fromkeys(("dtype", "compile", "device", "backend", "gpu", "gpu_count"), "speed"),
-    **dict.fromkeys(("fused", "fp8", "memory", "memory_limit", "parallel", "recipe", "without"), "speed"),
-    **dict.fromkeys(("dataset", "documents", "seed", "init_from", "which"), "loss"),
-    **dict.fromkeys(("learning_rate", "min_lr", "decay_lr", "warmup_iters", "lr_decay_iters", "max_iters"), "loss"),
-    **dict.fromkeys(("weight_decay", "beta1", "beta2", "grad_clip", "matrix_lr", "cooldown"), "loss"),
-    **dict.fromkeys(("out_dir", "wandb_log", "wandb_project", "wandb_run_name", "log_interval"), "bookkeeping"),
-    **dict.fromkeys(("eval_interval", "eval_iters", "eval_only", "always_save_checkpoint"), "bookkeeping"),
-    **dict.fromkeys(("eval_train", "eval_target_error", "save_interval", "keep_last"), "bookkeeping"),
-    **dict.fromkeys(("overwrite", "rescue_dir"), "bookkeeping"),
-}
+STEP_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd")
+_CARDS = ("gpu", "gpu_count")  # facts that are no knobs
 _COUPLED = ("batch_size", "gradient_accumulation_steps")
 _NEAR = 0.05  # a vocabulary that was inferred from a loss is right only to about this
 
@@ -45,10 +28,15 @@ class Attribution:
     findings: tuple[Finding, ...]
 
 
+def effect_of(setting: str) -> Effect:
+    """What a knob, or another card, can change."""
+    return "speed" if setting in _CARDS else KNOBS[setting].effect
+
+
 def changes(a: Diagnosis, b: Diagnosis) -> tuple[Change, ...]:
     """The settings known in both runs that differ."""
     found = []
-    for name in (*KNOBS, "gpu", "gpu_count"):
+    for name in (*KNOBS, *_CARDS):
         of_a, of_b = _setting(a, name), _setting(b, name)
         if of_a is not None and of_b is not None and not _same(of_a, of_b):
             found.append(Change(name, of_a.value, of_b.value, of_a.origin, of_b.origin))
@@ -63,8 +51,8 @@ def one_sided(a: Diagnosis, b: Diagnosis) -> tuple[str, ...]:
 
 def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribution:
     """What the changes may have done to the speed, as far as these two runs tell."""
-    relevant = [change for change in changed if EFFECTS[change.knob] != "bookkeeping"]
-    groups = _groups([change for change in relevant if EFFECTS[change.knob] == "speed"])
+    relevant = [change for change in changed if effect_of(change.knob) != "bookkeeping"]
+    groups = _groups([change for change in relevant if effect_of(change.knob) == "speed"])
     alone = groups[0] if len(groups) == 1 else relevant if not groups and len(relevant) == 1 else []
     findings = []
     if len(groups) > 1:
@@ -76,7 +64,7 @@ def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribut
             findings.append(Finding("compare_one_knob" if only else "compare_speed_knob", {"knob": _knob(alone)}))
         elif only:
             findings.append(Finding("compare_known_differ", {"knob": _knob(alone)}))
-    missing = [name for name in MAIN_KNOBS if name not in a.facts or name not in b.facts]
+    missing = [name for name in STEP_KNOBS if name not in a.facts or name not in b.facts]
     if missing:
         findings.append(Finding("compare_settings_unknown", {"missing": ", ".join(missing)}))
     elif not relevant:
@@ -90,8 +78,8 @@ def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribut
 def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether a single difference can be credited: one trainer, and no run is silent on what matters to the speed."""
     trainers = {"ledger" if run.source.format == "nanopace" else run.source.format for run in (a, b)}
-    main = all(name in run.facts for name in MAIN_KNOBS for run in (a, b))
-    return len(trainers) == 1 and main and not any(EFFECTS[name] == "speed" for name in one_sided(a, b))
+    main = all(name in run.facts for name in STEP_KNOBS for run in (a, b))
+    return len(trainers) == 1 and main and not any(effect_of(name) == "speed" for name in one_sided(a, b))
 
 
 def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:

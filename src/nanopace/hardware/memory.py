@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import ceil
 
-from nanopace.config import MEMORY_STEPS
 from nanopace.hardware.flops import parameters
+from nanopace.knob_values import MEMORY_STEPS
 
 GIB = 1 << 30
 

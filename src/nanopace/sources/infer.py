@@ -26,12 +26,8 @@ from nanopace.sources.vocabulary import vocabulary_of_loss
 A100_TFLOPS = 312.0
 _SMALLEST, _LARGEST = 1e-18, 1e18  # numbers of a run: FLOPs per token are the largest
 
-# Not knobs of nanoGPT's config, or with a default that depends on the machine or the dataset.
-_WITHOUT_DEFAULT = frozenset(("vocab_size", "dtype", "device", "init_from")) | {
-    *("seed", "documents", "eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite", "which"),
-    *("memory_limit", "parallel", "recipe", "without", "matrix_lr", "cooldown", "fused", "fp8", "memory"),
-    "rescue_dir",
-}
+# Knobs whose default depends on the machine or the dataset.
+_DEPENDENT = ("dtype", "device", "init_from")
 # What the log tells outside of an echoed config: it does not show that all other knobs have their defaults.
 _SAID_ANYWAY = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
 
@@ -186,7 +182,7 @@ def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_confi
         from nanopace.config import KNOBS
 
         for knob in KNOBS.values():
-            if knob.name not in _WITHOUT_DEFAULT:
+            if knob.nanogpt and knob.name not in _DEPENDENT:
                 known.add(knob.name, knob.default, "nanogpt_default")
     if shape:
         vocabulary, block = vocabulary_of_groups(

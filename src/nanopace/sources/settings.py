@@ -12,18 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from nanopace.config import KNOBS
 from nanopace.run import FactValue
 
 if TYPE_CHECKING:
     import ast
 
+# vocab_size is none of nanoGPT's knobs, but forks print it with the shape.
 _NAMES = frozenset(
-    (
-        *("eval_interval", "log_interval", "eval_iters", "always_save_checkpoint", "dataset", "batch_size"),
-        *("gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd", "vocab_size", "dropout", "bias"),
-        *("learning_rate", "max_iters", "weight_decay", "beta1", "beta2", "grad_clip", "decay_lr", "warmup_iters"),
-        *("lr_decay_iters", "min_lr", "device", "dtype", "compile"),
-    )
+    name for name, knob in KNOBS.items() if (knob.nanogpt or knob.part == "shape") and knob.part not in ("call", "site")
 )
 _OPENING = re.compile(r"\{|(?:Namespace|Config|Args)\(")
 _LISTED = re.compile(r"[\s|*>-]{0,12}(\w{1,40})\s{0,30}[:=]\s{0,30}(\S.{0,200}?)\s{0,80}[,|]?$")

@@ -11,9 +11,10 @@ from importlib.util import find_spec
 
 import torch
 
-from nanopace.config import TrainConfig, memory_bytes
+from nanopace.config import TrainConfig
 from nanopace.errors import CardError, ConfigError, UsageError
 from nanopace.hardware.cards import Card, find_card
+from nanopace.knob_values import memory_bytes
 from nanopace.train.model import ModelShape
 
 GIB = 1 << 30

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nanopace.config import ingredients
+from nanopace.knob_values import ingredients
 from nanopace.train.model import GPT, INITIAL_STD, Cache, ModelShape, attend
 
 CAP = 15.0  # no logit is further from 0: Gemma 2 has 30, modded-nanogpt found 15 better

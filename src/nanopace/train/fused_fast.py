@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nanopace.config import ingredients
+from nanopace.knob_values import ingredients
 from nanopace.train.attention import slopes_of
 from nanopace.train.fast_model import CAP, SHARPNESS, FastBlock, FastGPT, rope_angles, value_tables
 from nanopace.train.fused import Again, Attended, Fused, rows_of

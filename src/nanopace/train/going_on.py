@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nanopace.config import KNOBS, TrainConfig
+from nanopace.config import KNOBS, TrainConfig, knobs_of
 from nanopace.literals import Value, shown
 from nanopace.train.checkpoint_files import Saved
-from nanopace.train.origin import OF_THE_CALL
 
 _OF_A_STEP = ("batch_size", "gradient_accumulation_steps")
 _OF_THE_ORDER = ("seed", "documents")
 # Where a process begins and where it writes are no settings of a run, and the header names its device.
-_OF_THE_PROCESS = (*OF_THE_CALL, "device")
+_OF_THE_PROCESS = (*knobs_of("call"), "device")
 
 
 def differences(saved: Saved, config: TrainConfig) -> dict[str, str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nanopace.config import TrainConfig, memory_steps
+from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, climb, fused_peak_bytes
+from nanopace.knob_values import memory_steps
 from nanopace.train.device import Machine, pick_kernels
 from nanopace.train.memory import smaller
 from nanopace.train.model import ModelShape

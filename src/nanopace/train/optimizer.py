@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nanopace.config import TrainConfig, ingredients
+from nanopace.config import TrainConfig
+from nanopace.knob_values import ingredients
 from nanopace.train.lean_adamw import LeanAdamW
 from nanopace.train.model import ModelShape
 from nanopace.train.muon import Muon, MuonAndAdamW

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
-from nanopace.config import KNOBS, Asked, left_out
+from nanopace.config import KNOBS, Asked, knobs_of
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.files import read_beginning
+from nanopace.knob_values import left_out
 from nanopace.ledger.events import RunEvent
 from nanopace.ledger.file import LEDGER_FILE, EventReader
 from nanopace.literals import Value
@@ -25,10 +26,8 @@ from nanopace.train.nanogpt_run import open_nanogpt_run
 from nanopace.train.pretrained import Pretrained
 from nanopace.train.recipes import new_model
 
-SHAPE = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "recipe", "without")
-OF_THE_CALL = ("out_dir", "rescue_dir", "init_from", "which", "overwrite", "eval_only")  # not of a run that goes on
+SHAPE = knobs_of("shape", "recipe")  # which the weights settle
 _OF_A_LEDGER = 1 << 20  # bytes: it begins with the event that is looked for
-OF_THE_MACHINE = ("device", "dtype", "compile", "memory_limit", "fp8")
 
 
 def find_saved(out_dir: Path, listener: Listener) -> Saved:
@@ -131,7 +130,7 @@ def _first_config(ledger: Path) -> Mapping[str, Value]:
 def _kept(config: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
     """The settings that a run had, without those of a call, and of another kind of machine."""
     same = str(config.get("device", "cpu")).partition(":")[0] == machine.device.type
-    aside = {*OF_THE_CALL, "device"} if same else {*OF_THE_CALL, *OF_THE_MACHINE}
+    aside = {*knobs_of("call"), "device"} if same else set(knobs_of("call", "machine"))
     return {name: value for name, value in config.items() if name not in aside}
 
 

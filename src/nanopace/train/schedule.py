@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 
-from nanopace.config import TrainConfig, ingredients
+from nanopace.config import TrainConfig
+from nanopace.knob_values import ingredients
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:

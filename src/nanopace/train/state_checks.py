@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from nanopace.config import CHOICES, KNOBS, left_out, memory_bytes, memory_steps, step_of_which
+from nanopace.config import KNOBS
 from nanopace.errors import ConfigError
+from nanopace.knob_values import left_out, memory_bytes, memory_steps, step_of_which
 from nanopace.train.model import ACTIVATIONS, ModelShape
 from nanopace.train.randomness import are_random_states
 
@@ -129,7 +130,7 @@ def _is_shape(value: object) -> bool:
 
 def is_knob(name: str, value: Any) -> bool:
     fitted = KNOBS[name].fitted(value)
-    if fitted is None or fitted not in CHOICES.get(name, (fitted,)):
+    if fitted is None or KNOBS[name].refuses(fitted):
         return False
     try:
         if name in _WRITTEN_IN_ITS_OWN_WAY:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.config import KNOBS, Asked
+from nanopace.config import KNOBS, Asked, knobs_of
 from nanopace.literals import Value
 from nanopace.train.checkpoint_files import Saved
-from nanopace.train.origin import OF_THE_CALL, OF_THE_MACHINE, SHAPE, other_shape
-
-_OF_THE_PLACE = ("backend", "wandb_log", "wandb_project", "wandb_run_name")
+from nanopace.train.origin import other_shape
 
 
 def notes_on(saved: Saved, asked: Asked) -> list[str]:
@@ -33,7 +31,7 @@ def _notes_on_nanogpt(saved: Saved, given: Mapping[str, Value]) -> list[str]:
     best = "no best_val_loss yet" if saved.best is None else f"best_val_loss {saved.best[1]:.4f}"
     has = f"its weights, AdamW's averages and {best}"
     notes = [f"{saved.path}: nanoGPT's run goes on at iteration {saved.step:,}, with {has}"]
-    aside = {*SHAPE, *OF_THE_MACHINE, *OF_THE_CALL, *_OF_THE_PLACE, *given}
+    aside = {*knobs_of("shape", "recipe", "machine", "call", "site"), *given}
     kept = {name: value for name, value in saved.config.items() if name not in aside and value != KNOBS[name].default}
     if kept:
         said = ", ".join(f"{name}={value}" for name, value in kept.items())

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanopace.config import step_of_which
 from nanopace.errors import InputError, NanopaceError
+from nanopace.knob_values import step_of_which
 from nanopace.train.best import read_best
 from nanopace.train.checkpoint_files import STATE, Told, checkpoint_directories, step_of, verified
 from nanopace.train.which import directory_of, directory_of_best, nothing_to_choose

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from nanopace.config import step_of_which
 from nanopace.errors import InputError, NanopaceError, UsageError
+from nanopace.knob_values import step_of_which
 from nanopace.train.best import Best, read_best
 from nanopace.train.checkpoint_files import Saved, checkpoint_directories, newest_whole, read_state, step_of, verified
 

@@ -27,14 +27,13 @@ from nanopace.tune.results import keep_result, kept_results
 from nanopace.tune.shapley import Players, Share, coalitions, drawn_orders, schedule, shares
 from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
 
-# What is no property of a run, or is the same in every trial.
-_APART = frozenset(
-    {
-        *("out_dir", "rescue_dir", "overwrite", "init_from", "which", "max_iters", "seed"),
-        *("eval_interval", "log_interval", "save_interval", "eval_iters", "eval_train", "eval_only"),
-        *("always_save_checkpoint", "keep_last", "wandb_log", "wandb_project", "wandb_run_name"),
-    }
-)
+_SAME_IN_EVERY_TRIAL = ("max_iters", "seed")
+
+
+def _is_apart(name: str) -> bool:
+    """Whether it is no property of a run, or is the same in every trial."""
+    knob = KNOBS[name]
+    return knob.part == "call" or knob.effect == "bookkeeping" or name in _SAME_IN_EVERY_TRIAL
 
 
 class Player(Record):
@@ -114,7 +113,7 @@ def make_plan(
 ) -> Plan:
     """Both configs are knobs by name; what they do not set is nanoGPT's default."""
     before, after = TrainConfig(**_known(a)).as_dict(), TrainConfig(**_known(b)).as_dict()  # type: ignore[arg-type]
-    changed = [name for name in KNOBS if before[name] != after[name] and name not in _APART]
+    changed = [name for name in KNOBS if before[name] != after[name] and not _is_apart(name)]
     if not changed:
         raise UsageError("both configs train the same: they differ in no knob that a run depends on")
     groups = _together([(name,) for name in changed], [*_same_tokens(before, after), *together])

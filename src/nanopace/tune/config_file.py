@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 
+from nanopace.config import KNOBS
 from nanopace.errors import InputError
-from nanopace.tune.knobs import OWN_KNOBS, Choice
+from nanopace.tune.knobs import Choice
 from nanopace.tune.notes import headline, notes
 from nanopace.tune.recommend import Recommendation
 from nanopace.wording.catalog import Words, words
@@ -20,11 +21,17 @@ def config_text(found: Recommendation) -> str:
     """The whole file."""
     english = words("en")
     lines = [f"# {line}" for line in _opening(found, english)]
-    lines += [_line(choice, english) for choice in found.knobs if choice.knob not in OWN_KNOBS]
+    lines += [_line(choice, english) for choice in found.knobs if _is_shared(choice)]
     lines += ["", "# nanopace's own, over which nanoGPT passes:"]
-    lines += [_line(choice, english) for choice in found.knobs if choice.knob in OWN_KNOBS]
+    lines += [_line(choice, english) for choice in found.knobs if not _is_shared(choice)]
     text = "\n".join(lines) + "\n"
     return text.replace("\u00a0", " ").encode("ascii", "replace").decode()
+
+
+def _is_shared(choice: Choice) -> bool:
+    """nanoGPT takes the vocabulary from the dataset, but it stands with the rest of the shape."""
+    knob = KNOBS[choice.knob]
+    return knob.nanogpt or knob.part == "shape"
 
 
 def _line(choice: Choice, english: Words) -> str:

@@ -29,7 +29,6 @@ _FORWARD = 1 / 3  # of a step's work by token
 _DISK = 0.5e9  # bytes a second that nanoGPT's torch.save reaches, while training waits
 _TO_HOST = 10e9  # bytes a second that ours copies before it goes on
 _NICE = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 5000, 10000, 20000, 50000)
-OWN_KNOBS = ("save_interval", "recipe", "memory")  # nanoGPT reads them, and heeds none of them
 
 
 class Choice(Record):

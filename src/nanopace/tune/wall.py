@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from nanopace.config import TrainConfig, memory_bytes, memory_steps
+from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, peak_bytes, usable_bytes
+from nanopace.knob_values import memory_bytes, memory_steps
 from nanopace.ledger import RunEvent
 
 _OF_THE_CARD = 0.98
