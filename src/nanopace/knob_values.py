@@ -9,7 +9,7 @@ from functools import cache
 from nanopace.errors import ConfigError
 from nanopace.literals import shown
 
-# What a recipe is made of beyond GPT-2, each of which `without` can leave out; train/recipes.py says what it is.
+# What a recipe is made of beyond GPT-2, each of which `without` can leave out; train/models/recipes.py says what it is.
 INGREDIENTS: Mapping[str, tuple[str, ...]] = {
     "gpt2": (),
     "fast": ("muon", "normuon", "trapezoid", "rope", "qk_norm", "relu2", "soft_cap", "value_embeddings"),

@@ -17,7 +17,7 @@ from nanopace.config import KNOBS, TrainConfig
 from nanopace.config_text import read_config
 from nanopace.knob import Knob
 
-from ..train.conftest import TINY, write_corpus  # noqa: TID252 (tests have no name of their own)
+from ..train.conftest import TINY, write_corpus
 from .conftest import training
 
 Refused = Callable[..., str]
@@ -224,7 +224,7 @@ ANY_TEXT = ("start", "model", "gpu", "text_field", "name", "out", "html", "confi
 
 def _actions(command: str) -> Iterator[argparse.Action]:
     parser = Parser()
-    importlib.import_module(f"nanopace.cli.{command}").add_arguments(parser)
+    importlib.import_module(f"nanopace.cli.commands.{command}").add_arguments(parser)
     yield from (action for action in parser._actions if action.option_strings and action.dest not in ("help", *KNOBS))
 
 
