@@ -63,7 +63,7 @@ TO_A_LOSS ?= --theirs batch=16,accum=1,lr=6e-4,iters=700,warmup=70 --ours recipe
 bench-gpu: $(VENV)/.train ## on a CUDA card, beside NANOGPT=path/to/nanoGPT: speed, kernels, memory, start, fp8, time to a loss, as ratios
 	@test -f $(NANOGPT)/train.py || { echo "NANOGPT=$(NANOGPT): nanoGPT is not there; check it out and give its path"; exit 2; }
 	@$(BIN)/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || { echo "torch sees no CUDA card"; exit 2; }
-	cd bench && for script in "throughput.py $(abspath $(NANOGPT))" kernels.py products.py memory.py "start.py $(abspath $(NANOGPT))" fp8.py \
+	cd bench && for script in "throughput.py $(abspath $(NANOGPT))" kernels.py memory.py "start.py $(abspath $(NANOGPT))" fp8.py \
 		"python_corpus.py ../data/code" "time_to_loss.py $(abspath $(NANOGPT)) --corpus ../data/code $(TO_A_LOSS)"; do \
 		echo; echo "== $$script"; ../$(BIN)/python $$script || exit 1; done
 

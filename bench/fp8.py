@@ -27,7 +27,6 @@ from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.kernels.fp8 import FP8, PRODUCTS, Eighth, pick_products
 from nanopace.train.kernels.norm import layer_norm
-from nanopace.train.kernels.products import choose_algorithms, product
 from nanopace.train.loop.schedule import learning_rate
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
@@ -75,9 +74,7 @@ def _products(width: int) -> None:
         x8, x_eighth, eighth = torch.empty_like(x, dtype=FP8), Eighth(x), Eighth(weight)
         eighth.renew(weight)
         layer_norm(x, x8)
-        product(x, weight.t())
-        choose_algorithms()
-        bf16 = _time(lambda x=x, weight=weight: product(x, weight.t()))
+        bf16 = _time(lambda x=x, weight=weight: torch.mm(x, weight.t()))
         fp8 = _time(lambda x8=x8, eighth=eighth: eighth.product(x8))
         # A norm that writes fp8 too, less one that does not.
         fused = fp8 + _time(lambda x=x, x8=x8: layer_norm(x, x8)) - _time(lambda x=x: layer_norm(x))
@@ -122,7 +119,6 @@ def _trained(shape: ModelShape, fp8: tuple[str, ...], windows: Tensor) -> tuple[
     fused = FusedGPT(model, fp8=fp8)
     optimizer = make_optimizer(model, config, DEVICE)
     _gradients(fused, windows[0])  # compiles the kernels
-    choose_algorithms()
     fused.forget()
     losses: list[Tensor] = []
     torch.cuda.synchronize()

@@ -42,7 +42,6 @@ def measure(recipe: str, batch: int | None) -> Measured:
     import torch
 
     from nanogpt import zipf_tokens
-    from nanopace.train.kernels.products import choose_algorithms
     from nanopace.train.models.recipes import recipe_defaults
 
     device = torch.device("cuda", 0)
@@ -61,7 +60,6 @@ def measure(recipe: str, batch: int | None) -> Measured:
         update_of(fused, optimizer, config.grad_clip)
 
     step()
-    choose_algorithms()
     shape = _shape(config, seen=inputs.unique().numel())
     step_ms = milliseconds(step)
     card = f"{properties.name}, torch {torch.__version__}, recipe {recipe}"

@@ -172,7 +172,7 @@ def _rehearse(passes: Passes, windows: Tensor, config: TrainConfig, device: torc
     micro = windows[0, 0].to(device).long()
     tokens, targets = micro[:, :-1].contiguous(), micro[:, 1:].contiguous()
     passes(tokens, targets, config.gradient_accumulation_steps)
-    passes.quicken(tokens, targets, config.gradient_accumulation_steps)
+    passes.capture_graph(tokens, targets, config.gradient_accumulation_steps)
     passes.forget()
     _wait(device)
 

@@ -18,9 +18,9 @@ from nanopace.train.fused.attention import slopes_of
 from nanopace.train.fused.gpt2 import Again, Attended, Fused, rows_of
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
+from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.norm import rms_norm, rms_norm_backward
-from nanopace.train.kernels.products import add_product, product
 from nanopace.train.kernels.relu2 import relu2, relu2_backward
 from nanopace.train.kernels.rotary import Angles, turn, turn_backward
 from nanopace.train.kernels.start import begin, begin_backward
@@ -115,12 +115,12 @@ class FusedFastGPT(Fused):
         y8 = layer.attention.room_for_8_bits(x) if rounding else None
         y_1, factor_1 = rms_norm(x, y8)
         heads = self._attend(layer, layer.attention.product(y_1, y8), tokens)
-        add_product(x, rows_of(heads.attended.found), layer.projection.copy.t())
+        addmm_(x, rows_of(heads.attended.found), layer.projection.copy.t())
         y8 = layer.into.room_for_8_bits(x) if rounding else None
         y_2, factor_2 = rms_norm(x, y8)
         h, g = self._activate(layer.into.product(y_2, y8))
         del y8
-        add_product(x, g, layer.out_of.copy.t())
+        addmm_(x, g, layer.out_of.copy.t())
         return FastKept(
             y_1,
             factor_1,
@@ -144,29 +144,29 @@ class FusedFastGPT(Fused):
         h, g = kept.h, kept.g
         if h is None and g is None:
             h, g = self._activate(layer.into.product(kept.y_2))
-        d_g = product(d_x, layer.out_of.copy)
+        d_g = torch.mm(d_x, layer.out_of.copy)
         if h is None:
             assert g is not None
-            add_product(layer.out_of.gradient, d_x.t(), g)
+            addmm_(layer.out_of.gradient, d_x.t(), g)
             d_h = relu2_backward(d_g, g)
         else:
             d_h, g = gelu_backward(d_g, h, g)
-            add_product(layer.out_of.gradient, d_x.t(), g)
-        add_product(layer.into.gradient, d_h.t(), kept.y_2)
-        rms_norm_backward(product(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
+            addmm_(layer.out_of.gradient, d_x.t(), g)
+        addmm_(layer.into.gradient, d_h.t(), kept.y_2)
+        rms_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
 
     def _backward_attention(self, layer: FastLayer, kept: FastKept, d_x: Tensor, tokens: Tensor) -> None:
         packed, factors, (q_k_v, found) = kept.heads or self._attend(layer, layer.attention.product(kept.y_1), tokens)
-        d_found = product(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
-        add_product(layer.projection.gradient, d_x.t(), rows_of(found))
+        d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
+        addmm_(layer.projection.gradient, d_x.t(), rows_of(found))
         slopes = slopes_of(found, q_k_v, d_found)
         turn_backward(slopes, packed, factors, self._turned(tokens))  # from now on packed is its own gradient
         del slopes, d_found
         if layer.table is not None and layer.gate is not None:
             d_table, d_gate = _gradient(layer.table), _gradient(layer.gate)
             add_values_backward(packed, tokens, layer.table, layer.gate, d_table, d_gate)
-        add_product(layer.attention.gradient, packed.t(), kept.y_1)
-        rms_norm_backward(product(packed, layer.attention.copy), kept.y_1, kept.factor_1, d_x)
+        addmm_(layer.attention.gradient, packed.t(), kept.y_1)
+        rms_norm_backward(torch.mm(packed, layer.attention.copy), kept.y_1, kept.factor_1, d_x)
 
     def _attend(self, layer: FastLayer, packed: Tensor, tokens: Tensor) -> Heads:
         """torch's own attention, with its own backward pass, whichever kernel it takes."""

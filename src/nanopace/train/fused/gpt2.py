@@ -23,9 +23,9 @@ from nanopace.train.fused.attention import slopes_of
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.fused.step_in_backward import Release, share_gradients
 from nanopace.train.kernels.activation import gelu, gelu_backward
+from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.norm import layer_norm, layer_norm_backward
-from nanopace.train.kernels.products import add_product, product
 from nanopace.train.kernels.tokens import embed, embed_backward
 from nanopace.train.models.gpt2 import GPT, Block
 
@@ -187,13 +187,13 @@ class FusedGPT(Fused):
         y8 = layer.attention.room_for_8_bits(x) if rounding else None
         y_1, factor_1 = layer_norm(x, y8)
         attended = self._attend(layer.attention.product(y_1, y8), batch)
-        add_product(x, rows_of(attended.found), layer.projection.copy.t())
+        addmm_(x, rows_of(attended.found), layer.projection.copy.t())
         y8 = layer.into.room_for_8_bits(x) if rounding else None
         y_2, factor_2 = layer_norm(x, y8)
         h = layer.into.product(y_2, y8)
         del y8
         g = gelu(h)
-        add_product(x, g, layer.out_of.copy.t())
+        addmm_(x, g, layer.out_of.copy.t())
         return Kept(
             y_1,
             factor_1,
@@ -211,15 +211,15 @@ class FusedGPT(Fused):
 
     def _backward_mlp(self, layer: Layer, kept: Kept, d_x: Tensor) -> None:
         h = layer.into.product(kept.y_2) if kept.h is None else kept.h
-        d_h, g = gelu_backward(product(d_x, layer.out_of.copy), h, kept.g)
-        add_product(layer.out_of.gradient, d_x.t(), g)
-        add_product(layer.into.gradient, d_h.t(), kept.y_2)
-        layer_norm_backward(product(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
+        d_h, g = gelu_backward(torch.mm(d_x, layer.out_of.copy), h, kept.g)
+        addmm_(layer.out_of.gradient, d_x.t(), g)
+        addmm_(layer.into.gradient, d_h.t(), kept.y_2)
+        layer_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
 
     def _backward_attention(self, layer: Layer, kept: Kept, d_x: Tensor, batch: int) -> None:
         q_k_v, found = kept.attended or self._attend(layer.attention.product(kept.y_1), batch)
-        d_found = product(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
-        add_product(layer.projection.gradient, d_x.t(), rows_of(found))
+        d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
+        addmm_(layer.projection.gradient, d_x.t(), rows_of(found))
         slopes = [rows_of(each) for each in slopes_of(found, q_k_v, d_found)]
         layer_norm_backward(_backward_packed(slopes, layer.attention, kept.y_1), kept.y_1, kept.factor_1, d_x)
 
@@ -237,11 +237,11 @@ def _backward_packed(slopes: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
     if len(y) < _MANY_ROWS:
         slopes = [torch.cat(slopes, dim=1)]
     copies, gradients = matrix.copy.chunk(len(slopes)), matrix.gradient.chunk(len(slopes))
-    d_y = product(slopes[0], copies[0])
+    d_y = torch.mm(slopes[0], copies[0])
     for slope, copy in zip(slopes[1:], copies[1:], strict=True):
-        add_product(d_y, slope, copy)
+        addmm_(d_y, slope, copy)
     for slope, gradient in zip(slopes, gradients, strict=True):
-        add_product(gradient, slope.t(), y)
+        addmm_(gradient, slope.t(), y)
     return d_y
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from nanopace.train.kernels.fold import fold, unfold
 from nanopace.train.kernels.fp8 import FP8, Eighth
-from nanopace.train.kernels.products import product
 
 
 class Matrix:
@@ -50,7 +49,7 @@ class Matrix:
     def product(self, y: Tensor, y8: Tensor | None = None) -> Tensor:
         """y W^T, by the 8 bits where there are some."""
         if y8 is None:
-            return product(y, self.copy.t())
+            return torch.mm(y, self.copy.t())
         assert self.eighth is not None
         return self.eighth.product(y8)
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from nanopace.hardware.memory import rows_at_a_time
-from nanopace.train.kernels.products import choose_algorithms, product
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.warm_start import recall, remember
 
@@ -83,7 +82,7 @@ def _speeds(width: int, vocabulary: int, rows: int, device: torch.device) -> tup
     """Of each product, times bfloat16's; without those that cannot be, and 0 for one whose trial failed, which is not
     remembered: memory may have been full. And whether that was known before."""
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    question = f"{card}, torch {torch.__version__}, {rows} x {width}, vocabulary of {vocabulary}, by the best in bf16"
+    question = f"{card}, torch {torch.__version__}, {rows} x {width}, vocabulary of {vocabulary}"
     known = _read(recall(_TOPIC, question))
     if known is not None:
         return known, True
@@ -125,9 +124,7 @@ def _speed(rows: int, width: int, out: int, device: torch.device) -> float:
         x8, eighth = torch.empty_like(x, dtype=FP8), Eighth(weight)
         eighth.renew(weight)
         norm, norm_too = _time(lambda: layer_norm(x)), _time(lambda: layer_norm(x, x8))
-        product(x, weight.t())
-        choose_algorithms()
-        exact, rounded = _time(lambda: product(x, weight.t())), _time(lambda: eighth.product(x8))
+        exact, rounded = _time(lambda: torch.mm(x, weight.t())), _time(lambda: eighth.product(x8))
     except RuntimeError:
         return 0.0
     return exact / (rounded + max(0.0, norm_too - norm))

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from nanopace.config import TrainConfig
-from nanopace.train.kernels.products import choose_algorithms
 from nanopace.train.out_of_memory import attempt, make_room
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ class Passes(Protocol):
     def climb(self) -> str | None:
         """Memory is full: keep less of the forward pass, and say what is done without; None: nothing is left."""
 
-    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:
-        """After a first pass: make later ones of the same shape quicker, where that can be, and say how."""
+    def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
+        """After a first pass: later ones of the same shape are one launch, where that is quicker. Says why it is."""
 
 
 class PlainPasses:
@@ -85,8 +84,8 @@ class PlainPasses:
     def climb(self) -> None:
         return None
 
-    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:  # noqa: ARG002
-        return []
+    def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:  # noqa: ARG002
+        return None
 
 
 class FusedPasses:
@@ -118,10 +117,7 @@ class FusedPasses:
         self._graph = self._recorded = None  # it holds memory of its own
         return self._model.climb()
 
-    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:
-        return [said for said in (choose_algorithms(), self._record(tokens, targets, count)) if said is not None]
-
-    def _record(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
+    def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
         self._graph = self._recorded = None
         launching, running = self._time(tokens, targets, count)
         if launching < _LAUNCH_BOUND * running:

@@ -133,9 +133,9 @@ class Stepper:
         targets = tokens.clone()  # one tensor for both would be compiled for, and the real ones are two
         with _same_random_numbers(parts.device), parts.rehearsing():
             parts.passes(tokens, targets, self._micro_steps)
-            quickened = parts.passes.quicken(tokens, targets, self._micro_steps)
-        for said in quickened:
-            self._note(parts.first_step, said)
+            captured = parts.passes.capture_graph(tokens, targets, self._micro_steps)
+        if captured is not None:
+            self._note(parts.first_step, captured)
         return True
 
     # --- when memory is full -----------------------------------------------------------------------------------------
