@@ -14,9 +14,9 @@ import tempfile
 from array import array
 from pathlib import Path
 
-from . import trainings
+from . import answers, old_files, trainings
 from .comparing import FROZEN
-from .files import ARCHIVE, train, unpack
+from .files import ARCHIVE, SMALL, train, unpack
 from .session import machine, session
 
 # `prepare`, stopped hard in the middle of its work: batches are small and each is committed.
@@ -80,6 +80,7 @@ def make_files(directory: Path) -> None:
     for left in ("full", "bpe", "cache"):
         shutil.rmtree(directory / left, ignore_errors=True)
     make_foreign(directory / "data")
+    make_trials(directory)
     flags = ["prepare", "rows.jsonl", "--tokenizer=bytes", "--out=data/interrupted", "--shard_tokens=9000"]
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, *flags], cwd=directory, check=False)
     assert done.returncode == 9
@@ -105,6 +106,32 @@ def make_foreign(data: Path) -> None:
         (data / "llmc" / name).write_bytes(header + tokens.tobytes())
 
 
+def make_trials(directory: Path) -> None:
+    """What tune and ablate keep, and the calibration that tune made; of the trials themselves only the one it reads."""
+    (directory / "trials").mkdir()
+    texts = {"dataset": "'chars'", "device": "'cpu'", "dtype": "'float32'"}
+    given = {**SMALL, **texts, "batch_size": "1", "gradient_accumulation_steps": "4"}
+    for name, width, rate in (("a", "16", "1e-2"), ("b", "64", "2e-2")):
+        knobs = {
+            **given,
+            "n_embd": width,
+            "learning_rate": rate,
+            "dataset": "'chars'",
+            "device": "'cpu'",
+            "dtype": "'float32'",
+        }
+        lines = (f"{knob} = {value}\n" for knob, value in knobs.items())
+        (directory / "trials" / f"{name}.py").write_text("".join(lines))
+    commands = [answers.JSON["tune"], answers.JSON["ablate"]]
+    for answer in session(directory, commands, XDG_CACHE_HOME=str(directory / answers.CACHE)):
+        assert answer.code == 0, answer
+    for config in (directory / "trials").glob("*/*/config.py"):
+        if config.parent.name == "given.0":
+            config.unlink()
+        else:
+            shutil.rmtree(config.parent)
+
+
 def main() -> None:
     if sys.argv[1:] == ["files"]:
         with tempfile.TemporaryDirectory() as made:
@@ -112,10 +139,11 @@ def main() -> None:
             with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
                 archive.add(made, arcname=".", filter=_nobody_s)
     (FROZEN / "machine.txt").write_text(machine() + "\n")
-    with tempfile.TemporaryDirectory() as place:
-        for name, text in trainings.recorded(unpack(Path(place))).items():
-            (FROZEN / name).parent.mkdir(exist_ok=True)
-            (FROZEN / name).write_text(text)
+    for recorded in (trainings.recorded, old_files.recorded, answers.recorded):
+        with tempfile.TemporaryDirectory() as place:
+            for name, text in recorded(unpack(Path(place))).items():
+                (FROZEN / name).parent.mkdir(exist_ok=True)
+                (FROZEN / name).write_text(text)
 
 
 def _nobody_s(member: tarfile.TarInfo) -> tarfile.TarInfo:
