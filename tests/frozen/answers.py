@@ -28,7 +28,7 @@ COMMANDS = (
 )
 _ROOT = Path(__file__).resolve().parents[2]
 _LOGS = [str(_ROOT / "examples" / f"{name}.log") for name in ("narrow", "wide", "slow-rows")]
-_NANOCHAT = [str(path) for path in sorted((_ROOT / "tests/sources/nanochat").glob("*.log"))]
+_NANOCHAT = [f"logs/pretraining-{month}.log" for month in ("2025-10", "2025-12", "2026-03")]
 
 JSON = {
     "recommend": ["recommend", "--gpu=4070", "--model=gpt2"],
@@ -36,9 +36,9 @@ JSON = {
     "tune": ["tune", "trials/a.py", "--budget=10m", "--keep=trials/tune"],
     "ablate": ["ablate", "trials/a.py", "trials/b.py", "--steps=4", "--repeats=2", "--loss=4", "--keep=trials/ablate"],
     "explain_several": ["explain", *_LOGS[:2], "--gpu=4070"],
-    "explain_nanochat": ["explain", _NANOCHAT[0]],
+    "explain_nanochat": ["explain", "logs/finetuning-2026-02.log"],
     "compare_several": ["compare", *_LOGS, "--gpu=4070"],
-    "compare_nanochat": ["compare", *_NANOCHAT[1:]],
+    "compare_nanochat": ["compare", *_NANOCHAT],
 }
 
 

@@ -1,4 +1,7 @@
-"""Freeze what nanopace gives now: python -m tests.frozen.make [files]. README.md says when that is right."""
+"""Freeze what nanopace gives now: python -m tests.frozen.make. README.md says when that is right.
+
+python -m tests.frozen.make files also makes the archive of files, as it was made with nanopace 0.1.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from .comparing import FROZEN
 from .files import ARCHIVE, SMALL, train, unpack
 from .session import machine, session
 
-# `prepare`, stopped hard in the middle of its work: batches are small and each is committed.
+# `prepare`, stopped hard in the middle of its work: batches are small and each is committed. The modules have the names
+# of nanopace 0.1, with which alone the archive of that name can be made.
 INTERRUPTED = """
 import os, sys
 from nanopace.cli.main import main
@@ -81,6 +85,9 @@ def make_files(directory: Path) -> None:
         shutil.rmtree(directory / left, ignore_errors=True)
     make_foreign(directory / "data")
     make_trials(directory)
+    (directory / "logs").mkdir()
+    for log in FROZEN.parent.rglob("nanochat/*.log"):
+        shutil.copy(log, directory / "logs")
     flags = ["prepare", "rows.jsonl", "--tokenizer=bytes", "--out=data/interrupted", "--shard_tokens=9000"]
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, *flags], cwd=directory, check=False)
     assert done.returncode == 9
@@ -136,14 +143,18 @@ def main() -> None:
     if sys.argv[1:] == ["files"]:
         with tempfile.TemporaryDirectory() as made:
             make_files(Path(made))
-            with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
-                archive.add(made, arcname=".", filter=_nobody_s)
+            pack(Path(made))
     (FROZEN / "machine.txt").write_text(machine() + "\n")
     for recorded in (trainings.recorded, old_files.recorded, answers.recorded):
         with tempfile.TemporaryDirectory() as place:
             for name, text in recorded(unpack(Path(place))).items():
                 (FROZEN / name).parent.mkdir(exist_ok=True)
                 (FROZEN / name).write_text(text)
+
+
+def pack(directory: Path) -> None:
+    with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
+        archive.add(directory, arcname=".", filter=_nobody_s)
 
 
 def _nobody_s(member: tarfile.TarInfo) -> tarfile.TarInfo:

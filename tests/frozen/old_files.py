@@ -15,19 +15,22 @@ from .trainings import events
 _WRITE = ("--start=abc", "--num_samples=2", "--max_new_tokens=20", "--device=cpu")
 _ROWS = ("prepare", "rows.jsonl")
 
-RESUMED = {
-    "gpt2": resume("runs/gpt2"),
-    "fast": resume("runs/fast"),
-    "fsdp": resume("runs/fsdp", "--gpus=2"),
-    "fsdp_alone": resume("alone/fsdp"),
-    "ckpt": resume("ckpt"),  # as nanoGPT's out_dir
-    "warm": [
+TRAINED = [
+    resume("runs/gpt2"),
+    resume("runs/fast"),
+    resume("runs/fsdp", "--gpus=2"),
+    resume("alone/fsdp"),
+    resume("ckpt"),  # as nanoGPT's out_dir
+    [
         *("train", "--no-report", "--out_dir=warm", "--init_from=exported/huggingface", "--dataset=bpe"),
         *("--device=cpu", "--dtype=float32", "--compile=False", "--batch_size=2", "--gradient_accumulation_steps=1"),
         *("--max_iters=2", "--eval_interval=2", "--eval_iters=2", "--warmup_iters=0"),
     ],
-}
-CORPORA = ("bytes", "chars", "bpe", "nanogpt", "llmc")
+    *(
+        train(f"on/{name}", dataset=name, max_iters="2", eval_interval="2")
+        for name in ("bytes", "chars", "bpe", "nanogpt", "llmc")
+    ),
+]
 
 READ = [
     *(["verify", f"runs/{name}"] for name in ("gpt2", "fast", "fsdp")),
@@ -42,35 +45,33 @@ READ = [
     ["convert", "exported/huggingface", "huggingface.pt"],
     ["convert", "exported/nanopace", "converted/huggingface"],
 ]
-PREPARED = {
-    "bytes": [*_ROWS, "--tokenizer=bytes", "--out=new/bytes"],
-    "chars": [*_ROWS, "--tokenizer=chars", "--out=new/chars", "--shard_tokens=8000"],
-    "bpe": [*_ROWS, "--tokenizer=bpe", "--vocab_size=280", "--out=new/bpe"],
-    "gpt2": [*_ROWS, "--tokenizer=gpt2", "--out=new/gpt2"],
-    "whole": [*_ROWS, "--tokenizer=bytes", "--shard_tokens=9000", "--out=new/whole", "--name=interrupted"],
-    "interrupted": [*_ROWS, "--tokenizer=bytes", "--shard_tokens=9000", "--out=data/interrupted"],
-}
+PREPARED = [
+    [*_ROWS, "--tokenizer=bytes", "--out=new/bytes"],
+    [*_ROWS, "--tokenizer=chars", "--out=new/chars", "--shard_tokens=8000"],
+    [*_ROWS, "--tokenizer=bpe", "--vocab_size=280", "--out=new/bpe"],
+    [*_ROWS, "--tokenizer=gpt2", "--out=new/gpt2"],
+    [*_ROWS, "--tokenizer=bytes", "--shard_tokens=9000", "--out=new/whole", "--name=interrupted"],
+    [*_ROWS, "--tokenizer=bytes", "--shard_tokens=9000", "--out=data/interrupted"],
+]
+EXPLAINED = ["explain", "ledgers/full.jsonl", "--json"]
 
 
 def recorded(directory: Path) -> dict[str, str]:
     """By the name of the file that it is frozen in."""
     _arrange(directory)
-    trained = {f"on_{name}": train(f"on/{name}", dataset=name, max_iters="2", eval_interval="2") for name in CORPORA}
-    ledgers = {"files/explained.json": ["explain", "ledgers/full.jsonl", "--json"]}
-    commands = [*READ, *RESUMED.values(), *trained.values(), *PREPARED.values(), *ledgers.values()]
-    answers = {tuple(command): answer for command, answer in zip(commands, session(directory, commands), strict=True)}
-    found = {"files/read.txt": "".join(_told(command, answers[tuple(command)]) for command in READ)}
-    for name, command in {**RESUMED, **trained, **PREPARED}.items():
-        assert answers[tuple(command)].code == 0, (name, answers[tuple(command)])
-    for command in (*RESUMED.values(), *trained.values()):
+    commands = [*READ, *TRAINED, *PREPARED, EXPLAINED]
+    answers = session(directory, commands)
+    for command, answer in zip(commands, answers, strict=True):
+        assert answer.code == 0, (command, answer)
+    found = {"files/read.txt": "".join(_told(*each) for each in zip(READ, answers, strict=False))}
+    for command in TRAINED:
         out_dir = next(flag.partition("=")[2] for flag in command if flag.startswith("--out_dir="))
         found[f"files/{out_dir.replace('/', '_')}.jsonl"] = events(directory / out_dir / "ledger.jsonl")
     found["files/prepared.txt"] = "".join(
         f"{path.relative_to(directory)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
         for path in sorted([*directory.glob("data/*/*.bin"), *directory.glob("new/*/*.bin")])
     )
-    for name, command in ledgers.items():
-        found[name] = json.dumps(json.loads(answers[tuple(command)].out), indent=1, ensure_ascii=False) + "\n"
+    found["files/explained.json"] = json.dumps(json.loads(answers[-1].out), indent=1) + "\n"
     return found
 
 
@@ -96,4 +97,4 @@ def _fingerprint(rows: Path) -> str:
 def _told(command: list[str], answer: Answer) -> str:
     said = re.sub(r"tokens in .* tokens/s", "tokens in …", answer.out + answer.err)
     said = "".join(each if each.isprintable() or each == "\n" else f"\\x{ord(each):02x}" for each in said)
-    return f"$ nanopace {' '.join(command)}\n{said}exit code {answer.code}\n\n"
+    return f"$ nanopace {' '.join(command)}\n{said}\n"
