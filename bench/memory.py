@@ -24,9 +24,9 @@ from kernels import update_of
 from nanogpt import Knobs, nanogpt_peak, write_tokens, zipf_tokens
 from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
-from nanopace.knob_values import MEMORY_STEPS
+from nanopace.memory_ladder import MEMORY_STEPS, keeps_gradients
 from nanopace.train.fused.attention import pick_attention
-from nanopace.train.fused.gpt2 import Again, FusedGPT
+from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.fused.step_in_backward import Release
 from nanopace.train.loop.passes import FusedPasses
 from nanopace.train.models.gpt2 import GPT, ModelShape
@@ -103,9 +103,9 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batche
     with DEVICE:
         model = GPT(shape)
         tokens = torch.randint(0, VOCAB, (batch, LENGTH + 1))
-    released = "gradients" in steps
-    fused = FusedGPT(model, Again.after(steps), released=released)
-    optimizer = make_optimizer(model, TrainConfig(), DEVICE, lean="averages" in steps)
+    released = not keeps_gradients(steps)
+    fused = FusedGPT(model, steps)
+    optimizer = make_optimizer(model, TrainConfig(), DEVICE, steps)
     if released:
         fused.release = Release(optimizer, CLIP, DEVICE)
     passes = FusedPasses(fused)

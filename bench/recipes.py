@@ -37,6 +37,7 @@ from nanopace.config import TrainConfig
 from nanopace.corpus.shards.corpus import Corpus, open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.knob_values import INGREDIENTS, memory_steps
+from nanopace.memory_ladder import keeps_gradients
 from nanopace.train.checkpoint.rng_state import seed_everything
 from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.step_in_backward import Release
@@ -112,13 +113,13 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
         model = new_model(shape)
     saving = memory_steps(config.memory) or ()
     called = spread(model, config, Ranks(), machine.device, saving)
-    optimizer = make_optimizer(model, config, machine.device, lean="averages" in saving)
+    optimizer = make_optimizer(model, config, machine.device, saving)
     scaler = torch.amp.GradScaler(machine.device.type, enabled=False)
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, machine.device))
     release: Release | None = None
     if called.fused is not None:
         passes = FusedPasses(called.fused)
-        if "gradients" in saving:
+        if not keeps_gradients(saving):
             release = called.fused.release = Release(optimizer, config.grad_clip, machine.device)
     windows = _windows(corpus, config)
     with nullcontext() if release is None else release.held():

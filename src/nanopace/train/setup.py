@@ -16,6 +16,7 @@ from nanopace.corpus.shards.corpus import Split
 from nanopace.corpus.shards.order import Order
 from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
+from nanopace.memory_ladder import keeps_gradients
 from nanopace.train.checkpoint.best import best_until
 from nanopace.train.checkpoint.layout import Saved, not_a_state
 from nanopace.train.checkpoint.reassemble import fill
@@ -51,13 +52,13 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
     called = spread(model, config, ranks, device, saving)
     if called.compiled:
         clock.mark("compile", first_step, "the compiler itself")
-    optimizer = make_optimizer(model, config, device, lean="averages" in saving)
+    optimizer = make_optimizer(model, config, device, saving)
     scaler = torch.amp.GradScaler(device.type, enabled=config.dtype == "float16")
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, device))
     release: Release | None = None
     if called.fused is not None:
         passes = FusedPasses(called.fused)
-        if "gradients" in saving:
+        if not keeps_gradients(saving):
             release = called.fused.release = Release(optimizer, config.grad_clip, device)
     tokenizer = start.corpus.tokenizer
     checkpointer = _checkpointer(start, model, optimizer, sharded=called.sharded)

@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from nanopace.memory_ladder import MEMORY_STEPS, recomputed
 from nanopace.train.models.gpt2 import GPT, ModelShape
 
 if find_spec("triton") is None:
     pytest.skip("no triton on this platform", allow_module_level=True)
 
 from nanopace.train.fused import gpt2 as fused_module
-from nanopace.train.fused.gpt2 import Again, FusedGPT
+from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.loop.passes import FusedPasses
 
@@ -67,9 +68,9 @@ def assert_gradients(model: GPT, expected: dict[str, Tensor]) -> None:
     assert {name: each for name, each in errors.items() if not each < LIMIT} == {}
 
 
-@pytest.mark.parametrize("again", list(Again))
-def test_the_loss_and_every_gradient_whatever_is_made_once_more(model: GPT, again: Again) -> None:
-    passes = FusedPasses(FusedGPT(model, again=again))
+@pytest.mark.parametrize("steps", [(), *((step,) for step in recomputed(MEMORY_STEPS))])
+def test_the_loss_and_every_gradient_whatever_is_made_once_more(model: GPT, steps: tuple[str, ...]) -> None:
+    passes = FusedPasses(FusedGPT(model, steps))
     loss = passes(*windows(1), 2)
     passes.finish()
     assert loss.item() == pytest.approx(model(*windows(1)).item(), abs=2e-3)
@@ -79,7 +80,7 @@ def test_the_loss_and_every_gradient_whatever_is_made_once_more(model: GPT, agai
 
 
 def test_memory_that_is_full_is_saved_step_by_step(model: GPT) -> None:
-    passes = FusedPasses(FusedGPT(model, again=Again.ACTIVATION))
+    passes = FusedPasses(FusedGPT(model, ["activation"]))
     assert [passes.climb() for _ in range(3)] == ["hidden", "attention", None]
 
 
@@ -179,8 +180,8 @@ def passed(model: GPT, fused: FusedGPT) -> tuple[float, list[Tensor]]:
 def test_eight_bits_stay_close() -> None:
     model = drawn(SMALL)
     loss, gradients = passed(model, FusedGPT(model))
-    for fp8, again in [*(((each,), Again.NOTHING) for each in PRODUCTS), (PRODUCTS, Again.ATTENTION)]:
-        rounded, slopes = passed(model, FusedGPT(model, again, fp8))
+    for fp8, steps in [*(((each,), ()) for each in PRODUCTS), (PRODUCTS, ("attention",))]:
+        rounded, slopes = passed(model, FusedGPT(model, steps, fp8))
         errors = [float((found - each).norm() / each.norm()) for found, each in zip(slopes, gradients, strict=True)]
         assert 1e-5 < abs(rounded - loss) < 0.03
         assert 1e-3 < max(errors) < 0.1

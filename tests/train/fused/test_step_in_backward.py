@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from nanopace.config import TrainConfig
+from nanopace.memory_ladder import MEMORY_STEPS
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors
 
 if find_spec("triton") is None:
     pytest.skip("no triton on this platform", allow_module_level=True)
 
-from nanopace.train.fused.gpt2 import Again, FusedGPT
+from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.fused.step_in_backward import Release
 from nanopace.train.loop.passes import FusedPasses
 
@@ -39,8 +40,9 @@ class Trained:
     def __init__(self, clip: float, *, released: bool) -> None:
         torch.manual_seed(0)
         self.model = GPT(SHAPE).to(DEVICE)
-        self.fused = FusedGPT(self.model, Again.ATTENTION, released=released)
-        self.optimizer = make_optimizer(self.model, CONFIG, DEVICE, lean=True)
+        steps = MEMORY_STEPS if released else MEMORY_STEPS[:-1]
+        self.fused = FusedGPT(self.model, steps)
+        self.optimizer = make_optimizer(self.model, CONFIG, DEVICE, steps)
         self.passes, self.clip = FusedPasses(self.fused), clip
         self.release = Release(self.optimizer, clip, DEVICE) if released else None
         self.fused.release = self.release
@@ -116,7 +118,7 @@ def test_clipped_by_as_much_of_the_norm_as_is_known() -> None:
 
 def test_gradients_take_the_place_of_one_layer() -> None:
     model = GPT(SHAPE).to(DEVICE)
-    FusedGPT(model, released=True)
+    FusedGPT(model, MEMORY_STEPS)
     places: dict[str, set[int]] = {}
     for name, each in model.named_parameters():
         assert each.grad is not None

@@ -30,7 +30,7 @@ from triton.runtime.jit import JITFunction
 
 from nanopace.config import TrainConfig
 from nanopace.train.fused.fast import FusedFastGPT
-from nanopace.train.fused.gpt2 import Again, Fused, FusedGPT
+from nanopace.train.fused.gpt2 import Fused, FusedGPT
 from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import ModelShape
@@ -87,9 +87,8 @@ def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str,
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
     with torch.device("meta"), written_down() as launches:
         model = new_model(shape)
-        again = Again.after(saving)
-        fused: Fused = FusedFastGPT(model, again, fp8) if isinstance(model, FastGPT) else FusedGPT(model, again, fp8)
-        optimizer = make_optimizer(model, config, torch.device("meta"), lean="averages" in saving)
+        fused: Fused = FusedFastGPT(model, saving, fp8) if isinstance(model, FastGPT) else FusedGPT(model, saving, fp8)
+        optimizer = make_optimizer(model, config, torch.device("meta"), saving)
         windows = torch.empty((BATCH, shape.block_size + 1), dtype=torch.int64)
         inputs, targets = windows[:, :-1], windows[:, 1:]
         fused.gradients(inputs.contiguous(), targets.contiguous())  # as batches.py has them

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from nanopace.knob_values import ingredients
 from nanopace.train.fused.attention import slopes_of
-from nanopace.train.fused.gpt2 import Again, Attended, Fused, rows_of
+from nanopace.train.fused.gpt2 import Attended, Fused, rows_of
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.addmm import addmm_
@@ -62,17 +62,17 @@ class FastKept(NamedTuple):
 class FusedFastGPT(Fused):
     """Calls the weights of a FastGPT, which stays what is saved, sampled from and trained. `fp8` is FusedGPT's."""
 
-    def __init__(self, model: FastGPT, again: Again = Again.NOTHING, fp8: Collection[str] = ()) -> None:
+    def __init__(self, model: FastGPT, steps: Collection[str] = (), fp8: Collection[str] = ()) -> None:
         shape = model.shape
         has = ingredients(shape.recipe, shape.without)
         self._rope, self._normed, self._relu2 = ("rope" in has, "qk_norm" in has, "relu2" in has)
-        # What goes into the square of ReLU is never kept, which is as much as Again.ACTIVATION saves.
-        self._shape, self._again = shape, min(again, Again.ACTIVATION) if self._relu2 else again
+        self._shape = shape
         self._cap = CAP if "soft_cap" in has else None
         head = shape.n_embd // shape.n_head
         self._scale = SHARPNESS / head**0.5 if self._normed else None
         self._angles: dict[int, Angles] = {}
-        super().__init__(model)
+        # What goes into the square of ReLU is never kept, which is as much as the step activation saves.
+        super().__init__(model, {*steps, "activation"} if self._relu2 else steps)
         self._tokens = weight_of(model.transformer["wte"])
         self._positions = None if self._rope else weight_of(model.transformer["wpe"])
         self._layers = _layers(model, fp8)
@@ -124,11 +124,11 @@ class FusedFastGPT(Fused):
         return FastKept(
             y_1,
             factor_1,
-            heads if self._again > Again.ATTENTION else None,
+            None if "attention" in self._recompute else heads,
             y_2,
             factor_2,
-            h if self._again > Again.HIDDEN else None,
-            g if self._again > (Again.HIDDEN if self._relu2 else Again.ACTIVATION) else None,
+            None if "hidden" in self._recompute else h,
+            None if ("hidden" if self._relu2 else "activation") in self._recompute else g,
         )
 
     def _activate(self, h: Tensor) -> tuple[Tensor | None, Tensor]:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from enum import IntEnum
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nanopace.memory_ladder import MEMORY_STEPS, keeps_gradients, recomputed
 from nanopace.train.fused.attention import slopes_of
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.fused.step_in_backward import Release, share_gradients
@@ -31,25 +31,6 @@ from nanopace.train.models.gpt2 import GPT, Block
 
 # Above, three products for queries, keys and values take less than putting their gradients together; below, more.
 _MANY_ROWS = 1 << 15
-
-
-class Again(IntEnum):
-    """What of a layer is computed once more instead of kept, each with all before it. Of 14 bfloat16 numbers for each
-    token and each of its n_embd, so many are kept then."""
-
-    NOTHING = 14
-    ACTIVATION = 10  # what GELU gives: its backward pass can give it on the way
-    HIDDEN = 6  # what goes into GELU: a fifth of the layer's forward products
-    ATTENTION = 2  # queries, keys, values, and what attention found
-
-    @classmethod
-    def after(cls, steps: Collection[str]) -> Again:
-        """By the names of the knob memory."""
-        return min((each for each in cls if each.name.lower() in steps), default=cls.NOTHING)
-
-    def next(self) -> Again | None:
-        """What saves more; None: nothing does."""
-        return max((each for each in Again if each < self), default=None)
 
 
 class Layer(NamedTuple):
@@ -81,12 +62,15 @@ class Kept(NamedTuple):
 
 
 class Fused(ABC):
-    """A model's weights, gradients that stay where they are, and the matrices as they are multiplied."""
+    """A model's weights, gradients that stay where they are, and the matrices as they are multiplied.
 
-    _again: Again
+    `steps` of the memory ladder say what of a layer is computed again in the backward pass instead of kept.
+    """
+
     release: Release | None = None  # what becomes of gradients as soon as they are there; None: they are added up
 
-    def __init__(self, model: GPT) -> None:
+    def __init__(self, model: GPT, steps: Collection[str]) -> None:
+        self._recompute = recomputed(steps)
         self._weights = list(model.parameters())
         self._matrices: list[Matrix] = []
         for each in self._weights:
@@ -98,12 +82,11 @@ class Fused(ABC):
             each.renew()
 
     def climb(self) -> str | None:
-        """Compute more once more from now on, and say what; None: there is nothing left to save."""
-        more = self._again.next()
-        if more is None:
-            return None
-        self._again = more
-        return more.name.lower()
+        """Recompute more from now on, and say what; None: there is nothing left to save."""
+        more = next((step for step in recomputed(MEMORY_STEPS) if step not in self._recompute), None)
+        if more is not None:
+            self._recompute = recomputed([more])
+        return more
 
     def forget(self) -> None:
         """Gradients to zero, where the optimizer finds them."""
@@ -127,20 +110,19 @@ class Fused(ABC):
 class FusedGPT(Fused):
     """Calls the weights of a GPT, which stays what is saved, sampled from and trained.
 
-    `released`: all layers share the place of one layer's gradients, and `release` will be there to take them.
+    Where `steps` do without gradients, all layers share the place of one layer's, and `release` will be there to take
+    them.
 
     `fp8`: the forward products of training that are in 8 bits, of fp8.py's. Evaluations have none, so that a loss means
     the same in every run, and what is made once more in the backward pass is in bfloat16.
     """
 
-    def __init__(
-        self, model: GPT, again: Again = Again.NOTHING, fp8: Collection[str] = (), *, released: bool = False
-    ) -> None:
-        super().__init__(model)
+    def __init__(self, model: GPT, steps: Collection[str] = (), fp8: Collection[str] = ()) -> None:
+        super().__init__(model, steps)
         blocks = cast(nn.ModuleList, model.transformer["h"])
-        if released:
+        if not keeps_gradients(steps):
             share_gradients(blocks)
-        self._heads, self._again = model.shape.n_head, again
+        self._heads = model.shape.n_head
         self._tokens = weight_of(model.transformer["wte"])
         self._positions = weight_of(model.transformer["wpe"])
         self._layers = [_layer(each, fp8) for each in blocks]
@@ -197,11 +179,11 @@ class FusedGPT(Fused):
         return Kept(
             y_1,
             factor_1,
-            attended if self._again > Again.ATTENTION else None,
+            None if "attention" in self._recompute else attended,
             y_2,
             factor_2,
-            h if self._again > Again.HIDDEN else None,
-            g if self._again > Again.ACTIVATION else None,
+            None if "hidden" in self._recompute else h,
+            None if "activation" in self._recompute else g,
         )
 
     def _backward(self, layer: Layer, kept: Kept, d_x: Tensor, batch: int) -> None:

@@ -7,7 +7,7 @@ checkpoint's layout is known before there is one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from nanopace.config import TrainConfig
 from nanopace.knob_values import ingredients
+from nanopace.memory_ladder import averages_bytes
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import EPS, HEAD_RATE, SCALAR_RATE, TABLE_RATE, TUNED_WIDTH, outline
 from nanopace.train.optim.bf16_adamw import LeanAdamW
@@ -26,9 +27,9 @@ PEAK = "peak"  # of a group whose rate is not learning_rate itself
 
 
 def make_optimizer(
-    model: nn.Module, config: TrainConfig, device: torch.device, *, lean: bool = False
+    model: nn.Module, config: TrainConfig, device: torch.device, memory_steps: Collection[str] = ()
 ) -> torch.optim.Optimizer:
-    """`lean`: AdamW's averages are kept in bfloat16."""
+    """`memory_steps`: of the ladder; one of them keeps AdamW's averages in bfloat16."""
     if config.recipe != "gpt2":
         return _fast(model, config, device)
     weights = [each for each in model.parameters() if each.requires_grad]
@@ -36,7 +37,7 @@ def make_optimizer(
         {"params": [each for each in weights if each.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [each for each in weights if each.dim() < 2], "weight_decay": 0.0},
     ]
-    if lean:
+    if averages_bytes(memory_steps) == 2:
         return _lean(groups, config, device)
     return _adamw(groups, config, device)
 
