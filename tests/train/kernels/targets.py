@@ -35,7 +35,7 @@ from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import new_model
-from nanopace.train.optim.bf16_adamw import LeanAdamW
+from nanopace.train.optim.bf16_adamw import Bf16AdamW
 from nanopace.train.optim.muon import MuonAndAdamW
 from nanopace.train.optim.optimizer import make_optimizer
 
@@ -101,7 +101,7 @@ def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str,
 def _step(optimizer: torch.optim.Optimizer) -> None:
     """torch's own optimizers have no kernels of Triton's."""
     found_inf = torch.zeros(())
-    if isinstance(optimizer, LeanAdamW):
+    if isinstance(optimizer, Bf16AdamW):
         optimizer.found_inf = found_inf
         optimizer.step()
     elif isinstance(optimizer, MuonAndAdamW):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nanopace.train.optim.bf16_adamw import LeanAdamW
+from nanopace.train.optim.bf16_adamw import Bf16AdamW
 
 if TYPE_CHECKING:
     from nanopace.train.fused.matrix import Matrix
@@ -33,7 +33,7 @@ class Release:
     """What becomes of a gradient. Nothing in here waits for the device, and all of it can be part of a CUDA graph."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, clip: float, device: torch.device) -> None:
-        assert isinstance(optimizer, LeanAdamW), "no other is updated weight by weight"
+        assert isinstance(optimizer, Bf16AdamW), "no other is updated weight by weight"
         self._optimizer, self._clip = optimizer, clip
         self._held, self._square, self._left_out = (torch.zeros((), device=device) for _ in range(3))
         optimizer.found_inf = self._left_out

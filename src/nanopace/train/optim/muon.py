@@ -11,12 +11,19 @@ keeps its norm. AdamW is torch's own.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from nanopace.config import TrainConfig
+from nanopace.knob_values import ingredients
+from nanopace.train.optim.adamw import adamw
+from nanopace.train.optim.groups import PEAK, Groups
 
 if TYPE_CHECKING:
     from nanopace.train.kernels.muon import Places
@@ -24,7 +31,31 @@ if TYPE_CHECKING:
 MOMENTUM, EARLY_MOMENTUM, SETTLING = 0.95, 0.85, 100  # from the early one to the other in so many steps
 EVENING = 0.95  # NorMuon's memory, about 20 steps
 
-MOMENTUM_NAME, SQUARE_NAME, COUNT_NAME = "momentum", "neuron_sq", "step"
+MUON_STATE = MOMENTUM_NAME, SQUARE_NAME = "momentum", "neuron_sq"  # what it remembers of a weight beside a count
+COUNT_NAME = "step"
+
+
+def muon_and_adamw(groups: Groups, config: TrainConfig, device: torch.device) -> MuonAndAdamW:
+    """Muon for the matrices, AdamW for the others."""
+    stacks: dict[tuple[int, int], list[tuple[Tensor, int]]] = defaultdict(list)
+    for name, each in groups.matrices.items():
+        count = 3 if name.endswith("c_attn.weight") else 1
+        stacks[each.size(0) // count, each.size(1)].append((each, count))
+    return MuonAndAdamW(
+        {"lr": config.matrix_lr, PEAK: config.matrix_lr, "weight_decay": config.weight_decay},
+        [*stacks.values()],
+        adamw(groups.adamw, config, device, groups.eps),
+        Muon(
+            dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,  # a CPU is slower in bfloat16
+            normuon="normuon" in ingredients(config.recipe, config.without),
+            kernels=_takes_kernels(config, device),
+        ),
+    )
+
+
+def _takes_kernels(config: TrainConfig, device: torch.device) -> bool:
+    whole = config.parallel != "fsdp"  # no rank has more than a part of each weight there
+    return device.type == "cuda" and config.fused and whole and find_spec("triton") is not None
 
 
 @dataclass(frozen=True, slots=True)
