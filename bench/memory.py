@@ -27,7 +27,7 @@ from nanopace.hardware.memory import GIB, fused_peak_bytes
 from nanopace.memory_ladder import MEMORY_STEPS, keeps_gradients
 from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.gpt2 import FusedGPT
-from nanopace.train.fused.step_in_backward import Release
+from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.loop.passes import FusedPasses
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.optim.optimizer import make_optimizer
@@ -107,7 +107,7 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batche
     fused = FusedGPT(model, steps)
     optimizer = make_optimizer(model, TrainConfig(), DEVICE, steps)
     if released:
-        fused.release = Release(optimizer, CLIP, DEVICE)
+        fused.release = StepInBackward(optimizer, CLIP, DEVICE)
     passes = FusedPasses(fused)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     for _ in range(2):

@@ -75,7 +75,7 @@ def test_the_loss_and_every_gradient_whatever_is_made_once_more(model: GPT, step
     passes.finish()
     assert loss.item() == pytest.approx(model(*windows(1)).item(), abs=2e-3)
     assert_gradients(model, plain_gradients(model, windows(1), share=0.5))
-    passes.forget()
+    passes.zero_grad()
     assert all(each.grad is not None and not each.grad.any() for each in model.parameters())
 
 
@@ -92,7 +92,7 @@ def test_what_is_made_once_more_changes_nothing(model: GPT) -> None:
         fused.gradients(*windows(1))
         fused.finish()
         found.append([each.grad.clone() for each in model.parameters() if each.grad is not None])
-        fused.forget()
+        fused.zero_grad()
         assert fused.climb() == saved
     for all_kept, *others in zip(*found, strict=True):
         for made_again in others:
@@ -116,7 +116,7 @@ def test_micro_batches_add_up_and_steps_do_not(model: GPT) -> None:
         passes.finish()
         assert losses == pytest.approx([model(*windows(seed)).item() for seed in (1, 2)], abs=2e-3)
         assert_gradients(model, plain_gradients(model, windows(1), windows(2), share=0.5))
-        passes.forget()
+        passes.zero_grad()
 
 
 @pytest.mark.usefixtures("untraced")
@@ -124,7 +124,7 @@ def test_what_is_forgotten_in_the_middle_of_a_step_leaves_nothing(model: GPT) ->
     """A rehearsal, and a step that memory was too full for: they end without having been finished."""
     fused = FusedGPT(model)
     fused.gradients(*windows(3))
-    fused.forget()
+    fused.zero_grad()
     fused.gradients(*windows(1))
     fused.finish()
     assert_gradients(model, plain_gradients(model, windows(1)))
@@ -137,7 +137,7 @@ def test_changed_weights_are_seen_once_they_are_renewed(model: GPT) -> None:
     with torch.no_grad():
         for each in model.parameters():
             each.mul_(1.5)
-    passes.renew()
+    passes.refresh_copies()
     after = fused.sequence_losses(*windows(1))
     expected = model.sequence_losses(*windows(1))
     assert (before - after).abs().min() > 0.05
@@ -154,8 +154,8 @@ def test_it_trains_the_model_that_it_was_given(model: GPT) -> None:
         losses.append(passes(*windows(1), 1).item())
         passes.finish()
         optimizer.step()
-        passes.forget()
-        passes.renew()
+        passes.zero_grad()
+        passes.refresh_copies()
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 0.3
     assert model(*windows(1)).item() < losses[-1]
@@ -170,7 +170,7 @@ SMALL = replace(SHAPE, n_layer=1, n_embd=32, vocab_size=80)  # multiples of 16, 
 
 def passed(model: GPT, fused: FusedGPT) -> tuple[float, list[Tensor]]:
     """The loss and all gradients."""
-    fused.forget()
+    fused.zero_grad()
     loss = fused.gradients(*windows(1))
     fused.finish()
     return loss.item(), [each.grad.clone() for each in model.parameters() if each.grad is not None]
@@ -203,7 +203,7 @@ def test_eight_bits_are_those_of_the_weights_as_they_are_now() -> None:
             if "wte" not in name and "wpe" not in name:  # which have no copy to look up
                 each.mul_(1.5)
     before = fused.gradients(*windows(1)).item()
-    fused.renew()
+    fused.refresh_copies()
     after = fused.gradients(*windows(1)).item()
     assert abs(after - before) > 0.02
     assert after == pytest.approx(model(*windows(1)).item(), abs=0.02)

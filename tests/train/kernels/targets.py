@@ -162,7 +162,7 @@ def all_kernels(width: int, without: str) -> list[Launch]:
 def kernels_with_8_bits(width: int) -> list[Launch]:
     """For cards that have them."""
     launches = [each for recipe in ("gpt2", "fast") for each in launches_of(shape_of(recipe, width), fp8=PRODUCTS)]
-    return each_once(each for each in launches if each.options.get("EIGHTH"))
+    return each_once(each for each in launches if each.options.get("FP8"))
 
 
 def compiled(launch: Launch, width: int, generation: int) -> dict[str, Any]:

@@ -59,8 +59,8 @@ def test_the_parts_of_a_step_add_up_to_its_mean(model: GPT, scaled: bool, factor
     assert not any(each.requires_grad for each in losses)
     passes.finish()
     found = gradients(model)
-    passes.forget()
-    passes.renew()
+    passes.zero_grad()
+    passes.refresh_copies()
     assert gradients(model) == {}
     mean = torch.stack([model(*batch(seed)) for seed in (1, 2, 3)]).mean()
     mean.backward()

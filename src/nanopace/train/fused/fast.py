@@ -1,4 +1,4 @@
-"""FastGPT's forward and backward pass as a list of kernels, as fused.py has it for GPT.
+"""FastGPT's forward and backward pass as a list of kernels, as gpt2.py has it for GPT.
 
 Its norms have no weights, so nothing is folded into the matrices. What a layer keeps is less than GPT's: the square of
 ReLU needs nothing but what it gave. The tables are looked up in float32 and have no copies.
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nanopace.knob_values import ingredients
-from nanopace.train.fused.attention import slopes_of
+from nanopace.train.fused.attention import attention_backward
 from nanopace.train.fused.gpt2 import Attended, Fused, rows_of
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
@@ -47,8 +47,8 @@ class Heads(NamedTuple):
     attended: Attended
 
 
-class FastKept(NamedTuple):
-    """What the backward pass needs of one layer's forward pass. None: it is made once more."""
+class FastActivations(NamedTuple):
+    """What the backward pass needs of one layer's forward pass. None: it is recomputed."""
 
     y_1: Tensor
     factor_1: Tensor
@@ -78,7 +78,7 @@ class FusedFastGPT(Fused):
         self._layers = _layers(model, fp8)
         self._head = Matrix(weight_of(model.lm_head), fp8="head" in fp8)
         self._matrices = [each for layer in self._layers for each in layer[:4]] + [self._head]
-        self.renew()
+        self.refresh_copies()
 
     @torch.no_grad()
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
@@ -86,11 +86,11 @@ class FusedFastGPT(Fused):
         start, start_factor = begin(tokens, self._tokens, self._positions)
         x = start.clone()
         kept = [self._forward(layer, x, tokens, rounding=True) for layer in self._layers]
-        head, y8 = self._head, self._head.room_for_8_bits(x)
+        head, y8 = self._head, self._head.empty_fp8(x)
         y, factor = rms_norm(x, y8)
         del x  # what nobody needs any more makes room
         loss, d_y = head_gradients(
-            y, head.copy, head.gradient, targets.reshape(-1), share, self._cap, x8=y8, weight8=head.eighth
+            y, head.copy, head.gradient, targets.reshape(-1), share, self._cap, x8=y8, weight8=head.fp8_weight
         )
         del y8
         d_x = rms_norm_backward(d_y, y, factor, None)
@@ -110,18 +110,18 @@ class FusedFastGPT(Fused):
         losses = head_losses(rms_norm(x)[0], self._head.copy, targets.reshape(-1), self._cap)
         return losses.view(targets.shape).mean(dim=1)
 
-    def _forward(self, layer: FastLayer, x: Tensor, tokens: Tensor, *, rounding: bool) -> FastKept:
+    def _forward(self, layer: FastLayer, x: Tensor, tokens: Tensor, *, rounding: bool) -> FastActivations:
         """What this layer finds is added to x. Products are in 8 bits where that is chosen and `rounding` allowed."""
-        y8 = layer.attention.room_for_8_bits(x) if rounding else None
+        y8 = layer.attention.empty_fp8(x) if rounding else None
         y_1, factor_1 = rms_norm(x, y8)
         heads = self._attend(layer, layer.attention.product(y_1, y8), tokens)
         addmm_(x, rows_of(heads.attended.found), layer.projection.copy.t())
-        y8 = layer.into.room_for_8_bits(x) if rounding else None
+        y8 = layer.into.empty_fp8(x) if rounding else None
         y_2, factor_2 = rms_norm(x, y8)
         h, g = self._activate(layer.into.product(y_2, y8))
         del y8
         addmm_(x, g, layer.out_of.copy.t())
-        return FastKept(
+        return FastActivations(
             y_1,
             factor_1,
             None if "attention" in self._recompute else heads,
@@ -135,12 +135,12 @@ class FusedFastGPT(Fused):
         """What the backward pass of GELU needs beside what it gave, and that."""
         return (None, relu2(h)) if self._relu2 else (h, gelu(h))
 
-    def _backward(self, layer: FastLayer, kept: FastKept, d_x: Tensor, tokens: Tensor) -> None:
+    def _backward(self, layer: FastLayer, kept: FastActivations, d_x: Tensor, tokens: Tensor) -> None:
         """What this layer does to the gradient is added to d_x."""
         self._backward_mlp(layer, kept, d_x)
         self._backward_attention(layer, kept, d_x, tokens)
 
-    def _backward_mlp(self, layer: FastLayer, kept: FastKept, d_x: Tensor) -> None:
+    def _backward_mlp(self, layer: FastLayer, kept: FastActivations, d_x: Tensor) -> None:
         h, g = kept.h, kept.g
         if h is None and g is None:
             h, g = self._activate(layer.into.product(kept.y_2))
@@ -155,11 +155,11 @@ class FusedFastGPT(Fused):
         addmm_(layer.into.gradient, d_h.t(), kept.y_2)
         rms_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
 
-    def _backward_attention(self, layer: FastLayer, kept: FastKept, d_x: Tensor, tokens: Tensor) -> None:
+    def _backward_attention(self, layer: FastLayer, kept: FastActivations, d_x: Tensor, tokens: Tensor) -> None:
         packed, factors, (q_k_v, found) = kept.heads or self._attend(layer, layer.attention.product(kept.y_1), tokens)
         d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
         addmm_(layer.projection.gradient, d_x.t(), rows_of(found))
-        slopes = slopes_of(found, q_k_v, d_found)
+        slopes = attention_backward(found, q_k_v, d_found)
         turn_backward(slopes, packed, factors, self._turned(tokens))  # from now on packed is its own gradient
         del slopes, d_found
         if layer.table is not None and layer.gate is not None:

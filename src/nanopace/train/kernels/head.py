@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from nanopace.hardware.memory import rows_at_a_time
 from nanopace.train.kernels.addmm import addmm_
-from nanopace.train.kernels.fp8 import Eighth
+from nanopace.train.kernels.fp8 import Fp8Weight
 
 _TOGETHER = 8  # values of a thread: one wide load of bfloat16
 _LOWEST = -1e30  # as good as minus infinity, and its difference to itself is a number
@@ -44,7 +44,7 @@ def head_gradients(
     share: float,
     cap: float | None = None,
     x8: Tensor | None = None,
-    weight8: Eighth | None = None,
+    weight8: Fp8Weight | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The mean loss and d_x, both gradients those of `share` times the loss; the weight's is added to `gradient`.
     With `x8` and `weight8` the logits are a product in 8 bits; gradients never are."""

@@ -38,14 +38,14 @@ class Passes(Protocol):
         """The mean loss of one of `count` micro-batches; that part of its gradient is added. `meet` is called when the
         ranks are about to meet."""
 
-    def forget(self) -> None:
-        """No gradients are left."""
+    def zero_grad(self) -> None:
+        """No gradients are left, in the model or in buffers of ours."""
 
     def finish(self) -> None:
         """There are no more micro-batches in this step: the gradients are those of the weights."""
 
-    def renew(self) -> None:
-        """The weights have changed."""
+    def refresh_copies(self) -> None:
+        """The weights have changed, and what is multiplied are copies of them."""
 
     def climb(self) -> str | None:
         """Memory is full: keep less of the forward pass, and say what is done without; None: nothing is left."""
@@ -72,13 +72,13 @@ class PlainPasses:
         self._scaler.scale(loss / count).backward()
         return loss.detach()
 
-    def forget(self) -> None:
+    def zero_grad(self) -> None:
         self._optimizer.zero_grad(set_to_none=True)
 
     def finish(self) -> None:
         pass
 
-    def renew(self) -> None:
+    def refresh_copies(self) -> None:
         pass
 
     def climb(self) -> None:
@@ -104,14 +104,14 @@ class FusedPasses:
         self._graph.replay()
         return self._loss
 
-    def forget(self) -> None:
-        self._model.forget()
+    def zero_grad(self) -> None:
+        self._model.zero_grad()
 
     def finish(self) -> None:
         self._model.finish()
 
-    def renew(self) -> None:
-        self._model.renew()
+    def refresh_copies(self) -> None:
+        self._model.refresh_copies()
 
     def climb(self) -> str | None:
         self._graph = self._recorded = None  # it holds memory of its own

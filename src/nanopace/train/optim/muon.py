@@ -24,6 +24,7 @@ from nanopace.config import TrainConfig
 from nanopace.knob_values import ingredients
 from nanopace.train.optim.adamw import adamw
 from nanopace.train.optim.groups import PEAK, Groups
+from nanopace.train.private_torch import subtract_all
 
 if TYPE_CHECKING:
     from nanopace.train.kernels.muon import Places
@@ -160,7 +161,7 @@ class Stack:
             change = change.add_(weights, alpha=rate * decay)
         if skip is not None:
             change = torch.where(skip, 0.0, change)
-        torch._foreach_sub_(self.weights, self._apart(change))
+        subtract_all(self.weights, self._apart(change))
 
     def _step_in_kernels(
         self, rate: float, decay: float, found_inf: Tensor | None, momentum: Tensor, how: Muon
@@ -221,7 +222,7 @@ class Muon:
 class MuonAndAdamW(torch.optim.Optimizer):
     """`found_inf`, if it is set, is a tensor on the device: 1 leaves weights, averages and counts as they are."""
 
-    _step_supports_amp_scaling = True  # GradScaler sets found_inf too, and does not wait for it
+    _step_supports_amp_scaling = True  # GradScaler asks for it by this name: it sets found_inf, and does not wait
 
     def __init__(
         self,
