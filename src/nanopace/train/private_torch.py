@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-def zero_all(tensors: Sequence[Tensor]) -> None:
+def zero_all(tensors: list[Tensor]) -> None:
     """One launch instead of one for each: torch's own optimizers zero gradients this way."""
     if hasattr(torch, "_foreach_zero_"):
         torch._foreach_zero_(tensors)
@@ -21,7 +21,7 @@ def zero_all(tensors: Sequence[Tensor]) -> None:
             each.zero_()
 
 
-def subtract_all(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+def subtract_all(tensors: list[Tensor], others: list[Tensor]) -> None:
     """One launch instead of one for each: torch's own optimizers step this way."""
     if hasattr(torch, "_foreach_sub_"):
         torch._foreach_sub_(tensors, others)

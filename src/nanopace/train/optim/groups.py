@@ -19,7 +19,7 @@ class Groups(NamedTuple):
     """AdamW's, and the matrices inside the blocks by name, where the recipe lets another optimizer have them."""
 
     adamw: list[Group]
-    matrices: dict[str, Tensor]
+    matrices: Mapping[str, Tensor]
     eps: float  # AdamW's
 
 
