@@ -132,6 +132,7 @@ def remove_checkpoint(directory: Path) -> None:
     condemned = directory.with_name(f".{directory.name}.removing")
     discard(condemned)
     os.rename(directory, condemned)
+    sync_directory(directory.parent)
     discard(condemned)
 
 
