@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from nanopace.corpus.tokenizer import bytes_tokenizer
-from nanopace.train.checkpoint_files import newest_whole
+from nanopace.train.checkpoint_files import checkpoint_directories, verified
 from nanopace.train.checkpoint_writing import describe, sweep, write_weights
 from nanopace.train.lock import Claim
 from nanopace.train.model import GPT, ModelShape
@@ -26,12 +26,11 @@ SHAPE = ModelShape(n_layer=1, n_head=1, n_embd=4, vocab_size=257, block_size=4, 
 
 
 def check_checkpoints(out: Path, step: int) -> None:
-    """The newest that was said to be saved, or one after it, can be loaded."""
+    """Each that has its name is whole, and the newest that was said to be saved, or one after it, is there."""
     sweep(out)
-    saved, _ = newest_whole(out)
-    assert step <= (0 if saved is None else saved.step)
-    if saved is not None:
-        assert saved.weights()
+    found = [verified(each) for each in checkpoint_directories(out)]
+    assert step <= (found[0].step if found else 0)
+    assert all(saved.weights() for saved in found)
 
 
 @contextmanager

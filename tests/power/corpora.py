@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nanopace.corpus import intake, work
 from nanopace.corpus.download import Remote, download
 from nanopace.corpus.manifest import SPLITS, read_manifest
 from nanopace.corpus.prepare import Recipe, prepare
@@ -34,8 +35,8 @@ def preparing(folder: Path) -> Iterator[Scenario]:
 
     def prepared(directory: Path) -> dict[str, bytes]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("nanopace.corpus.intake.BATCH", 100)
-            patch.setattr("nanopace.corpus.work._SECONDS_BETWEEN_COMMITS", 0)
+            patch.setattr(intake, "BATCH", 100)
+            patch.setattr(work, "_SECONDS_BETWEEN_COMMITS", 0)
             prepare(files, directory, recipe)
         return {path.name: path.read_bytes() for path in directory.iterdir()}
 

@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 
 import nanopace
+from nanopace import files
 
 from .disk import Data, Mark, Names, Node, Operation, Size, Sync, Trace
 
 _OURS = os.path.dirname(nanopace.__file__)
-_HELPERS = os.path.join(_OURS, "files.py")
+_HELPERS = files.__file__
 
 
 @contextmanager
@@ -244,7 +245,7 @@ def _opener(path: Any, flags: int) -> int:
 
 
 def _site() -> str | None:
-    """The line that asked for the disk, through which of the helpers in files.py. None where it is not one of ours."""
+    """The line that asked for the disk, through which of the helpers for files. None where it is not one of ours."""
     frame = sys._getframe(3)
     if not frame.f_code.co_filename.startswith(_OURS):
         return None
