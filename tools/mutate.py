@@ -119,7 +119,8 @@ def _test_files(path: Path) -> Iterable[Path]:
 
 
 def _measure(cache: Path, file: str, done: Callable[[], None], copy: Path) -> Job:
-    if (yield partial(coverage_map.measure, copy, cache, file), MEASURE_S) < 0:
+    yield partial(coverage_map.measure, copy, cache, file), MEASURE_S
+    if not coverage_map.is_fresh(cache, copy, file):
         coverage_map.leave_out(copy, cache, file)
     done()
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,8 @@ def fork(copy: Path, work: Callable[[], int], seconds: float) -> Child:
         )  # CI: the same examples each time
         sys.path[:0] = [str(copy / "src")]
         code = work()
+    except BaseException:
+        traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
