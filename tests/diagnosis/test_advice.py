@@ -174,6 +174,28 @@ def test_a_larger_micro_batch_keeps_the_tokens(
     assert [(f["to_batch"], f["to_accumulation"]) for f in found] == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("cards", "accumulation", "expected"),
+    [
+        (1, 12, (16, 3)),
+        (3, 12, (16, 3)),  # one pass for each
+        (3, 9, None),  # three for each cannot be halved
+        (3, 6, (8, 3)),
+        (4, 12, None),
+        (4, 24, (8, 12)),
+        (8, 40, None),
+    ],
+)
+def test_each_card_keeps_as_many_passes_as_the_others(
+    make_diagnosis: Any, cards: int, accumulation: int, expected: tuple[int, int] | None
+) -> None:
+    """nanoGPT divides its accumulation among the cards, and refuses what is left over."""
+    run = run_of(**GPT2, batch_size=4, gradient_accumulation_steps=accumulation, gpu_memory_gb=80, gpu_count=cards)
+    diagnosis = make_diagnosis(mfu=0.3, card="Some card", peak=100.0)
+    found = [f.numbers for f in advise(run, diagnosis) if f.code == "larger_micro_batch"]
+    assert [(f["to_batch"], f["to_accumulation"]) for f in found] == ([expected] if expected else [])
+
+
 def test_neither_a_larger_micro_batch_nor_compiling_gives_a_card_power(make_diagnosis: Any) -> None:
     run = run_of(**GPT2, batch_size=1, gradient_accumulation_steps=512)
     idle = make_diagnosis(mfu=0.4, card="NVIDIA GeForce RTX 4090", peak=165.2)

@@ -46,6 +46,15 @@ def test_two_per_cent_are_no_shift() -> None:
     assert level_starts(series(200, lambda position: 1.02 if position >= 100 else 1.0)) == [0]
 
 
+@pytest.mark.parametrize(("rows", "least"), [(5, 0.06), (6, 0.05), (8, 0.0375)])
+def test_the_fewer_rows_the_larger_a_shift_must_be(rows: int, least: float) -> None:
+    def found(jump: float) -> list[int]:
+        return level_starts([0.0] * rows + [jump] * rows)
+
+    assert found(least + 0.001) == [0, rows]
+    assert found(least - 0.001) == [0]
+
+
 @pytest.mark.parametrize("whole", [0.03, 0.3, -0.2])
 def test_a_drift_is_a_drift_and_no_shift(whole: float) -> None:
     logs = series(200, lambda position: 1 + whole * position / 199)
