@@ -32,6 +32,8 @@ from mutation.operators import Mutant, mutants_of
 
 MEASURE_S = 900  # for one file of tests
 
+Excuse = tuple[str, str, str, int]  # file, line, change, and the how manieth of this change in lines like this
+
 
 def main() -> int:
     args = _arguments()
@@ -69,15 +71,15 @@ def sample(root: Path, room: str, count: int, seed: int) -> list[Mutant]:
     return random.Random(f"{seed} {room}").sample(every, min(count, len(every)))
 
 
-def read_excuses(root: Path) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Survivors that do not matter: file, line and change, and why."""
+def read_excuses(root: Path) -> Iterator[tuple[Excuse, str]]:
+    """Survivors that do not matter, and why."""
     file = root / "tests" / "mutants.toml"
     for entry in tomllib.loads(file.read_text())["mutant"] if file.exists() else ():
-        yield (entry["file"], entry["line"], entry["change"]), entry["why"]
+        yield (entry["file"], entry["line"], entry["change"], entry.get("nth", 0)), entry["why"]
 
 
-def excuse_key(mutant: Mutant) -> tuple[str, str, str]:
-    return mutant.path, mutant.line, mutant.change
+def excuse_key(mutant: Mutant) -> Excuse:
+    return mutant.path, mutant.line, mutant.change, mutant.nth
 
 
 def _arguments() -> argparse.Namespace:
@@ -152,7 +154,7 @@ def _progress(what: str, total: int) -> Iterator[_Done]:
         yield _Done(progress, what, total)
 
 
-def _report(rooms: dict[str, list[Mutant]], excused: set[tuple[str, str, str]], verdicts: dict[str, Verdict]) -> None:
+def _report(rooms: dict[str, list[Mutant]], excused: set[Excuse], verdicts: dict[str, Verdict]) -> None:
     print(f"{'room':24}{'mutants':>9}{'excused':>9}{'killed':>9}{'score':>8}")
     for room, drawn in rooms.items():
         count = [mutant for mutant in drawn if excuse_key(mutant) not in excused]
@@ -164,7 +166,8 @@ def _report(rooms: dict[str, list[Mutant]], excused: set[tuple[str, str, str]], 
         survivors = [each for each in drawn if each.key in verdicts and not verdicts[each.key].killed]
         survivors = [each for each in survivors if excuse_key(each) not in excused]
         for mutant in sorted(survivors, key=lambda each: (each.path, each.start)):
-            print(f"\n{PACKAGE}/{mutant.path}:{mutant.number} ({verdicts[mutant.key].by}): {mutant.change}")
+            nth = f" (nth = {mutant.nth})" if mutant.nth else ""
+            print(f"\n{PACKAGE}/{mutant.path}:{mutant.number} ({verdicts[mutant.key].by}): {mutant.change}{nth}")
             print(f"    {mutant.line}")
 
 

@@ -99,7 +99,7 @@ def functions_of(source: bytes) -> dict[int, str]:
 
 class _Walk:
     """Goes through the tree. Annotations, docstrings and what only type checkers run are left alone, and so are
-    assertions, which say what cannot be, and the message of an exception."""
+    assertions and `strict=` of zip, which say what cannot be, and the message of an exception."""
 
     def __init__(self, path: str, source: bytes) -> None:
         self.path, self.source = path, source
@@ -113,7 +113,7 @@ class _Walk:
         yield from self._visit(ast.parse(self.source))
 
     def _visit(self, node: ast.AST) -> Iterator[Mutant]:
-        if isinstance(node, ast.Assert | ast.JoinedStr):
+        if isinstance(node, ast.Assert | ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg == "strict"):
             return
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return
