@@ -16,16 +16,17 @@ import numpy as np
 import torch
 
 from nanogpt import write_tokens, zipf_tokens
-from nanopace.corpus.shards import open_corpus
+from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.ledger import LedgerWriter
-from nanopace.train.clock import PAST, Clock, CudaMoment, Moment, Piece, make_clock
-from nanopace.train.device import find_machine
-from nanopace.train.interrupt import Interrupt
-from nanopace.train.lock import Claim
-from nanopace.train.loop import Loop
-from nanopace.train.plan import make_plan, shape_of
+from nanopace.train.checkpoint.lock import Claim
+from nanopace.train.clock.clock import PAST, Clock, CudaMoment, Moment, Piece, make_clock
+from nanopace.train.loop.interrupt import Interrupt
+from nanopace.train.loop.loop import Loop
+from nanopace.train.plan.device import find_machine
+from nanopace.train.plan.plan import make_plan, shape_of
+from nanopace.train.plan.start import Start
 from nanopace.train.ranks import Ranks
-from nanopace.train.setup import Start, build
+from nanopace.train.setup import build
 
 ROUNDS = 12
 

@@ -30,14 +30,14 @@ import numpy as np
 import torch
 
 from nanogpt import ROOT, Knobs, nanogpt_module, run_nanopace, write_tokens, zipf_tokens
-from nanopace.cli import train
+from nanopace.cli.commands import train
 from nanopace.cli.in_order import spelled_out
-from nanopace.corpus.order import Order
-from nanopace.corpus.shards import Corpus, open_corpus
-from nanopace.train.best import read_best
-from nanopace.train.checkpoint_files import checkpoint_directories, step_of
-from nanopace.train.device import Machine
-from nanopace.train.plan import make_plan
+from nanopace.corpus.shards.corpus import Corpus, open_corpus
+from nanopace.corpus.shards.order import Order
+from nanopace.train.checkpoint.best import read_best
+from nanopace.train.checkpoint.layout import checkpoint_directories, step_of
+from nanopace.train.plan.device import Machine
+from nanopace.train.plan.plan import make_plan
 
 OF_THE_MACHINE = {"device", "dtype", "compile"}
 # Reads a list of command lines, and answers with the config that nanoGPT has after each.

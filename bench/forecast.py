@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from nanopace.diagnosis.fit import fit_trend
+from nanopace.diagnosis.loss.trend import fit_trend
 
 TRIALS = 400
 

@@ -20,18 +20,18 @@ from torch import Tensor
 
 from kernels import milliseconds, update_of
 from nanopace.config import TrainConfig
-from nanopace.corpus.order import Order
-from nanopace.corpus.prepare import ensure
-from nanopace.corpus.shards import open_corpus
-from nanopace.train.attention import pick_attention
-from nanopace.train.device import has_fp8
-from nanopace.train.fp8 import FP8, PRODUCTS, Eighth, pick_products
-from nanopace.train.fused import FusedGPT
+from nanopace.corpus.prepare.prepare import ensure
+from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.corpus.shards.order import Order
+from nanopace.train.fused.attention import pick_attention
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.kernels.fp8 import FP8, PRODUCTS, Eighth, pick_products
 from nanopace.train.kernels.norm import layer_norm
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.optimizer import make_optimizer, set_learning_rate
-from nanopace.train.products import choose_algorithms, product
-from nanopace.train.schedule import learning_rate
+from nanopace.train.kernels.products import choose_algorithms, product
+from nanopace.train.loop.schedule import learning_rate
+from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
+from nanopace.train.plan.device import has_fp8
 
 DEVICE = torch.device("cuda", 0)
 WIDTHS, ROWS, VOCAB = (768, 1280, 1600, 2048), 32768, 50304

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel_classes import Ceilings, Kernel, Shape, by_class, least
-from nanopace.config import TrainConfig, ingredients
+from nanopace.config import TrainConfig
+from nanopace.knob_values import ingredients
 
 VOCAB, LENGTH = 50304, 1024
 ROOM_FOR_64 = 40  # GB
@@ -41,8 +42,8 @@ def measure(recipe: str, batch: int | None) -> Measured:
     import torch
 
     from nanogpt import zipf_tokens
-    from nanopace.train.products import choose_algorithms
-    from nanopace.train.recipes import recipe_defaults
+    from nanopace.train.kernels.products import choose_algorithms
+    from nanopace.train.models.recipes import recipe_defaults
 
     device = torch.device("cuda", 0)
     properties = torch.cuda.get_device_properties(device)
@@ -71,13 +72,13 @@ def trainer_of(config: TrainConfig, device: Any) -> tuple[Any, Any]:
     """A model as our kernels call it, and its optimizer."""
     import torch
 
-    from nanopace.train.attention import pick_attention
-    from nanopace.train.fast_model import FastGPT
-    from nanopace.train.fused import FusedGPT
-    from nanopace.train.fused_fast import FusedFastGPT
-    from nanopace.train.model import ModelShape
-    from nanopace.train.optimizer import make_optimizer
-    from nanopace.train.recipes import new_model
+    from nanopace.train.fused.attention import pick_attention
+    from nanopace.train.fused.fast import FusedFastGPT
+    from nanopace.train.fused.gpt2 import FusedGPT
+    from nanopace.train.models.fast import FastGPT
+    from nanopace.train.models.gpt2 import ModelShape
+    from nanopace.train.models.recipes import new_model
+    from nanopace.train.optim.optimizer import make_optimizer
 
     sizes = {"n_layer": config.n_layer, "n_head": config.n_head, "n_embd": config.n_embd}
     shape = ModelShape(**sizes, vocab_size=VOCAB, block_size=LENGTH, recipe=config.recipe)
@@ -89,7 +90,7 @@ def trainer_of(config: TrainConfig, device: Any) -> tuple[Any, Any]:
 
 
 def _shape(config: TrainConfig, seen: int) -> Shape:
-    from nanopace.train.fast_model import value_tables
+    from nanopace.train.models.fast import value_tables
 
     has = ingredients(config.recipe, config.without)
     values = value_tables(config.n_layer) if "value_embeddings" in has else {}
@@ -107,7 +108,7 @@ def _shape(config: TrainConfig, seen: int) -> Shape:
 
 
 def update_of(passes: Any, optimizer: Any, clip: float) -> None:
-    """As train/stepper.py does it."""
+    """As train/loop/stepper.py does it."""
     import torch
     from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 

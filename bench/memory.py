@@ -22,14 +22,15 @@ import torch
 
 from kernels import update_of
 from nanogpt import Knobs, nanogpt_peak, write_tokens, zipf_tokens
-from nanopace.config import MEMORY_STEPS, TrainConfig
+from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
-from nanopace.train.attention import pick_attention
-from nanopace.train.fused import Again, FusedGPT
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.optimizer import make_optimizer
-from nanopace.train.passes import FusedPasses
-from nanopace.train.release import Release
+from nanopace.knob_values import MEMORY_STEPS
+from nanopace.train.fused.attention import pick_attention
+from nanopace.train.fused.gpt2 import Again, FusedGPT
+from nanopace.train.fused.step_in_backward import Release
+from nanopace.train.loop.passes import FusedPasses
+from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.optim.optimizer import make_optimizer
 
 MODELS = {"124M": (12, 12, 768), "350M": (24, 16, 1024), "774M": (36, 20, 1280), "1.0B": (30, 25, 1600)}
 # model, micro-batch, how many steps of the ladder

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from nanogpt import nanogpt_module
-from nanopace.train.convert import convert, open_pretrained
-from nanopace.train.huggingface import save_huggingface
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.pretrained import Pretrained
+from nanopace.train.formats.convert import convert, open_pretrained
+from nanopace.train.formats.huggingface import save_huggingface
+from nanopace.train.formats.pretrained import Pretrained
+from nanopace.train.models.gpt2 import GPT, ModelShape
 
 BAR = 1e-4
 YARDSTICK = "for comparison: exact GELU against tanh's"

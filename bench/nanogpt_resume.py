@@ -23,12 +23,12 @@ import torch
 
 from nanogpt import Knobs, given_windows, run_nanogpt, run_nanopace, seeded, write_tokens, zipf_tokens
 from nanopace.config import TrainConfig
-from nanopace.corpus.order import Order
-from nanopace.corpus.shards import open_corpus
+from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.corpus.shards.order import Order
 from nanopace.ledger import EvalEvent, ResumeEvent, StepEvent, read_ledger
 from nanopace.ledger.file import LEDGER_FILE
-from nanopace.train.checkpoint_files import verified
-from nanopace.train.convert import convert
+from nanopace.train.checkpoint.layout import verified
+from nanopace.train.formats.convert import convert
 
 FIRST, MORE = 40, 20  # steps before, and after
 BAR = 1e-5  # of a loss: both count in float32, and not always in the same order

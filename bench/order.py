@@ -17,9 +17,9 @@ from statistics import median
 
 import numpy as np
 
-from nanopace.corpus.order import Order
-from nanopace.corpus.scan import first_beyond, positions_of
-from nanopace.corpus.tokens import Shard, Split
+from nanopace.corpus.shards.order import Order
+from nanopace.corpus.shards.scan import first_beyond, positions_of
+from nanopace.corpus.shards.token_files import Shard, Split
 
 TOKENS = 100_000_000
 BLOCK = 1024

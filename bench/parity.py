@@ -28,14 +28,14 @@ import torch
 from nanogpt import Knobs, given_windows, run_nanogpt, run_nanopace, seeded, write_tokens
 from nanopace import diagnose, open_run
 from nanopace.config import TrainConfig
-from nanopace.corpus.order import Order
-from nanopace.corpus.prepare import ensure
-from nanopace.corpus.shards import Corpus, Split, open_corpus
-from nanopace.train.checkpoint_files import verified
-from nanopace.train.evaluate import Evaluation, Evaluator
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.nanogpt_checkpoint import load_nanogpt, save_nanogpt
-from nanopace.train.pretrained import Pretrained
+from nanopace.corpus.prepare.prepare import ensure
+from nanopace.corpus.shards.corpus import Corpus, Split, open_corpus
+from nanopace.corpus.shards.order import Order
+from nanopace.train.checkpoint.layout import verified
+from nanopace.train.formats.nanogpt_checkpoint import load_nanogpt, save_nanogpt
+from nanopace.train.formats.pretrained import Pretrained
+from nanopace.train.loop.evaluate import Evaluation, Evaluator
+from nanopace.train.models.gpt2 import GPT, ModelShape
 
 STEPS, CUDA_STEPS = 500, 200
 SEEDS = (1337, 1338, 1339)

@@ -17,14 +17,14 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from nanopace.corpus.corpora import python_files
+from nanopace.corpus.download.named import python_files
 
 BAR_MB = 600
 
 BY_HAND = """
 import sys
 import numpy as np
-from nanopace.corpus.gpt2 import vocabulary
+from nanopace.corpus.tokenizers.gpt2 import vocabulary
 import tiktoken
 words = r"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 ranks = {entry: rank for rank, entry in enumerate(vocabulary()[:-1])}

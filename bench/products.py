@@ -44,7 +44,7 @@ def main() -> None:
 def _compare(batch: int, *, each: bool) -> None:
     import torch
 
-    from nanopace.train import products
+    from nanopace.train.kernels import products
 
     device = torch.device("cuda", 0)
     fused, _ = trainer_of(TrainConfig(batch_size=batch), device)
@@ -66,8 +66,8 @@ def _compare(batch: int, *, each: bool) -> None:
 
 def _each(step: Callable[[], object], by_torch: Any) -> None:
     """With one algorithm for one product and torch's for all others."""
-    from nanopace.train import products
-    from nanopace.train.cublaslt import cublaslt
+    from nanopace.train.kernels import products
+    from nanopace.train.kernels.cublaslt import cublaslt
 
     for question in list(products._asked):
         library = cublaslt(question.device)

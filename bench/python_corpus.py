@@ -32,9 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from nanopace.corpus.bpe import TrainedBpe, train
-from nanopace.corpus.characters import Characters
-from nanopace.corpus.tokenizer import Tokenizer, load_tokenizer
+from nanopace.corpus.tokenizers.bpe import TrainedBpe, train
+from nanopace.corpus.tokenizers.characters import Characters
+from nanopace.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 
 EVERY = 4  # one file in so many teaches the vocabulary
 LARGEST_SHARE = 20  # in a small corpus no file is more than 1 / 20 of it: else one file would be what is held out

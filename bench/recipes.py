@@ -33,21 +33,22 @@ from torch import Tensor
 
 from kernels import update_of
 from loss_clock import Value, parse_setting
-from nanopace.config import INGREDIENTS, TrainConfig, memory_steps
-from nanopace.corpus.order import Order
-from nanopace.corpus.shards import Corpus, open_corpus
-from nanopace.train.attention import pick_attention
-from nanopace.train.device import find_machine
-from nanopace.train.evaluate import Evaluator
-from nanopace.train.optimizer import make_optimizer, set_learning_rate
+from nanopace.config import TrainConfig
+from nanopace.corpus.shards.corpus import Corpus, open_corpus
+from nanopace.corpus.shards.order import Order
+from nanopace.knob_values import INGREDIENTS, memory_steps
+from nanopace.train.checkpoint.rng_state import seed_everything
+from nanopace.train.fused.attention import pick_attention
+from nanopace.train.fused.step_in_backward import Release
+from nanopace.train.loop.evaluate import Evaluator
+from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses, autocast
+from nanopace.train.loop.schedule import learning_rate
+from nanopace.train.models.recipes import new_model, recipe_defaults
+from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
 from nanopace.train.parallel import spread
-from nanopace.train.passes import FusedPasses, Passes, PlainPasses, autocast
-from nanopace.train.plan import shape_of
-from nanopace.train.randomness import seed_everything
+from nanopace.train.plan.device import find_machine
+from nanopace.train.plan.plan import shape_of
 from nanopace.train.ranks import Ranks
-from nanopace.train.recipes import new_model, recipe_defaults
-from nanopace.train.release import Release
-from nanopace.train.schedule import learning_rate
 
 BASE = "recipe=fast,n_layer=12,n_head=12,n_embd=768,block_size=1024,vocab_size=50304,batch=64,accum=1,iters=200"
 

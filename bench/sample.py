@@ -19,8 +19,8 @@ from statistics import median
 import torch
 
 from nanogpt import nanogpt_module
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.sample import generate
+from nanopace.train.models.generate import generate
+from nanopace.train.models.gpt2 import GPT, ModelShape
 
 SHAPE = ModelShape(n_layer=6, n_head=6, n_embd=384, vocab_size=50304, block_size=128)
 ROUNDS = 3

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_tokens, zipf_tokens
-from nanopace.train.device import Machine, find_machine
+from nanopace.train.plan.device import Machine, find_machine
 
 VOCAB, LENGTH = 50304, 1024
 SKIP = 5  # steps until a card has settled

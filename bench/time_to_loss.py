@@ -29,7 +29,7 @@ from typing import Any
 from loss_clock import Trace, Value, complete, parse_setting, trace_of_ledger, trace_of_log
 from loss_tables import show_all
 from nanogpt import run_nanogpt, run_nanopace
-from nanopace.corpus.nanogpt import read_meta
+from nanopace.corpus.tokenizers.nanogpt_meta import read_meta
 from nanopace.ledger import read_ledger
 
 REFERENCE = "batch=64,accum=8,lr=6e-4,iters=180,warmup=30"
@@ -75,8 +75,8 @@ class Judge:
     def __init__(self, corpus: Path, device: str, block_size: int, windows: int | None, batch_size: int) -> None:
         import torch
 
-        from nanopace.corpus.shards import open_corpus
-        from nanopace.train.evaluate import Evaluator
+        from nanopace.corpus.shards.corpus import open_corpus
+        from nanopace.train.loop.evaluate import Evaluator
 
         self._device = torch.device(device)
         self._model: Any = None
@@ -95,7 +95,7 @@ class Judge:
         """The loss, and how far it is from that of the first weights, window by window."""
         import torch
 
-        from nanopace.train.convert import open_pretrained
+        from nanopace.train.formats.convert import open_pretrained
 
         self._model = open_pretrained(weights).model(self._device)
         if self._first is not None:
@@ -239,7 +239,7 @@ def about(corpus: Path, shared: str) -> dict[str, str]:
     """What the figures depend on."""
     import torch
 
-    from nanopace.corpus.shards import open_corpus
+    from nanopace.corpus.shards.corpus import open_corpus
 
     return {
         "at": time.strftime("%Y-%m-%d %H:%M:%S"),

@@ -27,11 +27,11 @@ from nanogpt import ROOT, write_tokens, zipf_tokens
 from nanopace.config import TrainConfig
 from nanopace.ledger import RunEvent
 from nanopace.literals import Value
-from nanopace.tune.knob_trials import has_compiler
 from nanopace.tune.results import keep_result, kept_results
-from nanopace.tune.search import candidates
+from nanopace.tune.search.knob_trials import has_compiler
+from nanopace.tune.search.memory_limit import fits_in
+from nanopace.tune.search.search import candidates
 from nanopace.tune.trial import Outcome, introduction, run_trial, settings_of_trial
-from nanopace.tune.wall import fits_in
 
 CARD: dict[str, Value] = {"batch_size": 12, "gradient_accumulation_steps": 40, "bias": False, "device": "cuda"}
 SMALL: dict[str, Value] = {

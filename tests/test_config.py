@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nanopace.config import KNOBS, TrainConfig
+from nanopace.config import KNOBS, TrainConfig, knobs_of
 from nanopace.config_text import read_config_text
 from nanopace.errors import ConfigError
 
@@ -16,22 +16,32 @@ def test_the_knobs_are_nanogpts() -> None:
     assert KNOBS["gradient_accumulation_steps"].default == 40
     assert KNOBS["learning_rate"].default == 6e-4
     assert KNOBS["bias"].default is False
-    own = {"seed", "documents", "eval_train", "eval_target_error", "save_interval", "keep_last", "overwrite", "which"}
-    own |= {
-        "memory_limit",
-        "parallel",
-        "recipe",
-        "without",
-        "matrix_lr",
-        "cooldown",
-        "fused",
-        "fp8",
-        "memory",
-        "rescue_dir",
-    }
-    assert len(KNOBS.keys() - own) == 34
-    assert own < KNOBS.keys()
     assert all(knob.why and knob.fitted(knob.default) == knob.default for knob in KNOBS.values())
+
+
+def test_every_knob_is_classified() -> None:
+    """By what it can change and what it belongs to: compare, ablate, infer and a run that goes on all rely on it."""
+    nanogpts = {name for name, knob in KNOBS.items() if knob.nanogpt}
+    assert nanogpts == {
+        *("out_dir", "eval_interval", "log_interval", "eval_iters", "eval_only", "always_save_checkpoint", "init_from"),
+        *("wandb_log", "wandb_project", "wandb_run_name", "dataset", "gradient_accumulation_steps", "batch_size"),
+        *("block_size", "n_layer", "n_head", "n_embd", "dropout", "bias", "learning_rate", "max_iters", "weight_decay"),
+        *("beta1", "beta2", "grad_clip", "decay_lr", "warmup_iters", "lr_decay_iters", "min_lr", "backend", "device"),
+        *("dtype", "compile"),
+    }
+    assert {name for name, knob in KNOBS.items() if knob.effect == "speed"} == {
+        *("batch_size", "gradient_accumulation_steps", *knobs_of("shape", "recipe", "machine"), "dropout", "backend"),
+        *("fused", "memory", "parallel"),
+    }
+    assert {name for name, knob in KNOBS.items() if knob.effect == "loss"} == {
+        *("init_from", "which", "dataset", "documents", "seed", "learning_rate", "min_lr", "decay_lr", "warmup_iters"),
+        *("lr_decay_iters", "max_iters", "weight_decay", "beta1", "beta2", "grad_clip", "matrix_lr", "cooldown"),
+    }
+    assert set(knobs_of("call")) == {"out_dir", "eval_only", "init_from", "which", "rescue_dir", "overwrite"}
+    assert set(knobs_of("machine")) == {"device", "dtype", "compile", "fp8", "memory_limit"}
+    assert set(knobs_of("site")) == {"backend", "wandb_log", "wandb_project", "wandb_run_name"}
+    assert knobs_of("recipe") == ("recipe", "without")
+    assert knobs_of("shape") == ("block_size", "n_layer", "n_head", "n_embd", "vocab_size", "bias")
 
 
 def test_the_defaults_make_a_config() -> None:

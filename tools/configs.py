@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nanopace.hardware.cards import find_card
-from nanopace.tune.config_file import config_text
-from nanopace.tune.models import NAMED
-from nanopace.tune.recommend import recommend
+from nanopace.tune.recommend.config_file import config_text
+from nanopace.tune.recommend.models import NAMED
+from nanopace.tune.recommend.recommend import recommend
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 CARDS = {

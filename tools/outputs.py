@@ -1,7 +1,7 @@
-"""Renew the output that README.md and docs/reading-a-report.md show: `make outputs`, after a change of the reports.
+"""Renew what README.md and docs show of the program: `make outputs`, after a change of the reports or of a knob.
 
 A console block holds a command and the first lines that it prints; a text block holds one section, found by its title
-in what the commands printed.
+in what the commands printed. docs/knobs.md is the table of config.py.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import shlex
 from pathlib import Path
 
 from nanopace.cli.main import main as nanopace
+from nanopace.config import KNOBS
+from nanopace.knob import Knob
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "reading-a-report.md")
 # Its header names the batch and the model, so that it has the sections that the first example cannot have.
 WITH_HEADER = "nanopace explain examples/wide-header.log --gpu 4070"
+KNOBS_PAGE = ROOT / "docs" / "knobs.md"
 FROM_HEADER = ("Throughput", "GPU utilisation (mfu)", "Loss")
 
 
@@ -61,6 +64,30 @@ def renewed(page: str) -> str:
     return re.sub(r"```(?P<kind>console|text)\n(?P<text>.*?)\n```", renew, page, flags=re.DOTALL)
 
 
+def knobs_page() -> str:
+    """Every knob, as the table in config.py has it."""
+    opening = """# Every knob
+
+With nanoGPT's names, in config files and as flags: `nanopace train config.py --batch_size=8`. `make outputs`
+writes this page from the table in [config.py](../src/nanopace/config.py).
+
+What a knob can change is the time of a step (and perhaps the loss), the loss alone, or neither: `compare` and `ablate`
+go by it. Evaluations and checkpoints take time beside the steps, not in them.
+
+| knob | default | values | can change | nanoGPT has it | why |
+|---|---|---|---|---|---|
+"""
+    return opening + "".join(_knob_line(knob) + "\n" for knob in KNOBS.values())
+
+
+def _knob_line(knob: Knob) -> str:
+    values = ", ".join(f"`{each}`" for each in knob.choices) or f"`{knob.kind}`"
+    changes = "neither" if knob.effect == "bookkeeping" else knob.effect
+    cells = (f"`{knob.name}`", f"`{knob.default!r}`", values, changes, "yes" if knob.nanogpt else "no", knob.why)
+    return f"| {' | '.join(cells)} |"
+
+
 if __name__ == "__main__":
+    KNOBS_PAGE.write_text(knobs_page(), encoding="utf-8")
     for path in PAGES:
         path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -97,7 +97,7 @@ def _flags(command: str) -> tuple[tuple[str, bool], ...]:
     import importlib
 
     parser = argparse.ArgumentParser(add_help=True)
-    importlib.import_module(f"nanopace.cli.{command}").add_arguments(parser)
+    importlib.import_module(f"nanopace.cli.commands.{command}").add_arguments(parser)
     flags = [(action.option_strings[-1], action.nargs != 0) for action in parser._actions if action.option_strings]
     return tuple(flag for flag in flags if flag[0] not in _NEVER)
 

@@ -120,7 +120,7 @@ def _run(
 def _steps(out: Path) -> list[int]:
     """Of the checkpoints, each of which is whole."""
     from nanopace.errors import NanopaceError
-    from nanopace.train.checkpoint_files import checkpoint_directories, verified
+    from nanopace.train.checkpoint.layout import checkpoint_directories, verified
 
     try:
         return [verified(directory).step for directory in checkpoint_directories(out)]
@@ -149,7 +149,7 @@ def _after_rescue(here: Path, code: int, said: str) -> None:
 
 
 def _after_prepare(here: Path, code: int, _: str) -> None:
-    from nanopace.corpus.shards import open_corpus
+    from nanopace.corpus.shards.corpus import open_corpus
 
     if code != 0:
         code, said = _run(here, _COMMANDS["prepare"], {})
@@ -163,7 +163,7 @@ def _after_prepare(here: Path, code: int, _: str) -> None:
 
 
 def _after_convert(here: Path, code: int, _: str) -> None:
-    from nanopace.train.convert import open_pretrained
+    from nanopace.train.formats.convert import open_pretrained
 
     made = here / "under/made"
     if code != 0 and not made.exists():

@@ -87,7 +87,7 @@ def _event(dice: Random, name: str, number: int) -> dict[str, object]:
 def explain(data: bytes) -> None:
     """As `nanopace explain` does. A report takes longer than all before it, and a page ten times as long."""
     from nanopace.diagnosis.diagnose import diagnose
-    from nanopace.sources import open_runs
+    from nanopace.sources.runs import open_runs
 
     found = [diagnose(run) for run in open_runs(io.BytesIO(data))]
     _render(found[:50], zlib.crc32(data))
@@ -117,9 +117,9 @@ def make_pair(dice: Random) -> bytes:
 
 
 def compare_both(data: bytes) -> None:
-    from nanopace.diagnosis.compare import compare
+    from nanopace.diagnosis.compare.compare import compare
     from nanopace.diagnosis.diagnose import diagnose
-    from nanopace.sources import open_runs
+    from nanopace.sources.runs import open_runs
 
     runs = [diagnose(run) for part in data.split(SPLIT) for run in open_runs(io.BytesIO(part))[:2]]
     found = [compare(runs[0], other) for other in runs[1:3]]

@@ -18,9 +18,9 @@ from fuzzing.world import CANARY, FINGERPRINT, world
 
 def _checkpoint(out: Path) -> None:
     """Every checkpoint is refused, or is what it was; unless somebody has written its checksums anew."""
-    from nanopace.train.checkpoint_files import checkpoint_directories, verified
-    from nanopace.train.verify import find_checkpoints, verdicts
-    from nanopace.train.which import choose
+    from nanopace.train.checkpoint.choose import choose
+    from nanopace.train.checkpoint.layout import checkpoint_directories, verified
+    from nanopace.train.checkpoint.verify import find_checkpoints, verdicts
 
     list(verdicts(find_checkpoints(out), lambda _: None))
     for directory in checkpoint_directories(out):
@@ -54,8 +54,8 @@ def _compare(found: Mapping[str, Any], meant: Mapping[str, Any]) -> None:
 
 
 def _model(path: Path) -> None:
-    from nanopace.train.convert import open_pretrained
-    from nanopace.train.nanogpt_run import open_nanogpt_run
+    from nanopace.train.formats.convert import open_pretrained
+    from nanopace.train.formats.nanogpt_run import open_nanogpt_run
 
     open_pretrained(path)
     if path.name == "nanogpt":
@@ -63,10 +63,10 @@ def _model(path: Path) -> None:
 
 
 def _corpus(directory: Path) -> None:
-    from nanopace.corpus.journal import Journal
-    from nanopace.corpus.manifest import check_files, read_manifest
-    from nanopace.corpus.shards import open_corpus
-    from nanopace.corpus.tokenizer import load_tokenizer
+    from nanopace.corpus.prepare.journal import Journal
+    from nanopace.corpus.shards.corpus import open_corpus
+    from nanopace.corpus.shards.manifest import check_files, read_manifest
+    from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
 
     Journal.read(directory)
     tokenizer = load_tokenizer(directory)
@@ -78,7 +78,7 @@ def _corpus(directory: Path) -> None:
 
 
 def _documents(path: Path) -> None:
-    from nanopace.corpus.documents import documents
+    from nanopace.corpus.documents.read import documents
 
     for document in documents(path):
         if not isinstance(document.content, bytes):
@@ -111,7 +111,7 @@ def read_trees(room: Path) -> Callable[[bytes], None]:
 def run_in_trees(room: Path) -> Callable[[bytes], None]:
     """For commands: each in a world of its own, and what is outside of it must be as it was."""
     import nanopace.train.run  # noqa: F401 (what torch takes is no input's)
-    from nanopace.corpus.recipe import Recipe, inputs_of
+    from nanopace.corpus.prepare.recipe import Recipe, inputs_of
 
     first, outside, place = room / "first", room / CANARY, room / "here"
     lay_out(first)

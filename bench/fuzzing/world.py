@@ -61,9 +61,9 @@ def _made() -> dict[str, bytes]:
 def _models(room: Path, tokenizer: Any) -> None:
     import torch
 
-    from nanopace.train.checkpoint_writing import write_weights
-    from nanopace.train.convert import convert
-    from nanopace.train.model import GPT, ModelShape
+    from nanopace.train.checkpoint.write import write_weights
+    from nanopace.train.formats.convert import convert
+    from nanopace.train.models.gpt2 import GPT, ModelShape
 
     torch.manual_seed(0)
     shape = ModelShape(n_layer=1, n_head=2, n_embd=4, vocab_size=257, block_size=4)
@@ -103,8 +103,8 @@ def _shard(room: Path, weights: dict[str, Any]) -> None:
 
 
 def _corpora(room: Path) -> Any:
-    from nanopace.corpus.prepare import Recipe, prepare
-    from nanopace.corpus.tokenizer import load_tokenizer
+    from nanopace.corpus.prepare.prepare import Recipe, prepare
+    from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
 
     (room / "text").mkdir()
     (room / "text/a.txt").write_text(TEXT)

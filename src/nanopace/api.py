@@ -59,14 +59,14 @@ def open_runs(
     gpu: str | None = None,
 ) -> list[Run]:
     """All the runs in a log, in its order. See `open_run`."""
-    from nanopace import sources
+    from nanopace.sources.runs import open_runs as read
 
     overrides = _fitted(set or {})
     if gpu is not None:
         from nanopace.hardware.cards import find_cards, split_count
 
         find_cards(split_count(gpu)[1])
-    return sources.open_runs(source, config=config, overrides=overrides, gpu=gpu)
+    return read(source, config=config, overrides=overrides, gpu=gpu)
 
 
 def diagnose(run: Run) -> Diagnosis:
@@ -78,7 +78,7 @@ def diagnose(run: Run) -> Diagnosis:
 
 def compare(a: Run | Diagnosis, b: Run | Diagnosis) -> Comparison:
     """Run `b` against run `a`."""
-    from nanopace.diagnosis.compare import compare
+    from nanopace.diagnosis.compare.compare import compare
 
     return compare(*(diagnose(each) if isinstance(each, Run) else each for each in (a, b)))
 

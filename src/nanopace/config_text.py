@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from nanopace.config import CHOICES, KNOBS, Knob
+from nanopace.config import KNOBS
 from nanopace.config_program import Program
 from nanopace.errors import ConfigError, UsageError
+from nanopace.knob import Knob
 from nanopace.literals import NotLiteralError, Value, evaluate, shown
 
 if TYPE_CHECKING:
@@ -112,13 +113,13 @@ def _check_slips(tree: ast.Module, name: str, program: Program) -> None:
     """
     used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
     for target, line in list(program.lines.items())[:_MOST_NAMES]:
-        if target in CHOICES and program.values[target] not in CHOICES[target]:
+        if target in KNOBS and KNOBS[target].refuses(program.values[target]):
             raise ConfigError(
                 "{path}, line {line}: {knob} must be one of {known}, not {value}",
                 path=name,
                 line=line,
                 knob=target,
-                known=", ".join(CHOICES[target]),
+                known=", ".join(KNOBS[target].choices),
                 value=shown(program.values[target]),
             )
         least = 0.85 if len(target) > 2 else 0.8  # two letters of three: f8
@@ -149,8 +150,8 @@ def read_override(text: str) -> tuple[str, Value]:
 def read_knob(name: str, written: str, flag: str, knobs: Mapping[str, Knob] = KNOBS) -> Value:
     """A knob's value from the command line. What is no literal is a text. `flag` is what an error calls it."""
     value = _knob_value(knobs[name], written if isinstance(knobs[name].default, str) else written.strip(), flag)
-    if name in CHOICES and value not in CHOICES[name]:
-        known = ", ".join(CHOICES[name])
+    if knobs[name].refuses(value):
+        known = ", ".join(knobs[name].choices)
         raise UsageError("{flag} must be one of {known}, not {value}", flag=flag, known=known, value=shown(value))
     return value
 

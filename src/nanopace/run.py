@@ -24,7 +24,7 @@ Phase = Literal[
 ]
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
 Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss
-CoverEvidence = Literal["tokens", "stamps", "first_row"]  # see sources/cover.py
+CoverEvidence = Literal["tokens", "stamps", "first_row"]  # see sources/infer/cover.py
 Stage = Literal["base", "mid", "sft", "rl"]  # of nanochat, which trains one model in several programs
 
 # How an inferred fact was inferred. Wording has a short phrase for each.
@@ -87,7 +87,7 @@ class Rows(Sequence[Row]):
     """The rows of a run, by column. A million rows are 56 MB, not 500.
 
     Rows are in the order of their last iteration, which rises. In logs of many million rows those that are alike stand
-    as one with `count` > 1 (see sources/bulk.py): neighbours, or, where evaluations are many, all plain rows of a part
+    as one with `count` > 1 (see sources/fold.py): neighbours, or, where evaluations are many, all plain rows of a part
     and all that contain an evaluation, so that such groups overlap. What is slow among its like is always single.
     """
 

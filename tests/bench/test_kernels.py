@@ -27,8 +27,8 @@ from kernel_classes import (
     class_of,
     least,
 )
-from nanopace.config import ingredients
 from nanopace.hardware.flops import flops_per_token, parameters
+from nanopace.knob_values import ingredients
 
 OWN = Path(__file__).resolve().parents[2] / "src/nanopace/train/kernels"
 MODULES = {

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import python_corpus
-from nanopace.corpus.bpe import TrainedBpe
-from nanopace.corpus.nanogpt import read_meta
-from nanopace.corpus.shards import open_corpus
-from nanopace.corpus.tokenizer import load_tokenizer
+from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.corpus.tokenizers.bpe import TrainedBpe
+from nanopace.corpus.tokenizers.nanogpt_meta import read_meta
+from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
 from python_corpus import Document, limited, outermost
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
-from nanopace.sources import open_runs
+from nanopace.sources.runs import open_runs
 from nanopace.views.page import compare_page, explain_page
 from nanopace.wording.catalog import words
 

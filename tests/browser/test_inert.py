@@ -8,7 +8,7 @@ import pytest
 
 from nanopace.cli.main import main
 
-from ..hostile.evil import HTML, write_all  # noqa: TID252 (tests have no name of their own)
+from ..hostile.evil import HTML, write_all
 from .conftest import CHROMIUM
 
 playwright = pytest.importorskip("playwright.sync_api")

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.run import Fact
 from nanopace.views.page import compare_page, explain_page

@@ -13,10 +13,11 @@ import pytest
 
 from nanopace import config_text
 from nanopace.cli.main import COMMANDS, Parser, main
-from nanopace.config import CHOICES, KNOBS, Knob, TrainConfig
+from nanopace.config import KNOBS, TrainConfig
 from nanopace.config_text import read_config
+from nanopace.knob import Knob
 
-from ..train.conftest import TINY, write_corpus  # noqa: TID252 (tests have no name of their own)
+from ..train.conftest import TINY, write_corpus
 from .conftest import training
 
 Refused = Callable[..., str]
@@ -70,7 +71,7 @@ def _contents(directory: Path) -> dict[str, tuple[int, int]]:
 
 
 def wrong(knob: Knob, values: dict[type, tuple[str, ...]] = WRONG) -> tuple[str, ...]:
-    more = ("nothing-like-it",) if knob.name in CHOICES else ()
+    more = ("nothing-like-it",) if knob.choices else ()
     empty = ("''", "' '") if values is WRONG_IN_A_FILE else ("", " ")
     more = tuple(map(repr, more)) if values is WRONG_IN_A_FILE else more
     least = "-2" if knob.name == "save_interval" else "-1"  # -1: none are saved
@@ -223,7 +224,7 @@ ANY_TEXT = ("start", "model", "gpu", "text_field", "name", "out", "html", "confi
 
 def _actions(command: str) -> Iterator[argparse.Action]:
     parser = Parser()
-    importlib.import_module(f"nanopace.cli.{command}").add_arguments(parser)
+    importlib.import_module(f"nanopace.cli.commands.{command}").add_arguments(parser)
     yield from (action for action in parser._actions if action.option_strings and action.dest not in ("help", *KNOBS))
 
 

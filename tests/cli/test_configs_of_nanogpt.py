@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from nanopace.cli.main import main
-from nanopace.train.huggingface import save_huggingface
+from nanopace.train.formats.huggingface import save_huggingface
 
-from ..train.conftest import write_corpus  # noqa: TID252 (tests have no name of their own)
-from ..train.tiny import SHAPE, tiny_weights  # noqa: TID252
+from ..train.conftest import write_corpus
+from ..train.tiny import SHAPE, tiny_weights
 from .conftest import unmeasured
 
 FINETUNE = """\

@@ -15,7 +15,7 @@ from nanopace.literals import Value
 from nanopace.tune.results import RESULTS, keep_result, kept_results
 from nanopace.tune.trial import Outcome
 
-from ..train.conftest import TINY, write_corpus  # noqa: TID252
+from ..train.conftest import TINY, write_corpus
 from .conftest import unmeasured
 
 EVIL = """

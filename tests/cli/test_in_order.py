@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nanopace.cli import train
+from nanopace.cli.commands import train
 from nanopace.cli.main import main
 from nanopace.config import KNOBS, Asked
 

@@ -9,8 +9,8 @@ import pytest
 
 from nanopace.cli.main import main
 
-from ..hostile.evil import EVIL, HTML, NAME, TERMINAL, write_all  # noqa: TID252 (tests have no name of their own)
-from ..train.conftest import TINY, write_corpus  # noqa: TID252
+from ..hostile.evil import EVIL, HTML, NAME, TERMINAL, write_all
+from ..train.conftest import TINY, write_corpus
 
 Capture = pytest.CaptureFixture[str]
 

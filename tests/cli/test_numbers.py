@@ -14,7 +14,7 @@ import pytest
 from nanopace.cli.main import main
 from nanopace.config import KNOBS
 
-from ..train.conftest import TINY, write_corpus  # noqa: TID252
+from ..train.conftest import TINY, write_corpus
 from .conftest import WriteLog, unmeasured
 
 ODD = ["1e-300", "1e308", "nan", "inf", "-0.0", "-1", f"1{'0' * 400}", f"1{'0' * 18}"]
@@ -30,7 +30,7 @@ FIXED = {
 
 def flags_of(command: str) -> Iterator[str]:
     parser = argparse.ArgumentParser()
-    importlib.import_module(f"nanopace.cli.{command}").add_arguments(parser)
+    importlib.import_module(f"nanopace.cli.commands.{command}").add_arguments(parser)
     for action in parser._actions:
         if action.option_strings and action.nargs != 0:
             yield action.option_strings[-1]

@@ -13,7 +13,7 @@ import pytest
 
 from nanopace.literals import Value
 
-from ..train.conftest import TINY, write_corpus  # noqa: TID252
+from ..train.conftest import TINY, write_corpus
 from .conftest import WriteLog, unmeasured
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full and a shell")

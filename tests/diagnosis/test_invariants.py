@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nanopace.diagnosis import invariants
-from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.invariants import InvariantError, withheld
 from nanopace.diagnosis.result import Diagnosis, Finding

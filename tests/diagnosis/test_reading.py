@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
-from nanopace.diagnosis.loss import describe_loss
+from nanopace.diagnosis.loss.losses import describe_loss
 from nanopace.diagnosis.reading import reading_findings
 from nanopace.record import replace
 from nanopace.run import Run, Unread

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from nanopace.errors import UsageError
 from nanopace.literals import Value
-from nanopace.train.loop import Loop
-from nanopace.train.memory import make_room
-from nanopace.train.stepper import Stepper
+from nanopace.train.loop.loop import Loop
+from nanopace.train.loop.stepper import Stepper
+from nanopace.train.out_of_memory import make_room
 
-from ..train.conftest import Recorder  # noqa: TID252
-from ..train.test_faults import Faulty, infinite_gradient, nan_loss  # noqa: TID252
+from ..train.conftest import Recorder
+from ..train.test_faults import Faulty, infinite_gradient, nan_loss
 from .test_train import CARD, corpus, events, kernels, run  # noqa: F401
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA card")]

@@ -14,15 +14,15 @@ from torch import Tensor
 
 from nanopace.config import Asked
 from nanopace.literals import Value
-from nanopace.train import fp8 as fp8_module
-from nanopace.train import passes as passes_module
-from nanopace.train.device import has_fp8
-from nanopace.train.fp8 import PRODUCTS, pick_products
-from nanopace.train.memory import make_room
-from nanopace.train.model import GPT, ModelShape
+from nanopace.train.kernels import fp8 as fp8_module
+from nanopace.train.kernels.fp8 import PRODUCTS, pick_products
+from nanopace.train.loop import passes as passes_module
+from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.out_of_memory import make_room
+from nanopace.train.plan.device import has_fp8
 from nanopace.train.run import train
 
-from ..train.conftest import Recorder  # noqa: TID252
+from ..train.conftest import Recorder
 from .test_faults import BROAD, GIB, all_of_the_card, largest  # noqa: F401
 from .test_train import CARD, corpus, events, kernels, run  # noqa: F401
 
@@ -66,7 +66,7 @@ def errors(found: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, f
 
 def test_the_loss_and_every_gradient(model: GPT) -> None:
     """In float32 by autograd, under autocast, and by our kernels, which lose about as much as autocast does."""
-    from nanopace.train.fused import FusedGPT
+    from nanopace.train.fused.gpt2 import FusedGPT
 
     tokens, targets = windows(1)
     exact = model(tokens, targets)
@@ -92,7 +92,7 @@ def test_the_loss_and_every_gradient(model: GPT) -> None:
 
 def test_a_cuda_graph_changes_nothing(model: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also not when other tokens, other shapes and other weights come."""
-    from nanopace.train.fused import FusedGPT
+    from nanopace.train.fused.gpt2 import FusedGPT
 
     twin = GPT(SHAPE).to(CARD)
     twin.load_state_dict(model.state_dict())
@@ -196,7 +196,7 @@ eight_bits = pytest.mark.skipif(not torch.cuda.is_available() or not has_fp8(CAR
 
 @eight_bits
 def test_eight_bits_cost_little_of_the_loss_and_the_gradients(model: GPT) -> None:
-    from nanopace.train.fused import FusedGPT
+    from nanopace.train.fused.gpt2 import FusedGPT
 
     found = []
     for fp8 in ((), PRODUCTS):
@@ -214,7 +214,7 @@ def test_eight_bits_cost_little_of_the_loss_and_the_gradients(model: GPT) -> Non
 @eight_bits
 def test_eight_bits_in_a_cuda_graph(model: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when other weights come: the scales lie where the graph reads them."""
-    from nanopace.train.fused import FusedGPT
+    from nanopace.train.fused.gpt2 import FusedGPT
 
     monkeypatch.setattr(passes_module, "_LAUNCH_BOUND", 0.0)
     passes = passes_module.FusedPasses(FusedGPT(model, fp8=PRODUCTS))

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from nanopace.literals import Value
-from nanopace.train import passes as passes_module
-from nanopace.train.fast_model import FastGPT
-from nanopace.train.model import ModelShape
-from nanopace.train.muon import Muon, Stack
+from nanopace.train.loop import passes as passes_module
+from nanopace.train.models.fast import FastGPT
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.optim.muon import Muon, Stack
 
 from .test_fused import errors, gradients, way, windows
 from .test_train import CARD, corpus, kernels, run  # noqa: F401
@@ -41,7 +41,7 @@ def nudged(without: str = "") -> FastGPT:
 @pytest.mark.parametrize("without", ["", "rope,relu2", "qk_norm,soft_cap", "value_embeddings"])
 def test_the_loss_and_every_gradient(without: str) -> None:
     """Our stream is bfloat16 and autocast's is not; what a sum of either sign leaves over of that, shows in gates."""
-    from nanopace.train.fused_fast import FusedFastGPT
+    from nanopace.train.fused.fast import FusedFastGPT
 
     model, (tokens, targets) = nudged(without), windows(1)
     exact = model(tokens, targets)
@@ -65,7 +65,7 @@ def test_the_loss_and_every_gradient(without: str) -> None:
 
 
 def test_a_cuda_graph_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nanopace.train.fused_fast import FusedFastGPT
+    from nanopace.train.fused.fast import FusedFastGPT
 
     model = nudged()
     passes = passes_module.FusedPasses(FusedFastGPT(model))

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanopace.train import products
-from nanopace.train.cublaslt import cublaslt
-from nanopace.train.products import add_product, choose_algorithms, product
+from nanopace.train.kernels import products
+from nanopace.train.kernels.cublaslt import cublaslt
+from nanopace.train.kernels.products import add_product, choose_algorithms, product
 
 CARD = torch.device("cuda", 0)
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA card")]

@@ -12,7 +12,7 @@ import torch
 
 from nanopace.ledger import StepEvent, read_ledger
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import newest_whole
+from nanopace.train.checkpoint.layout import newest_whole
 
 from .test_train import MIDDLE, corpus, kernels, run  # noqa: F401
 

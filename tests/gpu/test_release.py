@@ -1,5 +1,7 @@
-"""Layers that are updated in the backward pass, on a real card: `pytest -m gpu tests/gpu`. tests/train/test_release.py
-takes the card, too."""
+"""Layers that are updated in the backward pass, on a real card: `pytest -m gpu tests/gpu`.
+
+tests/train/fused/test_step_in_backward.py takes the card, too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 import torch
 
 from nanopace.literals import Value
-from nanopace.train import passes as passes_module
+from nanopace.train.loop import passes as passes_module
 
 from .test_fused import OURS, way
 from .test_train import corpus, events, kernels, run  # noqa: F401

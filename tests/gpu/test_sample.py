@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.sample import generate, precision
+from nanopace.train.models.generate import generate, precision
+from nanopace.train.models.gpt2 import GPT, ModelShape
 
 CARD = torch.device("cuda", 0)
 SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=64, vocab_size=300, block_size=32)

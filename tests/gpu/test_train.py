@@ -14,18 +14,18 @@ from safetensors.torch import load_file
 
 from nanopace.config import Asked, TrainConfig
 from nanopace.literals import Value
-from nanopace.train.attention import pick_attention
-from nanopace.train.checkpoint import Checkpointer
-from nanopace.train.checkpoint_files import MODEL
-from nanopace.train.checkpoint_writing import describe
-from nanopace.train.clock import CudaClock
+from nanopace.train.checkpoint.layout import MODEL
+from nanopace.train.checkpoint.lock import Claim
+from nanopace.train.checkpoint.saver import Checkpointer
+from nanopace.train.checkpoint.write import describe
+from nanopace.train.clock.clock import CudaClock
+from nanopace.train.fused.attention import pick_attention
 from nanopace.train.listener import Outcome
-from nanopace.train.lock import Claim
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.optimizer import make_optimizer
+from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.optim.optimizer import make_optimizer
 from nanopace.train.run import train
 
-from ..train.conftest import TINY, Recorder, write_corpus  # noqa: TID252
+from ..train.conftest import TINY, Recorder, write_corpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA card")]
 

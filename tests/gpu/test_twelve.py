@@ -12,7 +12,7 @@ import torch
 
 from nanopace.hardware.memory import GIB, climb, fused_peak_bytes
 from nanopace.literals import Value
-from nanopace.train.device import has_fp8
+from nanopace.train.plan.device import has_fp8
 
 from .test_fused import way
 from .test_ranks import losses_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nanopace.config import MEMORY_STEPS
 from nanopace.hardware.memory import GIB, climb, fused_peak_bytes, largest_micro_batch, peak_bytes, usable_bytes
+from nanopace.knob_values import MEMORY_STEPS
 
 GPT2 = (12, 768, 50304, 1024)
 

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cli.conftest import unmeasured  # noqa: TID252 (tests have no name of their own)
+from ..cli.conftest import unmeasured
 
 _ADDRESS_SPACE = 8 << 30  # bytes: torch alone maps some of them
 _CPU_SECONDS = 120

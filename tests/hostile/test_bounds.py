@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ..train.conftest import write_corpus  # noqa: TID252 (tests have no name of their own)
+from ..train.conftest import write_corpus
 from .bombs import LYING_HEADERS, ROW, bombs, greedy, safetensors, zip_bomb
 from .limits import Answer, answers, is_one_line
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..train.conftest import write_corpus  # noqa: TID252 (tests have no name of their own)
+from ..train.conftest import write_corpus
 from .bombs import many_little_zip_bombs, overlapping_zip, parquet_bombs, zip_of_gz
 from .limits import Answer, answers, is_one_line
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ..cli.conftest import unmeasured  # noqa: TID252 (tests have no name of their own)
+from ..cli.conftest import unmeasured
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 pytestmark = pytest.mark.slow

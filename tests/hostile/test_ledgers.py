@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ..cli.conftest import unmeasured  # noqa: TID252 (tests have no name of their own)
+from ..cli.conftest import unmeasured
 from .bombs import PACKERS, ROW, bombs
 from .limits import Answer, answers, is_one_line
 

@@ -11,7 +11,7 @@ import pytest
 
 from nanopace.cli.main import main
 
-from ..train.conftest import write_corpus  # noqa: TID252 (tests have no name of their own)
+from ..train.conftest import write_corpus
 from .bombs import MARK, Bomb, pickle_in_zip, torch_bomb
 
 TRAIN = ["train", "--device=cpu", "--compile=False", "--max_iters=1"]

@@ -19,22 +19,22 @@ from hypothesis import strategies as st
 
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.config_text import read_config_text, read_override
-from nanopace.corpus.bpe import TrainedBpe
-from nanopace.corpus.manifest import check_files, read_manifest
-from nanopace.corpus.shards import open_corpus
-from nanopace.corpus.tokenizer import bytes_tokenizer, chars, gpt2, load_tokenizer
-from nanopace.corpus.vocabulary import BYTE_OF_LETTER
+from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.corpus.shards.manifest import check_files, read_manifest
+from nanopace.corpus.tokenizers.base import BYTE_OF_LETTER
+from nanopace.corpus.tokenizers.bpe import TrainedBpe
+from nanopace.corpus.tokenizers.tokenizer import bytes_tokenizer, chars, gpt2, load_tokenizer
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.errors import NanopaceError
-from nanopace.sources import open_runs
-from nanopace.train.checkpoint_files import verified
-from nanopace.train.checkpoint_writing import write_weights
-from nanopace.train.convert import open_pretrained
-from nanopace.train.huggingface import read_safetensors, save_huggingface
+from nanopace.sources.runs import open_runs
+from nanopace.train.checkpoint.layout import verified
+from nanopace.train.checkpoint.write import write_weights
+from nanopace.train.formats.convert import open_pretrained
+from nanopace.train.formats.huggingface import read_safetensors, save_huggingface
 from nanopace.views.json import explain_json
 
-from ..train.conftest import write_corpus  # noqa: TID252 (tests have no name of their own)
-from ..train.tiny import tiny_weights  # noqa: TID252
+from ..train.conftest import write_corpus
+from ..train.tiny import tiny_weights
 
 many = settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 some = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -17,12 +17,12 @@ import pytest
 import torch
 
 from nanopace.cli.main import main
-from nanopace.corpus.tokenizer import gpt2
+from nanopace.corpus.tokenizers.tokenizer import gpt2
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import checkpoint_directories, verified
-from nanopace.train.huggingface import save_huggingface
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.pretrained import Pretrained
+from nanopace.train.checkpoint.layout import checkpoint_directories, verified
+from nanopace.train.formats.huggingface import save_huggingface
+from nanopace.train.formats.pretrained import Pretrained
+from nanopace.train.models.gpt2 import GPT, ModelShape
 
 CONFIGS = {
     "train_shakespeare_char.py": """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from nanopace.train.checkpoint_files import checkpoint_directories, verified
+from nanopace.train.checkpoint.layout import checkpoint_directories, verified
 
 from .conftest import WIDTHS, Command, knobs
 

@@ -6,8 +6,8 @@ import pickle
 import shlex
 from pathlib import Path
 
-from nanopace.cli.sample import SEPARATOR
-from nanopace.train.checkpoint_files import checkpoint_directories, verified
+from nanopace.cli.commands.sample import SEPARATOR
+from nanopace.train.checkpoint.layout import checkpoint_directories, verified
 
 from .conftest import Command, knobs
 

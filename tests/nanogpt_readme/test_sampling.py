@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from nanopace.cli.sample import SEPARATOR
+from nanopace.cli.commands.sample import SEPARATOR
 
 from .conftest import Command
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from nanopace.run import Run
-from nanopace.sources import open_runs
+from nanopace.sources.runs import open_runs
 
 HEADER = """\
 $ python train.py config/train_web.py --batch_size=8

@@ -10,7 +10,7 @@ from nanopace.ledger import Event, RunEvent, StepEvent
 from nanopace.ledger.codec import to_json
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.from_ledger import LedgerReader
+from nanopace.sources.formats.ledger import LedgerReader
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "ledger-format.md"
 

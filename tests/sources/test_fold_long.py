@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from .test_ranks import Read, nanochat_row
+from .processes.test_rank_prefixes import Read, nanochat_row
 
 
 def test_a_long_run_is_folded_and_keeps_its_sums(monkeypatch: pytest.MonkeyPatch, read: Read) -> None:

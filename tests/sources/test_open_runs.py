@@ -10,7 +10,7 @@ import pytest
 
 from nanopace.errors import ConfigError, NanopaceError, NotALog
 from nanopace.run import Run
-from nanopace.sources import open_runs
+from nanopace.sources.runs import open_runs
 
 Read = Callable[..., list[Run]]
 Print = Callable[..., str]
@@ -90,8 +90,8 @@ def test_a_small_log_needs_no_numpy(tmp_path: Path, whole_log: str) -> None:
     path = tmp_path / "train.log"
     path.write_text(whole_log)
     code = (
-        "import sys; from nanopace.sources import open_runs; open_runs(sys.argv[1]);"
-        "heavy = {'numpy', 'gzip', 'lzma', 'bz2', 'zstandard', 'rich', 'jinja2', 'nanopace.sources.bulk'};"
+        "import sys; from nanopace.sources.runs import open_runs; open_runs(sys.argv[1]);"
+        "heavy = {'numpy', 'gzip', 'lzma', 'bz2', 'zstandard', 'rich', 'jinja2', 'nanopace.sources.bulk.nanogpt'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)

@@ -14,8 +14,8 @@ import pytest
 import zstandard
 
 from nanopace.errors import InputError
-from nanopace.sources import open_runs
 from nanopace.sources.opening import find_logs, open_log
+from nanopace.sources.runs import open_runs
 from nanopace.sources.text import CHUNK
 
 ROW = b"iter 0: loss 10.8720, time 32025.45ms, mfu -100.00%\n"
@@ -259,6 +259,6 @@ def test_what_the_kernel_makes_while_it_is_read_is_not_waited_for(tmp_path: Path
     """It has no size, and whoever reads the messages of the kernel waits for the next one."""
     (tmp_path / "kmsg").symlink_to("/proc/kmsg")
     (tmp_path / "a.log").write_bytes(ROW)
-    find = f"from nanopace.sources import find_logs; print(find_logs({str(tmp_path)!r}))"
+    find = f"from nanopace.sources.runs import find_logs; print(find_logs({str(tmp_path)!r}))"
     done = subprocess.run([sys.executable, "-c", find], capture_output=True, text=True, check=True, timeout=20)
     assert done.stdout == f"[{tmp_path / 'a.log'!r}]\n"

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from nanopace.errors import NotALog
-from nanopace.sources import open_runs
+from nanopace.sources.runs import open_runs
 
 ROWS = {
     "build-nanogpt": "step    {n} | loss: 9.{n}00000 | lr 1.0000e-06 | norm: 3.0000 | dt: 150.00ms | tok/sec: 3000.00",

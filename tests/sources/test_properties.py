@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from nanopace.errors import NanopaceError, NotALog
 from nanopace.run import Run
-from nanopace.sources import open_runs
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.bulk import feed_bulk
-from nanopace.sources.nanogpt import NanogptReader
+from nanopace.sources.bulk.nanogpt import feed_bulk
+from nanopace.sources.formats.nanogpt import NanogptReader
+from nanopace.sources.runs import open_runs
 
 Read = Callable[..., list[Run]]
 Print = Callable[..., str]

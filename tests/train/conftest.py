@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from nanopace.config import Asked
-from nanopace.corpus.manifest import Manifest, ShardEntry, write_manifest
-from nanopace.corpus.tokenizer import bytes_tokenizer
+from nanopace.corpus.shards.manifest import Manifest, ShardEntry, write_manifest
+from nanopace.corpus.tokenizers.tokenizer import bytes_tokenizer
 from nanopace.literals import Value
-from nanopace.train.device import has_fp8
+from nanopace.train.plan.device import has_fp8
 
 torch.set_num_threads(1)  # the tests run side by side
 

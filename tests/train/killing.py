@@ -186,8 +186,8 @@ def _life(out: Path, knobs: dict[str, object], start: Start, rng: random.Random,
 
 def _run(out: Path, corpus: Path, start: Start, rng: random.Random, lasts: float, tally: Tally, kills: int) -> None:
     """Until the run is done. Once there were kills enough, it is let go."""
-    from nanopace.train.checkpoint_files import checkpoint_directories, step_of
-    from nanopace.train.checkpoint_writing import sweep
+    from nanopace.train.checkpoint.layout import checkpoint_directories, step_of
+    from nanopace.train.checkpoint.write import sweep
 
     fresh = {**KNOBS, "dataset": str(corpus), "out_dir": str(out)}
     tally.runs += 1

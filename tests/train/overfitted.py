@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional
 
 from nanopace.config import Asked
-from nanopace.corpus.order import Order
-from nanopace.corpus.shards import open_corpus
-from nanopace.train.convert import open_pretrained
+from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.corpus.shards.order import Order
+from nanopace.train.formats.convert import open_pretrained
 from nanopace.train.run import train
 
 from .conftest import TINY, Recorder, write_corpus

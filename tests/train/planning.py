@@ -8,11 +8,11 @@ import torch
 from nanopace.cli.main import main
 from nanopace.config import Asked
 from nanopace.train import run
-from nanopace.train.device import Machine
-from nanopace.train.lock import Claim
-from nanopace.train.plan import Plan
+from nanopace.train.checkpoint.lock import Claim
+from nanopace.train.plan.device import Machine
+from nanopace.train.plan.plan import Plan
+from nanopace.train.plan.resolve import Wishes, out_dir_of, settle
 from nanopace.train.ranks import Ranks
-from nanopace.train.settle import Wishes, out_dir_of, settle
 
 from .conftest import Recorder
 

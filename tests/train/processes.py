@@ -18,7 +18,7 @@ import torch
 
 from nanopace.ledger import StepEvent, read_ledger
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import newest_whole
+from nanopace.train.checkpoint.layout import newest_whole
 
 from .conftest import TINY
 

@@ -37,8 +37,8 @@ def _load() -> None:
         "torch.distributed.checkpoint.hf_storage",
         "torch.distributed.checkpoint.state_dict_saver",
         "torch.distributed.fsdp",
-        "nanopace.cli.train",
-        "nanopace.cli.display",
+        "nanopace.cli.commands.train",
+        "nanopace.cli.display.display",
         "nanopace.train.run",
     ):
         import_module(name)

@@ -14,14 +14,14 @@ import pytest
 import torch
 
 from nanopace.config import Asked
-from nanopace.corpus import tokens
-from nanopace.corpus.order import Order
-from nanopace.corpus.shards import open_corpus
+from nanopace.corpus.shards import token_files as tokens
+from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.corpus.shards.order import Order
 from nanopace.errors import InputError
 from nanopace.literals import Value
-from nanopace.train.batches import Batches
-from nanopace.train.checkpoint_files import STATE, checksum_of, newest_whole
+from nanopace.train.checkpoint.layout import STATE, checksum_of, newest_whole
 from nanopace.train.listener import StepReport
+from nanopace.train.loop.batches import Batches
 from nanopace.train.run import train
 
 from .conftest import TINY, Recorder
@@ -203,7 +203,7 @@ def test_a_checkpoint_of_before_that_knows_no_hashes(corpus: Path, tmp_path: Pat
 
 CUT_IN_THE_SCAN = """
 import os, sys
-from nanopace.corpus import scan
+from nanopace.corpus.shards.corpus import scan
 from nanopace.cli.main import main
 read = scan.Shard.read
 def cut(self, begin, count):

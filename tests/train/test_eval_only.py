@@ -10,9 +10,9 @@ import pytest
 from nanopace.errors import InputError
 from nanopace.literals import Value
 
+from .checkpoint.test_run_dir import contents, damaged
 from .conftest import write_corpus
-from .test_interrupt import training, until
-from .test_room import contents, damaged
+from .loop.test_interrupt import training, until
 from .test_run import run
 
 

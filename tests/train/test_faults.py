@@ -12,17 +12,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nanopace.corpus.order import Order
-from nanopace.corpus.shards import open_corpus
+from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.corpus.shards.order import Order
 from nanopace.errors import InputError, UsageError
 from nanopace.literals import Value
-from nanopace.train import plan, setup
-from nanopace.train.batches import Batches
-from nanopace.train.checkpoint_files import newest_whole
-from nanopace.train.loop import Loop
-from nanopace.train.model import GPT
-from nanopace.train.optimizer import optimizer_tensors
-from nanopace.train.watch import SPIKE_Z, STREAK
+from nanopace.train import setup
+from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.loop.batches import Batches
+from nanopace.train.loop.loop import Loop
+from nanopace.train.loop.loss_watch import SPIKE_Z, STREAK
+from nanopace.train.models.gpt2 import GPT
+from nanopace.train.optim.optimizer import optimizer_tensors
+from nanopace.train.plan import plan
 
 from .conftest import TINY
 from .test_run import Stopping, events, files, resume, run

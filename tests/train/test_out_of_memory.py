@@ -1,190 +1,141 @@
-"""Memory that is full, at the start, in a step, in an evaluation: smaller micro-batches, and the same losses."""
-
 from __future__ import annotations
 
-import json
-import os
-import subprocess
+import gc
 import sys
-from pathlib import Path
+import weakref
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nanopace.errors import UsageError
-from nanopace.literals import Value
-from nanopace.train.checkpoint_files import newest_whole
-from nanopace.train.loop import Loop
-from nanopace.train.model import GPT
-
-from .conftest import TINY, Recorder
-from .test_run import events, resume, run
-
-
-class Memory:
-    """A card that holds so many sequences at once in a step, or in an evaluation, and from a step on fewer."""
-
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, fits: int, *, after: int = -1, evaluation: bool = False
-    ) -> None:
-        self.step = 0
-        self.largest = 0  # that went through since the step `after`
-        real_step, real_forward, real_losses = Loop.step, GPT.forward, GPT.sequence_losses
-
-        def step(loop: Loop) -> None:
-            self.step = loop.iteration
-            real_step(loop)
-
-        def check(tokens: torch.Tensor) -> None:
-            if len(tokens) > fits and self.step >= after:
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB")
-            self.largest = max(self.largest, len(tokens) if self.step >= after else 0)
-
-        def forward(model: GPT, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            loss = real_forward(model, tokens, targets)
-            if not evaluation:
-                check(tokens)
-            return loss
-
-        def losses(model: GPT, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            if evaluation:
-                check(tokens)
-            return real_losses(model, tokens, targets)
-
-        monkeypatch.setattr(Loop, "step", step)
-        monkeypatch.setattr(GPT, "forward", forward)
-        monkeypatch.setattr(GPT, "sequence_losses", losses)
+from nanopace.config import TrainConfig
+from nanopace.errors import ConfigError, UsageError
+from nanopace.knob_values import memory_bytes
+from nanopace.train.out_of_memory import attempt, is_full, smaller, waste_less
+from nanopace.train.plan.device import Machine, limited
 
 
-PLAIN: dict[str, Value] = {"dropout": 0.0, "max_iters": 10, "batch_size": 12, "gradient_accumulation_steps": 2}
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes"),
+            True,
+        ),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (MemoryError(), True),
+        (RuntimeError("could not create a primitive"), True),
+        (RuntimeError("could not create a primitive descriptor for a matmul primitive"), False),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_full_memory_has_many_words(error: Exception, full: bool) -> None:
+    assert is_full(error) == full
 
 
-def vals(told: Recorder) -> list[float]:
-    return [each.val for each in told.all("evaluated")]
+def test_the_allocator_of_this_machine_says_so_too() -> None:
+    assert attempt(lambda: torch.empty(1 << 55, dtype=torch.uint8)) is None
+    with pytest.raises(RuntimeError, match="shapes"):
+        attempt(lambda: torch.ones(2, 3) @ torch.ones(2, 3))
 
 
-def test_a_batch_that_does_not_fit_is_halved_before_the_first_step(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """12, 6, 3: the same sequences, also where a micro-batch is odd; and with dropout, as nothing was drawn in vain."""
-    with_dropout = {**PLAIN, "dropout": 0.1}
-    _, small = run(corpus, tmp_path / "small", **{**with_dropout, "batch_size": 3, "gradient_accumulation_steps": 8})
-    memory = Memory(monkeypatch, 3)
-    _, told = run(corpus, tmp_path / "out", **with_dropout)
-    assert memory.largest == 3
-    assert told.losses == small.losses
-    (event,) = events(tmp_path / "out", "micro_batch")
-    assert (event["iteration"], event["batch_size"], event["accumulation"]) == (0, 3, 8)
-    assert event["where"] == "startup"
-    assert len([each for each in told.all("note") if "8 micro-batches of 3" in each]) == 1
+def test_an_attempt_in_vain_keeps_nothing_alive() -> None:
+    """A traceback would hold the frame, and the frame the activations."""
+    kept: list[weakref.ref[torch.Tensor]] = []
+
+    def fail() -> None:
+        activations = torch.ones(3)
+        kept.append(weakref.ref(activations))
+        raise torch.OutOfMemoryError
+
+    gc.disable()
+    try:
+        assert attempt(fail) is None
+        assert kept[0]() is None
+    finally:
+        gc.enable()
 
 
-@pytest.mark.parametrize("at", [0, 4])
-def test_memory_that_is_full_in_the_middle_costs_no_step(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
-    _, large = run(corpus, tmp_path / "large", **PLAIN)
-    memory = Memory(monkeypatch, 6, after=at)
-    if at == 0:
-        memory.step = -1  # the start still fits
-    outcome, told = run(corpus, tmp_path / "out", **PLAIN)
-    assert outcome.reason == "finished"
-    assert memory.largest == 6
-    assert list(told.losses) == list(range(11))
-    assert list(told.losses.values()) == pytest.approx(list(large.losses.values()), abs=2e-3)
-    assert vals(told) == pytest.approx(vals(large), abs=2e-3)
-    (event,) = events(tmp_path / "out", "micro_batch")
-    assert (event["iteration"], event["batch_size"], event["accumulation"]) == (at, 6, 4)
-    assert event.get("where", "step") == "step"
-    assert [each["tokens"] for each in events(tmp_path / "out", "step")] == [12 * 2 * 16] * 11
+@given(st.integers(1, 4096))
+def test_a_smaller_micro_batch_divides_the_larger(batch_size: int) -> None:
+    less = smaller(batch_size)
+    if batch_size == 1:
+        assert less is None
+    else:
+        assert less is not None
+        assert batch_size % less == 0
+        assert less == max(each for each in range(1, batch_size // 2 + 1) if batch_size % each == 0)
 
 
-def test_an_evaluation_that_does_not_fit_is_done_in_smaller_pieces(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, large = run(corpus, tmp_path / "large", **PLAIN)
-    Memory(monkeypatch, 5, after=3, evaluation=True)
-    _, told = run(corpus, tmp_path / "out", **PLAIN)
-    assert told.losses == large.losses
-    assert vals(told) == pytest.approx(vals(large), abs=1e-5)
-    found = [
-        (each["iteration"], each["batch_size"], each["accumulation"], each["where"])
-        for each in events(tmp_path / "out", "micro_batch")
-    ]
-    assert found == [(5, 6, 2, "evaluation"), (5, 3, 2, "evaluation")]
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("", None),
+        ("12GiB", 12 << 30),
+        ("12GB", 12 * 10**9),
+        ("12288MiB", 12 << 30),
+        ("1.5 GiB", 3 << 29),
+        ("900MB", 9 * 10**8),
+    ],
+)
+def test_amounts_of_memory(written: str, size: int | None) -> None:
+    assert memory_bytes(written) == size
+    assert TrainConfig(memory_limit=written).memory_limit == written
 
 
-def test_what_fitted_is_remembered(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as context:
-        Memory(context, 3)
-        run(corpus, tmp_path / "out", **{**PLAIN, "max_iters": 5})
-    memory = Memory(monkeypatch, 3)
-    _, told = resume(tmp_path / "out", max_iters=8)
-    assert list(told.losses) == [6, 7, 8]
-    assert memory.largest == 3
-    assert len(events(tmp_path / "out", "micro_batch")) == 1  # of the first process: the second knew
-    saved, _ = newest_whole(tmp_path / "out")
-    assert saved is not None
-    assert saved.state["micro_batch"] == 3
-    resume(tmp_path / "out", max_iters=9, batch_size=6, gradient_accumulation_steps=4)
-    assert [each["batch_size"] for each in events(tmp_path / "out", "micro_batch")] == [3, 3]  # tried anew
-
-
-@pytest.mark.parametrize("evaluation", [False, True])
-def test_when_nothing_is_left_to_halve(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation: bool
-) -> None:
-    Memory(monkeypatch, 0, after=2, evaluation=evaluation)
-    with pytest.raises(UsageError, match="--batch_size=12: memory is full, also with one sequence") as raised:
-        run(corpus, tmp_path / "out", **PLAIN)
+@pytest.mark.parametrize("written", ["12", "12 gigs", "-1GiB", "0GiB", "GiB", "1e3GiB", "12GiB\n", "٣GiB", "12KiB"])
+def test_what_is_no_amount_of_memory(written: str) -> None:
+    with pytest.raises(ConfigError, match="memory_limit must be an amount such as 12GiB") as raised:
+        TrainConfig(memory_limit=written)
     assert "\n" not in str(raised.value)
-    assert events(tmp_path / "out", "end")[-1]["reason"] == "out_of_memory"
 
 
-WIDE: dict[str, Value] = {
-    "dropout": 0.0, "n_embd": 128, "block_size": 256, "batch_size": 64, "gradient_accumulation_steps": 1,
-    "max_iters": 1, "eval_interval": 2, "eval_iters": 1,
-}  # fmt: skip
-LEFT_MB = 112  # of about 200 that a step of all sequences takes
-
-SCRIPT = """
-import json, resource, time
-import torch
-from nanopace.config import Asked
-from nanopace.train.run import train
-from tests.train.conftest import Recorder
-
-torch.set_num_threads(1)
-
-class Limiting(Recorder):
-    def phase(self, name):
-        if name == "compile":  # everything is there but a step's activations
-            taken = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmData"))
-            most = taken + ({left_mb} << 20)
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-
-train(Asked(given={first!r}, files=("config.py",)), listener=Recorder(), started=time.monotonic())
-listener = Limiting()
-train(Asked(given={given!r}, files=("config.py",)), listener=listener, started=time.monotonic())
-print(json.dumps([list(listener.losses.values()), [each.val for each in listener.all("evaluated")]]))
-"""
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_only_a_card_can_be_limited(device: str) -> None:
+    machine = Machine(torch.device(device), "asked for")
+    assert limited(machine, "") == machine
+    with pytest.raises(UsageError, match=f"--memory_limit=8GiB: only a CUDA card's .* on {device}"):
+        limited(machine, "8GiB")
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit on a process' memory")
-def test_a_real_allocator_that_fails(tmp_path: Path, corpus: Path) -> None:
-    """torch's own words for memory that is full, from a process that may have no more."""
-    _, large = run(corpus, tmp_path / "large", **WIDE)
-    given = {**TINY, **WIDE, "dataset": str(corpus), "out_dir": str(tmp_path / "small")}
-    # where oneDNN once lacked the memory for its code, it makes none any more; what it has for two sequences stays
-    first = {**given, "batch_size": 2, "out_dir": str(tmp_path / "first")}
-    script = SCRIPT.format(first=first, given=given, left_mb=LEFT_MB)
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}  # a new thread takes nothing beside
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
-    losses, evaluations = json.loads(done.stdout.splitlines()[-1])
-    found = events(tmp_path / "small", "micro_batch")
-    assert [each["batch_size"] for each in found if each.get("where", "step") != "evaluation"][-1] < 64
-    assert losses == pytest.approx(list(large.losses.values()), abs=2e-3)
-    assert evaluations == pytest.approx(vals(large), abs=2e-3)
+def test_a_limited_machine_still_knows_its_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card of 24 GiB with 0.5 GiB in use: what CUDA itself takes is part of the limit."""
+    fractions = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (int(23.5 * 2**30), 24 << 30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _device: 0)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda part, _device: fractions.append(part))
+    machine = Machine(torch.device("cuda", 0), "found", "A card", 24.0)
+    less = limited(machine, "12GiB")
+    assert (less.memory_gb, less.card_memory_gb, machine.card_memory_gb) == (12.0, 24.0, 24.0)
+    assert fractions == [pytest.approx(11.5 / 24)]
+    with pytest.raises(UsageError, match=r"--memory_limit=25GiB: is more than the 24\.0 GiB of the card"):
+        limited(machine, "25GiB")
+    with pytest.raises(UsageError, match=r"--memory_limit=400MiB: CUDA alone takes 0\.50 GiB"):
+        limited(machine, "400MiB")
+
+
+@pytest.mark.parametrize(
+    ("device", "variable", "asked"),
+    [
+        ("cuda", None, ["expandable_segments:True"]),
+        ("cuda", "PYTORCH_ALLOC_CONF", []),
+        ("cuda", "PYTORCH_CUDA_ALLOC_CONF", []),
+        ("cpu", None, []),
+    ],
+)
+def test_the_allocator_is_set_up_where_nobody_has(
+    monkeypatch: pytest.MonkeyPatch, device: str, variable: str | None, asked: list[str]
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", said.append)
+    for each in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(each, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, "")
+    waste_less(torch.device(device))
+    assert said == asked

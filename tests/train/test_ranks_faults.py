@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nanopace import diagnose, open_run
-from nanopace.train.checkpoint_files import newest_whole
+from nanopace.train.checkpoint.layout import newest_whole
 
 from .processes import (
     LONGEST,
@@ -136,7 +136,7 @@ SLEEPY = """
     import torch
     torch.set_num_threads(1)
     from nanopace.cli.main import main
-    from nanopace.train.model import GPT
+    from nanopace.train.models.gpt2 import GPT
 
     rank, forward = int(os.environ["RANK"]), GPT.forward
     pathlib.Path(os.environ["MARK"], f"pid-{rank}").write_text(str(os.getpid()))
@@ -152,7 +152,7 @@ SLEEPY = """
 POISONED = """
     import os, sys
     from nanopace.cli.main import main
-    from nanopace.train.model import GPT
+    from nanopace.train.models.gpt2 import GPT
 
     calls, forward = [0], GPT.forward
 

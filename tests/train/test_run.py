@@ -17,10 +17,10 @@ from nanopace import diagnose, open_run
 from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, NanopaceError, UsageError
 from nanopace.literals import Value
-from nanopace.train.checkpoint_files import checkpoint_directories, checksum_of, newest_whole
-from nanopace.train.convert import convert
+from nanopace.train.checkpoint.layout import checkpoint_directories, checksum_of, newest_whole
+from nanopace.train.formats.convert import convert
 from nanopace.train.listener import Outcome, StepReport
-from nanopace.train.loop import Loop
+from nanopace.train.loop.loop import Loop
 from nanopace.train.run import train
 
 from .conftest import TINY, Recorder, write_corpus
@@ -268,7 +268,7 @@ def test_a_shorter_context_may_be_asked_of_weights(
 
 
 def test_the_disk_may_fail_and_training_goes_on(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nanopace.train import checkpoint
+    from nanopace.train.checkpoint import saver as checkpoint
 
     real = checkpoint.write_checkpoint
 
@@ -288,7 +288,7 @@ def test_the_disk_may_fail_and_training_goes_on(corpus: Path, tmp_path: Path, mo
 def test_a_resumed_run_that_could_save_nothing_says_so(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nanopace.train import checkpoint
+    from nanopace.train.checkpoint import saver as checkpoint
 
     run(corpus, tmp_path / "out")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanopace.train.attention import pick_attention
-from nanopace.train.model import ModelShape
+from nanopace.train.fused.attention import pick_attention
+from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.warm_start import (
     cache_directory,
     keep_compiled,
@@ -71,8 +71,8 @@ def test_a_cpu_has_one_attention_kernel() -> None:
 TRAINED = """
 import sys
 import torch
-from nanopace.train.model import ModelShape
-from nanopace.train.recipes import new_model, outline
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.recipes import new_model, outline
 from nanopace.train.warm_start import keep_the_compiler_out_of_optimizers
 
 if sys.argv[1] == "early":

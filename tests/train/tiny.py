@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from hypothesis import strategies as st
 
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.pretrained import Pretrained
+from nanopace.train.formats.pretrained import Pretrained
+from nanopace.train.models.gpt2 import GPT, ModelShape
 
 SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=16, vocab_size=300, block_size=12, bias=True)
 

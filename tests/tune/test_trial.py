@@ -9,7 +9,7 @@ import pytest
 from nanopace.literals import Value
 from nanopace.tune.trial import LOG, Outcome, data_share, introduction, last_line, run_trial, settings_of_trial
 
-from ..train.conftest import TINY, write_corpus  # noqa: TID252 (tests have no name of their own)
+from ..train.conftest import TINY, write_corpus
 
 
 def tried(folder: Path, knobs: dict[str, Value], timeout_s: float = 120, *, steps: int = 4) -> Outcome:

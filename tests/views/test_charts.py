@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from nanopace import render
-from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.ledger import CheckpointEvent, EndEvent, EvalEvent, LedgerWriter, RunEvent, SpanEvent, StepEvent
-from nanopace.sources import open_runs
+from nanopace.sources.runs import open_runs
 from nanopace.views import charts, strip
 from nanopace.views.loss_charts import loss_charts
 from nanopace.wording.catalog import words

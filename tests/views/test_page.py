@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nanopace.diagnosis.codes import FINDINGS
-from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.comparison import Change, Comparison
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Curves, Diagnosis, Finding
 from nanopace.run import Fact
-from nanopace.sources import open_runs
+from nanopace.sources.runs import open_runs
 from nanopace.views.answer import begin_report
 from nanopace.views.page import ROOM, compare_page, explain_page
 from nanopace.views.terminal import print_explain

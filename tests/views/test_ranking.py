@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from nanopace.diagnosis.compare import compare
+from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nanopace.tune import budget, knobs, notes
-from nanopace.tune.several import _LINKS
+from nanopace.tune.recommend import budget, notes
+from nanopace.tune.recommend.recommend import choices as knobs
+from nanopace.tune.recommend.several_cards import _LINKS
 from nanopace.wording.catalog import LANGUAGES, words
 from nanopace.wording.reasons import LINKS, NOTES, REASONS
 from nanopace.wording.template import placeholders

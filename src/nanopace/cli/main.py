@@ -140,7 +140,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return 0
     if top.command not in COMMANDS:
         raise _no_such_command(top.command)
-    command = cast(Command, importlib.import_module(f"nanopace.cli.{top.command}"))
+    command = cast(Command, importlib.import_module(f"nanopace.cli.commands.{top.command}"))
     parser = Parser(prog=f"nanopace {top.command}", description=command.__doc__, allow_abbrev=False)
     command.add_arguments(parser)
     parser.set_defaults(lang=top.lang)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from nanopace.diagnosis.faults import MORE_THAN_A_FEW, training_batch, waited_for_data_s
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
+from nanopace.diagnosis.time.faults import MORE_THAN_A_FEW, training_batch, waited_for_data_s
 from nanopace.errors import CardError
 from nanopace.run import Run
 

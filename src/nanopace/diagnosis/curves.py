@@ -9,9 +9,9 @@ from itertools import accumulate, pairwise
 from typing import TypeVar
 
 from nanopace.diagnosis.result import Cause, Curves, Mfu
-from nanopace.diagnosis.rows import NORMAL, SLOW, UNEVEN, Pace
-from nanopace.diagnosis.spikes import Spikes
-from nanopace.diagnosis.wall import Clock
+from nanopace.diagnosis.time.rows import NORMAL, SLOW, UNEVEN, Pace
+from nanopace.diagnosis.time.slow_rows import Spikes
+from nanopace.diagnosis.time.wall_time import Clock
 from nanopace.run import Evaluation, Run
 
 Item = TypeVar("Item")

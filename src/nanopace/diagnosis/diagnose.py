@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from nanopace.diagnosis.advice import advise
 from nanopace.diagnosis.curves import draw
-from nanopace.diagnosis.faults import find_faults, loss_faults, memory_findings, straggler
-from nanopace.diagnosis.findings import log_interval, time_findings
-from nanopace.diagnosis.gpu_use import gpu_findings
 from nanopace.diagnosis.invariants import withheld
-from nanopace.diagnosis.loss import describe_loss
-from nanopace.diagnosis.mfu import find_mfu
-from nanopace.diagnosis.mfu_findings import mfu_findings
-from nanopace.diagnosis.phases import find_phases
+from nanopace.diagnosis.loss.losses import describe_loss
+from nanopace.diagnosis.mfu.mfu import find_mfu
+from nanopace.diagnosis.mfu.mfu_findings import mfu_findings
 from nanopace.diagnosis.reading import reading_findings
 from nanopace.diagnosis.result import Diagnosis, Model, Source
-from nanopace.diagnosis.rows import find_pace
-from nanopace.diagnosis.spikes import find_spikes
-from nanopace.diagnosis.throughput import find_throughput, throughput_findings
-from nanopace.diagnosis.wall import account, look_ahead
+from nanopace.diagnosis.time.faults import find_faults, loss_faults, memory_findings, straggler
+from nanopace.diagnosis.time.gpu_use import gpu_findings
+from nanopace.diagnosis.time.phases import find_phases
+from nanopace.diagnosis.time.rows import find_pace
+from nanopace.diagnosis.time.slow_rows import find_spikes
+from nanopace.diagnosis.time.throughput import find_throughput, throughput_findings
+from nanopace.diagnosis.time.time_findings import log_interval, time_findings
+from nanopace.diagnosis.time.wall_time import account, look_ahead
 from nanopace.record import replace
 from nanopace.run import Run
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import ceil
 
-from nanopace.config import MEMORY_STEPS
 from nanopace.hardware.flops import parameters
+from nanopace.knob_values import MEMORY_STEPS
 
 GIB = 1 << 30
 
@@ -62,7 +62,7 @@ def largest_micro_batch(
     return max(0, int((memory_gb * GIB * (1 - _HEADROOM) - empty) // each))
 
 
-# --- our own passes (train/fused.py, train/fused_fast.py) ------------------------------------------------------------
+# --- our own passes (train/fused) ------------------------------------------------------------------------------------
 
 _KEPT = {"": 14, "activation": 10, "hidden": 6, "attention": 2}  # numbers by token, layer and n_embd, with all before
 # The square of ReLU keeps no input; Muon has one average, and steps with all layers at once.

@@ -80,7 +80,7 @@ _GB_PER_TFLOP = 7.0  # bandwidth of a card that is given by hand: 5 on an H200, 
 _LAUNCH_S = {"nanogpt": 2.68e-3 / 12, "nanopace": 1.43e-3 / 12}  # by layer and micro-batch
 _BYTES = {"nanogpt": (146.0, 10.4), "nanopace": (76.8, 6.1)}  # by token: of a layer's width, and of a logit
 _OPTIMIZER_BYTES = 56  # by weight and step: 28 are read and written, at half of the bandwidth (1.5 ms on the H200)
-# What the ladder costs, with all before it: 124M on the H200 (LOG.md).
+# What the ladder costs, with all before it: 124M on the H200 (docs/experiments/memory.md).
 _LADDER = {"activation": 0.99, "hidden": 0.944, "attention": 0.875, "averages": 0.875, "gradients": 0.875}
 
 
@@ -189,8 +189,9 @@ def pace_of(point: Point) -> Range | None:
 def measured_points() -> list[Point]:
     """Every point that the ranges have to contain.
 
-    Two of LOG.md's are left out, 350M with 4 sequences and 774M with one, as bench/memory.py launched them at first,
-    kernel by kernel: the host was the limit. `nanopace train` records a CUDA graph, and so they are here.
+    Two of docs/experiments/memory.md are left out, 350M with 4 sequences and 774M with one, as bench/memory.py
+    launched them at first, kernel by kernel: the host was the limit. `nanopace train` records a CUDA graph, and so they
+    are here.
     """
     with open(_MEASURED, encoding="utf-8", newline="") as file:
         return [

@@ -104,17 +104,17 @@ def _name(found: re.Match[str]) -> Format:
 def reader_for(format: Format, builder: RunBuilder, width: int = 0) -> LineReader:
     """The reader of a format; `width` is that of the terminal which broke the log's lines, where that is known."""
     if format == "nanochat":
-        from nanopace.sources.nanochat import NanochatReader
+        from nanopace.sources.formats.nanochat import NanochatReader
 
         return NanochatReader(builder)
     if format == "nanopace":
-        from nanopace.sources.nanopace_log import NanopaceReader
+        from nanopace.sources.formats.nanopace_log import NanopaceReader
 
         return NanopaceReader(builder, width)
     if format == "ledger":
-        from nanopace.sources.from_ledger import LedgerReader
+        from nanopace.sources.formats.ledger import LedgerReader
 
         return LedgerReader(builder)
-    from nanopace.sources.nanogpt import NanogptReader
+    from nanopace.sources.formats.nanogpt import NanogptReader
 
     return NanogptReader(builder, width)

@@ -83,7 +83,7 @@ def find_logs(directory: str | Path) -> list[Path]:
     """
     from nanopace.files import walk
     from nanopace.ledger.file import LEDGER_FILE, SET_ASIDE
-    from nanopace.sources.twins import introduced, without_twins  # brings the ledger along
+    from nanopace.sources.same_run import introduced, without_twins  # brings the ledger along
 
     found: list[Path] = []
     left = _MOST_FILES

@@ -19,8 +19,8 @@ import torch
 from nanopace.hardware.calibration import TOPIC, question
 from nanopace.ledger.events import GpuEvent
 from nanopace.record import Record
-from nanopace.train.device import Machine, find_machine
-from nanopace.train.monitor import Monitor
+from nanopace.train.clock.sensors import Monitor
+from nanopace.train.plan.device import Machine, find_machine
 from nanopace.train.warm_start import remember
 
 _SQUARE = {"cuda": 8192, "cpu": 1024}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from nanopace.errors import UsageError
-from nanopace.train.interrupt import HANGUP
+from nanopace.train.loop.interrupt import HANGUP
 
 _SAVING = "600"  # seconds that a process may take to save after a Ctrl-C
 

@@ -16,16 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.config import TrainConfig
-from nanopace.train.device import pick_kernels
-from nanopace.train.evaluate import Losses
-from nanopace.train.fast_model import FastGPT
-from nanopace.train.fp8 import pick_products
-from nanopace.train.model import GPT
+from nanopace.train.kernels.fp8 import pick_products
+from nanopace.train.loop.evaluate import Losses
+from nanopace.train.models.fast import FastGPT
+from nanopace.train.models.gpt2 import GPT
+from nanopace.train.plan.device import pick_kernels
 from nanopace.train.ranks import Ranks
 from nanopace.train.warm_start import wait_for_the_compiler
 
 if TYPE_CHECKING:
-    from nanopace.train.fused import Fused
+    from nanopace.train.fused.gpt2 import Fused
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -68,8 +68,8 @@ def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device, 
 
 
 def _fused(model: GPT, config: TrainConfig, device: torch.device, saving: Collection[str]) -> Fused:
-    from nanopace.train.fused import Again, FusedGPT  # it needs triton
-    from nanopace.train.fused_fast import FusedFastGPT
+    from nanopace.train.fused.fast import FusedFastGPT
+    from nanopace.train.fused.gpt2 import Again, FusedGPT  # it needs triton
 
     again = Again.after(saving)
     rows = config.batch_size * config.block_size
@@ -105,8 +105,3 @@ def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device
 
     # What is kept quiet stays in FSDP's own buffers, where nobody can throw it away: a rehearsal meets the others.
     return Spread(whole, whole.sequence_losses, quietly=quietly, compiled=config.compile, sharded=True)
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """A number that may be spread over the ranks, as a plain one."""
-    return cast(Tensor, tensor.full_tensor()) if hasattr(tensor, "full_tensor") else tensor

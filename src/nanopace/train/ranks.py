@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
 from traceback import clear_frames
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -192,3 +192,8 @@ def elastic(given: Mapping[str, Value], ranks: Ranks, has_checkpoint: bool) -> d
     if not ranks.restarts or not has_checkpoint:
         return dict(given)
     return {**{name: value for name, value in given.items() if name != "which"}, "init_from": "resume"}
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """A number that may be spread over the ranks, as a plain one."""
+    return cast(Tensor, tensor.full_tensor()) if hasattr(tensor, "full_tensor") else tensor

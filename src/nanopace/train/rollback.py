@@ -12,12 +12,12 @@ from pathlib import Path
 
 from nanopace.errors import UsageError
 from nanopace.ledger import LedgerWriter, NoteEvent, RollbackEvent
-from nanopace.train.checkpoint_files import Saved, newest_whole
+from nanopace.train.checkpoint.layout import Saved, newest_whole
 from nanopace.train.listener import Listener
-from nanopace.train.loop import Loop
-from nanopace.train.origin import further
-from nanopace.train.setup import Start
-from nanopace.train.watch import STREAK
+from nanopace.train.loop.loop import Loop
+from nanopace.train.loop.loss_watch import STREAK
+from nanopace.train.plan.origin import further
+from nanopace.train.plan.start import Start
 
 
 class Rollbacks:

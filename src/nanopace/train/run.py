@@ -13,40 +13,41 @@ from pathlib import Path
 import torch
 
 from nanopace.config import Asked
-from nanopace.corpus.prepare import Told
+from nanopace.corpus.prepare.prepare import Told
 from nanopace.errors import UsageError
 from nanopace.files import check_own
 from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent
 from nanopace.ledger.file import LEDGER_FILE
-from nanopace.train.attention import pick_attention
-from nanopace.train.bookkeeping import STEP_PHASES
-from nanopace.train.checkpoint_files import checkpoint_directories, newest_whole, step_of
-from nanopace.train.clock import Clock, make_clock, process_start
-from nanopace.train.device import find_machine, pick_kernels, set_tf32
-from nanopace.train.evaluate import pick_batch
-from nanopace.train.fp8 import pick_products
-from nanopace.train.going_on import differences
-from nanopace.train.interrupt import Interrupt
-from nanopace.train.ladder import pick_steps, released_batch
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole, step_of
+from nanopace.train.checkpoint.lock import Claim
+from nanopace.train.checkpoint.run_dir import clear, enter
+from nanopace.train.clock.clock import Clock, make_clock, process_start
+from nanopace.train.clock.sensors import Monitor
+from nanopace.train.clock.step_events import STEP_PHASES
+from nanopace.train.clock.suspensions import Stops
+from nanopace.train.formats.pretrained import Pretrained
+from nanopace.train.fused.attention import pick_attention
+from nanopace.train.kernels.fp8 import pick_products
 from nanopace.train.listener import Introduction, Listener, Outcome
-from nanopace.train.lock import Claim
-from nanopace.train.loop import Loop
-from nanopace.train.memory import FullError, is_full, make_room
-from nanopace.train.monitor import Monitor
-from nanopace.train.origin import from_the_beginning
-from nanopace.train.pretrained import Pretrained
+from nanopace.train.loop.evaluate import pick_batch
+from nanopace.train.loop.interrupt import Interrupt
+from nanopace.train.loop.loop import Loop
+from nanopace.train.loop.loss_watch import NotFiniteError
+from nanopace.train.out_of_memory import FullError, is_full, make_room
+from nanopace.train.plan.changed_settings import differences
+from nanopace.train.plan.device import find_machine, pick_kernels, set_tf32
+from nanopace.train.plan.ladder import pick_steps, released_batch
+from nanopace.train.plan.origin import from_the_beginning
+from nanopace.train.plan.resolve import Wishes, out_dir_of, settle
+from nanopace.train.plan.start import Start
 from nanopace.train.ranks import Ranks, Silent, elastic, joined
 from nanopace.train.rollback import Rollbacks, diverged
-from nanopace.train.room import clear, enter
-from nanopace.train.settle import Wishes, out_dir_of, settle
-from nanopace.train.setup import Start, build, introduce
-from nanopace.train.stops import Stops
+from nanopace.train.setup import build, introduce
 from nanopace.train.warm_start import (
     begin_to_load_the_compiler,
     keep_compiled,
     keep_the_compiler_out_of_optimizers,
 )
-from nanopace.train.watch import NotFiniteError
 
 
 def train(

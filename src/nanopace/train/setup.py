@@ -6,93 +6,38 @@ import hashlib
 import platform
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 import torch
 
 from nanopace.config import TrainConfig
-from nanopace.corpus.order import Order
-from nanopace.corpus.shards import Corpus, Split
+from nanopace.corpus.shards.corpus import Split
+from nanopace.corpus.shards.order import Order
 from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
-from nanopace.train.batches import Batches
-from nanopace.train.best import best_until
-from nanopace.train.checkpoint import Checkpointer
-from nanopace.train.checkpoint_files import Saved, not_a_state
-from nanopace.train.checkpoint_writing import describe
-from nanopace.train.clock import Clock
-from nanopace.train.device import Machine
-from nanopace.train.evaluate import Evaluator, Losses, pick_batch
-from nanopace.train.ladder import pick_steps
+from nanopace.train.checkpoint.best import best_until
+from nanopace.train.checkpoint.layout import Saved, not_a_state
+from nanopace.train.checkpoint.reassemble import fill
+from nanopace.train.checkpoint.rng_state import restore_random_states, seed_dropout, seed_everything
+from nanopace.train.checkpoint.saver import Checkpointer
+from nanopace.train.checkpoint.sharded import NoCheckpointer, ShardedCheckpointer
+from nanopace.train.checkpoint.write import describe
+from nanopace.train.clock.clock import Clock
+from nanopace.train.fused.step_in_backward import Release
 from nanopace.train.listener import Listener
-from nanopace.train.lock import Claim
-from nanopace.train.model import GPT, ModelShape
-from nanopace.train.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
-from nanopace.train.origin import build_model
+from nanopace.train.loop.batches import Batches
+from nanopace.train.loop.evaluate import Evaluator, Losses, pick_batch
+from nanopace.train.loop.parts import Parts
+from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses, autocast
+from nanopace.train.models.gpt2 import GPT
+from nanopace.train.models.recipes import outline
+from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
 from nanopace.train.parallel import spread
-from nanopace.train.parts import Parts
-from nanopace.train.passes import FusedPasses, Passes, PlainPasses, autocast
-from nanopace.train.plan import Plan
-from nanopace.train.pretrained import Pretrained
-from nanopace.train.randomness import restore_random_states, seed_dropout, seed_everything
-from nanopace.train.ranks import Ranks
-from nanopace.train.reassemble import fill
-from nanopace.train.recipes import outline
-from nanopace.train.release import Release
-from nanopace.train.sharded import NoCheckpointer, ShardedCheckpointer
+from nanopace.train.plan.ladder import pick_steps
+from nanopace.train.plan.origin import build_model
+from nanopace.train.plan.start import Start
 from nanopace.version import __version__
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """What is settled before anything is built or written."""
-
-    plan: Plan
-    machine: Machine
-    corpus: Corpus
-    shape: ModelShape
-    source: Saved | Pretrained | None  # None: from scratch
-    claim: Claim  # to out_dir: it knows where this run may write by now
-    out_dir: Path
-    ranks: Ranks
-    data_offset: int | None = None  # which order of the data; None: the one that the checkpoint says, or the first
-    measured_tflops: float | None = None  # that `nanopace tune` found matrix products to reach here
-    micro_batch: int | None = None  # sequences, where memory was full; None: as the checkpoint says, or batch_size
-
-    @property
-    def config(self) -> TrainConfig:
-        return self.plan.config
-
-    @property
-    def resumed(self) -> Saved | None:
-        return self.source if isinstance(self.source, Saved) else None
-
-    @property
-    def order_offset(self) -> int:
-        """0 gives the order that the seed alone gives."""
-        if self.data_offset is not None:
-            return self.data_offset
-        return 0 if self.resumed is None else int(self.resumed.state.get("data_offset", 0))
-
-    def windows_before(self, step: int) -> int:
-        """How many windows training has read before this step. Those of a checkpoint are counted as they were read,
-        whatever a step held then."""
-        config, saved = self.config, self.resumed
-        first_step = 0 if saved is None else saved.step
-        read = 0 if saved is None else saved.windows
-        return read + (step - first_step) * config.gradient_accumulation_steps * config.batch_size
-
-    @property
-    def fitting_micro_batch(self) -> int | None:
-        """What fitted before. Who asks for another batch_size now wants to see for themselves."""
-        if self.micro_batch is not None or self.resumed is None:
-            return self.micro_batch
-        if self.resumed.config.get("batch_size") != self.config.batch_size:
-            return None
-        fitted = int(self.resumed.state.get("micro_batch", self.config.batch_size))
-        return fitted if fitted > 0 and self.config.batch_size % fitted == 0 else None
 
 
 def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from nanopace.diagnosis.arrival import training_curve
+from nanopace.diagnosis.compare.arrival import training_curve
 from nanopace.diagnosis.comparison import Arrival, Comparison, Reached
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace

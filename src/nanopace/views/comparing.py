@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nanopace.diagnosis.comparison import Change, Comparison, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Finding, Number
-from nanopace.diagnosis.throughput import measured_step_ms
+from nanopace.diagnosis.time.throughput import measured_step_ms
 from nanopace.views.figures import MAIN_KNOBS
 from nanopace.views.paper import Cell, Paper, styled
 from nanopace.views.report import tilde

@@ -42,7 +42,7 @@ def stages_json(staged: Sequence[tuple[Stage | None, Sequence[Comparison]]]) -> 
 
 
 def _comparison(comparisons: Sequence[Comparison]) -> dict[str, Json]:
-    from nanopace.diagnosis.ranking import rank  # explain does without it
+    from nanopace.diagnosis.compare.ranking import rank  # explain does without it
 
     everyone = [comparisons[0].a, *(comparison.b for comparison in comparisons)]
     pairs = [_compared(comparison, other) for other, comparison in enumerate(comparisons, start=1)]

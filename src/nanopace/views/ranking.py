@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from nanopace.diagnosis.attribution import EFFECTS
+from nanopace.diagnosis.compare.attribution import effect_of
+from nanopace.diagnosis.compare.ranking import Ranked, Ranking, rank
 from nanopace.diagnosis.comparison import Change, Comparison
-from nanopace.diagnosis.ranking import Ranked, Ranking, rank
 from nanopace.diagnosis.result import Diagnosis, Finding
-from nanopace.diagnosis.throughput import measured_step_ms
+from nanopace.diagnosis.time.throughput import measured_step_ms
 from nanopace.views import comparing
 from nanopace.views.comparing import Pair
 from nanopace.views.paper import Paper, styled
@@ -198,7 +198,7 @@ def _changes(pairs: Sequence[Pair], words: Words, paper: Paper, *, verbose: bool
     paper.heading(words.text("What changed"))
     of_text: dict[str, list[Pair]] = {}
     for pair in pairs:
-        shown = [each for each in pair.found.changed if verbose or EFFECTS[each.knob] != "bookkeeping"]
+        shown = [each for each in pair.found.changed if verbose or effect_of(each.knob) != "bookkeeping"]
         if shown:
             of_text.setdefault(", ".join(map(_change, shown)), []).append(pair)
     for text, alike in of_text.items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nanopace.diagnosis.pace_findings import lost_s
 from nanopace.diagnosis.result import Finding
+from nanopace.diagnosis.time.pace_findings import lost_s
 from nanopace.views.report import READING, Report, card_range, span_of
 
 SLOW_DOWNS = ("level_shift", "level_shift_at_restart", "slow_beginning", "drift", "slower_at_the_end")

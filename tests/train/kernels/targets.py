@@ -29,15 +29,15 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
 from nanopace.config import TrainConfig
-from nanopace.train.fast_model import FastGPT
-from nanopace.train.fp8 import PRODUCTS
-from nanopace.train.fused import Again, Fused, FusedGPT
-from nanopace.train.fused_fast import FusedFastGPT
-from nanopace.train.lean_adamw import LeanAdamW
-from nanopace.train.model import ModelShape
-from nanopace.train.muon import MuonAndAdamW
-from nanopace.train.optimizer import make_optimizer
-from nanopace.train.recipes import new_model
+from nanopace.train.fused.fast import FusedFastGPT
+from nanopace.train.fused.gpt2 import Again, Fused, FusedGPT
+from nanopace.train.kernels.fp8 import PRODUCTS
+from nanopace.train.models.fast import FastGPT
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.recipes import new_model
+from nanopace.train.optim.bf16_adamw import LeanAdamW
+from nanopace.train.optim.muon import MuonAndAdamW
+from nanopace.train.optim.optimizer import make_optimizer
 
 BATCH = 8
 ADA = 89  # the first to have 8 bits

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nanopace.train.kernels.muon import Places, ahead, plain_ahead, plain_subtract, subtract
-from nanopace.train.muon import Muon, Stack
+from nanopace.train.optim.muon import Muon, Stack
 
 from .conftest import LIMITS, Draw, error
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanopace.train.fp8 import FP8
+from nanopace.train.kernels.fp8 import FP8
 from nanopace.train.kernels.norm import (
     layer_norm,
     layer_norm_backward,

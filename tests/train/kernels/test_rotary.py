@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanopace.train.fast_model import rope_angles
 from nanopace.train.kernels.rotary import plain_turn, turn, turn_backward
+from nanopace.train.models.fast import rope_angles
 
 from .conftest import LIMITS, Draw, error
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from nanopace.hardware.memory import rows_at_a_time
-from nanopace.train.fp8 import Eighth
-from nanopace.train.products import add_product, product
+from nanopace.train.kernels.fp8 import Eighth
+from nanopace.train.kernels.products import add_product, product
 
 _TOGETHER = 8  # values of a thread: one wide load of bfloat16
 _LOWEST = -1e30  # as good as minus infinity, and its difference to itself is a number

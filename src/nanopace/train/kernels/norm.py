@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from nanopace.train.fp8 import scale_after_norm
+from nanopace.train.kernels.fp8 import scale_after_norm
 from nanopace.train.kernels.rows import block_of, programs, stages_of, warps_of
 
 EPSILON = 1e-5

@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nanopace.train.fast_model import queries_and_keys
 from nanopace.train.kernels.rows import block_of, warps_of
+from nanopace.train.models.fast import queries_and_keys
 
 EPSILON = 1e-6
 

@@ -1,0 +1,133 @@
+"""Which knob did it: run what lies between two configs, and say what each knob did to the speed, and to the loss.
+
+Every combination of the knobs in which they differ is a short run of its own, several times, in a shuffled order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from nanopace.cli.html import check_target, write_page
+from nanopace.cli.options import add_language, add_paper, paper_of, words_of
+from nanopace.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nanopace.literals import Value
+    from nanopace.tune.ablate.ablate import Plan, Tried
+    from nanopace.wording.catalog import Words
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help="a config file (.py), or a run that says its config")
+    parser.add_argument("b", metavar="B", help="another one")
+    group = parser.add_argument_group("the runs")
+    group.add_argument("--steps", type=_count, default=20, metavar="N", help="of each run (20)")
+    group.add_argument("--repeats", type=_count, default=3, metavar="N", help="of each combination (3)")
+    group.add_argument("--loss", type=_count, metavar="N", help="also the validation loss after N steps")
+    group.add_argument(
+        "--orders", type=_count, default=8, metavar="N", help="that are drawn, with five knobs or more (8)"
+    )
+    group.add_argument(
+        "--together", action="append", default=[], metavar="KNOB,KNOB", help="change these at once; may be repeated"
+    )
+    group.add_argument("--timeout", type=_count, default=600, metavar="S", help="seconds that a run may take (600)")
+    group.add_argument("--keep", metavar="DIR", help="keep the runs here, and go on from what is there")
+    group = parser.add_argument_group("the answer")
+    group.add_argument("--html", metavar="FILE", help="write one self-contained page instead of printing a report")
+    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
+    add_language(group)
+    add_paper(group)
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    if args.html is not None:
+        check_target(args.html)
+    plan = _plan(args)
+    from nanopace.tune.ablate.ablate import conclude
+    from nanopace.tune.ablate.ablate_view import document, page, write
+
+    tried = _measured(plan, args, words)
+    found = conclude(plan, tried)
+    if args.html is not None:
+        write_page(args.html, page(found, f"{args.a} → {args.b}", words))
+    if args.json:
+        from nanopace.views.json import object_json
+
+        sys.stdout.write(object_json(document(found)))
+    if args.json or args.html is not None:
+        return 0
+    paper = paper_of(args)
+    write(found, words, paper)
+    paper.finish()
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    from nanopace.config import KNOBS
+    from nanopace.tune.ablate.ablate import make_plan
+
+    together = [[name.strip() for name in each.split(",")] for each in args.together]
+    unknown = [name for each in together for name in each if name not in KNOBS]
+    if unknown:
+        raise UsageError("--together: {knob} is no knob", knob=unknown[0])
+    return make_plan(
+        _knobs(args.a),
+        _knobs(args.b),
+        steps=args.loss or args.steps,
+        repeats=args.repeats,
+        evaluates=args.loss is not None,
+        orders=args.orders,
+        together=together,
+    )
+
+
+def _knobs(path: str) -> Mapping[str, Value]:
+    """Of a config file, or of a run whose log or ledger has its config."""
+    from nanopace.config import KNOBS
+    from nanopace.config_text import read_config
+
+    if path.endswith(".py"):
+        return read_config(path, to_train=True)
+    from nanopace.api import open_run
+
+    run = open_run(path)
+    known = {name: fact.value for name, fact in run.facts.items() if name in KNOBS and fact.origin != "inferred"}
+    if not {"batch_size", "block_size", "n_layer", "n_embd"} <= known.keys():
+        raise UsageError("{path}: does not say its config; give the config file, which ends in .py", path=path)
+    return known
+
+
+def _measured(plan: Plan, args: argparse.Namespace, words: Words) -> list[Tried]:
+    from nanopace.cli.display.trials import Trials, room_for_trials
+    from nanopace.tune.ablate.ablate import measure, plan_text
+
+    with room_for_trials(args.keep, plan_text(plan)) as folder, Trials(len(plan.trials), words) as trials:
+        tried = measure(plan, folder, args.timeout, lambda each: trials.tell(each.outcome, sorted(each.changed)))
+    failed = tried[-1].outcome
+    if not failed.worked:
+        changed = ", ".join(sorted(tried[-1].changed)) or "A.py"
+        if failed.failure == "memory":
+            raise UsageError(
+                "memory was full in the run with B's {knobs}: nothing can be said without it", knobs=changed
+            )
+        if failed.failure == "time":
+            raise UsageError(
+                "the run with B's {knobs} took longer than --timeout {seconds} s", knobs=changed, seconds=args.timeout
+            )
+        raise UsageError("the run with B's {knobs} failed: {said}", knobs=changed, said=failed.said)
+    return tried
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 0 < count < 10**9:
+        raise ValueError(text)
+    return count
+
+
+_count.__name__ = "number"  # argparse says it: "invalid number value: '0'"

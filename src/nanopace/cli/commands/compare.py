@@ -1,0 +1,179 @@
+"""Compare runs with the first of them: which is better, at equal tokens and at equal time, and why.
+
+A trainer with several stages, such as nanochat, has several runs in a log. Only runs of one stage are compared: the
+base training of one log with the base training of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import string
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nanopace.cli.html import write_page
+from nanopace.cli.options import add_output, add_stage, check_output, paper_of, show, words_of
+from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
+from nanopace.errors import UsageError
+
+if TYPE_CHECKING:
+    from nanopace.diagnosis.comparison import Comparison
+    from nanopace.run import Run, Stage
+    from nanopace.wording.catalog import Words
+
+    Staged = list[tuple[Stage | None, list[Run]]]
+
+_LETTERS = string.ascii_uppercase
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "logs",
+        nargs="+",
+        metavar="LOG",
+        help="two logs or more, or one that holds several runs; a directory, or - for standard input. "
+        "The runs are called A, B, C ... in this order, in each stage of a trainer that has several",
+    )
+    add_stage(parser)
+    group = parser.add_argument_group("what the logs do not say; for one run with its letter, else for all")
+    group.add_argument("--config", metavar="[A=]FILE", action="append", default=[], help="a nanoGPT config file")
+    group.add_argument("--set", metavar="[A.]KNOB=VALUE", action="append", default=[], help="such as B.batch_size=8")
+    group.add_argument("--gpu", metavar="[A=]NAME", action="append", default=[], help='such as "4070" or "B=4090"')
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    settings = Lettered(args.config, args.set, args.gpu)
+    check_output(args)
+    staged = _read(find_sources(args.logs, words), settings, args.stage)
+    settings.check_letters(max(len(runs) for _, runs in staged))
+    paired = [(stage, runs) for stage, runs in staged if len(runs) > 1]
+    if not paired:
+        raise _no_pair(args.logs, staged)
+    for _, (run, *others) in staged:
+        if not others:
+            _remark(words.text("{name} is left out: there is no other run of its stage.", name=run.name))
+    if len(paired) == 1:
+        show(_compared(paired[0][1]), args, words)
+    else:
+        _show_stages(paired, args, words)
+    return 0
+
+
+class Lettered:
+    """The settings of each run: those for all, and over them those with its letter."""
+
+    def __init__(self, configs: Sequence[str], overrides: Sequence[str], gpus: Sequence[str]) -> None:
+        self._config = dict(_split(text, "=") for text in configs)
+        self._gpu = dict(_split(text, "=") for text in gpus)
+        self._overrides = [(letter, *override(rest)) for letter, rest in (_split(text, ".") for text in overrides)]
+        self.letters = {*self._config, *self._gpu, *(letter for letter, _, _ in self._overrides)} - {""}
+        for letter in ("", *sorted(self.letters)):
+            self.of(letter).check()
+
+    def of(self, letter: str) -> Settings:
+        own = {name: value for each, name, value in self._overrides if each == letter}
+        shared = {name: value for each, name, value in self._overrides if not each}
+        return Settings(
+            config=self._config.get(letter, self._config.get("")),
+            overrides=shared | own,
+            gpu=self._gpu.get(letter, self._gpu.get("")),
+        )
+
+    def check_letters(self, runs: int) -> None:
+        """A letter without a run is a slip, and would silently change nothing."""
+        for letter in sorted(self.letters):
+            if _LETTERS.index(letter) >= runs:
+                known = ", ".join(_LETTERS[:runs])
+                raise UsageError("{letter}: there is no such run; there are {known}", letter=letter, known=known)
+
+
+def _split(text: str, mark: str) -> tuple[str, str]:
+    """'B=b.py' as ('B', 'b.py'), 'b.py' as ('', 'b.py'). Only a single capital is a letter: a path may have an =."""
+    found = re.fullmatch(rf"([A-Z]){re.escape(mark)}(.*)", text, re.DOTALL)
+    return (found[1], found[2]) if found else ("", text)
+
+
+def _read(sources: Sequence[str], settings: Lettered, stage: Stage | None) -> Staged:
+    """The runs by stage. A run's letter is its place in its stage, which is known once the logs have been read."""
+    runs: list[tuple[str, int, Settings, Run]] = []  # where to find it, and what it was read with
+    for source in sources:
+        likely = settings.of(_letter(len(runs)))
+        found = read_runs(source, likely)
+        wanted = set(map(id, of_stage(found, stage, source)))
+        runs += [(source, index, likely, run) for index, run in enumerate(found) if id(run) in wanted]
+    staged: dict[Stage | None, list[Run]] = {}
+    for source, index, used, run in runs:
+        members = staged.setdefault(_kind(run), [])
+        own = settings.of(_letter(len(members)))
+        if own != used:
+            if source == "-":
+                raise UsageError("-: the runs of standard input cannot have settings of their own")
+            run = read_runs(source, own)[index]
+        members.append(run)
+    return list(staged.items())
+
+
+def _kind(run: Run) -> Stage | None:
+    """What a run may be compared with. Trainers without stages do what nanochat calls base training."""
+    return "base" if run.stage is None and run.format != "nanochat" else run.stage
+
+
+def _letter(index: int) -> str:
+    return _LETTERS[index] if index < len(_LETTERS) else ""
+
+
+def _no_pair(logs: Sequence[str], staged: Staged) -> UsageError:
+    if len(staged) == 1:
+        return UsageError("compare needs two runs, and {logs} holds one", logs=" ".join(logs))
+    names = ", ".join(run.name for _, runs in staged for run in runs)
+    return UsageError("compare needs two runs of one stage, and there is one of each: {names}", names=names)
+
+
+def _compared(runs: Sequence[Run]) -> list[Comparison]:
+    from nanopace.diagnosis.compare.compare import compare
+    from nanopace.diagnosis.diagnose import diagnose
+
+    first, *others = map(diagnose, runs)
+    return [compare(first, other) for other in others]
+
+
+def _show_stages(paired: Staged, args: argparse.Namespace, words: Words) -> None:
+    """One report after the other. A page holds one stage."""
+    compared = [(stage, _compared(runs)) for stage, runs in paired]
+    if args.html is not None:
+        from nanopace.api import render
+
+        write_page(args.html, render(compared[0][1], format="html", lang=words.lang))
+        others = " ".join(f"--stage {stage}" for stage, _ in compared[1:] if stage is not None)
+        shown = _title(compared[0][0], words)
+        _remark(words.text("The page has {stage} only; for the rest: {options}", stage=shown, options=others))
+    if args.json:
+        from nanopace.views.json import stages_json
+
+        sys.stdout.write(stages_json(compared))
+    elif args.html is None:
+        from nanopace.views.paper import styled
+
+        for number, (stage, comparisons) in enumerate(compared):
+            paper = paper_of(args)
+            if number:
+                paper.blank()
+                paper.line("–" * paper.width, indent=0)
+                paper.blank()
+            paper.line(styled(_title(stage, words), "bold cyan"), indent=0)
+            paper.finish()
+            show(comparisons, args, words)
+
+
+def _title(stage: Stage | None, words: Words) -> str:
+    return words.text("unknown stage") if stage is None else words.stage(stage)
+
+
+def _remark(text: str) -> None:
+    from nanopace.views.paper import clean
+
+    print(clean(text), file=sys.stderr)

@@ -1,0 +1,74 @@
+"""Take a model's weights to nanoGPT or Hugging Face, or from there; nothing in a file is ever executed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nanopace.cli.checkpoint_flag import add_which, passed_over_lines, which_line
+from nanopace.cli.options import add_language, words_of
+from nanopace.cli.torch_room import torch_room
+from nanopace.views.paper import clean
+
+if TYPE_CHECKING:
+    from nanopace.train.formats.pretrained import Pretrained
+    from nanopace.wording.catalog import Words
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        type=Path,
+        metavar="SOURCE",
+        help="an out_dir or one checkpoint in it, nanoGPT's ckpt.pt, or a Hugging Face directory of a GPT-2",
+    )
+    parser.add_argument("target", type=Path, metavar="TARGET", help="what to write: a ckpt.pt, or a directory")
+    parser.add_argument(
+        "--to",
+        choices=("nanogpt", "huggingface", "nanopace"),
+        help="the form to write (else nanogpt if TARGET ends in .pt, and huggingface if not)",
+    )
+    add_which(parser)
+    parser.add_argument("--force", action="store_true", help="replace a TARGET that an earlier conversion wrote")
+    add_language(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    with torch_room("convert"):
+        from nanopace.train.formats.convert import convert, form_by_name
+
+        form = args.to or form_by_name(args.target)
+        pretrained = convert(args.source, args.target, to=form, which=args.which or "", force=args.force)
+    chosen = pretrained.chosen
+    for line in [*passed_over_lines(chosen, words), *_left_behind(pretrained, form, words)]:
+        print(f"nanopace: {clean(line)}", file=sys.stderr)
+    parameters = sum(each.numel() for name, each in pretrained.weights.items() if name != "lm_head.weight")
+    said = words.text(
+        "{path} is written: {parameters} parameters, {which}",
+        path=args.target,
+        parameters=words.count(parameters),
+        which=which_line(chosen, words) if chosen else words.text("step {step}", step=words.count(pretrained.step)),
+    )
+    print(clean(said))
+    return 0
+
+
+def _left_behind(pretrained: Pretrained, form: str, words: Words) -> Iterator[str]:
+    """What the other form has no place for."""
+    tokenizer = pretrained.tokenizer
+    if tokenizer is None:
+        yield words.text("the tokenizer is not known, and none is written")
+    elif form == "huggingface" and tokenizer.kind not in ("gpt2", "bpe"):
+        yield words.text(
+            "Hugging Face has no tokenizer of the kind {kind}, and only the weights are written", kind=tokenizer.kind
+        )
+    elif form == "nanogpt" and tokenizer.kind != "gpt2":
+        yield words.text("a ckpt.pt has no place for the tokenizer of the kind {kind}", kind=tokenizer.kind)
+    if form == "nanogpt" and pretrained.shape.activation != "gelu":
+        yield words.text("this model approximates GELU, and nanoGPT does not: its logits there differ by about 0.001")
+    if form == "huggingface" and pretrained.optimizer is not None:
+        yield words.text("the optimizer's averages are left out: training would start them anew")

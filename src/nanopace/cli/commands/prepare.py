@@ -1,0 +1,156 @@
+"""Make a corpus to train on: of a name, or of text, JSONL, parquet and zip files, directories and patterns."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nanopace.cli.display.preparing import Preparing
+from nanopace.cli.options import add_language, words_of
+from nanopace.errors import UsageError
+
+if TYPE_CHECKING:
+    from nanopace.corpus.prepare.prepare import Recipe, Summary, Told
+    from nanopace.wording.catalog import Words
+
+_VOCAB_SIZE = 4096
+_MB = 1_000_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from nanopace.corpus.download.named import CORPORA
+
+    listed = "\n".join(f"  {name:12}  {corpus.about}" for name, corpus in CORPORA.items())
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"names:\n{listed}\n\nInterrupted and started again, it goes on where it was."
+    parser.add_argument("sources", nargs="+", metavar="NAME|PATH", help="one of the names below, or files of your own")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="where it goes (else data/ and its name)")
+    parser.add_argument("--name", help="what it is called (else as its files are)")
+    parser.add_argument("--tokenizer", help="gpt2 (default), bytes, chars, or bpe, which is trained on the corpus")
+    parser.add_argument("--vocab_size", metavar="N", type=_count, help=f"entries of a bpe (default {_VOCAB_SIZE})")
+    parser.add_argument("--val_fraction", metavar="F", type=float, help="share for validation (else by the size)")
+    parser.add_argument("--shard_tokens", metavar="N", type=_count, help="tokens in a file (default 100,000,000)")
+    parser.add_argument("--text_field", metavar="NAME", help="where rows of JSONL and parquet have their text (text)")
+    parser.add_argument("--files", metavar="N", type=_count, help="of a corpus with a name, only the first N files")
+    parser.add_argument("--restart", action="store_true", help="throw away what is there and start anew")
+    add_language(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from nanopace.corpus.prepare.choose_tokenizer import check_tokenizer
+    from nanopace.corpus.prepare.prepare import prepare
+
+    words = words_of(args)
+    if args.name is not None and re.search(r"[/\\]|^\.+$", args.name):
+        raise UsageError("--name {name}: is a path; say with --out where it goes", name=args.name)
+    name = _corpus_name(args)
+    recipe = _recipe(args, name or args.name or _name_of(args.out, args.sources))
+    check_tokenizer(recipe)
+    directory = args.out or Path("data", args.name or recipe.name)
+    try:
+        with Preparing(words) as told:
+            files = _files(args, name, directory, told)
+            summary = prepare(files, directory, recipe, restart=args.restart, told=told)
+    except KeyboardInterrupt:
+        print(words.text("Interrupted: the same command goes on where it was."), file=sys.stderr)
+        raise
+    _show(summary, words)
+    return 0
+
+
+def _corpus_name(args: argparse.Namespace) -> str | None:
+    """The known name among the sources; None where they are files."""
+    from nanopace.corpus.download.named import CORPORA
+
+    known = [source for source in args.sources if source in CORPORA]
+    if not known:
+        if args.files is not None:
+            raise UsageError("--files is for the corpora that have a name")
+        return None
+    if len(args.sources) > 1:
+        raise UsageError("{name}: a corpus with a name is prepared alone; write ./{name} for a file", name=known[0])
+    name: str = known[0]
+    return name
+
+
+def _recipe(args: argparse.Namespace, name: str) -> Recipe:
+    from nanopace.corpus.download.named import CORPORA
+    from nanopace.corpus.prepare.prepare import Recipe
+
+    tokenizer = args.tokenizer or (CORPORA[name].tokenizer if name in CORPORA else "gpt2")
+    given = {knob: getattr(args, knob) for knob in ("vocab_size", "val_fraction", "shard_tokens", "text_field")}
+    if tokenizer == "bpe" and args.vocab_size is None:
+        given["vocab_size"] = (CORPORA[name].vocab_size if name in CORPORA else None) or _VOCAB_SIZE
+    return Recipe(name=name, tokenizer=tokenizer, **{knob: value for knob, value in given.items() if value is not None})
+
+
+def _name_of(out: Path | None, sources: Sequence[str]) -> str:
+    """books of books/, books.jsonl.zst and books/*.txt."""
+    path = Path(sources[0]).absolute() if out is None else out.absolute()
+    while re.search(r"[*?\[]", path.name):
+        path = path.parent
+    name = path.name if out is not None or os.path.isdir(path) else path.name.partition(".")[0]
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "corpus"
+
+
+def _files(args: argparse.Namespace, name: str | None, directory: Path, told: Told) -> list[Path]:
+    """The files to read; those of a name are downloaded to where another corpus of them finds them too."""
+    from nanopace.corpus.documents.inputs import find_inputs
+    from nanopace.corpus.download.fetch import download_all
+    from nanopace.corpus.download.named import EMBEDDED, python_files, remote_files
+    from nanopace.corpus.prepare.prepare import Status
+
+    if name is None:
+        return find_inputs(args.sources)
+    if name == EMBEDDED:
+        return python_files()[: args.files]
+    return download_all(
+        remote_files(name)[: args.files],
+        directory.parent / "download" / name,
+        lambda done, total, which: told(Status("download", done, total, which=which)),
+    )
+
+
+def _show(summary: Summary, words: Words) -> None:
+    from nanopace.views.paper import clean
+
+    counts = summary.counts
+    documents = words.count(counts.documents)
+    if counts.duplicates:
+        documents += " " + words.text("({n} duplicates left out)", n=words.count(counts.duplicates))
+    rows = [(words.text("documents"), documents)]
+    rows += [(split, words.text("{tokens} tokens", tokens=words.count(n))) for split, n in summary.tokens.items()]
+    tokens = sum(summary.tokens.values())
+    rows.append((words.text("bytes per token"), words.number(summary.text_bytes / tokens, 2)))
+    encoded = summary.encoded
+    if encoded.text_bytes:
+        rate = words.number(encoded.text_bytes / _MB / encoded.seconds, 1)
+        rows.append((words.text("time"), f"{words.duration(summary.seconds)}, {rate} MB/s"))
+    if counts.replaced:
+        rows.append((words.text("not UTF-8"), words.text("{n} characters replaced", n=words.count(counts.replaced))))
+    path = str(summary.directory)
+    print(clean(path if encoded.text_bytes else words.text("{path}: is there already", path=path)))
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        print(f"  {label:{width}}  {value}")
+    print(clean(words.text("next: {command}", command=f"nanopace train --dataset={_dataset(summary.directory)}")))
+
+
+def _dataset(directory: Path) -> str:
+    """As `nanopace train` takes it: the name alone where it is under data/."""
+    return directory.name if directory.parent == Path("data") else str(directory)
+
+
+def _count(text: str) -> int:
+    number = int(text.replace("_", "").replace(",", ""))
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+_count.__name__ = "number"  # argparse says it: "invalid number value: '0'"

@@ -1,0 +1,164 @@
+"""Recommend what to train on a card, and how: what fits, the fastest sensible micro-batch, how long, to which loss.
+
+No GPU is needed. Figures are expectations with a range; hardware/measured.csv has the measurements they rest on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from nanopace.cli.config_output import add_answer, check_answer, write_answer
+from nanopace.cli.options import paper_of, words_of
+from nanopace.errors import UnknownCard, UsageError
+
+if TYPE_CHECKING:
+    from nanopace.hardware.cards import Card
+    from nanopace.tune.recommend.models import Model
+    from nanopace.tune.recommend.recommend import Recommendation
+    from nanopace.tune.recommend.recommend_view import Answer
+
+_MOST_CARDS = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is asked")
+    group.add_argument("--gpu", metavar="NAME", help='a card, such as 4070; several side by side: "4070,4080,4090"')
+    group.add_argument(
+        "--model", metavar="MODEL", help="gpt2, gpt2-medium, 774M, 1.5B or n_layer=12,n_head=12,n_embd=768"
+    )
+    group.add_argument(
+        "--tokens", metavar="N", help="to train on, such as 10B; else 20 for each parameter, at most 16 passes"
+    )
+    group.add_argument("--batch", metavar="TOKENS", help="tokens a step; else 524288, in a short run fewer")
+    group.add_argument("--dataset", metavar="NAME", default="fineweb-edu", help="the folder under data/ (fineweb-edu)")
+    group.add_argument("--peak-tflops", metavar="X", type=_figure, help="dense bf16 peak of a card that is not listed")
+    group.add_argument("--memory", metavar="GB", type=_figure, help="memory of a card that is not listed")
+    add_answer(parser, "a config file, for nanopace train and for nanoGPT")
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    cards = _cards(args)
+    if args.write is not None and len(cards) > 1:
+        raise UsageError("--write writes the config of one card, and {cards} are given", cards=len(cards))
+    check_answer(args)
+    answers = [_answer(card, args) for card in cards]
+    if args.json:
+        from nanopace.tune.recommend.recommend_view import document
+        from nanopace.views.json import recommend_json
+
+        sys.stdout.write(recommend_json([document(answer) for answer in answers]))
+    else:
+        from nanopace.tune.recommend.recommend_view import write
+
+        paper = paper_of(args)
+        write(answers, words, paper)
+        paper.finish()
+    if args.write is not None:
+        from nanopace.tune.recommend.config_file import config_text
+
+        write_answer(args, config_text(answers[0].found), words)
+    return 0
+
+
+def _answer(card: Card, args: argparse.Namespace) -> Answer:
+    from nanopace.config import KNOBS
+    from nanopace.tune.recommend.amounts import read_tokens
+    from nanopace.tune.recommend.budget import budget_of
+    from nanopace.tune.recommend.datasets import find_dataset
+    from nanopace.tune.recommend.models import find_model
+    from nanopace.tune.recommend.recommend import best_model, considered, fits, recommend
+    from nanopace.tune.recommend.recommend_view import Answer, Candidate
+
+    if not args.dataset.isprintable() or KNOBS["dataset"].fitted(args.dataset) is None:
+        raise UsageError("--dataset {dataset}: must be the name of a folder", dataset=ascii(args.dataset))
+    tokens = None if args.tokens is None else read_tokens(args.tokens, "--tokens")
+    step = None if args.batch is None else read_tokens(args.batch, "--batch")
+    dataset = find_dataset(args.dataset)
+    asked = None if args.model is None else find_model(args.model, dataset.vocab_size)
+
+    def found(model: Model) -> Recommendation:
+        return recommend(card, model, tokens=tokens, step_tokens=step, dataset=dataset)
+
+    if asked is not None:
+        return Answer(found(asked))
+    others = [
+        Candidate(each, found(each) if fits(card, each, budget_of(each, dataset, tokens, step).per_step) else None)
+        for each in considered(dataset)
+    ]
+    return Answer(found(best_model(card, dataset, tokens=tokens)), tuple(others))
+
+
+# --- cards -----------------------------------------------------------------------------------------------------------
+
+
+def _cards(args: argparse.Namespace) -> list[Card]:
+    named = [] if args.gpu is None else [name.strip() for name in args.gpu.split(",") if name.strip()]
+    by_hand = args.peak_tflops is not None or args.memory is not None
+    if not named and not by_hand:
+        raise UsageError("--gpu NAME is needed, such as --gpu 4070; nanopace cards lists all")
+    if len(named) > 1 and by_hand:
+        raise UsageError("--peak-tflops and --memory are of one card, and --gpu names {cards}", cards=len(named))
+    if len(named) > _MOST_CARDS:
+        raise UsageError("--gpu: at most {most} cards side by side, not {cards}", most=_MOST_CARDS, cards=len(named))
+    if by_hand:
+        return [_by_hand(named[0] if named else None, args)]
+    return [_find(name) for name in named]
+
+
+def _find(name: str) -> Card:
+    from nanopace.hardware.cards import find_card, split_count
+
+    count, single = split_count(name)
+    if count > 1:
+        raise UsageError("--gpu {name}: name one card, without a number", name=name)
+    try:
+        return find_card(single)
+    except UnknownCard as error:
+        near = error.values.get("near", error.values.get("cards"))
+        if near is None:
+            raise UnknownCard(
+                "{name}: no such card in the table (nanopace cards lists all); or give its figures: "
+                "--peak-tflops 58 --memory 12",
+                name=name,
+            ) from None
+        raise UnknownCard(
+            "{name}: no such card in the table; near it are {near}; or give its figures: --peak-tflops 58 --memory 12",
+            name=name,
+            near=near,
+        ) from None
+
+
+def _by_hand(name: str | None, args: argparse.Namespace) -> Card:
+    """A card of the table with other figures, or one that is not in it."""
+    from nanopace.hardware.cards import find_card, given_card
+
+    known = None
+    if name is not None:
+        try:
+            known = find_card(name)
+        except UnknownCard:
+            known = None
+    peak, memory = args.peak_tflops, args.memory
+    if known is not None:
+        peak = known.bf16_tflops if peak is None else peak
+        return known._replace(bf16_tflops=peak, memory_gb=known.memory_gb if memory is None else memory)
+    if peak is None or memory is None:
+        missing = "--peak-tflops" if peak is None else "--memory"
+        raise UsageError("{missing} is needed, too, for a card that is not in the table", missing=missing)
+    return given_card(name or f"{peak:g} TFLOP/s", peak, memory)
+
+
+_LEAST, _MOST = 1e-3, 1e5  # TFLOP/s and GB: no card has less or more
+
+
+def _figure(text: str) -> float:
+    figure = float(text)
+    if not _LEAST <= figure < _MOST:
+        raise ValueError(text)
+    return figure
+
+
+_figure.__name__ = "figure"  # argparse says it: "invalid figure value: '0'"

@@ -1,0 +1,171 @@
+"""Train a GPT, and end with the report of where the time went.
+
+nanoGPT's config files and flags work as they are, and what they leave open has nanoGPT's defaults:
+nanopace train config/train_gpt2.py --batch_size=8
+Where neither a config nor a knob says anything of model, batch or schedule, the machine decides them, each with its
+reason. With --auto it also decides what configs and knobs leave open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+from nanopace.cli.in_order import InOrder
+from nanopace.cli.options import add_language, words_of
+from nanopace.cli.torch_room import torch_room
+from nanopace.config import KNOBS, Asked
+from nanopace.config_program import Program
+from nanopace.config_text import check_together, follow_config, read_knob
+from nanopace.errors import NanopaceError, UsageError
+from nanopace.literals import Value
+
+if TYPE_CHECKING:
+    from nanopace.train.listener import Listener
+    from nanopace.wording.catalog import Words
+
+MAY_BE_EMPTY = tuple(KNOBS)  # a knob says itself what it may be
+WORDS_ARE = "--config"
+NOT_SAVED = 1  # also where it was interrupted: whoever goes on in out_dir would not go on from the last step
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
+    parser.add_argument(
+        "--config",
+        action=InOrder,
+        metavar="CONFIG",
+        help="a nanoGPT config file; --config may be left out. Read, never executed; the later file or flag wins",
+    )
+    parser.set_defaults(in_order=())
+    add_language(parser)
+    parser.add_argument("--auto", action="store_true", help="the machine decides what configs and knobs leave open")
+    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
+    parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
+    parser.add_argument("--no-report", action="store_true", help="end without the report")
+    knobs = parser.add_argument_group("knobs")
+    for knob in KNOBS.values():
+        shown = knob.why.replace("%", "%%")
+        knobs.add_argument(f"--{knob.name}", action=InOrder, metavar=str(knob.default), help=shown)
+
+
+def run(args: argparse.Namespace) -> int:
+    speaks = os.environ.get("RANK", "0") == "0"  # of several processes that torchrun started, the first one does
+    try:
+        words = words_of(args)
+        asked = read_asked(args)
+        given = asked.given
+    except NanopaceError:
+        if speaks:
+            raise
+        return 2
+    if args.download and os.environ.get("LOCAL_RANK", "0") == "0":  # the others wait for this one
+        _download(str(given.get("init_from", KNOBS["init_from"].default)))
+    if args.gpus is not None:
+        return _on_several(args, given)
+    from nanopace.cli.display.display import display_for
+    from nanopace.cli.display.preparing import Preparing
+    from nanopace.cli.streams import drop_what_is_lost
+
+    drop_what_is_lost()  # the exit code is training's: what counts is on the disk
+    out = sys.stdout if speaks else open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, to the end of the process
+    with torch_room("train"), Preparing(words) as preparing, display_for(out) as display:
+        from nanopace.train.run import train
+
+        listener = _with_wandb(display, given) if given.get("wandb_log") and speaks else display
+        for note in asked.notes:
+            listener.note(note)
+        outcome = train(asked, listener=listener, preparing=preparing)
+    embedded = asked.machine_decides and "dataset" not in given
+    if speaks and embedded and outcome.reason == "finished" and outcome.checkpoint and outcome.failure is None:
+        _let_it_write(outcome.checkpoint)
+    if speaks and not args.no_report and not given.get("eval_only"):
+        _report(outcome.ledger, words)
+    if outcome.failure is not None:
+        return NOT_SAVED
+    return 130 if outcome.reason == "interrupted" else 0
+
+
+def _report(ledger: str, words: Words) -> None:
+    """It may have ended before its first row. Then there is nothing to tell of it, and that is no error."""
+    from nanopace.api import diagnose, open_run, print_report
+
+    print(flush=True)
+    try:
+        diagnosis = diagnose(open_run(ledger))
+    except NanopaceError as error:
+        print(f"no report: {error}", flush=True)
+    else:
+        print_report([diagnosis], words, out=sys.stdout)
+
+
+def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:
+    """The same command without --gpus, in several processes."""
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", args.gpus):
+        raise UsageError("--gpus={count}: must be a number of cards, such as 2", count=args.gpus)
+    flags = [f"--{name}={written}" for name, written in args.in_order]
+    flags += ["--auto"] * args.auto + ["--no-report"] * args.no_report + ([f"--lang={args.lang}"] if args.lang else [])
+    with torch_room("train"):
+        from nanopace.train.launch import launch
+
+        device = given.get("device")
+        return launch(int(args.gpus), None if device is None else str(device), ["train", *flags])
+
+
+def _with_wandb(listener: Listener, given: Mapping[str, Value]) -> Listener:
+    from nanopace.cli.weights_and_biases import WeightsAndBiases
+
+    project, name = (str(given.get(knob, KNOBS[knob].default)) for knob in ("wandb_project", "wandb_run_name"))
+    return WeightsAndBiases(listener, given, project, name)
+
+
+def _let_it_write(checkpoint: str) -> None:
+    """Some text of the model that was trained on the embedded corpus: whoever just tries it wants to see some."""
+    from nanopace.cli.commands import sample
+
+    parser = argparse.ArgumentParser()
+    sample.add_arguments(parser)
+    print(flush=True)
+    sample.run(parser.parse_args([f"--model={checkpoint}", "--start=def ", "--num_samples=2", "--max_new_tokens=120"]))
+
+
+def _download(init_from: str) -> None:
+    with torch_room("train"):
+        from nanopace.train.formats.hub import find_model, is_of_the_hub
+
+        if not is_of_the_hub(init_from):
+            raise UsageError("--download: init_from={init_from} is nothing to download", init_from=init_from)
+        find_model(init_from, download=True)
+
+
+def read_asked(args: argparse.Namespace) -> Asked:
+    """What files and flags say, in the order in which they stand."""
+    program = Program.with_defaults()
+    files: list[str] = []
+    flags: set[str] = set()
+    overruled: dict[str, Value] = {}
+    for name, written in args.in_order:
+        if name == "config":
+            files.append(written)
+            follow_config(program, written)
+            flags -= program.lines.keys()
+        else:
+            if name not in flags and name in program.values:
+                overruled[name] = cast(Value, program.values[name])
+            program.set(name, read_knob(name, written, flag=f"--{name}"))
+            flags.add(name)
+    given = {name: cast(Value, value) for name, value in program.values.items() if name in KNOBS}
+    check_together(given)
+    return Asked(
+        given=given,
+        files=tuple(files),
+        flags=frozenset(flags),
+        overruled={name: value for name, value in overruled.items() if name in flags},
+        auto=args.auto,
+        notes=program.notes,
+    )

@@ -1,0 +1,90 @@
+"""The fastest setting of a config on this machine: short trials, within a time budget.
+
+A step keeps its tokens, and so the loss stays what it is. Without a config it is what `nanopace train` would train.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from nanopace.cli.config_output import add_answer, check_answer, write_answer
+from nanopace.cli.options import paper_of, words_of
+from nanopace.errors import UsageError
+
+if TYPE_CHECKING:
+    from nanopace.literals import Value
+    from nanopace.tune.search.tune import Tuned
+    from nanopace.wording.catalog import Words
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", nargs="?", metavar="CONFIG", help="a config file; else what nanopace train chooses")
+    group = parser.add_argument_group("the trials")
+    group.add_argument("--budget", default="3m", metavar="TIME", help="for all of them, such as 90s or 5m (3m)")
+    group.add_argument("--keep", metavar="DIR", help="keep the trials here, and go on from what is there")
+    add_answer(parser, "the chosen config")
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    from nanopace.tune.recommend.amounts import read_seconds
+
+    budget_s = read_seconds(args.budget, "--budget")
+    given = _given(args.config)
+    check_answer(args)
+    found = _measured(given, budget_s, args, words)
+    _show(found, args, words)
+    if args.write is not None:
+        from nanopace.tune.search.tune_view import config_text
+
+        write_answer(args, config_text(found, args.config), words)
+    return 0
+
+
+def _given(path: str | None) -> dict[str, Value] | None:
+    """The knobs of the config, checked as training checks them."""
+    if path is None:
+        return None
+    from nanopace.config import KNOBS, TrainConfig
+    from nanopace.config_text import check_together, read_config
+
+    given = {name: value for name, value in read_config(path, to_train=True).items() if name in KNOBS}
+    check_together(given)
+    TrainConfig(**given)  # type: ignore[arg-type]
+    return given
+
+
+def _measured(given: dict[str, Value] | None, budget_s: float, args: argparse.Namespace, words: Words) -> Tuned:
+    import json
+    from importlib.util import find_spec
+
+    from nanopace.cli.display.trials import Trials, room_for_trials
+    from nanopace.tune.search.tune import tune
+    from nanopace.tune.search.tune_view import setting_name
+
+    if find_spec("torch") is None:
+        raise UsageError(
+            "nanopace {command} needs {package}: pip install 'nanopace[train]'", command="tune", package="torch"
+        )
+    with room_for_trials(args.keep, json.dumps({"tune": given})) as folder, Trials(None, words, budget_s) as trials:
+        return tune(
+            given,
+            folder,
+            budget_s,
+            lambda each: trials.tell(each.outcome, [setting_name(each.changed) or words.text("as given")]),
+        )
+
+
+def _show(found: Tuned, args: argparse.Namespace, words: Words) -> None:
+    from nanopace.tune.search.tune_view import document, write
+
+    if args.json:
+        from nanopace.views.json import object_json
+
+        sys.stdout.write(object_json(document(found)))
+        return
+    paper = paper_of(args)
+    write(found, words, paper)
+    paper.finish()

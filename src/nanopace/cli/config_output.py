@@ -1,0 +1,41 @@
+"""Commands that end with a config: where it goes, and that it does."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from nanopace.cli.options import add_language, add_paper
+from nanopace.errors import UsageError
+
+if TYPE_CHECKING:
+    from nanopace.wording.catalog import Words
+
+
+def add_answer(parser: argparse.ArgumentParser, config: str) -> None:
+    """`config`: what --write writes."""
+    group = parser.add_argument_group("the answer")
+    group.add_argument("--write", metavar="FILE", help=config)
+    group.add_argument("--overwrite", action="store_true", help="let --write replace a file")
+    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
+    add_language(group)
+    add_paper(group)
+
+
+def check_answer(args: argparse.Namespace) -> None:
+    """Complain of a target before anything is computed."""
+    if args.write is not None:
+        from nanopace.tune.recommend.config_file import check_target
+
+        check_target(args.write, overwrite=args.overwrite)
+    elif args.overwrite:
+        raise UsageError("--overwrite is for --write FILE; give that, too")
+
+
+def write_answer(args: argparse.Namespace, text: str, words: Words) -> None:
+    """The config, and where there is no JSON a word of it."""
+    from nanopace.tune.recommend.config_file import write_config
+
+    write_config(args.write, text, overwrite=args.overwrite)
+    if not args.json:
+        print("\n" + words.text("{path} is written.", path=args.write))

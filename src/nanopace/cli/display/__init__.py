@@ -1,0 +1,1 @@
+"""What a person sees while something runs: bars, lines, and the live display of a training."""

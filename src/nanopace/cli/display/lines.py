@@ -1,0 +1,182 @@
+"""The lines that `nanopace train` prints: nanoGPT's own beginnings, so that people's scripts go on working.
+
+What nanoGPT prints comes first in a line, in its own form; what is more comes behind it. What is not the same has
+another name: a training loss of the past steps is never where a script would take it for nanoGPT's second pass.
+Evaluations and checkpoints have their own lines with their own times. They are the same in every language, and
+sources/formats/nanopace_log.py reads them.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+
+from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
+from nanopace.version import __version__
+
+_OF_NANOGPT = 3  # loss, time and mfu
+_WORTH_SAYING = 0.01  # of logging on top of the steps' times
+
+
+def introduction(intro: Introduction) -> Iterator[str]:
+    yield (
+        f"nanopace {__version__} train: {one_line(intro.out_dir)}, {intro.tokens_per_step:,} tokens a step, "
+        f"steps {intro.first_step} to {intro.last_step}"
+    )
+    for name, choice in intro.choices.items():
+        yield f"  {one_line(name)}: {one_line(choice)}"
+
+
+def step(report: StepReport) -> str:
+    parts = [
+        f"iter {report.iteration}: loss {report.loss:.4f}",
+        f"time {report.ms:.2f}ms",
+        "mfu n/a" if report.mfu is None else f"mfu {100 * report.mfu:.2f}%",
+        "skipped" if report.skipped else "",
+        "" if report.spike is None else f"spike {report.spike:.1f}σ",
+        f"{tokens_per_second(report):.0f} tok/s",
+        "" if report.grad_norm is None else f"norm {report.grad_norm:.2f}",
+        f"lr {report.lr:.2e}",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def is_worth_a_row(report: StepReport, log_interval: int) -> bool:
+    """What stands out has one, whether it is its turn or not."""
+    return report.iteration % log_interval == 0 or report.skipped or report.spike is not None
+
+
+def fitting_row(row: str, width: int) -> str:
+    """A row for a terminal: what does not fit behind nanoGPT's own three figures is left out, and not broken."""
+    parts = row.split(", ")
+    while len(parts) > _OF_NANOGPT and len(", ".join(parts)) > width:
+        parts.pop()
+    return ", ".join(parts)
+
+
+def tokens_per_second(report: StepReport) -> float:
+    return 1000 * report.tokens / report.ms if report.ms > 0 else 0.0
+
+
+def evaluation(report: EvalReport) -> str:
+    parts = [
+        f"step {report.iteration}: {_train(report)}val loss {report.val:.4f}",
+        f"time {report.ms:.2f}ms",
+        f"val error {report.val_error:.4f}",
+        "" if report.train is None or report.train_error is None else f"train error {report.train_error:.4f}",
+        "" if report.bits_per_byte is None else f"{report.bits_per_byte:.4f} bits per byte",
+        _change(report),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _train(report: EvalReport) -> str:
+    """Where it is of the steps themselves, of how many."""
+    if report.train is None:
+        return ""
+    count = report.train_steps
+    name = "train loss" if count is None else f"train loss (last {count} step{'' if count == 1 else 's'})"
+    return f"{name} {report.train:.4f}, "
+
+
+def _change(report: EvalReport) -> str:
+    if report.change is None:
+        return ""
+    error = "" if report.change_error is None else f" (error {report.change_error:.4f})"
+    return f"change {report.change:+.4f}{error}"
+
+
+def saved(report: SaveReport) -> str:
+    times = f"time {report.stall_ms:.2f}ms, in the background {report.background_ms:.2f}ms"
+    return f"saved {one_line(report.path)}, {times}, {size(report.bytes)}"
+
+
+def ending(end: Outcome, out_dir: str) -> Iterator[str]:
+    """The last lines of a run."""
+    yield from utilisation(end)
+    yield from left_out(end)
+    yield outcome(end, out_dir)
+
+
+def outcome(end: Outcome, out_dir: str) -> str:
+    if end.failure is not None:
+        return _unsaved(end, out_dir)
+    if end.reason == "finished":
+        energy = "" if end.energy_kwh is None else f", {kwh(end.energy_kwh)}"
+        return f"finished after {end.iteration} steps in {duration(end.wall_ms / 1000)}{energy}"
+    if end.checkpoint is None:
+        return f"{end.reason} after {end.iteration} steps; nothing is saved"
+    return f"{end.reason} after {end.iteration} steps; go on with: {_go_on(out_dir)}"
+
+
+def _unsaved(end: Outcome, out_dir: str) -> str:
+    """out_dir does not hold the last step: which one is the newest, where it is, and what to do."""
+    interrupted = end.reason == "interrupted"
+    done = f"{'interrupted after' if interrupted else 'trained'} {end.iteration} steps"
+    if end.checkpoint is None or end.out_dir is None:
+        return one_line(
+            f"{done}, and nothing is saved ({end.failure}); before you train anew, make room there or choose another "
+            "--out_dir, and name a --rescue_dir on another disk"
+        )
+    newest = int(end.checkpoint.rpartition("-")[2])
+    if newest == end.iteration:
+        return one_line(
+            f"{done}; step {newest} is not in {out_dir} ({end.failure}), but saved as {end.checkpoint}; "
+            + (
+                f"go on with: {_go_on(end.out_dir)}"
+                if interrupted
+                else f"that is the run's directory now: {end.out_dir}"
+            )
+        )
+    return one_line(
+        f"{done}, but step {end.iteration} could not be saved ({end.failure}); the newest whole checkpoint is of step "
+        f"{newest}, {end.checkpoint}; make room, then go on with: {_go_on(end.out_dir)}"
+    )
+
+
+def _go_on(out_dir: str) -> str:
+    return one_line(shlex.join(["nanopace", "train", "--init_from=resume", f"--out_dir={out_dir}"]))
+
+
+def utilisation(end: Outcome) -> Iterator[str]:
+    """Beside the mfu of the rows, which is of the data sheet's peak. Where nobody has measured, nothing."""
+    if end.utilisation is not None and end.measured_tflops is not None:
+        peak = f"{end.measured_tflops:.0f}" if end.measured_tflops >= 100 else f"{end.measured_tflops:.3g}"
+        yield f"the usual step does {end.utilisation:.1%} of the {peak} TFLOP/s that nanopace tune measured here"
+
+
+def left_out(end: Outcome) -> Iterator[str]:
+    """nanoGPT's times have its logging in them, and ours have not: where that is to be seen, it is said."""
+    if end.logging > _WORTH_SAYING:
+        yield f"the rows leave out logging, which took {end.logging:.1%} on top of their times"
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    """To the second, also where it took days: whoever reads the log may need it."""
+    if seconds < 59.95:
+        return f"{max(0.0, seconds):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min {rest} s" if hours else f"{minutes} min {rest} s"
+
+
+def kwh(energy: float) -> str:
+    """Three decimals, and of little energy as many as it needs for two digits."""
+    digits = 3 if not 0 < energy < 0.1 else 1 - math.floor(math.log10(energy))
+    return f"{energy:.{digits}f} kWh"
+
+
+def size(count: int) -> str:
+    for unit, of in (("GB", 1e9), ("MB", 1e6)):
+        if count >= of:
+            return f"{count / of:.2f} {unit}"
+    return f"{count / 1e3:.2f} kB"
+
+
+def one_line(text: str) -> str:
+    """Nothing in a name or a message can break a line or move the cursor."""
+    return "".join(character if character.isprintable() else " " for character in text)

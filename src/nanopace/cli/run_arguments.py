@@ -1,0 +1,135 @@
+"""From arguments to Runs: directories opened up, settings checked first, a bar while a large log is read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING
+
+from nanopace.errors import InputError, NotALog, UsageError
+from nanopace.record import Record
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from nanopace.literals import Value
+    from nanopace.run import Run, Stage
+    from nanopace.wording.catalog import Words
+
+_WORTH_A_BAR = 16 << 20  # bytes: below, it would only flicker
+
+
+class Settings(Record):
+    """What a person adds to what a log says."""
+
+    config: str | None = None
+    overrides: Mapping[str, Value] = MappingProxyType({})
+    gpu: str | None = None
+
+    def check(self) -> None:
+        """Complain now, and not after a gigabyte of log."""
+        if self.config is not None:
+            from nanopace.config_text import read_config
+
+            read_config(self.config)
+        if self.gpu is not None:
+            from nanopace.hardware.cards import find_cards, split_count
+
+            find_cards(split_count(self.gpu)[1])
+
+
+def override(text: str) -> tuple[str, Value]:
+    """What --set says. Its module is only imported for who says something."""
+    from nanopace.config_text import read_override
+
+    return read_override(text)
+
+
+def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
+    """The logs that are meant: a directory stands for those in it, which are named on stderr."""
+    from nanopace.sources.runs import FORMATS, find_logs
+    from nanopace.views.paper import clean
+
+    if arguments.count("-") > 1:
+        raise UsageError("-: standard input can be read only once")
+    sources: list[str] = []
+    for argument in arguments:
+        if argument == "-" or not os.path.isdir(argument):
+            sources.append(argument)
+            continue
+        logs = [str(path) for path in find_logs(argument)]
+        if not logs:
+            raise NotALog(
+                "{path}: no training log in this directory; known are the logs of {formats}",
+                path=argument,
+                formats=FORMATS,
+            )
+        names = ", ".join(os.path.relpath(log, argument) for log in logs)
+        said = words.plural(
+            "{path}: {n} log: {names}", "{path}: {n} logs: {names}", len(logs), path=argument, names=names
+        )
+        print(clean(said), file=sys.stderr)
+        sources += logs
+    return sources
+
+
+def read_runs(source: str, settings: Settings) -> list[Run]:
+    """The runs in one log."""
+    from nanopace.sources.runs import open_runs
+
+    with _Bar(source) as bar:
+        return open_runs(
+            source, config=settings.config, overrides=settings.overrides, gpu=settings.gpu, progress=bar.update
+        )
+
+
+def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]:
+    """Those of a stage, or all of them; a log that has none is not what was meant."""
+    if stage is None:
+        return list(runs)
+    found = [run for run in runs if run.stage == stage]
+    if not found:
+        known = ", ".join(dict.fromkeys(run.stage for run in runs if run.stage is not None)) or "-"
+        raise InputError(
+            "{path}: holds no run of stage {stage}; its stages: {known}", path=source, stage=stage, known=known
+        )
+    return found
+
+
+class _Bar:
+    """Rate and time left on stderr, for a log that takes a while; nothing where stderr is no terminal."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._wanted = sys.stderr.isatty()
+        self._shown: tuple[Progress, TaskID] | None = None
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown is not None:
+            self._shown[0].stop()
+
+    def update(self, done: int, total: int | None) -> None:
+        if not self._wanted or max(done, total or 0) < _WORTH_A_BAR:
+            return
+        if self._shown is None:
+            self._shown = self._show(total)
+        progress, task = self._shown
+        progress.update(task, completed=done, total=total)
+
+    def _show(self, total: int | None) -> tuple[Progress, TaskID]:
+        from rich.markup import escape
+
+        from nanopace.cli.display.bar import bar_of_bytes
+        from nanopace.views.paper import clean
+
+        progress = bar_of_bytes()
+        task = progress.add_task(escape(clean(os.path.basename(self._name))), total=total)
+        progress.start()
+        return progress, task

@@ -1,0 +1,124 @@
+"""What `nanopace sample` shall do, as nanoGPT's sample.py is told: by flags, and by config files with their names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from nanopace.cli.in_order import InOrder
+from nanopace.config_text import read_config, read_knob
+from nanopace.errors import ConfigError, UsageError
+from nanopace.knob import Knob
+from nanopace.literals import Value, shown
+
+# nanoGPT's names and defaults, but for device and dtype, which it chooses as for training. '': what is best here.
+KNOBS: Mapping[str, Knob] = {
+    knob.name: knob
+    for knob in (
+        Knob("out_dir", "out", "the directory of the run whose model shall write", may_be_empty=False),
+        Knob(
+            "init_from",
+            "resume",
+            "the model in out_dir (resume), or gpt2, gpt2-medium, gpt2-large, gpt2-xl",
+            may_be_empty=False,
+        ),
+        Knob("start", "", "what to go on from, or FILE:prompt.txt (else a new document)"),
+        Knob("num_samples", 10, "samples, one after another", least=1),
+        Knob("max_new_tokens", 500, "tokens per sample at most", least=1),
+        Knob("temperature", 0.8, "0: always the likeliest token", least=0),
+        Knob("top_k", 200, "of the N likeliest tokens; 0: of all", least=0),
+        Knob("seed", 1337, "the same seed gives the same text", least=0),
+        Knob("device", "", "cpu, cuda, cuda:1 or mps (else the best there is)", may_be_empty=False),
+        Knob(
+            "dtype",
+            "float32",
+            "of the products on a CUDA card; bfloat16 and float16 are slower, one token at a time",
+            choices=("float32", "bfloat16", "float16"),
+        ),
+        Knob("compile", False, "accepted, but not needed: a KV cache makes sampling fast"),
+    )
+}
+_OTHER_SPELLINGS = {"start": "--prompt", "num_samples": "--num"}
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """nanoGPT's own flags, and where the model is."""
+    parser.add_argument(
+        "--model",
+        action=InOrder,
+        metavar="MODEL",
+        help="an out_dir, one checkpoint in it, nanoGPT's ckpt.pt, a Hugging Face directory of a GPT-2; or a config "
+        "file, which ends in .py: read, never executed, the later file or flag wins. --model may be left out",
+    )
+    for knob in KNOBS.values():
+        flags = [f"--{knob.name}", *filter(None, [_OTHER_SPELLINGS.get(knob.name)])]
+        default = "" if knob.default in ("", False) else f" (default {knob.default})"
+        parser.add_argument(
+            *flags, dest=knob.name, action=InOrder, metavar=type(knob.default).__name__.upper(), help=knob.why + default
+        )
+    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
+    parser.set_defaults(in_order=())
+
+
+def read_sampling(args: argparse.Namespace) -> None:
+    """Puts every knob into `args`, and into `args.model` the path that was named without a flag, None for nothing."""
+    given = {name: knob.default for name, knob in KNOBS.items()}
+    args.model = None
+    for name, word in args.in_order:
+        if name != "model":
+            given[name] = read_knob(name, word, f"--{name}", KNOBS)
+        elif word.endswith(".py") and os.path.isfile(word):
+            given |= _from_file(word)
+        elif args.model is None:
+            args.model = word
+        else:
+            raise UsageError("{one} and {other}: name one model at a time", one=args.model, other=word)
+    for name, word in args.in_order:
+        if name in ("out_dir", "init_from") and args.model is not None:
+            raise UsageError(
+                "{model} and {flag}={value}: both name a model; give one of them",
+                model=args.model,
+                flag=f"--{name}",
+                value=word,
+            )
+    for name, value in given.items():
+        setattr(args, name, value)
+
+
+def find_weights(args: argparse.Namespace) -> Path:
+    """Where the model is that was named."""
+    from nanopace.train.formats.hub import find_model, is_of_the_hub
+
+    if args.model is not None:
+        if is_of_the_hub(args.model) and not os.path.exists(args.model):
+            return find_model(args.model, args.download)
+        return Path(args.model)
+    if args.init_from != "resume":
+        return find_model(args.init_from, args.download)
+    if not os.path.exists(args.out_dir):
+        raise UsageError(
+            "--out_dir={out_dir}: there is no such directory; name the out_dir of a run, or a model",
+            out_dir=args.out_dir,
+        )
+    return Path(args.out_dir)
+
+
+def _from_file(path: str) -> dict[str, Value]:
+    """What a config file says for sampling. It may be that of a training run, which says more."""
+    found: dict[str, Value] = {}
+    for name, value in read_config(path).items():
+        if name not in KNOBS:
+            continue
+        fitted = KNOBS[name].fitted(value)
+        if fitted is None or KNOBS[name].refuses(fitted):
+            raise ConfigError(
+                "{path}: {knob} must be {kind}, not {value}",
+                path=path,
+                knob=name,
+                kind=" | ".join(KNOBS[name].choices or (KNOBS[name].kind,)),
+                value=shown(value),
+            )
+        found[name] = fitted
+    return found

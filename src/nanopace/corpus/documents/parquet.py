@@ -1,0 +1,136 @@
+"""The texts in a parquet file, a few rows at a time, and no more memory than a few of its pages.
+
+A dictionary of one long text and a hundred thousand references to it are five kilobytes. So the pages are looked at
+before they are unpacked, as many rows are read at once as fit whatever is in them, and what comes out is held against
+the size of the file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nanopace.compressed import DENSEST, TooDenseError, check_density
+from nanopace.corpus.documents.parquet_pages import BadPageError, page_sizes
+from nanopace.corpus.documents.pieces import Document
+from nanopace.errors import InputError
+from nanopace.files import open_regular
+
+MAGIC = b"PAR1"
+_LARGEST_FOOTER = 16 << 20  # bytes: as many row groups as a file of terabytes has
+_LARGEST_PAGE = 128 << 20  # bytes, unpacked
+_ROWS = 64  # decoded at a time,
+_ROWS_BYTES = 64 << 20  # and how much they may be, but for a single one
+_HARMLESS_ROWS = 1 << 20  # that may be in anything; beyond that a row takes a byte at least
+_BUFFER = 1 << 20  # bytes of a column that are read ahead; else all of it is
+
+
+def pyarrow(module: str = "pyarrow") -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError("parquet and zstd need pyarrow: pip install nanopace[train]") from None
+
+
+def texts_of_parquet(path: Path, text_field: str) -> Iterator[Document]:
+    """Only the column that is asked for."""
+    arrow = pyarrow()
+    size = path.stat().st_size
+    rows = out = 0
+    try:
+        with _table(path, text_field) as table:
+            columns = [table.schema.column(number).path for number in range(len(table.schema))]
+            for group in range(table.num_row_groups):
+                at_once = _rows_at_once(path, table.metadata.row_group(group).column(columns.index(text_field)))
+                for batch in table.iter_batches(at_once, row_groups=[group], columns=[text_field]):
+                    rows += len(batch)
+                    out += batch.nbytes
+                    _check_amount(rows, out, size)
+                    at = partial(int, size * min(rows, table.metadata.num_rows) // max(1, table.metadata.num_rows))
+                    for text in batch.column(0).drop_null().cast(arrow.large_binary()):  # it may not be UTF-8
+                        yield Document(text.as_py(), str(path), at)
+    except (TooDenseError, MemoryError):
+        raise InputError(
+            "{path}: unpacks to more than {times} times its size, and no text does", path=path, times=DENSEST
+        ) from None
+    except (arrow.ArrowException, OSError, ValueError, ArithmeticError, LookupError) as error:
+        raise _unreadable(path, str(error)) from None  # the last three: of names and numbers that make no sense
+
+
+def check_parquet(path: Path, text_field: str) -> None:
+    """Complain of a file that is not parquet from its first to its last byte, or has no such column of texts."""
+    try:
+        with _table(path, text_field):
+            pass
+    except (pyarrow().ArrowException, OSError, ValueError, ArithmeticError, LookupError) as error:
+        raise _unreadable(path, str(error)) from None
+
+
+def _table(path: Path, text_field: str) -> Any:
+    """The file with its column, once its footer is known to be one."""
+    with open_regular(path) as file:
+        begin = file.read(len(MAGIC))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 8))
+        footer, end = int.from_bytes(file.read(4), "little"), file.read(4)
+    if begin != MAGIC or end != MAGIC or not 0 < footer <= min(size - 12, _LARGEST_FOOTER):
+        raise _unreadable(path, "it does not begin and end as parquet does")
+    table = pyarrow("pyarrow.parquet").ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER)
+    try:
+        _check_column(path, table.schema_arrow, text_field)
+    except BaseException:
+        table.close()
+        raise
+    return table
+
+
+def _check_column(path: Path, schema: Any, text_field: str) -> None:
+    if text_field not in schema.names:
+        raise InputError(
+            "{path}: has no column {field}; say with --text_field where its text is: {known}",
+            path=path,
+            field=repr(text_field),
+            known=listed(schema.names),
+        )
+    if str(schema.field(text_field).type) not in ("string", "large_string"):
+        raise InputError("{path}: the column {field} is not text", path=path, field=repr(text_field))
+
+
+def listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+
+
+def _rows_at_once(path: Path, chunk: Any) -> int:
+    """How many rows fit into memory, whatever they are: no text is larger than the page that it comes from."""
+    begins = [place for place in (chunk.dictionary_page_offset, chunk.data_page_offset) if place]
+    largest = 1
+    with open_regular(path) as file:
+        try:
+            for unpacked, packed in page_sizes(file, min(begins, default=0), chunk.total_compressed_size):
+                check_density(unpacked, packed)
+                largest = max(largest, unpacked)
+        except BadPageError:
+            raise _unreadable(path, "the header of a page is damaged") from None
+    if largest > _LARGEST_PAGE:
+        raise InputError(
+            "{path}: has a page of {size} MB, and more than {most} MB are not read at once; "
+            "write it again with fewer rows in a row group",
+            path=path,
+            size=largest >> 20,
+            most=_LARGEST_PAGE >> 20,
+        )
+    return max(1, min(_ROWS, _ROWS_BYTES // largest))
+
+
+def _check_amount(rows: int, out: int, size: int) -> None:
+    check_density(out, size)
+    if rows > max(_HARMLESS_ROWS, size):
+        raise TooDenseError
+
+
+def _unreadable(path: Path, reason: str) -> InputError:
+    return InputError("{path}: cannot be read: {reason}", path=path, reason=reason.partition("\n")[0])

@@ -1,0 +1,279 @@
+"""One file from the network, whole or not at all.
+
+What has arrived stays in a `.part` file. A connection that breaks, a disk that is full, and a program that is killed
+cost nothing: the next attempt asks for the rest. Only a file with the right checksum gets its name: the one that is
+known here, the one that it had when it was downloaded before, or the one that Hugging Face names as it answers. Without
+any of them nothing is downloaded. Hugging Face's datasets come this way too: one way to download is enough, and this
+one can be tried out against any server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import io
+import os
+import shutil
+import time
+import urllib.error
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from nanopace.corpus.documents.inputs import PARQUET
+from nanopace.corpus.documents.parquet import check_parquet, pyarrow
+from nanopace.corpus.download.checksums import read_checksums, write_checksum
+from nanopace.corpus.download.web import Question, is_hopeless, is_web_page, said
+from nanopace.errors import InputError
+from nanopace.files import open_own, sync_directory
+
+TIMEOUT: Final = 30.0  # seconds of silence
+_ATTEMPTS: Final = 5  # in a row that bring nothing
+_CHUNK: Final = 1 << 18
+_LARGEST: Final = 8 << 30  # bytes of an answer that does not say how many it has,
+_MARGIN: Final = 64 << 20  # and of room that it leaves on the disk
+_TEXT_FIELD: Final = "text"  # of the corpora that have a name
+_BUSY: Final = frozenset((408, 425, 429, 500, 502, 503, 504))  # what a server says that may be asked again
+
+Told = Callable[[int, int | None], object]  # bytes so far, bytes in all where known
+ToldOfAll = Callable[[int, int | None, str], object]  # and which of the files it is: 3/80
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file that never changes: its address, and what must arrive from there."""
+
+    url: str
+    name: str
+    size: int | None = None
+    sha256: str | None = None  # None: Hugging Face has to name it, as it answers
+
+
+def download(remote: Remote, directory: Path, told: Told | None = None, pause: float = 1.0) -> Path:
+    """The file in `directory`, downloaded as far as it is not there yet."""
+    target = directory / remote.name
+    if remote.name.endswith(PARQUET):
+        pyarrow()  # before gigabytes come that could not be read
+    if target.is_file() and remote.size in (None, target.stat().st_size):
+        _check_content(target, remote)  # an earlier version took whatever a network answered
+        return target  # we give it its name only after its checksum; a person who put it there knows what it is
+    with _writing(target):
+        directory.mkdir(parents=True, exist_ok=True)
+    transfer = _Transfer(remote, target, told)
+    fruitless, furthest = 0, transfer.here()
+    while True:
+        try:
+            transfer.fetch()
+            break
+        except _TryAgain as broken:
+            fruitless = 0 if transfer.here() > furthest else fruitless + 1
+            furthest = max(furthest, transfer.here())
+            if fruitless == _ATTEMPTS:
+                raise transfer.complaint(broken.reason) from None
+            time.sleep(pause * 2**fruitless)
+    return transfer.checked()
+
+
+def download_all(remotes: Sequence[Remote], directory: Path, told: ToldOfAll) -> list[Path]:
+    """Several files, one after the other. How much they are together is known where the size of each is."""
+    sizes = [remote.size for remote in remotes if remote.size is not None]
+    total = sum(sizes) if len(sizes) == len(remotes) else None
+    paths: list[Path] = []
+    before = 0
+    for number, remote in enumerate(remotes, 1):
+
+        def tell(done: int, _: int | None, before: int = before, which: str = f"{number}/{len(remotes)}") -> None:
+            told(before + done, total, which)
+
+        paths.append(download(remote, directory, tell))
+        before += paths[-1].stat().st_size
+    return paths
+
+
+class _TryAgain(Exception):
+    """The connection broke, or the server is busy."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class _Transfer:
+    """One file on its way."""
+
+    remote: Remote
+    target: Path
+    told: Told | None
+    size: int | None = None
+    sha256: str | None = None
+    part: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.part = self.target.with_name(self.target.name + ".part")
+        self.size = self.remote.size
+        self.sha256 = self.remote.sha256 or read_checksums(self.target.parent).get(self.remote.name)
+
+    def here(self) -> int:
+        if not os.path.lexists(self.part):
+            return 0
+        with _writing(self.part), open(open_own(self.part, os.O_RDONLY), "rb") as file:
+            return os.fstat(file.fileno()).st_size
+
+    def fetch(self) -> None:
+        """Ask for what is missing, and take what comes."""
+        here = self.here()
+        if self.size is not None and here >= self.size and self.sha256 is not None:
+            return
+        try:
+            question = Question(self.remote.url, here)
+            try:
+                answer = question.ask(TIMEOUT)
+            finally:
+                self.sha256 = self.sha256 or question.redirects.sha256
+            with answer:
+                self._take(answer, here)
+        except urllib.error.HTTPError as error:
+            self._refused(error, here)
+        except (OSError, http.client.HTTPException, ValueError) as error:  # of the network: the disk's are told by now
+            reason = getattr(error, "reason", None) or error
+            if is_hopeless(reason):
+                raise self.complaint(said(reason)) from None
+            raise _TryAgain(said(reason)) from None
+
+    def _refused(self, error: urllib.error.HTTPError, here: int) -> None:
+        reason = f"{error.code} {said(error.reason)}"
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and here:
+            if error.headers.get("Content-Range") == f"bytes */{here}" and self.sha256 is not None:
+                return  # there is no more: all of it is here already
+            self.part.unlink()
+            raise _TryAgain(reason)
+        if error.code in _BUSY:
+            raise _TryAgain(reason)
+        raise self.complaint(reason) from None
+
+    def _take(self, answer: http.client.HTTPResponse, here: int) -> None:
+        if answer.status != http.HTTPStatus.PARTIAL_CONTENT:
+            here = 0  # a server that cannot send a part sends everything
+        chunk = answer.read(_CHUNK)
+        self._check_answer(answer, chunk if here == 0 else b"")
+        if self.size is None and answer.length is not None:
+            self.size = here + len(chunk) + answer.length
+        self._check_room(here)
+        with self._opened(here) as file:
+            while chunk:
+                with _writing(self.part):
+                    rest = memoryview(chunk)
+                    while rest:  # a disk that is nearly full takes some of it
+                        rest = rest[file.write(rest) :]
+                here += len(chunk)
+                if self.size is None:
+                    self._check_bounds(here)
+                elif here > self.size:
+                    break  # whatever it is, it is not the file
+                if self.told is not None:
+                    self.told(here, self.size)
+                chunk = answer.read(_CHUNK)
+        if self.size is not None and here < self.size:
+            raise _TryAgain(f"{here} of {self.size} bytes")
+
+    @contextlib.contextmanager
+    def _opened(self, here: int) -> Iterator[io.FileIO]:
+        """The part, to go on behind the bytes that are here; on the disk when it is closed."""
+        with _writing(self.part):
+            handle = open_own(self.part, os.O_RDWR | os.O_CREAT)
+        with open(handle, "r+b", buffering=0) as file:  # nothing is left to be written when it is closed
+            with _writing(self.part):
+                file.truncate(here)
+                file.seek(here)
+            yield file
+            with _writing(self.part):
+                os.fsync(file.fileno())
+
+    def _check_answer(self, answer: http.client.HTTPResponse, begin: bytes) -> None:
+        """Complain of what cannot be the file, before what is here already is touched."""
+        if is_web_page(answer, begin):
+            raise InputError(
+                "{host} answered with a web page instead of {url}; log in to the network, or mend the proxy or "
+                "HF_ENDPOINT, or put the file here yourself: {path}",
+                **self._names(),
+            )
+        if self.sha256 is None:
+            raise InputError(
+                "{host} does not say which sha256 {url} has, so nobody could tell whether it is the right file; "
+                "take another mirror, or put the file here yourself: {path}",
+                **self._names(),
+            )
+
+    def _check_room(self, here: int) -> None:
+        free = shutil.disk_usage(self.target.parent).free
+        if self.size is not None and self.size - here > free:
+            raise InputError(
+                "{path}: {size} MB are still to come, and the disk has room for {free} MB",
+                path=self.target,
+                size=(self.size - here) // 1_000_000,
+                free=free // 1_000_000,
+            )
+
+    def _check_bounds(self, here: int) -> None:
+        """Of an answer that does not say how long it is, and may have no end."""
+        if here <= _LARGEST and shutil.disk_usage(self.target.parent).free >= _MARGIN:
+            return
+        self.part.unlink()
+        raise InputError(
+            "{url}: does not say how long it is, and {size} MB came without an end; they are removed",
+            url=self.remote.url,
+            size=here // 1_000_000,
+        )
+
+    def checked(self) -> Path:
+        """The whole file under its own name; what is not the file that was asked for is removed."""
+        with _writing(self.part), open(open_own(self.part, os.O_RDONLY), "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if self.here() != (self.size or self.here()) or found != self.sha256:
+            self.part.unlink()
+            raise InputError(
+                "{url}: what came is not the file that was asked for (sha256 {found}); it is removed, try again",
+                url=self.remote.url,
+                found=found,
+            )
+        try:
+            _check_content(self.part, self.remote)
+        except InputError:
+            self.part.unlink()
+            raise
+        with _writing(self.target):
+            os.replace(self.part, self.target)
+            sync_directory(self.target.parent)
+            write_checksum(self.target.parent, self.remote.name, found)
+        return self.target
+
+    def complaint(self, reason: str) -> InputError:
+        return InputError(
+            "{host} does not give {url}: {reason}; try again later, or put the file here yourself: {path}",
+            reason=reason,
+            **self._names(),
+        )
+
+    def _names(self) -> dict[str, object]:
+        return {"host": urlsplit(self.remote.url).hostname, "url": self.remote.url, "path": self.target}
+
+
+def _check_content(path: Path, remote: Remote) -> None:
+    if remote.name.endswith(PARQUET):
+        check_parquet(path, _TEXT_FIELD)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the disk says, told from what the network says."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            "{path}: cannot be written: {reason}; mend that and run the same command again, and it goes on",
+            path=path,
+            reason=error.strerror or str(error),
+        ) from None

@@ -1,0 +1,69 @@
+"""The tokenizer of a new corpus: one that is there already, or one that is made from the corpus' own text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from nanopace.corpus.documents.pieces import Piece
+from nanopace.corpus.prepare.intake import all_pieces, split_of
+from nanopace.corpus.prepare.journal import Place
+from nanopace.corpus.prepare.recipe import Inputs, Recipe
+from nanopace.corpus.tokenizers import tokenizer
+from nanopace.corpus.tokenizers.tokenizer import Tokenizer
+
+SAMPLE: Final = 64 << 20  # bytes: more text changes the merges of a vocabulary hardly at all
+_MOUTHFUL: Final = 1 << 16  # characters: the library that trains holds 256 texts at a time
+_SCATTER: Final = 0x9E3779B97F4A7C15
+_WORD: Final = 2**64
+
+Told = Callable[[int], object]  # bytes of the input that are read
+
+
+def fitted(recipe: Recipe, inputs: Inputs, told: Told) -> Tokenizer:
+    """The tokenizer that a recipe asks for. Made twice from the same files, it is the same."""
+    match recipe.tokenizer:
+        case "gpt2":
+            return tokenizer.gpt2()
+        case "bytes":
+            return tokenizer.bytes_tokenizer()
+        case "chars":
+            alphabet: set[str] = set()
+            for piece in _read(inputs, told):
+                alphabet.update(piece.text)
+            if not alphabet:
+                raise inputs.without_text()
+            return tokenizer.chars(alphabet)
+        case _:
+            assert recipe.vocab_size is not None, "the recipe has been checked"
+            return tokenizer.train_bpe(_sampled(inputs, told), recipe.vocab_size)
+
+
+def check_tokenizer(recipe: Recipe) -> None:
+    """Complain of a vocabulary that cannot be had before gigabytes are downloaded or read."""
+    if recipe.tokenizer == "gpt2":
+        tokenizer.gpt2().encode("text")
+
+
+def _read(inputs: Inputs, told: Told) -> Iterator[Piece]:
+    before = 0
+    file = 0
+    for place, piece in all_pieces(inputs, Place()):
+        before += sum(inputs.sizes[file : place.file])
+        file = place.file
+        told(before + piece.at)
+        yield piece
+
+
+def _sampled(inputs: Inputs, told: Told) -> Iterator[str]:
+    """Training text, all of it or pieces from everywhere: each has its own chance, and the same one every time."""
+    threshold = min(1.0, SAMPLE / max(1, inputs.total)) * _WORD
+    taken = 0
+    for number, piece in enumerate(_read(inputs, told)):
+        chance = (piece.digest + number) * _SCATTER % _WORD
+        if chance < threshold and split_of(piece, inputs) == "train":
+            for begin in range(0, len(piece.text), _MOUTHFUL):
+                yield piece.text[begin : begin + _MOUTHFUL]
+            taken += piece.size
+            if taken >= SAMPLE:
+                return

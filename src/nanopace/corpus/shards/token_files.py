@@ -1,0 +1,131 @@
+"""Files of tokens: a split of a corpus is one long row of tokens over several files.
+
+Windows are read, not mapped. A mapped file that somebody cuts ends the process with a signal that nobody can catch; a
+read that comes back short is an error with the file's name. Every read is followed by a look at whether the file is
+still the one that was opened (seal.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nanopace.corpus.shards.fingerprint import Seal
+from nanopace.corpus.shards.manifest import TOKEN_BYTES, Dtype
+from nanopace.errors import InputError
+
+_SOON_READ = 256 << 20  # bytes that are read and hashed within a second, before the first step
+Tokens = npt.NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file of tokens, little-endian as all of its kind are."""
+
+    path: Path
+    tokens: int
+    dtype: Dtype
+    offset: int = 0  # bytes in front of the first token
+    sha256: str | None = None  # where somebody wrote it down
+    max_id: int | None = None  # likewise
+
+    def read(self, begin: int, count: int) -> Tokens:
+        """So many tokens from a place on."""
+        tokens = np.empty(count, dtype=np.dtype(self.dtype).newbyteorder("<"))
+        view: Any = tokens.view(np.uint8)
+        with _named(self.path), open(self.path, "rb", buffering=0) as file:
+            file.seek(self.offset + begin * tokens.itemsize)
+            if file.readinto(view) != len(view):
+                raise _cut(self.path)
+        return tokens
+
+
+class Split:
+    """Training or validation tokens. A position counts through all of its shards, one after the other."""
+
+    def __init__(self, shards: Iterable[Shard], *, prove: bool = False) -> None:
+        """`prove`: a shard is held against its hash before its first window is given away; see `prove`."""
+        self.shards = tuple(shards)
+        self.first = np.cumsum([0, *(shard.tokens for shard in self.shards)])  # each shard's first position; the end
+        self.tokens = int(self.first[-1])
+        self.seals = tuple(Seal(shard.path, shard.sha256) for shard in self.shards)
+        self.is_soon_read = self.bytes <= _SOON_READ
+        self.proves = prove or self.is_soon_read
+        self.vocab_size: int | None = None  # once somebody knows it: no id that is given away reaches it
+
+    @property
+    def bytes(self) -> int:
+        return sum(shard.tokens * TOKEN_BYTES[shard.dtype] for shard in self.shards)
+
+    def seal(self) -> None:
+        """From now on its files have to stay as they are."""
+        for seal in self.seals:
+            seal.close()
+
+    def prove(self, stop: Callable[[], bool], part: tuple[int, int] = (0, 1)) -> None:
+        """Hold all shards, or every n-th, against their hashes, until asked to stop: a second for each gigabyte."""
+        for shard, seal in list(zip(self.shards, self.seals, strict=True))[part[0] :: part[1]]:
+            with _named(shard.path):
+                seal.prove(stop)
+            if stop():
+                break
+
+    def gather(self, starts: npt.NDArray[np.int64], length: int, out: npt.NDArray[Any]) -> None:
+        """Copy `length` tokens from each position into a row of `out`. None may reach into the next shard."""
+        shards = np.searchsorted(self.first, starts, side="right") - 1
+        assert (starts + length <= self.first[shards + 1]).all(), "a window lies in one shard"
+        begins = starts - self.first[shards]
+        wanted: dict[int, list[tuple[npt.NDArray[Any], int]]] = {}
+        for row, shard, begin in zip(out, shards.tolist(), begins.tolist(), strict=True):
+            wanted.setdefault(shard, []).append((row, begin))
+        for number, rows in wanted.items():
+            with _named(self.shards[number].path):
+                if self.proves:
+                    self.seals[number].prove()
+                self._read(number, rows, length)
+        if self.vocab_size is not None and len(out) and (largest := int(out[:, :length].max())) >= self.vocab_size:
+            raise InputError(
+                "{path}: holds the id {id}, and the vocabulary ends at {last}: its manifest is wrong; "
+                "make the corpus anew with nanopace prepare --restart",
+                path=self.shards[0].path.parent,
+                id=largest,
+                last=self.vocab_size - 1,
+            )
+
+    def _read(self, number: int, rows: Iterable[tuple[npt.NDArray[Any], int]], length: int) -> None:
+        shard, seal = self.shards[number], self.seals[number]
+        tokens = np.empty(length, dtype=np.dtype(shard.dtype).newbyteorder("<"))
+        view: Any = tokens.view(np.uint8)  # numpy does not say before 3.12 that it is a buffer
+        with open(shard.path, "rb", buffering=0) as file:
+            seal.check(os.fstat(file.fileno()))
+            for row, begin in rows:
+                file.seek(shard.offset + begin * tokens.itemsize)
+                if file.readinto(view) != len(view):
+                    seal.check(os.fstat(file.fileno()))
+                    raise _cut(shard.path)
+                row[:length] = tokens
+            seal.check(os.fstat(file.fileno()))
+
+
+def _cut(path: Path) -> InputError:
+    return InputError("{path}: ends before its last token: it was cut while it was read; put it back", path=path)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What the disk says becomes an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            "{path}: can no longer be read: {reason}; put it back, and --init_from=resume goes on",
+            path=path,
+            reason=error.strerror or str(error),
+        ) from None

@@ -1,0 +1,129 @@
+"""Two loss curves on one axis: tokens, time or FLOPs. Who is ahead, and since when.
+
+Ahead is who has the lower loss so far, not the lower one at the moment: whoever keeps the best checkpoint has that
+model, and a run that over-fits later has not lost it. An evaluation is a sample, so a difference within the noise of
+both curves is a tie, and a lead that small is none. Where too few evaluations tell their noise, only a large difference
+is a lead, and a smaller one is nothing at all.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Literal
+
+from nanopace.diagnosis.loss.trend import curve_noise
+
+Leader = Literal["a", "b", "tie"]
+
+_MOST_POINTS = 12  # in a table
+_ENOUGH_SHARED = 3  # evaluations at the very same point, to do without interpolation
+_SMALLEST = 0.002  # a difference below this is a tie, whatever the noise
+LARGE = 0.01  # of the loss: a difference above this is one, even where the noise is unknown
+_APART = 1 + 1e-12  # times: closer points have the same logarithm
+CLEAR = 2.0  # standard deviations of the difference
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Losses over an axis. `xs` rise and are above zero: the untrained model has no place on a log axis."""
+
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+    error: float | None = None  # standard error of an evaluation, where the trainer tells it
+
+    @classmethod
+    def through(cls, points: Iterable[tuple[float | None, float | None]], error: float | None = None) -> Curve:
+        """Leaves out what is unknown and what does not rise."""
+        kept: list[tuple[float, float]] = []
+        for x, y in points:
+            if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
+                continue
+            if x > (kept[-1][0] * _APART if kept else 0.0):
+                kept.append((x, y))
+        return cls(tuple(x for x, _ in kept), tuple(y for _, y in kept), error)
+
+    def at(self, x: float) -> float:
+        """Straight between two evaluations over ln x, in which a loss curve is nearly straight; x lies in the curve."""
+        right = bisect_left(self.xs, x)
+        if self.xs[right] == x:
+            return self.ys[right]
+        before, after = self.xs[right - 1], self.xs[right]
+        weight = (math.log(x) - math.log(before)) / (math.log(after) - math.log(before))  # a quotient may overflow
+        return self.ys[right - 1] + weight * (self.ys[right] - self.ys[right - 1])
+
+    @property
+    def noise(self) -> float | None:
+        """Of one evaluation: as the trainer tells it, or as they scatter around their trend; None with too few. Of a
+        curve that turns up the part up to its lowest: its bend is no noise."""
+        if self.error is not None or not self.ys:
+            return self.error
+        lowest = min(self.ys)
+        until = self.ys.index(lowest) + 1 if self.ys[-1] - lowest > LARGE * abs(lowest) else len(self.ys)
+        return curve_noise(self.xs[:until], self.ys[:until])
+
+    def so_far(self) -> Curve:
+        """The lowest loss up to each point."""
+        return Curve(self.xs, tuple(accumulate(self.ys, min)), self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """Both curves where both are known."""
+
+    points: tuple[tuple[float, float, float], ...] = ()  # (x, best of a so far, of b); the last is the end of the two
+    leader: Leader | None = None  # at the last point; None if there is none, or if it cannot be told
+    crossover: float | None = None  # since when that leader is ahead, if the other was before
+
+
+def align(a: Curve, b: Curve) -> Aligned:
+    """Compare two curves on the stretch that they share."""
+    if not a.xs or not b.xs:
+        return Aligned()
+    start, end = max(a.xs[0], b.xs[0]), min(a.xs[-1], b.xs[-1])
+    if start > end:
+        return Aligned()
+    noises = a.noise, b.noise
+    a, b = a.so_far(), b.so_far()
+    everywhere = sorted({x for x in (*a.xs, *b.xs) if start <= x <= end})
+    leads = [(x, a.at(x) - b.at(x)) for x in everywhere]  # above zero where b is ahead
+    points = tuple((x, a.at(x), b.at(x)) for x in _table(a, b, start, end))
+    last, tie = leads[-1][1], largest_tie(noises, points[-1][1])
+    if abs(last) <= tie:
+        return Aligned(points, None if None in noises and last else "tie")
+    return Aligned(points, "b" if last > 0 else "a", _crossover(leads, tie))
+
+
+def largest_tie(noises: Sequence[float | None], loss: float) -> float:
+    """The largest difference that is no lead."""
+    known = [noise for noise in noises if noise is not None]
+    tie = max(_SMALLEST, CLEAR * math.hypot(*known))
+    return tie if len(known) == len(noises) else max(tie, LARGE * abs(loss))
+
+
+def _table(a: Curve, b: Curve, start: float, end: float) -> list[float]:
+    """Where to compare: at evaluations that both have, else at those of the curve with fewer; the end always."""
+    of_a = [x for x in a.xs if start <= x <= end]
+    of_b = [x for x in b.xs if start <= x <= end]
+    shared = sorted(set(of_a) & set(of_b))
+    chosen = shared if len(shared) >= _ENOUGH_SHARED else min(of_a, of_b, key=len)
+    if not chosen or chosen[-1] != end:
+        chosen = [*chosen, end]
+    if len(chosen) <= _MOST_POINTS:
+        return chosen
+    return [chosen[round(k * (len(chosen) - 1) / (_MOST_POINTS - 1))] for k in range(_MOST_POINTS)]
+
+
+def _crossover(leads: list[tuple[float, float]], tie: float) -> float | None:
+    """The first change of lead after which the earlier leader is never clearly ahead again."""
+    sign = math.copysign(1.0, leads[-1][1])
+    clearly_behind = [index for index, (_, lead) in enumerate(leads) if lead * sign < -tie]
+    if not clearly_behind:
+        return None
+    for (x, lead), (next_x, next_lead) in pairwise(leads[clearly_behind[-1] :]):
+        if next_lead * sign > 0:
+            return x + (next_x - x) * lead / (lead - next_lead)
+    return None

@@ -1,0 +1,184 @@
+"""When two runs were at the same validation loss: the question of whoever waits for a model.
+
+The goal is the lowest loss that both have reached, so the best one of the run that ended worse. The clock runs from the
+first step: start-up, compilation and the evaluation before the first step are left out, evaluations and checkpoints
+after it are in. Between two evaluations the loss is taken for a straight line. A loss curve sags below it, so the time
+is rather too long than too short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nanopace.diagnosis.compare.align import CLEAR, LARGE, Curve
+from nanopace.diagnosis.compare.comparable import OTHER_TOKENS, obstacle
+from nanopace.diagnosis.comparison import Arrival, ErrorBasis, Reached, Sooner, TrainingClock
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.run import Metric
+
+SAME_TIME = 1.02  # a smaller ratio is within what a machine does from day to day
+
+
+class Moment(NamedTuple):
+    """An evaluation on the clock of training."""
+
+    iteration: int
+    seconds: float
+    val: float
+
+
+class _Crossing(NamedTuple):
+    """Where a curve is first at or below a loss."""
+
+    iteration: float
+    seconds: float
+    after: int | None  # iteration of the evaluation before; None if the first one is there already
+    by: int  # iteration of the evaluation that is there
+
+
+def training_curve(run: Diagnosis, metric: Metric | None = None) -> tuple[Moment, ...]:
+    """The validation losses over the seconds since the first step; empty where these are unknown."""
+    if not clock_known(run):
+        return ()
+    start, curves, moments = _first_step_s(run), run.curves, list[Moment]()
+    vals = curves.eval_val if metric in (None, run.loss.metric) else _bits(run)
+    for iteration, seconds, val in zip(curves.eval_iteration, curves.eval_seconds, vals, strict=True):
+        if val is None or not math.isfinite(val) or not math.isfinite(seconds):
+            continue
+        moment = Moment(iteration, max(0.0, seconds - start), val)
+        if not moments or (moment.iteration > moments[-1].iteration and moment.seconds >= moments[-1].seconds):
+            moments.append(moment)
+    return tuple(moments)
+
+
+def starts_late(run: Diagnosis) -> bool:
+    """Whether the log begins in the middle: a training that went on, whose time until then nobody knows."""
+    return run.source.first_iteration > max(1, run.source.log_interval or 1)
+
+
+def rows_hide_steps(run: Diagnosis) -> bool:
+    """Whether iterations have no row, and no row tells what a step takes: only rows that are plain steps do."""
+    every_iteration = run.source.log_interval == 1 or run.source.first_iteration == run.source.last_iteration
+    return not run.step.normal_rows and not run.wall.measured and not every_iteration
+
+
+def clock_known(run: Diagnosis) -> bool:
+    """Whether the log tells when its evaluations were, from the start of the run on."""
+    return not starts_late(run) and not rows_hide_steps(run)
+
+
+def arrive(a: Diagnosis, b: Diagnosis) -> Arrival | None:
+    """The goal, and when each run was there. None where losses or times cannot be compared, or are not known."""
+    metric = _metric(a, b)
+    if metric is None:
+        return None
+    curves = training_curve(a, metric), training_curve(b, metric)
+    if not all(curve and curve[-1].iteration > 0 for curve in curves):
+        return None
+    target = max(min(moment.val for moment in curve) for curve in curves)
+    error, basis = _error((a, b), curves, metric)
+    of_a, of_b = (_reached(run, curve, target, error) for run, curve in zip((a, b), curves, strict=True))
+    ratio = of_b.seconds / of_a.seconds if of_a.seconds > 0 else 0.0
+    known = ratio if 0 < ratio < math.inf else None
+    sooner = None if known is None else _sooner((of_a, of_b), curves, known, target, error)
+    return Arrival(metric, target, error, basis, of_a, of_b, known, sooner)
+
+
+def _metric(a: Diagnosis, b: Diagnosis) -> Metric | None:
+    """The runs' own where it can be compared; bits per byte where only the tokens differ, if both have them."""
+    if a.loss.metric != b.loss.metric:
+        return None
+    why = obstacle(a, b)
+    if why is None:
+        return a.loss.metric
+    in_bits = why.code in OTHER_TOKENS and all(any(bits is not None for bits in _bits(run)) for run in (a, b))
+    return "bpb" if in_bits else None
+
+
+def _bits(run: Diagnosis) -> tuple[float | None, ...]:
+    return run.curves.eval_bits or (None,) * len(run.curves.eval_iteration)
+
+
+def _first_step_s(run: Diagnosis) -> float:
+    """On the wall clock. The evaluation before the first step, where there is one, ends as it begins."""
+    evaluated = zip(run.curves.eval_iteration, run.curves.eval_seconds, strict=True)
+    before = (seconds for iteration, seconds in evaluated if iteration <= run.source.first_iteration)
+    return next(before, run.wall.startup_s)
+
+
+def _error(
+    runs: Sequence[Diagnosis], curves: Sequence[Sequence[Moment]], metric: Metric
+) -> tuple[float | None, ErrorBasis]:
+    """Of the difference of two losses: of each the standard error of its best one, or, where its trainer tells none, by
+    how much its evaluations scatter around their trend. Unknown where one of them has too few."""
+    errors, told = list[float](), 0
+    for run, curve in zip(runs, curves, strict=True):
+        error = run.loss.best_val_error if metric == run.loss.metric else None
+        if error is not None and 0 < error < math.inf:
+            told += 1
+        else:
+            error = Curve.through((moment.iteration, moment.val) for moment in curve).noise
+        if error is None:
+            return None, "unknown"
+        errors.append(error)
+    return math.hypot(*errors), "standard_error" if told == len(errors) else "mixed" if told else "scatter"
+
+
+def _reached(run: Diagnosis, curve: Sequence[Moment], target: float, error: float | None) -> Reached:
+    there = _crossing(curve, target)
+    early, late = (
+        (None, None) if error is None else (_crossing(curve, target + error), _crossing(curve, target - error))
+    )
+    assert there is not None, "the target is no lower than the lowest loss of either"
+    tokens = run.throughput.tokens_per_iteration
+    return Reached(
+        seconds=there.seconds,
+        early_s=None if early is None else early.seconds,
+        late_s=None if late is None else late.seconds,
+        iteration=there.iteration,
+        after_iteration=there.after,
+        by_iteration=there.by,
+        tokens=None if tokens is None else there.iteration * tokens,
+        clock=_clock(run),
+    )
+
+
+def _crossing(curve: Sequence[Moment], loss: float) -> _Crossing | None:
+    """Straight between the last evaluation above the loss and the first that is not; None if it never gets there."""
+    index = next((index for index, moment in enumerate(curve) if moment.val <= loss), None)
+    if index is None:
+        return None
+    right = curve[index]
+    if not index:
+        return _Crossing(right.iteration, right.seconds, None, right.iteration)
+    left = curve[index - 1]
+    share = (left.val - loss) / (left.val - right.val)
+    return _Crossing(
+        left.iteration + share * (right.iteration - left.iteration),
+        left.seconds + share * (right.seconds - left.seconds),
+        left.iteration,
+        right.iteration,
+    )
+
+
+def _clock(run: Diagnosis) -> TrainingClock:
+    if run.wall.measured:
+        return "measured"
+    return "incomplete" if run.wall.unknown_s is None else "rows"
+
+
+def _sooner(
+    reached: Sequence[Reached], curves: Sequence[Sequence[Moment]], ratio: float, target: float, error: float | None
+) -> Sooner | None:
+    """Who is there first, if the other one is clearly behind at that moment; None where the noise is unknown and the
+    difference is not large."""
+    clearly = target + (LARGE * abs(target) if error is None else CLEAR * error)
+    first, second = (0, 1) if ratio > 1 else (1, 0)
+    behind = _crossing(curves[second], clearly)
+    if max(ratio, 1 / ratio) < SAME_TIME:
+        return "tie"
+    if behind is None or behind.seconds <= reached[first].seconds:
+        return None if error is None else "tie"
+    return "b" if first else "a"

@@ -1,0 +1,131 @@
+"""Which settings differ between two runs, and which of them may have done it.
+
+Two runs tell a single difference's effect, not several at once. A learning rate cannot change the speed, though, and a
+micro-batch that is halved while accumulation is doubled is one change, not two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nanopace.config import KNOBS
+from nanopace.diagnosis.comparison import Change, Settling
+from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.knob import Effect
+from nanopace.run import Fact, FactValue
+
+STEP_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd")
+_CARDS = ("gpu", "gpu_count")  # facts that are no knobs
+_COUPLED = ("batch_size", "gradient_accumulation_steps")
+_NEAR = 0.05  # a vocabulary that was inferred from a loss is right only to about this
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    unattributable: tuple[str, ...]
+    settling: tuple[Settling, ...]
+    findings: tuple[Finding, ...]
+
+
+def effect_of(setting: str) -> Effect:
+    """What a knob, or another card, can change."""
+    return "speed" if setting in _CARDS else KNOBS[setting].effect
+
+
+def changes(a: Diagnosis, b: Diagnosis) -> tuple[Change, ...]:
+    """The settings known in both runs that differ."""
+    found = []
+    for name in (*KNOBS, *_CARDS):
+        of_a, of_b = _setting(a, name), _setting(b, name)
+        if of_a is not None and of_b is not None and not _same(of_a, of_b):
+            found.append(Change(name, of_a.value, of_b.value, of_a.origin, of_b.origin))
+    return tuple(found)
+
+
+def one_sided(a: Diagnosis, b: Diagnosis) -> tuple[str, ...]:
+    """The settings known in one run only."""
+    names = (*KNOBS, "gpu")
+    return tuple(name for name in names if (_setting(a, name) is None) != (_setting(b, name) is None))
+
+
+def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribution:
+    """What the changes may have done to the speed, as far as these two runs tell."""
+    relevant = [change for change in changed if effect_of(change.knob) != "bookkeeping"]
+    groups = _groups([change for change in relevant if effect_of(change.knob) == "speed"])
+    alone = groups[0] if len(groups) == 1 else relevant if not groups and len(relevant) == 1 else []
+    findings = []
+    if len(groups) > 1:
+        knobs = [change.knob for group in groups for change in group]
+        findings.append(Finding("compare_several_knobs", {"count": len(knobs), "knobs": ", ".join(knobs)}))
+    elif alone:
+        only = len(alone) == len(relevant)
+        if _all_known(a, b):
+            findings.append(Finding("compare_one_knob" if only else "compare_speed_knob", {"knob": _knob(alone)}))
+        elif only:
+            findings.append(Finding("compare_known_differ", {"knob": _knob(alone)}))
+    missing = [name for name in STEP_KNOBS if name not in a.facts or name not in b.facts]
+    if missing:
+        findings.append(Finding("compare_settings_unknown", {"missing": ", ".join(missing)}))
+    elif not relevant:
+        findings.append(Finding("compare_same_settings"))
+    if len(groups) < 2:
+        return Attribution((), (), tuple(findings))
+    together = tuple(change.knob for group in groups for change in group)
+    return Attribution(together, tuple(_settling(group) for group in groups), tuple(findings))
+
+
+def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
+    """Whether a single difference can be credited: one trainer, and no run is silent on what matters to the speed."""
+    trainers = {"ledger" if run.source.format == "nanopace" else run.source.format for run in (a, b)}
+    main = all(name in run.facts for name in STEP_KNOBS for run in (a, b))
+    return len(trainers) == 1 and main and not any(effect_of(name) == "speed" for name in one_sided(a, b))
+
+
+def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:
+    """A fact; for the card under the table's name, so that two spellings of one card are the same."""
+    fact = diagnosis.facts.get(name)
+    if name == "gpu" and fact is not None and diagnosis.mfu.card_name is not None:
+        return Fact(diagnosis.mfu.card_name, fact.origin, fact.because)
+    return fact
+
+
+def _same(a: Fact, b: Fact) -> bool:
+    if "first_loss" in (a.because, b.because):
+        return _near(a.value, b.value)
+    return a.value == b.value
+
+
+def _near(a: FactValue, b: FactValue) -> bool:
+    if isinstance(a, str) or isinstance(b, str):
+        return a == b
+    return abs(a - b) <= _NEAR * max(abs(a), abs(b))
+
+
+def _groups(changed: Sequence[Change]) -> list[list[Change]]:
+    """The changes, those that only make sense together as one."""
+    pair = [change for change in changed if change.knob in _COUPLED]
+    if len(pair) < 2 or _product([change.a for change in pair]) != _product([change.b for change in pair]):
+        return [[change] for change in changed]
+    rest = [[change] for change in changed if change.knob not in _COUPLED]
+    return [sorted(pair, key=lambda change: _COUPLED.index(change.knob)), *rest]
+
+
+def _product(values: Sequence[FactValue | None]) -> float | None:
+    product = 1.0
+    for value in values:
+        if not isinstance(value, (int, float)):
+            return None
+        product *= value
+    return product
+
+
+def _knob(group: Sequence[Change]) -> str:
+    return " × ".join(change.knob for change in group)
+
+
+def _settling(group: Sequence[Change]) -> Settling:
+    """Run b once more, with this set back to what it was in run a."""
+    if len(group) == 1:
+        return Settling(group[0].knob, group[0].a)
+    return Settling(_knob(group), " × ".join(str(change.a) for change in group))

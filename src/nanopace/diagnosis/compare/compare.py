@@ -1,0 +1,132 @@
+"""Two runs against each other: what changed, which is faster and why, which learns better, and what cannot be told.
+
+The speed is taken apart exactly: ln(tokens/s) changes by the FLOPs of a token, the number of cards, the peak of one,
+and how much of that peak is used. Losses are compared on one axis at a time, since at equal tokens, equal time and
+equal FLOPs the answers may differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from nanopace.diagnosis.compare.align import Aligned, Curve, align
+from nanopace.diagnosis.compare.arrival import arrive, clock_known
+from nanopace.diagnosis.compare.attribution import attribute, changes, one_sided
+from nanopace.diagnosis.compare.comparable import obstacle
+from nanopace.diagnosis.compare.stretches import contradictions
+from nanopace.diagnosis.compare.verdict import verdict
+from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
+from nanopace.diagnosis.invariants import withheld
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.diagnosis.time.throughput import measured_step_ms
+
+
+def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
+    """Run b against run a."""
+    changed = changes(a, b)
+    attribution = attribute(a, b, changed)
+    parts = decompose(a, b)
+    by_iteration = _by_iteration(a, b, 1.0, 1.0)
+    by_tokens = _by_iteration(a, b, a.throughput.tokens_per_iteration, b.throughput.tokens_per_iteration)
+    by_flops = _by_iteration(a, b, _flops_per_iteration(a), _flops_per_iteration(b))
+    by_time = _by_time(a, b)
+    arrival = arrive(a, b)
+    comparison = Comparison(
+        a=a,
+        b=b,
+        changed=changed,
+        unknown_knobs=one_sided(a, b),
+        parameters=_pair(a.model.parameters, b.model.parameters),
+        flops_per_token=_pair(a.model.flops_per_token, b.model.flops_per_token),
+        median_ms=_pair(measured_step_ms(a.step), measured_step_ms(b.step)),
+        micro_batch_ms=_pair(a.throughput.micro_batch_ms, b.throughput.micro_batch_ms),
+        tokens_per_s=_pair(a.throughput.tokens_per_s, b.throughput.tokens_per_s),
+        mfu_card=_pair(a.mfu.card, b.mfu.card),
+        overhead_share=_pair(a.wall.overhead_share, b.wall.overhead_share),
+        decomposition=parts,
+        equal_tokens=tuple(AtTokens(*point) for point in by_tokens.points),
+        equal_time=tuple(AtTime(*point) for point in by_time.points),
+        equal_flops=tuple(AtFlops(*point) for point in by_flops.points),
+        leader_tokens=by_tokens.leader,
+        leader_time=by_time.leader,
+        crossover_s=by_time.crossover,
+        crossover_tokens=by_tokens.crossover,
+        unattributable=attribution.unattributable,
+        settling=attribution.settling,
+        findings=(
+            *verdict(a, b, parts, by_time, by_tokens, by_iteration, arrival),
+            *contradictions(a, b, by_tokens, by_time),
+            *attribution.findings,
+        ),
+        arrival=arrival,
+    )
+    return withheld(comparison)
+
+
+def _pair(a: float | None, b: float | None) -> PairOf:
+    return PairOf(a, b, b / a if a and b is not None else None)
+
+
+# --- speed -----------------------------------------------------------------------------------------------------------
+
+
+def decompose(a: Diagnosis, b: Diagnosis) -> Decomposition:
+    """The parts of ln(tokens/s of b / tokens/s of a). What is not known of the cards is part of the utilisation."""
+    total = _log_ratio(a.throughput.tokens_per_s, b.throughput.tokens_per_s)
+    flops = _log_ratio(b.model.flops_per_token, a.model.flops_per_token)  # more work per token, fewer tokens
+    count_a, count_b = _gpu_count(a), _gpu_count(b)
+    count = _log_ratio(count_a, count_b)
+    peak = _log_ratio(a.mfu.card_tflops, b.mfu.card_tflops)
+    if count is None and max(count_a or 1, count_b or 1) > 1:
+        peak = None  # of so many cards: how many the other run has is unknown
+    if total is None or flops is None:
+        return Decomposition(total, flops, None, peak, count)
+    return Decomposition(total, flops, total - flops - (peak or 0.0) - (count or 0.0), peak, count)
+
+
+def _log_ratio(a: float | None, b: float | None) -> float | None:
+    return math.log(b / a) if a is not None and b is not None and a > 0 and b > 0 else None
+
+
+def _gpu_count(diagnosis: Diagnosis) -> float | None:
+    count = diagnosis.facts.get("gpu_count")
+    return float(count.value) if count is not None and isinstance(count.value, (int, float)) else None
+
+
+# --- loss ------------------------------------------------------------------------------------------------------------
+
+
+def _by_iteration(a: Diagnosis, b: Diagnosis, scale_a: float | None, scale_b: float | None) -> Aligned:
+    """The curves over iterations times a scale: tokens or FLOPs per iteration."""
+    if scale_a is None or scale_b is None:
+        return Aligned()
+    of_a = [iteration * scale_a for iteration in a.curves.eval_iteration]
+    of_b = [iteration * scale_b for iteration in b.curves.eval_iteration]
+    return _aligned(a, b, of_a, of_b)
+
+
+def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
+    """Nothing where a clock is unknown."""
+    if not (clock_known(a) and clock_known(b)):
+        return Aligned()
+    return _aligned(a, b, list(a.curves.eval_seconds), list(b.curves.eval_seconds))
+
+
+def _aligned(a: Diagnosis, b: Diagnosis, places_a: list[float], places_b: list[float]) -> Aligned:
+    if a.loss.metric != b.loss.metric or obstacle(a, b) is not None:
+        return Aligned()
+    return align(trained_curve(a, places_a), trained_curve(b, places_b))
+
+
+def trained_curve(diagnosis: Diagnosis, places: Sequence[float]) -> Curve:
+    """The validation curve without the untrained model, from which nothing can be interpolated."""
+    curves = diagnosis.curves
+    evaluations = zip(curves.eval_iteration, places, curves.eval_val, strict=True)
+    error = diagnosis.loss.best_val_error
+    return Curve.through(((place, val) for iteration, place, val in evaluations if iteration > 0), error)
+
+
+def _flops_per_iteration(diagnosis: Diagnosis) -> float | None:
+    tokens, each = diagnosis.throughput.tokens_per_iteration, diagnosis.model.flops_per_token
+    return None if tokens is None or each is None else tokens * each

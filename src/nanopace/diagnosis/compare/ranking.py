@@ -1,0 +1,126 @@
+"""Three runs and more in one order.
+
+By the best validation loss at equal time, which is what whoever waits for a model asks; where too few of them tell
+that, at equal tokens; where losses cannot be compared, by tokens per second. A run that lacks the figure comes last.
+Losses are those of the most runs that may be held against each other, at the furthest point that most of them share. A
+run that had ended by then has its best loss still.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from nanopace.diagnosis.compare.align import Curve, largest_tie
+from nanopace.diagnosis.compare.arrival import clock_known
+from nanopace.diagnosis.compare.comparable import obstacle, same_data
+from nanopace.diagnosis.compare.compare import trained_curve
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.record import Record, replace
+
+RankedBy = Literal["loss_time", "loss_tokens", "tokens_per_s"]
+
+
+class Ranked(Record):
+    """One run's place, by its position in the list; its figures, None where unknown."""
+
+    run: int
+    name: str
+    tokens_per_s: float | None
+    loss_tokens: float | None  # best validation loss up to the ranking's tokens
+    loss_time: float | None  # the same up to its seconds
+    ended: bool  # before those seconds
+    best_val: float | None  # None also where it cannot be compared with the others'
+    overhead_share: float | None
+    mfu_card: float | None
+    tied: bool = False  # ranked by loss, and not clearly behind the run before it
+
+
+class Ranking(Record):
+    by: RankedBy | None  # None where the runs tell nothing to rank them by: they stand in their own order
+    tokens: float | None
+    seconds: float | None
+    same_data: bool  # whether the logs tell that all runs with a loss here train on the same
+    runs: tuple[Ranked, ...]
+
+
+def rank(runs: Sequence[Diagnosis]) -> Ranking:
+    """The best first."""
+    comparable = _comparable(runs)
+    tokens, at_tokens = _at_one_point({i: _over_tokens(runs[i]) for i in comparable})
+    over_time = {i: trained_curve(runs[i], runs[i].curves.eval_seconds) for i in comparable if clock_known(runs[i])}
+    seconds, at_time = _at_one_point(over_time)
+    ended = {i: min(curve.ys) for i, curve in over_time.items() if seconds and curve.xs and curve.xs[-1] < seconds}
+    at_time |= ended
+    ranked = [
+        Ranked(
+            run=number,
+            name=run.source.name,
+            tokens_per_s=run.throughput.tokens_per_s,
+            loss_tokens=at_tokens.get(number),
+            loss_time=at_time.get(number),
+            ended=number in ended,
+            best_val=run.loss.best_val if number in comparable else None,
+            overhead_share=run.wall.overhead_share,
+            mfu_card=run.mfu.card,
+        )
+        for number, run in enumerate(runs)
+    ]
+    by = _ranked_by(ranked)
+    ranked.sort(key=lambda each: _place(each, by))
+    noises = [trained_curve(run, run.curves.eval_iteration).noise for run in runs]
+    told = all(same_data(runs[one], runs[other]) for one, other in pairwise(comparable))
+    return Ranking(by, tokens, seconds, told, (*ranked[:1], *_with_ties(ranked, by, noises)))
+
+
+def _comparable(runs: Sequence[Diagnosis]) -> list[int]:
+    """The most runs whose losses may be held against those of one of them."""
+    with_losses = [number for number, run in enumerate(runs) if any(val is not None for val in run.curves.eval_val)]
+    groups = ([other for other in with_losses if obstacle(runs[one], runs[other]) is None] for one in with_losses)
+    return max(groups, key=len, default=[])
+
+
+def _over_tokens(run: Diagnosis) -> Curve:
+    each = run.throughput.tokens_per_iteration
+    return trained_curve(run, [iteration * each for iteration in run.curves.eval_iteration]) if each else Curve((), ())
+
+
+def _at_one_point(curves: Mapping[int, Curve]) -> tuple[float | None, dict[int, float]]:
+    """The furthest point that most of the curves have, and the lowest losses up to there; nothing of a single one."""
+    known = {number: curve.so_far() for number, curve in curves.items() if curve.xs}
+
+    def there(x: float) -> dict[int, float]:
+        return {number: curve.at(x) for number, curve in known.items() if curve.xs[0] <= x <= curve.xs[-1]}
+
+    ends = {curve.xs[-1] for curve in known.values()}
+    point = max(ends, key=lambda x: (len(there(x)), x), default=None)
+    if point is None or len(there(point)) < 2:
+        return None, {}
+    return point, there(point)
+
+
+def _ranked_by(ranked: Sequence[Ranked]) -> RankedBy | None:
+    """The first figure that at least half of the runs have."""
+    order: tuple[RankedBy, ...] = ("loss_time", "loss_tokens", "tokens_per_s")
+    known = (by for by in order if sum(getattr(each, by) is not None for each in ranked) >= max(2, len(ranked) / 2))
+    return next(known, None)
+
+
+def _place(each: Ranked, by: RankedBy | None) -> float:
+    value: float | None = getattr(each, by) if by else None
+    if value is None:
+        return math.inf
+    return -value if by == "tokens_per_s" else value
+
+
+def _with_ties(ranked: Sequence[Ranked], by: RankedBy | None, noises: Sequence[float | None]) -> Iterator[Ranked]:
+    """All but the first, each held against the one before it."""
+    for before, each in pairwise(ranked):
+        better, worse = (getattr(one, by) if by and by != "tokens_per_s" else None for one in (before, each))
+        if better is None or worse is None:
+            yield each
+        else:
+            tied = worse - better <= largest_tie((noises[before.run], noises[each.run]), worse)
+            yield replace(each, tied=tied)

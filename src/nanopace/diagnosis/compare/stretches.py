@@ -1,0 +1,99 @@
+"""Why a run that is faster step by step is not further at equal time: what its clock holds beside normal steps.
+
+The speed of two runs is that of their normal steps. A slow stretch, many evaluations, restarts or a long start make a
+run slower than that, and then the two answers contradict each other until the reason is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from nanopace.diagnosis.compare.align import Aligned
+from nanopace.diagnosis.names import both_names
+from nanopace.diagnosis.result import Diagnosis, Finding, Level, Number
+
+Phase = Literal["evaluation", "checkpoint", "startup", "stall", "restart", "rollback"]
+
+_CLEARLY = 1.02  # times as fast
+_SLOW = 1.2  # times the run's normal step: a stretch that is worth naming
+_WORTH_NAMING = 0.02  # of the run's time, more than of the other's
+
+
+class _Reason(NamedTuple):
+    weight: float  # of the time until the runs are compared, as far as it can be told
+    share: float  # of the run's whole time
+    what: Level | Phase
+
+
+def contradictions(a: Diagnosis, b: Diagnosis, by_tokens: Aligned, by_time: Aligned) -> Iterator[Finding]:
+    """Nothing where the run with the faster steps is also ahead otherwise."""
+    of_a, of_b = a.throughput.tokens_per_s, b.throughput.tokens_per_s
+    if not of_a or not of_b or max(of_a / of_b, of_b / of_a) < _CLEARLY:
+        return
+    names, a_is_faster = both_names(a, b), of_a > of_b
+    fast, slow = (a, b) if a_is_faster else (b, a)
+    faster, slower = names if a_is_faster else names[::-1]
+    overall = _overall(fast, slow)
+    leads = "a" if a_is_faster else "b"
+    behind = by_tokens.leader in (leads, "tie") and by_time.leader not in (leads, "tie", None)
+    if overall is not None:
+        numbers: dict[str, Number] = {"faster": faster, "slower": slower}
+        numbers |= {"faster_overall_tokens_per_s": overall[0], "slower_overall_tokens_per_s": overall[1]}
+        yield Finding("compare_overall", numbers)
+    if overall is not None:
+        yield from _named(faster, fast, slow, fast.wall.awake_s)
+    elif behind:
+        yield from _named(faster, fast, slow, min(fast.wall.awake_s, by_time.points[-1][0]))
+
+
+def _overall(fast: Diagnosis, slow: Diagnosis) -> tuple[float, float] | None:
+    """Tokens per second of wall clock, where the run with the faster steps has fewer of them."""
+    of_fast, of_slow = fast.throughput.tokens_per_s_overall, slow.throughput.tokens_per_s_overall
+    if not of_fast or not of_slow or of_slow / of_fast < _CLEARLY:
+        return None
+    return of_fast, of_slow
+
+
+def _named(name: str, run: Diagnosis, other: Diagnosis, until_s: float) -> Iterator[Finding]:
+    """The largest of the reasons, in the time until the runs are compared."""
+    reasons = [] if until_s <= 0 else [*_stretches(run, until_s), *_phases(run, other, until_s)]
+    if not reasons:
+        return
+    _, share, what = max(reasons, key=lambda reason: reason.weight)
+    if isinstance(what, Level):
+        span = {"first_iteration": what.first_iteration, "last_iteration": what.last_iteration}
+        yield Finding("compare_stretch", {"run": name, **span, "ratio": what.median_ms / run.step.median_ms})
+    else:
+        yield Finding("compare_time_share", {"run": name, "phase": what, "time_share": share})
+
+
+def _stretches(run: Diagnosis, until_s: float) -> Iterator[_Reason]:
+    """Levels slower than the normal step, by the time that they cost; those that come later explain nothing."""
+    normal, start_s = run.step.median_ms, 0.0
+    for level in run.step.levels:
+        iterations = level.last_iteration - level.first_iteration + 1
+        if normal > 0 and level.median_ms >= _SLOW * normal and start_s < until_s:
+            lost_s = (level.median_ms - normal) / 1000 * iterations
+            yield _Reason(lost_s / until_s, lost_s / run.wall.awake_s, level)
+        start_s += level.median_ms / 1000 * iterations
+
+
+def _phases(run: Diagnosis, other: Diagnosis, until_s: float) -> Iterator[_Reason]:
+    """What takes more of this run's time than of the other's. A start-up is all at the beginning."""
+    for phase, share in _shares(run).items():
+        if share - _shares(other)[phase] > _WORTH_NAMING:
+            yield _Reason(run.wall.startup_s / until_s if phase == "startup" else share, share, phase)
+
+
+def _shares(run: Diagnosis) -> dict[Phase, float]:
+    wall, awake = run.wall, run.wall.awake_s or 1.0
+    seconds: dict[Phase, float] = {
+        "evaluation": wall.evaluation_s or 0.0,
+        "checkpoint": wall.checkpoint_s or 0.0,
+        "startup": wall.startup_s,
+        "stall": wall.stall_s,
+        "restart": wall.restart_s,
+        "rollback": wall.rollback_s,
+    }
+    return {phase: spent / awake for phase, spent in seconds.items()}

@@ -1,0 +1,218 @@
+"""What a comparison comes to, in the order in which a person asks: which is faster, which learns better, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from nanopace.diagnosis.compare.align import LARGE, Aligned, Curve
+from nanopace.diagnosis.compare.arrival import SAME_TIME, rows_hide_steps, starts_late
+from nanopace.diagnosis.compare.comparable import obstacle, same_data
+from nanopace.diagnosis.comparison import Arrival, Decomposition
+from nanopace.diagnosis.names import both_names
+from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
+from nanopace.diagnosis.time.throughput import measured_step_ms
+
+_SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
+_CLEARLY = 2.0  # standard errors by which medians of steps have to differ
+_TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
+_RISEN = 3.0  # standard deviations by which a last loss has to be above the best to have risen
+
+
+def verdict(
+    a: Diagnosis,
+    b: Diagnosis,
+    parts: Decomposition,
+    by_time: Aligned,
+    by_tokens: Aligned,
+    by_iteration: Aligned,
+    arrival: Arrival | None,
+) -> list[Finding]:
+    """First speed and loss, and before the loss what it depends on; what follows explains them, and says who is sooner
+    at a loss."""
+    speed = _speed(a, b, parts.total)
+    loss = _loss(a, b, by_time, by_tokens, by_iteration)
+    compared = bool(by_time.points or by_tokens.points or by_iteration.points or arrival)
+    if_same = [Finding("compare_data_unknown")] if compared and not same_data(a, b) else []
+    first = [loss[0], *if_same] if obstacle(a, b) is not None else [*if_same, loss[0]]
+    return [speed[0], *first, *speed[1:], *loss[1:], *_arrival(a, b, arrival), *_why(parts)]
+
+
+def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
+    of_a, of_b = a.throughput.tokens_per_s, b.throughput.tokens_per_s
+    if hidden := [name for name, run in zip(both_names(a, b), (a, b), strict=True) if not run.step.normal_rows]:
+        return [Finding("compare_step_unknown", {"run": name}) for name in hidden]
+    if total is None:
+        missing = Finding("compare_speed_unknown", {"missing": ", ".join(_missing(a, b))})
+        return [missing, *_time_per_iteration(a, b)]
+    if abs(total) <= _SAME_SPEED:
+        return [Finding("compare_speed_equal", {"tokens_per_s": of_b})]
+    names = both_names(a, b)
+    faster, slower = names if total < 0 else names[::-1]
+    fast, slow = (of_a, of_b) if total < 0 else (of_b, of_a)
+    numbers = {"faster": faster, "slower": slower, "faster_tokens_per_s": fast, "slower_tokens_per_s": slow}
+    if abs(total) <= _CLEARLY * math.hypot(_error(a.step), _error(b.step)):
+        return [Finding("compare_speed_unclear", numbers)]
+    return [Finding("compare_speed", numbers | {"slower_share": 1 - math.exp(-abs(total))})]
+
+
+def _error(step: Step) -> float:
+    """Of the median step, as a fraction."""
+    return 1.25 * step.spread / math.sqrt(step.normal_rows)
+
+
+def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:
+    """The knobs without which tokens per iteration are unknown."""
+    without = [each for each in (a, b) if each.throughput.tokens_per_iteration is None]
+    knobs = [knob for knob in _TOKEN_KNOBS if any(knob not in each.facts for each in without)]
+    return knobs or ["tokens_per_iteration"]
+
+
+def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
+    of_a, of_b = measured_step_ms(a.step), measured_step_ms(b.step)
+    if not of_a or not of_b or abs(of_a - of_b) <= _SAME_SPEED * max(of_a, of_b):
+        return []
+    names = both_names(a, b)
+    faster, slower = names if of_a < of_b else names[::-1]
+    numbers: dict[str, Number] = {
+        "faster": faster,
+        "slower": slower,
+        "faster_ms": min(of_a, of_b),
+        "slower_ms": max(of_a, of_b),
+    }
+    return [Finding("compare_time_per_iteration", numbers)]
+
+
+def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned) -> list[Finding]:
+    if (why := obstacle(a, b)) is not None:
+        return [why]
+    names = both_names(a, b)
+    at_tokens = _ahead("compare_loss_tokens", "tokens", names, by_tokens)
+    if not by_tokens.points:
+        at_tokens = _ahead("compare_loss_iterations", "iteration", names, by_iteration)
+    risen = _risen(names, (a, b))
+    found = _over_time(names, by_time, {str(each.numbers["run"]) for each in risen}) + at_tokens
+    if found:
+        return found + risen
+    known = next((each for each in (by_time, by_tokens, by_iteration) if each.points), None)
+    if known is None:
+        return [Finding("compare_loss_unknown")]
+    code = "compare_loss_equal" if known.leader == "tie" else "compare_loss_uncertain"
+    _, of_a, of_b = known.points[-1]
+    return [Finding(code, {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)}), *risen]
+
+
+def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Finding]:
+    """The runs whose last loss is far above their best: who is ahead has that best, and no longer that model."""
+    found = []
+    for name, run in zip(names, runs, strict=True):
+        curve = Curve.through(zip(run.curves.eval_iteration, run.curves.eval_val, strict=True), run.loss.best_val_error)
+        if not curve.ys:
+            continue
+        best, last = min(curve.ys), curve.ys[-1]
+        if run.loss.best_val is not None and run.loss.best_val < best:
+            continue  # an untrained model that was never beaten
+        if last - best > max(LARGE * abs(best), _RISEN * (curve.noise or 0.0)):
+            iteration = round(curve.xs[curve.ys.index(best)])
+            numbers: dict[str, Number] = {"run": name, "best_val": best, "best_val_iteration": iteration}
+            found.append(Finding("compare_risen", numbers | {"last_val": last}))
+    return found
+
+
+def _over_time(names: tuple[str, str], by_time: Aligned, risen: Collection[str]) -> list[Finding]:
+    """Nobody stays ahead whose loss has risen since: such a run only was the first to have the lower one."""
+    if by_time.leader is None or by_time.leader == "tie":
+        return []
+    leader, follower = names if by_time.leader == "a" else names[::-1]
+    if by_time.crossover is not None:
+        numbers: dict[str, Number] = {"early": follower, "late": leader, "crossover_s": by_time.crossover}
+        return [Finding("compare_crossover_best" if leader in risen else "compare_crossover", numbers)]
+    seconds, of_a, of_b = by_time.points[-1]
+    return [
+        Finding(
+            "compare_leads_time",
+            {
+                "leader": leader,
+                "follower": follower,
+                "at_s": seconds,
+                "leader_loss": min(of_a, of_b),
+                "follower_loss": max(of_a, of_b),
+            },
+        )
+    ]
+
+
+def _ahead(code: str, axis: str, names: tuple[str, str], aligned: Aligned) -> list[Finding]:
+    if aligned.leader is None or aligned.leader == "tie":
+        return []
+    better, worse = names if aligned.leader == "a" else names[::-1]
+    place, of_a, of_b = aligned.points[-1]
+    numbers: dict[str, Number] = {"better": better, "worse": worse, axis: round(place)}
+    return [Finding(code, numbers | {"better_loss": min(of_a, of_b), "worse_loss": max(of_a, of_b)})]
+
+
+def _arrival(a: Diagnosis, b: Diagnosis, arrival: Arrival | None) -> list[Finding]:
+    """Who was sooner at the loss that both reached, and what that rests on."""
+    names = both_names(a, b)
+    if arrival is None:
+        if obstacle(a, b) is not None or not (a.curves.eval_val and b.curves.eval_val):
+            return []
+        named = list(zip(names, (a, b), strict=True))
+        late = [(name, run.source.first_iteration) for name, run in named if starts_late(run)]
+        hidden = [name for name, run in named if rows_hide_steps(run)]
+        return [
+            *(Finding("compare_late_start", {"run": name, "iteration": iteration}) for name, iteration in late),
+            *(Finding("compare_clock_unknown", {"run": name}) for name in hidden),
+        ]
+    found = _sooner(names, arrival)
+    for name, reached in zip(names, (arrival.a, arrival.b), strict=True):
+        if found and reached.clock == "incomplete":
+            found.append(Finding("compare_clock_incomplete", {"run": name}))
+    return found
+
+
+def _sooner(names: tuple[str, str], arrival: Arrival) -> list[Finding]:
+    if arrival.ratio is None:
+        return []
+    of_a_first = arrival.ratio > 1
+    first, second = (arrival.a, arrival.b) if of_a_first else (arrival.b, arrival.a)
+    sooner, later = names if of_a_first else names[::-1]
+    numbers: dict[str, Number] = {
+        "sooner": sooner,
+        "later": later,
+        "target_loss": arrival.target,
+        "sooner_s": first.seconds,
+        "later_s": second.seconds,
+    }
+    in_bits = arrival.metric == "bpb"
+    if max(arrival.ratio, 1 / arrival.ratio) < SAME_TIME:
+        return [Finding("compare_arrival_same", numbers)]
+    if arrival.sooner is None:
+        return [Finding("compare_arrival_uncertain", numbers)]
+    if arrival.sooner == "tie":
+        code = "compare_arrival_equal_bits" if in_bits else "compare_arrival_equal"
+        return [Finding(code, numbers | {"loss_error": arrival.error})]
+    numbers["sooner_ratio"] = max(arrival.ratio, 1 / arrival.ratio)
+    if in_bits:
+        return [Finding("compare_sooner_bits", numbers)]
+    if first.tokens is None or second.tokens is None:
+        amounts = {"sooner_iterations": round(first.iteration), "later_iterations": round(second.iteration)}
+        return [Finding("compare_sooner_iterations", numbers | amounts)]
+    return [Finding("compare_sooner", numbers | {"sooner_tokens": first.tokens, "later_tokens": second.tokens})]
+
+
+def _why(parts: Decomposition) -> list[Finding]:
+    """Nothing where the speeds are alike in every part."""
+    if parts.flops_per_token is None or parts.utilisation is None:
+        return []
+    shown = (parts.flops_per_token, parts.utilisation, parts.peak or 0.0, parts.gpu_count or 0.0)
+    if max(map(abs, shown)) <= _SAME_SPEED:
+        return []
+    shares = {
+        "flops_per_token_share": math.expm1(parts.flops_per_token),
+        "gpu_count_share": math.expm1(parts.gpu_count) if parts.gpu_count else None,
+        "utilisation_share": math.expm1(parts.utilisation),
+    }
+    if parts.peak is None:
+        return [Finding("compare_why_unknown_peak", shares)]
+    return [Finding("compare_why", shares | {"peak_share": math.expm1(parts.peak)})]

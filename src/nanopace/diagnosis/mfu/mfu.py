@@ -1,0 +1,169 @@
+"""How much of the card does useful work: as printed, as printed but cleansed, and of the card that ran.
+
+nanoGPT divides by the peak of an A100 whatever card runs, and smooths over rows that contain evaluations: its figure
+falls while nothing gets slower. All TFLOP/s here are per GPU, as the printed figure is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from nanopace.diagnosis.medians import median
+from nanopace.diagnosis.result import FigureBasis, Mfu, Throughput, Verdict
+from nanopace.diagnosis.time.gpu_use import at_power_limit
+from nanopace.diagnosis.time.rows import NORMAL, UNEVEN, Pace
+from nanopace.errors import CardError
+from nanopace.hardware.cards import Card, Peak, family_name, find_cards, variant_name
+from nanopace.run import Run
+from nanopace.sources.infer.mfu_smoothing import printed_work
+
+# Large matrix products alone reach 80 to 87% of a card's peak, and training is not only those: from two thirds on there
+# is little left for any setting to win. Well-kept training on a card that is large for its model reaches about a half.
+# Cards run above the boost clock of their datasheet by up to 12%; what is beyond that cannot be true of the card named.
+BEYOND_ANY_CLOCK = 1.15
+_VERDICTS: tuple[tuple[float, Verdict], ...] = (
+    (BEYOND_ANY_CLOCK, "above_peak"),
+    (0.65, "near_limit"),
+    (0.45, "good"),
+    (0.20, "half_idle"),
+    (0.0, "mostly_idle"),
+)
+# What a card's power keeps it from is not idle, and no batch setting gives it back.
+_BELOW_THE_LIMIT: frozenset[Verdict] = frozenset({"good", "half_idle", "mostly_idle"})
+_EXACT_ENOUGH = 0.01  # uncertainty of the printed figure up to which it needs no FLOPs
+_ROUNDS_TO_ZERO = 0.00005  # with two decimals of a percentage
+
+
+class Variant(NamedTuple):
+    """One of the cards that a name may mean."""
+
+    name: str
+    peak: Peak
+
+
+class Candidates(NamedTuple):
+    """The cards that a run's card may be, by their peaks: the lowest is first. None where no peak is known."""
+
+    name: str | None = None
+    variants: tuple[Variant, ...] = ()
+    verified: str | None = None
+
+    @property
+    def peak(self) -> Peak | None:
+        """What they all can do; None where they differ."""
+        return self.variants[0].peak if len({each.peak.tflops for each in self.variants}) == 1 else None
+
+
+def find_mfu(run: Run, pace: Pace, throughput: Throughput) -> Mfu:
+    """All three figures, as far as they are known."""
+    printed_peak = run.number("printed_peak_tflops")
+    by_flops = _achieved(run, throughput, "flops_per_token")
+    steady, steady_basis = _steady_printed(run, pace, by_flops)
+    achieved, basis = by_flops, _basis_of_flops(run)
+    if achieved is None and steady and printed_peak:
+        achieved, basis = steady * printed_peak, "printed"
+    causal = _achieved(run, throughput, "flops_per_token_causal")
+    cards = card_of(run, achieved)
+    peak = None if cards.peak is None else cards.peak.tflops
+    shares = [achieved / each.peak.tflops for each in cards.variants] if achieved is not None else []
+    precisions = {each.peak.precision for each in cards.variants}
+    verdicts = {_verdict(run, share) for share in shares}
+    return Mfu(
+        printed_last=_printed_last(run),
+        steady_printed=steady,
+        printed_peak_tflops=printed_peak,
+        achieved_tflops=achieved,
+        achieved_tflops_causal=causal,
+        card=achieved / peak if achieved is not None and peak else None,
+        card_causal=causal / peak if causal is not None and peak else None,
+        card_name=cards.name,
+        card_tflops=peak,
+        card_verified=cards.verified,
+        verdict=verdicts.pop() if len(verdicts) == 1 else None,
+        card_low=min(shares) if shares and peak is None else None,
+        card_high=max(shares) if shares and peak is None else None,
+        card_precision=precisions.pop() if len(precisions) == 1 else None,
+        steady_basis=steady_basis,
+        achieved_basis=None if achieved is None else basis,
+    )
+
+
+def card_of(run: Run, achieved_tflops: float | None) -> Candidates:
+    """The table's cards of that name, without those that could not have done so much.
+
+    A flag was checked when it was read; the log's own name may be one that the table does not have.
+    """
+    name = run.value("gpu")
+    if not isinstance(name, str):
+        return Candidates()
+    try:
+        cards = find_cards(name, memory_gb=run.number("gpu_memory_gb"))
+    except CardError:
+        return Candidates(name)
+    dtype = str(run.value("dtype") or "")
+    peaks = [(peak, card) for card in cards if (peak := card.peak_for(dtype)) is not None]
+    if achieved_tflops is not None:
+        peaks = [each for each in peaks if achieved_tflops < BEYOND_ANY_CLOCK * each[0].tflops] or peaks
+    if not peaks:
+        return Candidates(family_name(cards, name))
+    peaks.sort(key=lambda each: each[0].tflops)
+    left = [card for _, card in peaks]
+    return Candidates(
+        name=family_name(left, name),
+        variants=tuple(Variant(variant_name(card, left), peak) for peak, card in peaks),
+        verified=_verified(left),
+    )
+
+
+def _verified(cards: list[Card]) -> str | None:
+    return cards[0].verified if len({card.verified for card in cards}) == 1 else None
+
+
+def _verdict(run: Run, share: float) -> Verdict:
+    found = next(verdict for bound, verdict in _VERDICTS if share >= bound)
+    return "power_limited" if found in _BELOW_THE_LIMIT and at_power_limit(run) else found
+
+
+def _achieved(run: Run, throughput: Throughput, flops_fact: str) -> float | None:
+    flops = run.number(flops_fact)
+    if not flops or throughput.tokens_per_s is None:
+        return None
+    return flops * throughput.tokens_per_s / max(1.0, run.number("gpu_count") or 1.0) / 1e12
+
+
+def _basis_of_flops(run: Run) -> FigureBasis:
+    """Tokens that were taken from the printed mfu give back the printed mfu."""
+    tokens = run.facts.get("tokens_per_iteration")
+    return "printed" if tokens is not None and tokens.because == "mfu_time_parameters" else "flops"
+
+
+def _printed_last(run: Run) -> float | None:
+    """None where only zeros are printed: that is no measurement."""
+    if not any(mfu > 0 for mfu in run.rows.mfu):
+        return None
+    return next((mfu for mfu in reversed(run.rows.mfu) if not math.isnan(mfu)), None)
+
+
+def printed_zero(run: Run) -> bool:
+    """Whether every mfu that is printed is 0."""
+    return 0.0 in run.rows.mfu and not any(mfu > 0 for mfu in run.rows.mfu)
+
+
+def _steady_printed(run: Run, pace: Pace, achieved: float | None) -> tuple[float | None, FigureBasis | None]:
+    """What the trainer would print for a plain step, and where that comes from."""
+    if pace.basis != "rows" or not pace.step.median_ms or all(map(math.isnan, run.rows.mfu)):
+        return None, None
+    peak = run.number("printed_peak_tflops")
+    by_flops = achieved / peak if achieved is not None and peak else None
+    if printed_zero(run):  # too small to be printed, or the trainer does not know the card: then its peak is not this
+        fits = by_flops is not None and by_flops < _ROUNDS_TO_ZERO
+        return (by_flops, "flops") if fits else (None, None)
+    if run.mfu_smoothing is None:
+        kept = [mfu for mfu, kind in zip(run.rows.mfu, pace.kind, strict=True) if kind in (NORMAL, UNEVEN)]
+        known = [mfu for mfu in kept if not math.isnan(mfu)]
+        return (median(known), "printed") if known else (None, None)
+    work = printed_work(run)
+    if by_flops is not None and (work is None or work.uncertainty > _EXACT_ENOUGH):
+        return by_flops, "flops"
+    return (None, None) if work is None else (work.ms / pace.step.median_ms, "printed")

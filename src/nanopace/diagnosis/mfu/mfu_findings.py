@@ -1,0 +1,142 @@
+"""What is worth saying about the mfu: the verdict on the card, what is odd about the printed one, what is missing."""
+
+from __future__ import annotations
+
+import math
+
+from nanopace.diagnosis.mfu.mfu import card_of, printed_zero
+from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Number
+from nanopace.diagnosis.time.gpu_use import power_limited
+from nanopace.diagnosis.time.rows import Pace, steady
+from nanopace.diagnosis.time.throughput import missing_for_tokens
+from nanopace.record import replace
+from nanopace.run import Run
+
+LEAST_DEVIATION = 0.03  # of the last figure from the steady one, to be worth a word
+SAME_PEAK = 0.02  # two peaks that differ by less are of the same card
+SAME_FIGURE = 0.02  # two ways to the same figure that differ by less agree
+
+
+def mfu_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
+    """The verdict first, then what is odd about the printed figure, then what is missing."""
+    findings = [
+        *_of_the_card(run, mfu),
+        *_of_the_print(run, mfu),
+        *_smoothed(run, pace, mfu),
+        *_of_what_is_missing(run, mfu),
+    ]
+    peak = run.number("measured_tflops")
+    if peak is not None:
+        findings += _of_the_measured(mfu, str(run.value("gpu") or "CPU"), peak)
+    return findings
+
+
+def against_measured(diagnosis: Diagnosis, card_name: str, peak_tflops: float) -> Diagnosis:
+    """The diagnosis of a run that does not say its card's measured peak, with what such a card was measured to reach
+    here."""
+    found = _of_the_measured(diagnosis.mfu, card_name, peak_tflops)
+    return replace(diagnosis, findings=(*diagnosis.findings, *found)) if found else diagnosis
+
+
+def _of_the_measured(mfu: Mfu, card_name: str, peak_tflops: float) -> list[Finding]:
+    if mfu.achieved_tflops is None or not 0 < peak_tflops < math.inf:
+        return []
+    share = mfu.achieved_tflops / peak_tflops
+    return [
+        Finding(
+            "utilisation_measured",
+            {"measured_share": share, "measured_tflops": peak_tflops, "card_name": card_name},
+        )
+    ]
+
+
+def _of_the_card(run: Run, mfu: Mfu) -> list[Finding]:
+    if mfu.card_name is not None and not card_of(run, mfu.achieved_tflops).variants:
+        return [Finding("card_without_peak", {"card_name": mfu.card_name})]
+    if mfu.card_low is not None:
+        return [_variants(run, mfu)]
+    findings = []
+    numbers: dict[str, Number] = {"card": mfu.card, "card_name": mfu.card_name}
+    if mfu.verdict == "above_peak":
+        findings.append(Finding("card_above_peak", {**numbers, "card_tflops": mfu.card_tflops}))
+    elif mfu.verdict is not None:
+        if mfu.verdict == "power_limited":
+            numbers |= power_limited(run)
+        findings.append(Finding(f"utilisation_{mfu.verdict}", numbers))
+    if mfu.card is not None and run.value("dtype") == "float32" and mfu.card_precision != "fp32":
+        numbers = {"card_tflops": mfu.card_tflops, "card_precision": mfu.card_precision}
+        findings.append(Finding("dtype_float32", numbers))
+    return findings
+
+
+def _variants(run: Run, mfu: Mfu) -> Finding:
+    """The share of the fastest and of the slowest card of that name."""
+    variants = card_of(run, mfu.achieved_tflops).variants
+    slow, fast = variants[0], variants[-1]
+    numbers: dict[str, Number] = {
+        "card_name": mfu.card_name,
+        "card_low": mfu.card_low,
+        "fast_card_name": fast.name,
+        "fast_tflops": fast.peak.tflops,
+        "card_high": mfu.card_high,
+        "slow_card_name": slow.name,
+        "slow_tflops": slow.peak.tflops,
+    }
+    return Finding("card_variants", numbers)
+
+
+def _of_the_print(run: Run, mfu: Mfu) -> list[Finding]:
+    of_a_step, peak, achieved = mfu.steady_printed, mfu.printed_peak_tflops, mfu.achieved_tflops
+    if printed_zero(run):
+        return [Finding("mfu_zero", {"achieved_tflops": achieved, "printed_peak_tflops": peak})] if peak else []
+    if not of_a_step or not peak or achieved is None:
+        return []
+    findings = []
+    printed: dict[str, Number] = {"steady_printed": of_a_step, "printed_peak_tflops": peak}
+    by_flops = achieved / peak
+    if mfu.achieved_basis == "flops" and mfu.steady_basis == "printed" and abs(by_flops / of_a_step - 1) > SAME_FIGURE:
+        findings.append(Finding("mfu_disagrees", {"steady_printed": of_a_step, "computed_mfu": by_flops}))
+    elif mfu.card and mfu.card_tflops and abs(peak / mfu.card_tflops - 1) > SAME_PEAK:
+        of_card = {"card": mfu.card, "card_name": mfu.card_name, "card_tflops": mfu.card_tflops}
+        findings.append(Finding("mfu_other_card", {**printed, **of_card}))
+    if mfu.card_name is None:
+        findings.append(Finding("mfu_card_unknown", {**printed, "achieved_tflops": achieved}))
+    if of_a_step > 1 and by_flops > 1 and (mfu.card_tflops is None or mfu.card_tflops > peak):
+        findings.append(Finding("mfu_over_100", {**printed, "achieved_tflops": achieved}))
+    return findings
+
+
+def _smoothed(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
+    """Why the last figure is below that of a plain step. That nothing slowed down is said only where it is so."""
+    of_a_step, last = mfu.steady_printed, mfu.printed_last
+    if run.mfu_smoothing is None or mfu.steady_basis != "printed" or not of_a_step or last is None:
+        return []
+    if last > of_a_step * (1 - LEAST_DEVIATION):
+        return []
+    step = pace.step
+    printed: dict[str, Number] = {"printed_last": last, "steady_printed": of_a_step}
+    if steady(step):
+        return [Finding("mfu_smoothed", printed)]
+    if (step.change_share or 0.0) > 0:
+        ends = {"first_ms": step.first_fifth_ms, "last_ms": step.last_fifth_ms, "change_share": step.change_share}
+        return [Finding("mfu_smoothed_and_slower", {**printed, **ends})]
+    return [Finding("mfu_smoothed_only", printed)]
+
+
+def _of_what_is_missing(run: Run, mfu: Mfu) -> list[Finding]:
+    """Which facts would make the card's share known."""
+    if run.on_cpu:
+        return [Finding("ran_on_cpu")]
+    if mfu.card is not None or (mfu.card_name is not None and mfu.achieved_tflops is not None):
+        return []
+    missing = []
+    if mfu.achieved_tflops is None:
+        missing += missing_for_tokens(run)
+        if run.number("flops_per_token") is None:
+            knobs = ("n_layer", "n_embd", "vocab_size", "block_size")
+            missing += [knob for knob in knobs if run.number(knob) is None and knob not in missing]
+    elif mfu.steady_printed and not printed_zero(run):
+        return []  # mfu_card_unknown has said so
+    if mfu.card_name is None:
+        missing.append("gpu")
+    return [Finding("mfu_unknown", {"missing": ", ".join(missing)})] if missing else []

@@ -1,0 +1,358 @@
+"""What one evaluation costs, and what one checkpoint.
+
+A log that evaluates without always saving is a natural experiment: the rows with a save against the rows without, if
+there are several of both: one row may have been held up, and rows that were far from their like tell no price. Else the
+time stamps of its lines tell the two apart. Where it has none, the forward-pass model bounds the checkpoint from above
+and row 0, which evaluates and does not save, from below; where the config is unknown too, it stays unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+from typing import NamedTuple
+
+from nanopace.diagnosis.medians import median, typical
+from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
+from nanopace.diagnosis.time.counting import cold_rows, counted_evaluations, evaluation_interval
+from nanopace.diagnosis.time.experiment import (
+    SAME_SPEED,
+    SEVERAL,
+    SURE,
+    Price,
+    Sample,
+    by_speed,
+    compare_rows,
+    far_from,
+    follows_step,
+    price_of,
+    rows_of,
+    typical_ms,
+    typical_step_ms,
+    without_held_up,
+)
+from nanopace.diagnosis.time.line_times import price_by_stamps
+from nanopace.diagnosis.time.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps, steady
+from nanopace.run import Evaluation, Run
+
+# The smallest share of a micro-step that we have seen a forward pass take. What an evaluation row costs beyond
+# 2 x eval_iters such passes may be the checkpoint, and cannot be more of it.
+LEAST_FORWARD_SHARE = 0.30
+
+RESOLVED = 0.05  # of an evaluation: what its interval by time stamps may be on either side
+BESIDE = 5  # plain rows on either side of an evaluation that tell whether the speed changes there
+LEAST_CHANGE = 0.02
+
+
+class Prices(NamedTuple):
+    """The two figures, how well they are known, and the evaluations that they were taken from."""
+
+    evaluations: Evaluations
+    checkpoints: Checkpoints
+    counted: tuple[Evaluation, ...]  # one per iteration, without those that belong to a start-up
+    saved: frozenset[int]  # iterations with a checkpoint
+    cold_rows: frozenset[int]  # first rows of a process that hold its start-up
+    evaluation_ms: float | None  # the best estimate for an evaluation that cannot be seen
+    checkpoint_ms: float | None  # the same; None also where it is part of evaluation_ms
+    in_steps: float | None = None  # what an evaluation takes in steps, where the log shows that it follows them
+    rough: bool = False  # by time stamps, and no more exact than they are
+    unsaved_ms: float | None = None  # an evaluation alone, where evaluation_ms contains a checkpoint
+    usual_ms: Mapping[bool, float] = MappingProxyType({})  # of an evaluation row, with a save (True) and without
+    saves_in_doubt: bool = False  # the few rows with a save took far longer: it, or something that held them up
+    told_once: bool = False  # by one row, which may have been held up: no price for what no row shows
+
+    def evaluation_at(self, step_ms: float) -> float | None:
+        """What an evaluation takes where a step takes so long."""
+        return self.evaluation_ms if self.in_steps is None else self.in_steps * step_ms
+
+    def hidden_ms(self, evaluation: Evaluation, step_ms: float) -> float | None:
+        """What an evaluation that no row shows takes, its checkpoint apart if that has a price; None where no row
+        shows one like it: one that saves as well, or one that does not either."""
+        saves, contains = evaluation.iteration in self.saved, self.evaluations.contains_checkpoint
+        if (saves and not contains and self.checkpoint_ms is None) or self.told_once:
+            return None
+        return self.evaluation_at(step_ms) if saves or not contains else self.unsaved_ms
+
+    @property
+    def unpriced(self) -> list[Evaluation]:
+        """Those of which nothing tells what they took."""
+        unseen = [each for each in self.counted if each.row is None]
+        return [each for each in unseen if self.hidden_ms(each, 1.0) is None]
+
+
+class _Told(NamedTuple):
+    """What the rows and their stamps say of the two prices."""
+
+    evaluation: Price | None = None
+    checkpoint: Price | None = None
+    basis: Basis = "unknown"
+    contains: bool = False  # a checkpoint, in what is called an evaluation
+    rough: bool = False  # by time stamps, and no more exact than they are
+    in_doubt: bool = False  # whether it is the save that the few rows with one took far longer for
+
+
+def find_prices(run: Run, pace: Pace) -> Prices:
+    """Count the evaluations and checkpoints of a run, and price one of each."""
+    cold = cold_rows(run, pace)
+    counted = counted_evaluations(run, cold)
+    saved = frozenset(checkpoint.iteration for checkpoint in run.checkpoints)
+    return (
+        _outside(run, counted, saved, cold)
+        if not run.row_contains_evaluation
+        else _inside(run, pace, counted, saved, cold)
+    )
+
+
+def _inside(
+    run: Run, pace: Pace, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
+) -> Prices:
+    """Where a row's time contains its evaluation and its save."""
+    plain = pace.basis == "rows"  # else nothing tells what a row holds beyond its step
+    samples = _samples(run, pace, counted) if plain else []
+    with_save = [sample for sample in samples if sample.saves]
+    without = [sample for sample in samples if not sample.saves]
+    save_rows = pace.marks.checkpoint - pace.marks.evaluation - cold if plain else ()
+    only_save = [_sample(run, pace, row) for row in save_rows]
+    changing = len(by_speed(samples, pace.step.spread)) > 1
+    numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
+    alike = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
+    first = _first_evaluations(run, pace, cold)
+    told = _told_by_rows(samples, alike, only_save, first, pace.step.spread)
+    # A step that changes a little hides what a row holds beside it; so does one that changes much at the only such row.
+    jump_ms = max((_jump_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
+    blurred = run.rows_cover > 1 and not steady(pace.step)
+    blurred |= jump_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)
+    if blurred or (told.evaluation is not None and told.evaluation.ms <= 0):  # nothing that shows
+        told = _Told()
+    elif (told.contains or told.evaluation is None) and not told.in_doubt:
+        told = _told_by_stamps(run, pace, numbers, saved, told)
+
+    in_steps = evaluation_in_steps(run)
+    predicted = in_steps * pace.step.median_ms if in_steps is not None and counted and plain else None
+    each, save, basis = told.evaluation, told.checkpoint, told.basis
+    at_most, at_least = None, None
+    if told.contains and each is not None:
+        at_least = _above_first_row(first, _telling(with_save, pace), pace.step.spread)
+        least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
+        if least_steps is not None and not jump_ms and not _quicker_than(first, least_steps, pace.step.spread):
+            least = least_steps * min(sample.step_ms for sample in with_save)
+            if each.ms > least:  # else the model bounds nothing
+                at_most, basis = each.ms - least, "upper_bound"
+    elif save is not None:
+        at_most = save.most_ms if basis == "upper_bound" else save.ms
+    usual = _usual(with_save, without, first, told.in_doubt, pace.step.spread)
+    return Prices(
+        evaluations=Evaluations(
+            count=sum(each.count for each in counted),
+            visible=sum(each.count for each in counted if each.row is not None),
+            hidden=sum(each.count for each in counted if each.row is None),
+            each_ms=None if each is None else each.ms,
+            interval=evaluation_interval(run),
+            contains_checkpoint=told.contains,
+            predicted_ms=predicted,
+            low_ms=None if each is None else each.low_ms,
+            high_ms=None if each is None else each.high_ms,
+        ),
+        checkpoints=Checkpoints(
+            count=sum(save.count for save in run.checkpoints),
+            each_ms=at_most,
+            basis=basis,
+            saved_rows=sum(sample.rows for sample in with_save),
+            unsaved_rows=sum(sample.rows for sample in without),
+            low_ms=None if save is None else save.low_ms,
+            high_ms=None if save is None else save.high_ms,
+            at_least_ms=at_least,
+        ),
+        counted=counted,
+        saved=saved,
+        cold_rows=cold,
+        evaluation_ms=None if blurred else predicted if each is None else each.ms,
+        checkpoint_ms=None if save is None else save.ms,
+        in_steps=_in_steps(_telling(with_save if told.contains else without, pace)),
+        rough=told.rough,
+        unsaved_ms=usual.get(False) if told.contains else None,
+        usual_ms=usual,
+        saves_in_doubt=told.in_doubt,
+        told_once=rows_of(samples) == 1 and not told.rough,
+    )
+
+
+def _jump_ms(run: Run, pace: Pace, row: int | None) -> float:
+    """By how much the levels differ between which a row stands: it may belong to either. 0 anywhere else."""
+    later = range(len(run.rows) if row is None else row + 1, len(run.rows))
+    after = next((index for index in later if pace.kind[index] in (NORMAL, UNEVEN)), None)
+    at = None if after is None else run.rows.iteration[after]
+    changes = pairwise(pace.step.levels)
+    return next((abs(new.median_ms - old.median_ms) for old, new in changes if new.first_iteration == at), 0.0)
+
+
+def _samples(run: Run, pace: Pace, counted: Iterable[Evaluation]) -> list[Sample]:
+    return [_sample(run, pace, each.row) for each in counted if each.row is not None]
+
+
+def _sample(run: Run, pace: Pace, row: int) -> Sample:
+    excess, count = pace.typical_excess_ms(run.rows, row)
+    return Sample(excess, count, pace.baseline_ms[row], row in pace.marks.checkpoint)
+
+
+def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> list[Sample]:
+    """Evaluation rows whose neighbours on either side are as fast as they are said to be: not those where that
+    changes. In a log that is folded like with like there are no neighbours to ask."""
+    if max(run.rows.count) > 1:
+        return _samples(run, pace, counted)
+    tolerance = max(LEAST_CHANGE, 2 * pace.step.spread)
+    plain = [index for index, kind in enumerate(pace.kind) if kind in (NORMAL, UNEVEN)]
+    found = []
+    for each in counted:
+        if each.row is not None:
+            at, step_ms = bisect_left(plain, each.row), pace.baseline_ms[each.row]
+            sides = (plain[max(0, at - BESIDE) : at], plain[at : at + BESIDE])
+            times = [median(run.rows.ms[index] for index in side) for side in sides if side]
+            if all(abs(ms / step_ms - 1) <= tolerance for ms in times):
+                found.append(_sample(run, pace, each.row))
+    return found
+
+
+def _told_by_rows(
+    samples: Sequence[Sample],
+    alike: Sequence[Sample],
+    only_save: Sequence[Sample],
+    first: Sequence[Sample],
+    spread: float,
+) -> _Told:
+    """From the excess of the rows that hold an evaluation, a save, or both; `alike` are those to compare, and no
+    evaluation takes longer than those in the `first` rows of a process."""
+    if only_save:
+        checkpoint = price_of(without_held_up(only_save, spread), spread)
+        rest = [each._replace(excess_ms=max(0.0, each.excess_ms - checkpoint.ms * each.saves)) for each in samples]
+        return _Told(price_of(without_held_up(rest, spread), spread) if rest else None, checkpoint, "measured")
+    saved, unsaved = (
+        without_held_up([each for each in samples if each.saves == saves], spread) for saves in (True, False)
+    )
+    few_saves = sum(each.rows for each in samples if each.saves) < SEVERAL
+    if not samples:
+        return _Told()
+    if rows_of(samples) < SEVERAL and unsaved and first and _far(unsaved, first, spread):
+        return _Told()  # no evaluation takes so much longer than the first
+    if not saved or not unsaved:
+        return _Told(price_of(saved or unsaved, spread), contains=bool(saved))
+    if few_saves and _far(saved, unsaved, spread):
+        return _Told(price_of(unsaved, spread), in_doubt=True)
+    found = compare_rows(alike, spread)
+    if found is None or found.checkpoint is None or found.checkpoint.most_ms <= 0:
+        return _Told(price_of(saved, spread), contains=True)
+    sure = found.checkpoint.least_ms > 0 and not few_saves
+    return _Told(found.evaluation, found.checkpoint, "measured" if sure else "upper_bound")
+
+
+def _far(some: Sequence[Sample], others: Sequence[Sample], spread: float) -> bool:
+    """Whether even the shortest of some rows took far longer than the others."""
+    shortest, usual_ms, step_ms = min(some), typical_ms(others), typical_step_ms(others)
+    return shortest.excess_ms > far_from(usual_ms, shortest.step_ms, step_ms, spread)
+
+
+def _telling(samples: Sequence[Sample], pace: Pace) -> list[Sample]:
+    return without_held_up(samples, pace.step.spread)
+
+
+def _usual(
+    saved: Sequence[Sample], unsaved: Sequence[Sample], first: Sequence[Sample], in_doubt: bool, spread: float
+) -> dict[bool, float]:
+    """What an evaluation row takes beyond its step, with a save and without, if it is not held up. One without takes
+    no longer than one with a save or than the first of a process, which few rows may hide. Where few rows with a save
+    took far longer than that, either they were held up or a save takes that long."""
+    usual = {
+        saves: typical_ms(without_held_up(group, spread)) for saves, group in ((True, saved), (False, unsaved)) if group
+    }
+    if unsaved:
+        few = first if rows_of(unsaved) < SEVERAL else ()
+        usual[False] = min([*usual.values(), *(each.excess_ms for each in few)])
+    return {True: usual[False], False: usual[False]} if in_doubt else usual
+
+
+def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], told: _Told) -> _Told:
+    """What the rows alone do not tell apart."""
+    if pace.basis != "rows":
+        return told
+    stamped = price_by_stamps(run, pace, counted, saved, None if told.evaluation is None else told.evaluation.ms)
+    evaluation, checkpoint = stamped.evaluation, stamped.checkpoint
+    if evaluation is None or evaluation.high_ms - evaluation.ms >= RESOLVED * evaluation.ms:
+        return told
+    if checkpoint is not None and checkpoint.least_ms > 0:
+        return _Told(evaluation, checkpoint, "stamps", rough=True)
+    return told if told.evaluation is not None else told._replace(evaluation=evaluation, rough=True)
+
+
+def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sample]:
+    """Rows that start a process with an evaluation and write no checkpoint: an evaluation takes no longer."""
+    rows = cold & (pace.marks.evaluation - pace.marks.checkpoint)
+    return [_sample(run, pace, row) for row in rows if pace.kind[row] == SLOW] if pace.basis == "rows" else []
+
+
+def _above_first_row(first_rows: Sequence[Sample], with_save: Sequence[Sample], spread: float) -> float | None:
+    """What a checkpoint takes at least: an evaluation with it, less the first one and what a start adds to that."""
+    least = []
+    for first in first_rows:
+        same_speed = [each for each in with_save if each.step_ms <= SAME_SPEED * first.step_ms]
+        if same_speed:
+            together = price_of(same_speed, spread)
+            slower = max(1.0, typical((each.step_ms / first.step_ms, each.rows) for each in same_speed))
+            ms = together.least_ms - first.excess_ms * slower
+            least += [ms] if ms > (SAME_SPEED - 1) * together.ms else []
+    return max(least, default=None)
+
+
+def _quicker_than(first_rows: Sequence[Sample], steps: float, spread: float) -> bool:
+    """Whether a first evaluation took fewer steps than any should, by the model."""
+    return any(each.excess_ms < (steps - SURE * spread) * each.step_ms for each in first_rows)
+
+
+def _in_steps(samples: Sequence[Sample]) -> float | None:
+    if follows_step(samples) != 1.0:
+        return None
+    return typical((sample.excess_ms / sample.step_ms, sample.rows) for sample in samples)
+
+
+def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]) -> Prices:
+    """Where the trainer's clock stands still meanwhile: the cost is known only if the trainer measured it apart."""
+    times = [evaluation.ms for evaluation in counted if evaluation.ms is not None]
+    stalls = [checkpoint.ms for checkpoint in run.checkpoints if checkpoint.ms is not None]
+    background = [checkpoint.background_ms for checkpoint in run.checkpoints if checkpoint.background_ms is not None]
+    each, checkpoint = _price(times), _price(stalls)
+    return Prices(
+        evaluations=Evaluations(
+            count=len(counted),
+            visible=len(times),
+            hidden=len(counted) - len(times),
+            each_ms=each and each.ms,
+            interval=evaluation_interval(run),
+            contains_checkpoint=False,
+            predicted_ms=None,
+            low_ms=each and each.low_ms,
+            high_ms=each and each.high_ms,
+        ),
+        checkpoints=Checkpoints(
+            count=len(run.checkpoints),
+            each_ms=checkpoint and checkpoint.ms,
+            basis="unknown" if checkpoint is None else "measured",
+            saved_rows=0,
+            unsaved_rows=0,
+            background_ms=median(background) if background else None,
+            low_ms=checkpoint and checkpoint.low_ms,
+            high_ms=checkpoint and checkpoint.high_ms,
+        ),
+        counted=counted,
+        saved=saved,
+        cold_rows=cold,
+        evaluation_ms=each and each.ms,
+        checkpoint_ms=checkpoint and checkpoint.ms,
+    )
+
+
+def _price(times: Sequence[float]) -> Price | None:
+    """Of what was measured one by one."""
+    samples = [Sample(ms, 1, 1.0, saves=False) for ms in times]
+    return price_of(without_held_up(samples, 0.0), 0.0) if times else None

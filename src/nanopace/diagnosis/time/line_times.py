@@ -1,0 +1,123 @@
+"""What the time stamps of a log's lines add to its rows: when an evaluation was done, and what no row contains.
+
+nanoGPT prints `step N` when the evaluation is done and before the checkpoint is written, and the row of iteration N
+after its step. Between a row's stamp and the next evaluation's lie steps and the evaluation; between this one's and the
+next row's lie the save and steps. A gap between two rows beyond all of that is time that the rows do not show.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from nanopace.diagnosis.medians import median
+from nanopace.diagnosis.time.experiment import OF_A_MEDIAN, Price, around
+from nanopace.diagnosis.time.rows import Pace
+from nanopace.run import Evaluation, Run
+
+UNITS_S = (1.0, 0.1, 0.01, 0.001)
+CLEAR_GAP = 0.25  # of the time that the steps between two rows take: less may be steps that no row shows
+CLEAR_UNITS = 3  # and of the stamps' resolution
+
+
+class Gap(NamedTuple):
+    """Time between two rows that neither their steps nor an evaluation explains."""
+
+    iteration: int  # of the row after it
+    ms: float
+
+
+class Stamped(NamedTuple):
+    """What the stamps tell of the evaluations that no other is close to."""
+
+    evaluation: Price | None
+    checkpoint: Price | None
+
+
+def price_by_stamps(
+    run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], together_ms: float | None
+) -> Stamped:
+    """Evaluation and checkpoint apart. `together_ms`: what the rows say of both, which is exact."""
+    evaluations, saves, steps_before = [], [], []
+    alone = {each.iteration for each in counted} - _crowded(run, counted)
+    for each in counted:
+        if each.at_s is None or each.count > 1 or each.iteration not in alone:
+            continue
+        after = bisect_left(run.rows.last_iteration, each.iteration)
+        if after and not _folded(run, after - 1):
+            steps = each.iteration - 1 - run.rows.last_iteration[after - 1]
+            ms = (each.at_s - run.rows.at_s[after - 1]) * 1000 - steps * pace.baseline_ms[after - 1]
+            evaluations.append(ms)
+            steps_before.append(steps)
+        if after < len(run.rows) and each.iteration in saved and not _folded(run, after):
+            steps = run.rows.iteration[after] - each.iteration + 1
+            saves.append((run.rows.at_s[after] - each.at_s) * 1000 - steps * pace.baseline_ms[after])
+    unit_ms = 1000 * resolution_s(run)
+    step_error_ms = (
+        pace.step.median_ms * OF_A_MEDIAN * pace.step.spread / math.sqrt(max(1, min(25, pace.step.normal_rows)))
+    )
+    doubt_ms = step_error_ms * median(steps_before) if steps_before else 0.0  # the same for all of them
+    evaluation = _price([ms for ms in evaluations if math.isfinite(ms)], unit_ms, doubt_ms)
+    checkpoint = _price([ms for ms in saves if math.isfinite(ms)], unit_ms, step_error_ms)
+    if evaluation and checkpoint and together_ms is not None:  # then the one that is known better tells the other
+        half, other = (each.high_ms - each.ms for each in (evaluation, checkpoint))
+        ms = min(together_ms, evaluation.ms if half <= other else max(0.0, together_ms - checkpoint.ms))
+        evaluation, checkpoint = around(ms, min(half, other)), around(together_ms - ms, min(half, other))
+    return Stamped(evaluation, checkpoint)
+
+
+def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float]) -> list[Gap]:
+    """Where the stamps of two rows lie clearly further apart than what is known to lie between them.
+
+    `event_ms`: what is known of evaluations and saves after one iteration and before another that no row contains.
+    """
+    rows, started = run.rows, {restart.row for restart in run.restarts} | {rollback.row for rollback in run.rollbacks}
+    if pace.basis == "none" or all(math.isnan(at) for at in rows.at_s):
+        return []
+    unit_ms = 1000 * resolution_s(run)
+    gaps = []
+    for before, after in pairwise(range(len(rows))):
+        if after in started or _folded(run, before) or _folded(run, after):
+            continue
+        passed_ms = (rows.at_s[after] - rows.at_s[before]) * 1000
+        last, first = rows.last_iteration[before], rows.iteration[after]
+        covers = pace.covers(after)
+        step_ms = max(pace.baseline_ms[before], pace.baseline_ms[after])  # a level may begin anywhere between them
+        known_ms = (first - last - covers) * step_ms + covers * rows.ms[after]
+        gap_ms = passed_ms - known_ms - event_ms(last, first)
+        if gap_ms > CLEAR_UNITS * unit_ms and gap_ms > CLEAR_GAP * known_ms:
+            gaps.append(Gap(first, gap_ms))  # never so where a stamp is unknown: that is not a number
+    return gaps
+
+
+def resolution_s(run: Run) -> float:
+    """How exact the stamps are: the coarsest unit that all of them are multiples of."""
+    stamps = [at for at in run.rows.at_s if not math.isnan(at)]
+    stamps += [each.at_s for each in run.evaluations if each.at_s is not None]
+    some = stamps[:1000]
+    return next((unit for unit in UNITS_S if all(abs(at / unit - round(at / unit)) < 1e-3 for at in some)), UNITS_S[-1])
+
+
+def _crowded(run: Run, counted: Sequence[Evaluation]) -> set[int]:
+    """Evaluations that share the room between two rows with another."""
+    rooms: dict[int, list[int]] = {}
+    for each in counted:
+        rooms.setdefault(bisect_left(run.rows.last_iteration, each.iteration), []).append(each.iteration)
+    return {iteration for sharing in rooms.values() if len(sharing) > 1 for iteration in sharing}
+
+
+def _folded(run: Run, index: int) -> bool:
+    return run.rows.count[index] > 1
+
+
+def _price(times: Sequence[float], unit_ms: float, doubt_ms: float) -> Price | None:
+    """The mean of all but stalls: a median of differences of whole seconds is a whole second itself."""
+    if not times:
+        return None
+    middle = median(times)
+    scatter = 1.2816 * median(abs(each - middle) for each in times) / 0.6745
+    near = [each for each in times if abs(each - middle) <= 3 * max(unit_ms, scatter)]
+    return around(sum(near) / len(near), max(unit_ms, scatter) / math.sqrt(len(near)) + 1.2816 * doubt_ms)

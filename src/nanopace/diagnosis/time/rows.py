@@ -1,0 +1,251 @@
+"""Normal or slow: what a step takes around each row, and which rows took longer.
+
+The baseline is a rolling median inside stretches of one level, so neither a spike, nor a drift, nor a card that
+suddenly runs slower bends it. Rows that are known to contain more than a step never take part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from nanopace.diagnosis.medians import median, typical, weighted_median, weighted_quantiles
+from nanopace.diagnosis.result import Level, Step
+from nanopace.diagnosis.time.levels import baseline, drift, fifths, level_starts, trend
+from nanopace.diagnosis.time.telling_rows import SLOW_RATIO, find_typical_rows, telling_rows
+from nanopace.run import Rows, Run
+
+NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
+
+OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
+HELD_UP = 4.5  # the same for a row that is said to be slow: of some hundred noisy ones, one is beyond 3.5 by chance
+LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
+DUST = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
+STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
+STEADY_ERROR = 0.01  # what is less sure may hide a change of several per cent
+CHANGED_SHARE = 0.05  # by so much or more they differ where the pace is said to have changed
+LEAST_OF_FIFTHS = 15  # plain rows: fewer have no fifths of three, whose median one slow row does not bend
+
+ENOUGH_SINGLE = 30  # rows that are not folded tell the noise of one
+
+FORWARD_SHARE = 1 / 3  # of a training micro-step: the backward pass costs twice the forward pass
+
+StepBasis = Literal["rows", "none"]
+
+
+class Marks(NamedTuple):
+    """Rows, by index, whose time contains more than a step."""
+
+    evaluation: frozenset[int]
+    checkpoint: frozenset[int]
+    first: frozenset[int]  # of a process
+
+    @property
+    def rows(self) -> frozenset[int]:
+        return self.evaluation | self.checkpoint | self.first
+
+
+class Pace(NamedTuple):
+    """The step time around each row, and what kind of row each is."""
+
+    step: Step
+    baseline_ms: array[float]
+    kind: bytearray
+    marks: Marks
+    basis: StepBasis  # "none": no row is a plain step, and what a step takes is unknown
+    rows_cover: int = 1  # iterations that the time of a row is the mean of
+
+    def covers(self, index: int) -> int:
+        """The iterations that one row's time is the mean of. The first of a process has only one behind it."""
+        return 1 if index in self.marks.first else self.rows_cover
+
+    def excess_ms(self, rows: Rows, index: int) -> float:
+        """What a row took beyond its steps; never negative."""
+        excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index]
+        return self.covers(index) * excess if excess > DUST * rows.sum_ms[index] else 0.0
+
+    def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
+        """What one of the rows that stand here took beyond its steps, and how many they are."""
+        excess = rows.ms[index] - self.baseline_ms[index]
+        return self.covers(index) * excess if excess > DUST * rows.ms[index] else 0.0, rows.count[index]
+
+
+def find_pace(run: Run) -> Pace:
+    """Tell normal rows from slow ones."""
+    rows, marks = run.rows, _marks(run)
+    special = marks.rows
+    plain = [index for index in range(len(rows)) if index not in special]
+    if not plain:
+        return _pace_without_plain_rows(run, marks)
+
+    logs = [math.log(max(rows.ms[index], 1e-9)) for index in plain]
+    typical_rows = find_typical_rows(rows, special)
+    kept = telling_rows(logs, plain, typical_rows)  # positions in `plain`
+    starts = level_starts([logs[position] for position in kept])
+    around = _step_around(rows, plain, logs, kept, starts)
+    for index, typical_row in typical_rows.items():
+        around[index] = around[typical_row]
+    kind, noise = _classify(rows, plain, logs, kept, special, around)
+
+    normal = [index for index in plain if kind[index] != SLOW]
+    times, weights = [rows.ms[index] for index in normal], [rows.count[index] for index in normal]
+    # Of a folded log the typical rows; else all, with the slow ones among them: they may all be at the end.
+    along = kept if typical_rows else range(len(plain))
+    counts = [rows.count[plain[position]] for position in along]
+    enough = sum(counts) >= LEAST_OF_FIFTHS
+    ends_ms = fifths([rows.ms[plain[position]] for position in along], counts) if enough else None
+    low_ms, high_ms = weighted_quantiles(times, weights, (0.1, 0.9))
+    step = Step(
+        median_ms=weighted_median(times, weights),
+        spread=noise,
+        normal_rows=sum(weights),
+        uneven_rows=sum(rows.count[index] for index in normal if kind[index] == UNEVEN),
+        levels=_levels(rows, normal, [plain[kept[start]] for start in starts]),
+        drift_share=drift([math.log(max(ms, 1e-9)) for ms in times]) if len(starts) == 1 else None,
+        change_share=_change(ends_ms, [logs[position] for position in along]),
+        first_fifth_ms=ends_ms and ends_ms[0],
+        last_fifth_ms=ends_ms and ends_ms[1],
+        low_ms=low_ms,
+        high_ms=high_ms,
+    )
+    return Pace(step, around, kind, marks, "rows", run.rows_cover)
+
+
+def steady(step: Step) -> bool:
+    """Whether the steps surely took the same time from the beginning to the end: one level, no drift, and the last
+    fifth of the run like the first. Few rows that scatter do not tell."""
+    if len(step.levels) > 1 or step.drift_share is not None or not step.first_fifth_ms or not step.last_fifth_ms:
+        return False
+    error = 1.25 * step.spread * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
+    return error <= STEADY_ERROR and abs(step.last_fifth_ms / step.first_fifth_ms - 1) <= STEADY_SHARE
+
+
+def micro_steps(run: Run) -> float | None:
+    """Micro-batches that each rank computes per iteration, or None where the config is unknown."""
+    accumulation = run.number("gradient_accumulation_steps")
+    if not accumulation or accumulation <= 0:
+        return None
+    return max(1.0, accumulation / max(1.0, run.number("gpu_count") or run.number("world_size") or 1.0))
+
+
+def evaluation_in_steps(run: Run, forward_share: float = FORWARD_SHARE) -> float | None:
+    """What one evaluation should cost, in steps: 2 x eval_iters forward passes of one micro-batch."""
+    eval_iters, per_step = run.number("eval_iters"), micro_steps(run)
+    if not eval_iters or eval_iters <= 0 or per_step is None:
+        return None
+    return 2 * eval_iters * forward_share / per_step
+
+
+def _marks(run: Run) -> Marks:
+    starts = {0, *(restart.row for restart in run.restarts)}  # of the last process, a rollback may have left no row
+    first = frozenset(row for row in starts if row < len(run.rows))
+    if not run.row_contains_evaluation:
+        return Marks(frozenset(), frozenset(), first)
+    return Marks(
+        evaluation=frozenset(evaluation.row for evaluation in run.evaluations if evaluation.row is not None),
+        checkpoint=frozenset(checkpoint.row for checkpoint in run.checkpoints if checkpoint.row is not None),
+        first=first,
+    )
+
+
+def _step_around(
+    rows: Rows, plain: Sequence[int], logs: Sequence[float], kept: Sequence[int], starts: Sequence[int]
+) -> array[float]:
+    """For every row the rolling median of its own level; a row outside of `kept` has its predecessor's, and between two
+    levels that of the slower one: what is said to have held it up is more than it may be part of."""
+    smooth: list[float] = []
+    for start, end in zip(starts, [*starts[1:], len(kept)], strict=True):
+        smooth += baseline([logs[position] for position in kept[start:end]])
+    around = array("d", bytes(8 * len(rows)))
+    filled = 0
+    current = math.exp(smooth[0])
+    begins = {kept[start] for start in starts}
+    for position, level in zip(kept, smooth, strict=True):
+        index = plain[position]
+        before = max(current, math.exp(level)) if position in begins else current
+        for skipped in range(filled, index):
+            around[skipped] = before
+        current = math.exp(level)
+        around[index] = current
+        filled = index + 1
+    for skipped in range(filled, len(rows)):
+        around[skipped] = current
+    return around
+
+
+def _classify(
+    rows: Rows,
+    plain: Sequence[int],
+    logs: Sequence[float],
+    kept: Sequence[int],
+    special: frozenset[int],
+    around: array[float],
+) -> tuple[bytearray, float]:
+    """The kind of every row, and the noise of the plain ones (scaled MAD)."""
+    residuals = [log - math.log(max(around[index], 1e-9)) for index, log in zip(plain, logs, strict=True)]
+    deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in kept])
+    noise = max(deviation, LEAST_NOISE) / 0.6745
+    bound, slow = OUTSIDE_NOISE * noise, max(HELD_UP * noise, math.log(SLOW_RATIO))
+    kind = bytearray(len(rows))
+    for index, residual in zip(plain, residuals, strict=True):
+        if residual > bound:
+            kind[index] = SLOW if residual >= slow else UNEVEN
+    for index in special:
+        kind[index] = SLOW if rows.ms[index] > around[index] * math.exp(slow) else MARKED
+    return kind, deviation / 0.6745
+
+
+def _deviation(residuals: Sequence[tuple[float, int]]) -> float:
+    """The median deviation of one row. Rows that stand for many scatter less, and of the single ones some are slow."""
+    if max(count for _, count in residuals) > 1:
+        single = [abs(each) for each, count in residuals if count == 1 and each < math.log(SLOW_RATIO)]
+        if len(single) >= ENOUGH_SINGLE:
+            return median(single)
+    return median(abs(each) for each, _ in residuals)
+
+
+def _levels(rows: Rows, normal: Sequence[int], starts: Sequence[int]) -> tuple[Level, ...]:
+    """The stretches that begin at the rows `starts`, the first of them at the very first row."""
+    levels = []
+    bounds = [0, *starts[1:], len(rows)]
+    for begin, end in pairwise(bounds):
+        own = normal[bisect_left(normal, begin) : bisect_left(normal, end)]
+        times, weights = [rows.ms[index] for index in own], [rows.count[index] for index in own]
+        last = rows.last_iteration[end - 1]
+        if end < len(rows):
+            last = min(last, rows.iteration[end] - 1)  # groups may overlap, levels do not
+        levels.append(Level(rows.iteration[begin], last, weighted_median(times, weights)))
+    return tuple(levels)
+
+
+def _change(fifths_ms: tuple[float, float] | None, logs: Sequence[float]) -> float | None:
+    """How much longer a step took in the last fifth, if that is much, and chance does not make it."""
+    if fifths_ms is None or not fifths_ms[0]:
+        return None
+    share = fifths_ms[1] / fifths_ms[0] - 1
+    return share if abs(share) >= CHANGED_SHARE and trend(logs) * share > 0 else None
+
+
+def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
+    """Every row contains an evaluation or a start-up: only what a row takes can be told, and which first rows of a
+    process took longer."""
+    rows = run.rows
+    later = [index for index in range(len(rows)) if index not in marks.first] or range(len(rows))
+    usual_ms = typical((rows.ms[index], rows.count[index]) for index in later) if len(rows) else 0.0
+    kind = bytearray([MARKED]) * len(rows)
+    for index in marks.first:
+        begins = index > 0 or rows.iteration[0] == 0  # an excerpt begins with a row like any other
+        kind[index] = SLOW if begins and rows.ms[index] > SLOW_RATIO * usual_ms else MARKED
+    first, last = (rows.iteration[0], rows.last_iteration[-1]) if len(rows) else (0, 0)
+    return Pace(
+        step=Step(usual_ms, 0.0, 0, 0, (Level(first, last, usual_ms),), None),
+        baseline_ms=array("d", [usual_ms]) * len(rows),
+        kind=kind,
+        marks=marks,
+        basis="none",
+        rows_cover=run.rows_cover,
+    )

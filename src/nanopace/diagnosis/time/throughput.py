@@ -1,0 +1,57 @@
+"""Tokens per second, from normal rows only."""
+
+from __future__ import annotations
+
+from nanopace.diagnosis.result import Finding, Step, Throughput, Wall
+from nanopace.diagnosis.time.rows import Pace, micro_steps
+from nanopace.diagnosis.time.wall_time import steps_after_rows
+from nanopace.run import Run
+
+SECONDS_PER_DAY = 86_400
+SECONDS_PER_MINUTE = 60
+
+
+def measured_step_ms(step: Step) -> float | None:
+    """What a step takes where a row shows nothing else; without such a row it is an estimate at best."""
+    return step.median_ms or None if step.normal_rows else None
+
+
+def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
+    """What the step time means in tokens."""
+    tokens = run.number("tokens_per_iteration")
+    step_s = (measured_step_ms(pace.step) or 0.0) / 1000
+    per_s = tokens / step_s if tokens and step_s else None
+    rows = run.rows
+    iterations = rows.last_iteration[-1] - rows.iteration[0] + 1 + steps_after_rows(run) if len(rows) else 0
+    total = tokens * iterations if tokens else None
+    awake_s = wall.awake_s
+    told = run.told_training_s
+    micro, sequences = micro_steps(run), run.number("batch_size")
+    return Throughput(
+        tokens_per_s=per_s,
+        tokens_per_s_overall=total / awake_s if total and awake_s else None,
+        tokens_per_day=None if per_s is None else per_s * SECONDS_PER_DAY,
+        tokens_per_iteration=tokens,
+        tokens_total=total,
+        micro_batch_ms=1000 * step_s / micro if micro and step_s else None,
+        micro_batch_sequences=int(sequences) if sequences else None,
+        told_training_s=told if told is not None and told >= SECONDS_PER_MINUTE else None,  # printed in 0.01 minutes
+    )
+
+
+def throughput_findings(run: Run) -> list[Finding]:
+    """Which knobs would give the tokens, where the log does not; and what it says of them that is not so."""
+    tokens = run.number("tokens_per_iteration")
+    if not tokens:
+        return [Finding("tokens_unknown", {"missing": ", ".join(missing_for_tokens(run))})]
+    if run.told_tokens is not None and run.told_tokens != tokens:
+        return [Finding("printed_rate_wrong", {"printed_batch": run.told_tokens, "batch": int(tokens)})]
+    return []
+
+
+def missing_for_tokens(run: Run) -> list[str]:
+    """The knobs that are unknown of those that make up the tokens of an iteration."""
+    if run.number("tokens_per_iteration"):
+        return []
+    knobs = ("batch_size", "gradient_accumulation_steps", "block_size")
+    return [knob for knob in knobs if run.number(knob) is None] or ["tokens_per_iteration"]

@@ -1,0 +1,287 @@
+"""What is worth saying about the time, the most expensive first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nanopace.diagnosis.medians import typical
+from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
+from nanopace.diagnosis.time.counting import most_frequent
+from nanopace.diagnosis.time.experiment import SEVERAL
+from nanopace.diagnosis.time.faults import data_stalls, setbacks, suspension, waited_for_data_s
+from nanopace.diagnosis.time.pace_findings import lost_to_levels_s, step_findings
+from nanopace.diagnosis.time.rows import Pace
+from nanopace.diagnosis.time.slow_rows import MOST_OF_START, Spikes
+from nanopace.diagnosis.time.wall_time import Clock, Event
+from nanopace.run import Run
+
+
+def time_findings(
+    run: Run, pace: Pace, spikes: Spikes, wall: Wall, restarts: Restarts, clock: Clock, faults: Faults
+) -> list[Finding]:
+    """Groups of findings, each group about one thing that took time, ordered by how much it took."""
+    of_steps = step_findings(run, pace)
+    groups = [
+        ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, spikes, wall, clock)),
+        (wall.startup_s, _startup(run, spikes)),
+        (_gaps_s(clock), _gaps(clock)),
+        (_sum_s(spikes, "periodic") + _sum_s(spikes, "stall"), _stalls(spikes, wall)),
+        (sum(event.ms for event in _held_up(clock)) / 1000, _long_events(clock)),
+        (waited_for_data_s(faults), data_stalls(faults, wall)),
+        (wall.suspended_s, suspension(faults)),
+        (wall.restart_s, _restarts(restarts)),
+        (wall.rollback_s, setbacks(faults, wall)),
+        (lost_to_levels_s(pace.step), of_steps),
+    ]
+    groups.sort(key=lambda group: -group[0])
+    return [*_ending(run), *(finding for _, group in groups for finding in group), *_conflicts(run), *_untimed(run)]
+
+
+def log_interval(run: Run) -> int | None:
+    """The knob where it is known, else the most frequent distance of the rows."""
+    knob = run.number("log_interval")
+    if knob and knob > 0:
+        return int(knob)
+    some = run.rows[:10_000]
+    return most_frequent(start - end for end, start in zip(some.last_iteration, some.iteration[1:], strict=False))
+
+
+def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock) -> list[Finding]:
+    evaluations, findings = spikes.prices.evaluations, []
+    if not run.row_contains_evaluation:
+        if evaluations.count and evaluations.each_ms is None:
+            findings.append(Finding("evaluations_outside_clock", {"count": evaluations.count}))
+        return findings
+    costs = [
+        (_cost_ms(spikes, evaluation.row) / run.rows.count[evaluation.row], run.rows.count[evaluation.row])
+        for evaluation in spikes.prices.counted
+        if evaluation.row is not None and pace.basis != "none"
+    ]
+    slow = [
+        row for row in spikes.slow_rows if "evaluation" in row.causes and not {"compile", "restart"} & {*row.causes}
+    ]
+    if costs and slow and wall.overhead_share is not None:
+        numbers = {
+            "slow": _lines(slow),
+            "rows": run.rows.lines,
+            "interval": evaluations.interval,
+            "each_s": typical(costs) / 1000,
+            "overhead_s": (wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0),
+            "overhead_share": wall.overhead_share,
+        }
+        findings.append(Finding("evaluation_rows", numbers))
+    findings += _checkpoint(spikes, typical(costs) if costs else None)
+    return findings + _unseen(run, spikes, clock)
+
+
+def _cost_ms(spikes: Spikes, row: int) -> float:
+    """What a row takes beyond its step, but for what held it up."""
+    return sum(ms for cause, ms in spikes.parts.get(row, {}).items() if cause != "stall")
+
+
+def _unseen(run: Run, spikes: Spikes, clock: Clock) -> list[Finding]:
+    """Evaluations that no row contains."""
+    evaluations, findings = spikes.prices.evaluations, []
+    last = run.rows.last_iteration[-1] if len(run.rows) else 0
+    unseen = [each for each in spikes.prices.counted if each.row is None]
+    hidden = sum(each.count for each in unseen if each.iteration <= last)
+    after = [each for each in unseen if each.iteration > last]
+    unpriced = spikes.prices.unpriced
+    if any(each.iteration <= last for each in unpriced):
+        findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
+    elif hidden and evaluations.interval and (logged := log_interval(run)):
+        intervals: dict[str, Number] = {"log_interval": logged, "eval_interval": evaluations.interval}
+        amounts = {"hidden": hidden, "count": evaluations.count, "hidden_s": clock.hidden_s}
+        findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
+        if evaluations.interval % logged:
+            findings.append(Finding("align_log_interval", intervals))
+    if after and not any(each.iteration > last for each in unpriced):
+        findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
+    return findings
+
+
+def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
+    """How much of an evaluation row is its checkpoint."""
+    evaluations, checkpoints = spikes.prices.evaluations, spikes.prices.checkpoints
+    if spike_ms is None or not checkpoints.saved_rows:
+        return []
+    if evaluations.contains_checkpoint and evaluations.each_ms is not None:
+        spike_ms = evaluations.each_ms  # of the rows that save
+    together = {"spike_s": spike_ms / 1000, "predicted_s": _seconds(evaluations.predicted_ms)}
+    rows = {"saved_rows": checkpoints.saved_rows, "unsaved_rows": checkpoints.unsaved_rows}
+    if spikes.prices.saves_in_doubt:
+        return _in_doubt(spikes)
+    if not evaluations.contains_checkpoint:
+        return _apart(evaluations, checkpoints, rows)
+    findings = []
+    if checkpoints.unsaved_rows >= SEVERAL:
+        findings.append(Finding("checkpoint_other_speed", rows))
+    elif checkpoints.each_ms is not None:
+        findings.append(Finding("checkpoint_bounded", {**together, "checkpoint_s": checkpoints.each_ms / 1000}))
+    elif checkpoints.at_least_ms is None:
+        less = (evaluations.predicted_ms or 0.0) > spike_ms
+        findings.append(Finding("checkpoint_unknown", together if less else {**together, "predicted_s": None}))
+    if checkpoints.at_least_ms is not None:
+        least_s = checkpoints.at_least_ms / 1000
+        findings.append(Finding("checkpoint_at_least", {"spike_s": spike_ms / 1000, "checkpoint_s": least_s}))
+    return findings
+
+
+def _in_doubt(spikes: Spikes) -> list[Finding]:
+    each_ms, longer_s = spikes.prices.evaluations.each_ms, sum(map(_stalled_s, _doubtful(spikes)))
+    if each_ms is None or not longer_s:
+        return []
+    numbers = {"saved_rows": _lines(_doubtful(spikes)), "evaluation_s": each_ms / 1000, "longer_s": longer_s}
+    return [Finding("save_in_doubt", numbers)]
+
+
+def _doubtful(spikes: Spikes) -> list[SlowRow]:
+    """The rows of which nothing tells whether their save took so long, or something held them up."""
+    doubt = spikes.prices.saves_in_doubt
+    return [row for row in spikes.slow_rows if doubt and {"checkpoint", "stall"}.issubset(row.causes)]
+
+
+def _stalled_s(row: SlowRow) -> float:
+    return row.count * row.parts_ms["stall"] / 1000
+
+
+def _apart(evaluations: Evaluations, checkpoints: Checkpoints, rows: Mapping[str, Number]) -> list[Finding]:
+    """Where the two prices are told apart."""
+    each_ms, save_ms = evaluations.each_ms, checkpoints.each_ms
+    if each_ms is None or save_ms is None:
+        return []
+    prices = {"evaluation_s": each_ms / 1000, "checkpoint_s": save_ms / 1000}
+    if checkpoints.basis == "upper_bound":
+        few = checkpoints.saved_rows < SEVERAL and (checkpoints.low_ms or 0.0) > 0
+        return [Finding("checkpoint_few_saves" if few else "checkpoint_within_scatter", {**prices, **rows})]
+    low_ms, high_ms = checkpoints.wide_interval
+    interval = {"checkpoint_low_s": _seconds(low_ms), "checkpoint_high_s": _seconds(high_ms)}
+    if checkpoints.basis == "stamps":
+        return [Finding("checkpoint_stamped", {**prices, **interval})]
+    share = save_ms / (each_ms + save_ms) if save_ms else 0.0
+    return [Finding("checkpoint_measured", {**prices, **interval, "checkpoint_share": share, **rows})]
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def _startup(run: Run, spikes: Spikes) -> list[Finding]:
+    startup = spikes.startup
+    if startup is None:
+        return []
+    total = {"iteration": run.rows.iteration[0], "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
+    evaluations = spikes.prices.evaluations
+    most_ms, over_ms = evaluations.each_ms, startup.total_ms - startup.step_ms
+    if not run.row_contains_evaluation:
+        findings = [Finding("startup_compile", total)]
+    elif (
+        startup.evaluation_ms is None
+        and evaluations.contains_checkpoint
+        and most_ms
+        and most_ms < MOST_OF_START * over_ms
+    ):
+        bounds = {"evaluation_s": most_ms / 1000, "compile_s": (over_ms - most_ms) / 1000}
+        findings = [Finding("startup_bounded", {**total, **bounds})]
+    elif startup.evaluation_ms is None:
+        findings = [Finding("startup_together", total)]
+    elif not startup.evaluation_ms or startup.compile_ms is None:
+        findings = [Finding("startup_unsplit", total)]
+    else:
+        parts = {"evaluation_s": startup.evaluation_ms / 1000, "compile_s": startup.compile_ms / 1000}
+        findings = [Finding("startup", {**total, **parts})]
+    first = spikes.slow_rows[0]
+    if run.checkpoints and "evaluation" in first.causes and "checkpoint" not in first.causes:
+        findings.append(Finding("checkpoint_not_first", {"total_s": startup.total_ms / 1000}))
+    return findings
+
+
+def _gaps(clock: Clock) -> list[Finding]:
+    """Time between rows that only their stamps show."""
+    gaps = [event for event in clock.events if event.bucket == "unknown"]
+    if not gaps:
+        return []
+    largest = max(gaps, key=lambda gap: gap.ms)
+    numbers = {"count": len(gaps), "total_s": _gaps_s(clock), "largest_s": largest.ms / 1000}
+    return [Finding("gap_between_rows", {**numbers, "iteration": largest.iteration})]
+
+
+def _gaps_s(clock: Clock) -> float:
+    return sum(event.ms for event in clock.events if event.bucket == "unknown") / 1000
+
+
+def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
+    findings = []
+    periodic = [row for row in spikes.slow_rows if "periodic" in row.causes]
+    if periodic:
+        total_s = _sum_s(spikes, "periodic")
+        numbers = {
+            "rows": _lines(periodic),
+            "interval": spikes.period,
+            "each_s": typical((row.excess_ms, row.count) for row in periodic) / 1000,
+            "total_s": total_s,
+            "total_share": total_s / wall.awake_s,
+        }
+        findings.append(Finding("periodic_stalls", numbers))
+    doubtful = _doubtful(spikes)
+    stalls = [row for row in spikes.slow_rows if "stall" in row.causes and row not in doubtful]
+    if stalls:
+        largest = max(stalls, key=_stall_ms)
+        total_s = sum(map(_stalled_s, stalls))
+        numbers = {
+            "rows": _lines(stalls),
+            "largest_s": _stall_ms(largest) / 1000,
+            "iteration": largest.iteration,
+            "total_s": total_s,
+            "total_share": total_s / wall.awake_s,
+        }
+        findings.append(Finding("stalls", numbers))
+    return findings
+
+
+def _held_up(clock: Clock) -> list[Event]:
+    """By how much evaluations and checkpoints took far longer than their like; stalls that are told have reasons."""
+    return [event for event in clock.events if event.bucket == "stall" and event.stall is None]
+
+
+def _long_events(clock: Clock) -> list[Finding]:
+    events = _held_up(clock)
+    if not events:
+        return []
+    largest = max(events, key=lambda event: event.ms)
+    numbers = {"count": len(events), "total_s": sum(event.ms for event in events) / 1000}
+    return [Finding("long_events", {**numbers, "largest_s": largest.ms / 1000, "iteration": largest.iteration})]
+
+
+def _stall_ms(row: SlowRow) -> float:
+    return row.parts_ms["stall"]
+
+
+def _sum_s(spikes: Spikes, cause: str) -> float:
+    return sum(row.count * row.parts_ms.get(cause, 0.0) for row in spikes.slow_rows) / 1000
+
+
+def _lines(rows: Sequence[SlowRow]) -> int:
+    """How many rows of the log these are."""
+    return sum(row.count for row in rows)
+
+
+def _restarts(restarts: Restarts) -> Sequence[Finding]:
+    if not restarts.count:
+        return ()
+    numbers = {"count": restarts.count, "lost_iterations": restarts.lost_iterations, "lost_s": restarts.lost_s}
+    return (Finding("restarts", numbers),)
+
+
+def _ending(run: Run) -> list[Finding]:
+    if run.ending in (None, "finished") or not len(run.rows):
+        return []
+    return [Finding(f"ended_{run.ending}", {"last_iteration": run.rows.last_iteration[-1]})]
+
+
+def _conflicts(run: Run) -> list[Finding]:
+    return [Finding("conflict", {"knob": knob, "used": used, "other": other}) for knob, used, other in run.conflicts]
+
+
+def _untimed(run: Run) -> list[Finding]:
+    return [Finding(f"untimed_{stage}", {"rows": rows}) for stage, rows in run.untimed.items()]

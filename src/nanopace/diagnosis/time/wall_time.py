@@ -1,0 +1,329 @@
+"""Every second of the run, accounted for: what the rows say, and what happened between them.
+
+A row's time beyond its steps goes to its causes; iterations between rows take the step time around them; evaluations
+between rows take what visible ones take. Our own ledger has measured all that, and there is nothing to reconstruct.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Literal, NamedTuple, get_args
+
+from nanopace.diagnosis.medians import median, typical
+from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
+from nanopace.diagnosis.time.costs import Prices
+from nanopace.diagnosis.time.experiment import FAR
+from nanopace.diagnosis.time.line_times import gaps_between_rows
+from nanopace.diagnosis.time.rows import NORMAL, Pace
+from nanopace.diagnosis.time.slow_rows import LEAST_PERIODIC, Spikes
+from nanopace.diagnosis.time.telling_rows import SLOW_RATIO
+from nanopace.incidents import StallReason
+from nanopace.run import Checkpoint, Evaluation, Phase, Restart, Rollback, Run, Span
+
+Bucket = Literal[
+    "training",
+    "evaluation",
+    "checkpoint",
+    "startup",
+    "stall",
+    "suspended",
+    "restart",
+    "rollback",
+    "other",
+    "unknown",
+]
+
+_OF_CAUSE: Mapping[Cause, Bucket] = {
+    "compile": "startup",
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoint",
+    "restart": "restart",
+    "periodic": "stall",
+    "stall": "stall",
+}
+
+# Phases that are parts of a step are in the rows already.
+_OF_PHASE: Mapping[Phase, Bucket] = {
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoint",
+    "compile": "startup",
+    "startup": "startup",
+    "stall": "stall",
+    "logging": "other",
+    "other": "other",
+}
+
+
+ENOUGH_LOST = 3  # rows that tell what a step took
+
+
+class Event(NamedTuple):
+    """Time between rows, just before the step of its iteration."""
+
+    iteration: int
+    bucket: Bucket
+    ms: float
+    stall: StallReason | None = None  # of one that the trainer told
+
+
+class Clock(NamedTuple):
+    """The wall clock along the run."""
+
+    row_end_s: array[float]
+    events: tuple[Event, ...]
+    event_end_s: array[float]
+    hidden_s: float  # in evaluations between rows, with their checkpoints
+    after_s: float  # in what came after the last row
+
+
+def account(run: Run, pace: Pace, spikes: Spikes) -> tuple[Wall, Restarts, Clock]:
+    """Put every millisecond into one bucket."""
+    events = _between_rows(run, pace, spikes)
+    spent: dict[Bucket, float] = dict.fromkeys(get_args(Bucket), 0.0)
+    row_end_s, event_end_s = _walk(run, pace, spikes, events, spent)
+    remainder = (run.wall_ms or 0.0) - sum(spent.values())
+    spent["unknown"] += max(0.0, remainder)
+    lost = sum(max(0, restart.reached - restart.iteration + 1) for restart in run.restarts)
+    hidden = [event for event in events if event.bucket != "unknown" and run.row_contains_evaluation]
+    last = run.rows.last_iteration[-1] if len(run.rows) else 0
+    return (
+        _wall(run, pace, spikes, spent),
+        Restarts(len(run.restarts), lost, spent["restart"] / 1000),
+        Clock(
+            row_end_s,
+            tuple(events),
+            event_end_s,
+            hidden_s=sum(event.ms for event in hidden if event.iteration <= last) / 1000,
+            after_s=sum(event.ms for event in hidden if event.iteration > last) / 1000,
+        ),
+    )
+
+
+def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
+    """What is to come at the pace of the last level, with evaluations at their interval and stalls as often as so far,
+    if they recur."""
+    done = run.rows.last_iteration[-1] - run.rows.iteration[0] + 1 if len(run.rows) else 0
+    evaluations = spikes.prices.evaluations
+    before = [] if run.row_contains_evaluation else [each for each in run.evaluations if each.iteration <= 0]
+    first_s = sum(_apart(each, spikes.prices, pace)[0] for each in before) / 1000
+    overhead_s = (wall.evaluation_s or 0.0) - first_s + (wall.checkpoint_s or 0.0)
+    if evaluations.count and evaluations.interval:
+        overhead_s /= evaluations.count * evaluations.interval
+    else:
+        overhead_s /= max(1, done)
+    each_s = pace.step.levels[-1].median_ms / 1000 + overhead_s + _recurring_s(run, spikes) / max(1, done)
+    limit = run.number("max_iters")
+    remaining = max(0, int(limit) - run.rows.last_iteration[-1]) if limit is not None and len(run.rows) else None
+    if run.ending == "finished":
+        remaining = 0  # a trainer that counts from 0 to max_iters - 1 has none left either
+    return Ahead(
+        seconds_per_1000=1000 * each_s if pace.basis == "rows" or run.rows_cover > 1 else None,
+        max_iters=None if limit is None else int(limit),
+        remaining_iterations=remaining,
+        eta_s=None if remaining is None or pace.basis == "none" else remaining * each_s,
+        overhead_share=overhead_s / each_s if wall.overhead_share is not None and each_s else None,
+    )
+
+
+def _recurring_s(run: Run, spikes: Spikes) -> float:
+    """What all stalls took, were each like most of them; 0 where they are too few to expect more."""
+    stalls = [
+        (ms / run.rows.count[row], run.rows.count[row])
+        for row, parts in spikes.parts.items()
+        if (ms := parts.get("stall", 0.0) + parts.get("periodic", 0.0)) > 0
+    ]
+    stalls += [(span.ms, 1) for span in run.spans if _is_event(span) and _bucket(span) == "stall"]
+    count = sum(count for _, count in stalls)
+    return count * typical(stalls) / 1000 if count >= LEAST_PERIODIC else 0.0
+
+
+def _between_rows(run: Run, pace: Pace, spikes: Spikes) -> list[Event]:
+    """What happened outside of the rows' time, as far as it is known, by iteration and in its order."""
+    if run.row_contains_evaluation:
+        hidden = sorted(_hidden(run, pace, spikes.prices), key=lambda event: event.iteration)
+        at, spent_ms = [event.iteration for event in hidden], [0.0, *accumulate(event.ms for event in hidden)]
+
+        def between_ms(last: int, first: int) -> float:
+            return spent_ms[bisect_left(at, first)] - spent_ms[bisect_right(at, last)]
+
+        gaps = gaps_between_rows(run, pace, between_ms)
+        events = [*hidden, *(Event(gap.iteration, "unknown", gap.ms) for gap in gaps)]
+    else:
+        told = [Event(span.iteration, _bucket(span), span.ms, span.reason) for span in run.spans if _is_event(span)]
+        events = [event for event in told if event.bucket == "startup"]
+        events += _timed(run, spikes.prices, pace)
+        events += [event for event in told if event.bucket != "startup"]  # the wait for the last checkpoint, too
+    return sorted(events, key=lambda event: event.iteration)
+
+
+def _apart(timed: Evaluation | Checkpoint, prices: Prices, pace: Pace) -> tuple[float, float]:
+    """What a trainer measured of an evaluation or a checkpoint; and, where it took far longer than its like, apart from
+    that what held it up."""
+    usual_ms = prices.evaluation_ms if isinstance(timed, Evaluation) else prices.checkpoint_ms
+    ms = timed.ms or 0.0
+    held_ms = 0.0 if usual_ms is None or ms <= FAR * usual_ms else ms - usual_ms
+    return (ms - held_ms, held_ms) if held_ms > pace.step.median_ms else (ms, 0.0)
+
+
+def _timed(run: Run, prices: Prices, pace: Pace) -> Iterator[Event]:
+    """The checkpoints and evaluations that a trainer measured. What holds one up before the first step is warm-up."""
+    measured: list[Evaluation | Checkpoint] = [*run.checkpoints, *run.evaluations]
+    for each in measured:
+        if each.ms is not None:
+            own_ms, held_ms = _apart(each, prices, pace)
+            if held_ms:
+                yield Event(each.iteration, "stall" if each.iteration > 0 else "startup", held_ms)
+            yield Event(each.iteration, "evaluation" if isinstance(each, Evaluation) else "checkpoint", own_ms)
+
+
+def _hidden(run: Run, pace: Pace, prices: Prices) -> list[Event]:
+    """Evaluations and saves that no row contains, also after the last row, at what those in rows take."""
+    if not len(run.rows):
+        return []
+    events: list[Event] = []
+    for each in prices.counted:
+        row = min(bisect_left(run.rows.last_iteration, each.iteration), len(run.rows) - 1)
+        price_ms = prices.hidden_ms(each, pace.baseline_ms[row])
+        if each.row is None and price_ms is not None:
+            events.append(Event(each.iteration, "evaluation", each.count * price_ms))
+    if prices.checkpoint_ms is not None:
+        saves = [save for save in run.checkpoints if save.row is None and run.rows.iteration[0] < save.iteration]
+        events += [Event(save.iteration, "checkpoint", save.count * prices.checkpoint_ms) for save in saves]
+    return events
+
+
+def steps_after_rows(run: Run) -> int:
+    """Steps that an evaluation after the last row tells of."""
+    if not run.row_contains_evaluation or not len(run.rows):
+        return 0
+    last = run.rows.last_iteration[-1]
+    return max(0, max((each.iteration for each in run.evaluations), default=last) - 1 - last)
+
+
+def _is_event(span: Span) -> bool:
+    """Whether it is time of the wall clock that no row contains."""
+    return span.phase in _OF_PHASE and not span.background
+
+
+def _bucket(span: Span) -> Bucket:
+    return "suspended" if span.reason == "suspend" else _OF_PHASE[span.phase]
+
+
+def _walk(
+    run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict[Bucket, float]
+) -> tuple[array[float], array[float]]:
+    """Go through the run in its order, filling the buckets: the clock at the end of each row and event, in seconds."""
+    rows, lost_ms = run.rows, _lost_ms(run, pace, spikes.prices.evaluations.interval)
+    known = pace.basis != "none"  # else only the rows themselves can be added up
+    ends, event_ends = array("d"), array("d")
+    clock_ms, training_ms, pending = 0.0, 0.0, 0
+    last = rows.iteration[0] - 1 if len(rows) else 0
+    columns = zip(pace.kind, rows.last_iteration, rows.count, rows.sum_ms, pace.baseline_ms, strict=True)
+    for index, (kind, end, count, row_ms, step_ms) in enumerate(columns):
+        clock_ms += _spend_lost(lost_ms.get(index, ()), spent)
+        while pending < len(events) and events[pending].iteration <= end:
+            spent[events[pending].bucket] += events[pending].ms
+            clock_ms += events[pending].ms
+            event_ends.append(clock_ms / 1000)
+            pending += 1
+        if run.rows_cover > 1:
+            row_ms, count = row_ms * pace.covers(index), count * pace.covers(index)
+        if known:
+            # And the iterations that have no row. Where groups overlap, what is too much before is too little after.
+            row_ms += (end - last - count) * step_ms
+        last = end
+        clock_ms += row_ms
+        training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts.get(index, {}), spent)
+        ends.append(max(clock_ms / 1000, ends[-1] if ends else 0.0))  # a group may be less than the steps before it
+    clock_ms += _spend_lost(lost_ms.get(len(rows), ()), spent)  # no row is left of what came after it
+    after_ms = steps_after_rows(run) * pace.baseline_ms[-1] if known and len(rows) else 0.0
+    spent["training"] += training_ms + after_ms
+    clock_ms += after_ms
+    for event in events[pending:]:
+        spent[event.bucket] += event.ms
+        clock_ms += event.ms
+        event_ends.append(clock_ms / 1000)
+    return ends, event_ends
+
+
+def _lost_ms(run: Run, pace: Pace, interval: int | None) -> dict[int, list[tuple[Bucket, float]]]:
+    """What was done in vain before each restart and each rollback, by the first row after it."""
+    lost: dict[int, list[tuple[Bucket, float]]] = {}
+    for restart in run.restarts:
+        unseen = max(0, restart.reached - restart.iteration + 1 - restart.lost.lines * run.rows_cover)
+        around_ms = pace.baseline_ms[min(restart.row, len(run.rows) - 1)] if len(run.rows) else 0.0
+        step_ms = (_lost_step_ms(restart, interval) or around_ms) if pace.basis != "none" else 0.0
+        seen_ms = lost_rows_ms(restart) * run.rows_cover
+        lost.setdefault(restart.row, []).append(("restart", seen_ms + unseen * step_ms))
+    for rollback in run.rollbacks:
+        lost.setdefault(rollback.row, []).append(("rollback", lost_rows_ms(rollback)))
+    return lost
+
+
+def _spend_lost(lost: Sequence[tuple[Bucket, float]], spent: dict[Bucket, float]) -> float:
+    for bucket, ms in lost:
+        spent[bucket] += ms
+    return sum(ms for _, ms in lost)
+
+
+def _lost_step_ms(restart: Restart, interval: int | None) -> float | None:
+    """What a step took in the process that was lost, whose speed was its own; None where too few rows show it."""
+    times = [row.ms for row in restart.lost if row.count == 1 and (not interval or row.iteration % interval)]
+    if len(times) < ENOUGH_LOST:
+        return None
+    middle = median(times)
+    plain = [ms for ms in times if ms <= SLOW_RATIO * middle]
+    return sum(plain) / len(plain)
+
+
+def lost_rows_ms(setback: Restart | Rollback) -> float:
+    """What is known of the work that was done again."""
+    return sum(setback.lost.sum_ms) + setback.beside_ms
+
+
+def _spend(parts: Mapping[Cause, float], spent: dict[Bucket, float]) -> float:
+    """A row's excess into its buckets. All of a start-up is start-up, the evaluation in it too."""
+    excess = sum(parts.values())
+    if "compile" in parts:
+        spent["startup"] += excess
+    elif "restart" in parts:
+        spent["restart"] += excess
+    else:
+        for cause, ms in parts.items():
+            spent[_OF_CAUSE[cause]] += ms
+    return excess
+
+
+def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -> Wall:
+    """The buckets in seconds; None where a part is inside another one, or nothing tells it."""
+    prices = spikes.prices
+    measured = run.wall_ms is not None
+    no_price = bool(prices.unpriced) or (prices.evaluations.count > 0 and prices.evaluation_ms is None)
+    if not run.row_contains_evaluation:  # the one before the first step is not in the rows, either
+        no_price = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
+    saves_apart = any(save.row is None or save.row not in prices.cold_rows for save in run.checkpoints)
+    contained = prices.evaluations.contains_checkpoint or prices.saves_in_doubt
+    no_save_price = saves_apart and not contained and (prices.checkpoint_ms is None or pace.basis == "none")
+    unpriced = not measured and (no_price or no_save_price or pace.basis == "none")
+    total_ms = sum(spent.values())
+    awake_ms = total_ms - spent["suspended"]
+    overhead_ms = spent["evaluation"] + spent["checkpoint"]
+    return Wall(
+        total_s=total_ms / 1000,
+        training_s=spent["training"] / 1000,
+        evaluation_s=None if no_price and not spent["evaluation"] else spent["evaluation"] / 1000,
+        checkpoint_s=None if (no_save_price or contained) and not spent["checkpoint"] else spent["checkpoint"] / 1000,
+        startup_s=spent["startup"] / 1000,
+        stall_s=spent["stall"] / 1000,
+        restart_s=spent["restart"] / 1000,
+        other_s=spent["other"] / 1000,
+        unknown_s=None if unpriced and not spent["unknown"] else spent["unknown"] / 1000,
+        overhead_share=None if unpriced or no_price or no_save_price or not awake_ms else overhead_ms / awake_ms,
+        goodput=spent["training"] / awake_ms if awake_ms else 0.0,
+        measured=measured,
+        suspended_s=spent["suspended"] / 1000,
+        rollback_s=spent["rollback"] / 1000,
+    )

@@ -1,0 +1,79 @@
+"""What may be written for the knobs memory, memory_limit, without and which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from nanopace.errors import ConfigError
+from nanopace.literals import shown
+
+# What a recipe is made of beyond GPT-2, each of which `without` can leave out; train/models/recipes.py says what it is.
+INGREDIENTS: Mapping[str, tuple[str, ...]] = {
+    "gpt2": (),
+    "fast": ("muon", "normuon", "trapezoid", "rope", "qk_norm", "relu2", "soft_cap", "value_embeddings"),
+}
+
+
+def left_out(recipe: str, written: str) -> tuple[str, ...]:
+    """The ingredients that somebody wrote behind `without`, in the recipe's own order."""
+    known = INGREDIENTS[recipe]
+    names = {name.strip() for name in written.split(",")} - {""}
+    if names and not known:
+        raise ConfigError(
+            "without={value}: recipe={recipe} has nothing to leave out", value=shown(written), recipe=recipe
+        )
+    for name in sorted(names - set(known)):
+        raise ConfigError(
+            "without must name ingredients of recipe={recipe}, not {value}: it has {known}",
+            recipe=recipe,
+            value=shown(name),
+            known=", ".join(known),
+        )
+    return tuple(name for name in known if name in names)
+
+
+@cache
+def ingredients(recipe: str, without: str) -> frozenset[str]:
+    """What is in it. Asked at every step."""
+    return frozenset(INGREDIENTS[recipe]) - set(left_out(recipe, without))
+
+
+MEMORY_STEPS = ("activation", "hidden", "attention", "averages", "gradients")  # in the order of what they cost
+
+
+def memory_steps(written: str) -> tuple[str, ...] | None:
+    """The steps that the knob memory names, in their order, '' for none; None for auto."""
+    if written == "auto":
+        return None
+    named = {each.strip() for each in written.split(",")} - {""}
+    if not named <= set(MEMORY_STEPS):
+        raise ConfigError(
+            "memory must be auto, or some of {known}, not {value}", known=", ".join(MEMORY_STEPS), value=shown(written)
+        )
+    if "gradients" in named:
+        named.add("averages")  # the optimizer that updates weight by weight has them
+    return tuple(each for each in MEMORY_STEPS if each in named)
+
+
+_BYTES = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def memory_bytes(written: str) -> int | None:
+    """An amount of memory such as 12GiB, as memory_limit takes it; None where nothing is written."""
+    if not written:
+        return None
+    found = re.fullmatch(r"([0-9]{1,7}(?:\.[0-9]{1,3})?) ?([MGT]i?B)", written)
+    if found is None or not float(found[1]):
+        raise ConfigError("memory_limit must be an amount such as 12GiB or 12288MiB, not {value}", value=shown(written))
+    return int(float(found[1]) * _BYTES[found[2]])
+
+
+def step_of_which(written: str) -> int | None:
+    """The step that the knob which names; None where it says best, last or nothing."""
+    if written in ("", "best", "last"):
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", written):
+        raise ConfigError("--which must be best, last or a step such as 150, not {value}", value=shown(written))
+    return int(written)

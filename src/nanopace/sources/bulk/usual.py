@@ -1,0 +1,87 @@
+"""Long logs in which almost every line is a row: the usual ones are read together, and folded.
+
+A format's usual row is matched by one expression on the bytes as they are, and rows in a row whose times are alike
+become one (bulk_fold.py). Every other line goes through the plain reader, in its place; so do rows that do not rise.
+nanoGPT's rows, which hold evaluations, have a reader of their own (bulk.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import numpy as np
+
+from nanopace.run import Row
+from nanopace.sources.bulk.nanogpt_lines import Floats, RowBlock
+from nanopace.sources.bulk.numpy_fold import fold_block
+from nanopace.sources.text import lines, whole_lines
+
+FEWEST = 8  # rows in a row: fewer are not worth their arrays
+
+Matches = list[re.Match[bytes]]
+
+
+class UsualReader(Protocol):
+    """A plain reader that can be told of many rows at once."""
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether the next row tells more than its figures."""
+
+    def feed(self, line: str) -> bool: ...
+
+    def feed_cut(self, line: str) -> bool: ...
+
+    def finish(self) -> None: ...
+
+
+def feed_usual(
+    reader: UsualReader, chunks: Iterable[bytes], usual: re.Pattern[bytes], take: Callable[[Matches], bool]
+) -> None:
+    """All lines, in their order. `take` gets the usual ones, and returns whether it took them."""
+    found: Matches = []
+    for block, ended in whole_lines(chunks):
+        parts = block.split(b"\n")
+        last = parts.pop()  # what follows the last line end: nothing, or a line that was cut
+        for line in parts:
+            row = usual.fullmatch(line)
+            if row is not None and not reader.expects_more:
+                found.append(row)
+                continue
+            _feed_rows(reader, found, take)
+            found = []
+            _feed_line(reader, line + b"\n")
+        _feed_rows(reader, found, take)
+        found = []
+        if not ended:
+            _feed_line(reader, last)
+    reader.finish()
+
+
+def column(texts: Iterable[bytes]) -> Floats:
+    return np.array(list(texts), np.bytes_).astype(np.float64)
+
+
+def folded(iteration: Floats, ms: Floats, loss: Floats, mfu: Floats | None = None) -> Iterator[Row] | None:
+    """The rows, those that are alike as one; None where they do not rise."""
+    if not (np.diff(iteration) > 0).all():
+        return None
+    count = len(iteration)
+    nothing = np.full(count, np.nan)
+    rows = RowBlock(np.arange(count), iteration.astype(np.int64), ms, loss, nothing if mfu is None else mfu)
+    first_single = np.zeros(count, np.bool_)
+    first_single[0] = True  # it may follow on anything
+    return (row for _, row in fold_block(rows, first_single))
+
+
+def _feed_rows(reader: UsualReader, found: Matches, take: Callable[[Matches], bool]) -> None:
+    if len(found) < FEWEST or not take(found):
+        for row in found:
+            _feed_line(reader, row.string + b"\n")
+
+
+def _feed_line(reader: UsualReader, line: bytes) -> None:
+    for text, ended in lines([line]):
+        (reader.feed if ended else reader.feed_cut)(text)

@@ -1,0 +1,260 @@
+"""Our own ledger as a Run: the one source in which nothing has to be inferred.
+
+The trainer stops its clock for evaluations and checkpoints and says what each of them cost, so the rows are steps and
+nothing else, and the wall clock is measured, not added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isfinite
+from typing import get_args
+
+from nanopace.config import KNOBS
+from nanopace.incidents import LossSpike, MemoryPlace, MicroBatch, Note, StallReason
+from nanopace.ledger.events import (
+    CheckpointEvent,
+    CompileEvent,
+    EndEvent,
+    EvalEvent,
+    Event,
+    GpuEvent,
+    MicroBatchEvent,
+    NoteEvent,
+    ResumeEvent,
+    RollbackEvent,
+    RunEvent,
+    SpanEvent,
+    StallEvent,
+    StepEvent,
+)
+from nanopace.ledger.file import EventReader
+from nanopace.run import Ending, Format, Metric, Phase, Row, Span
+from nanopace.sources.build import RunBuilder, kept_loss
+from nanopace.sources.gpu_samples import GpuSamples
+from nanopace.sources.processes.rank_lags import RankLags
+
+SHORTEST_MS = 1e-6  # of a step: a clock that stood still tells nothing
+_PHASES: frozenset[str] = frozenset(get_args(Phase))
+_METRICS: frozenset[str] = frozenset(get_args(Metric))
+_ENDINGS: frozenset[str] = frozenset(get_args(Ending))
+_STALLS: frozenset[str] = frozenset(get_args(StallReason))
+_PLACES: frozenset[str] = frozenset(get_args(MemoryPlace))
+_WATCHED = (1, 2)  # since this version a trainer says which losses stand out
+_RUN_FACTS = (
+    *("parameters", "flops_per_token", "tokens_per_iteration", "gpu", "gpu_memory_gb", "gpu_count"),
+    *("measured_tflops", "corpus", "tokenizer"),
+)
+
+
+class LedgerReader:
+    """Feeds the events of a ledger to a builder."""
+
+    format: Format = "ledger"
+
+    def __init__(self, builder: RunBuilder) -> None:
+        builder.describe("ledger", row_contains_evaluation=False)
+        self._builder = builder
+        self._events = EventReader()
+        self._introduced = False  # the event before this one was a run event
+        self._clock_ms = 0.0  # of the process that writes now
+        self._process_counts = False  # it did a step of the run, or went on from a checkpoint of it
+        self._tokens_known = False
+        self._measured = False  # the process before this one knew its card's real peak
+        self._gpu = GpuSamples()
+        self._ranks = RankLags()
+        self._untold = False  # the builder has not heard of the samples of the last process that counted
+        self._world_size: int | None = None
+        self._batch_sizes: dict[str, int] = {}  # of now, in training and in evaluations
+        self._reduced: MicroBatchEvent | None = None  # what training came down to
+        self._energy_kwh: float | None = None  # that this process told
+
+    def feed(self, line: str) -> bool:
+        events = self._events.read(line)
+        for event in events:
+            self._take(event)
+        return bool(events)
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether the next step tells more than its figures: what its process is."""
+        return self._introduced
+
+    def feed_steps(self, rows: Iterable[Row], at_ms: float, tokens: int) -> None:
+        """Steps with nothing between them, the last of them at `at_ms`, the first with so many tokens; 0: unknown."""
+        self._know_tokens(tokens)
+        for row in rows:
+            self._builder.row(row)
+        self._clock_ms = max(self._clock_ms, at_ms)
+        self._gpu.step()
+        self._process_counts = True
+
+    def feed_cut(self, line: str) -> bool:
+        """An event without its newline is whole if its last brace is there, and is none if it is not."""
+        return self.feed(line)
+
+    def finish(self) -> None:
+        self._end_process()
+        self._tell_samples()
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, RunEvent):
+            self._end_process()
+            self._introduce(event)
+        elif self._introduced:
+            self._introduced = False
+            resumed = isinstance(event, ResumeEvent)
+            self._builder.begin_process(fresh=not resumed)
+            if not resumed or self._ranks.world_size != self._world_size:
+                self._tell_samples()
+            if not resumed:
+                self._gpu, self._reduced = GpuSamples(), None
+            if not resumed or self._ranks.world_size != self._world_size:
+                self._ranks = RankLags(self._world_size)
+        if event.at_ms is not None:
+            self._clock_ms = max(self._clock_ms, event.at_ms)
+
+        if isinstance(event, StepEvent):
+            self._step(event)
+        elif isinstance(event, (SpanEvent, CompileEvent, StallEvent)):
+            self._builder.span(_span(event))
+        elif isinstance(event, EvalEvent):
+            self._evaluation(event)
+        elif isinstance(event, CheckpointEvent):
+            self._builder.checkpoint(event.iteration, event.path, ms=event.stall_ms, background_ms=event.background_ms)
+        elif isinstance(event, GpuEvent):
+            self._gpu.add(event)
+        elif isinstance(event, ResumeEvent):
+            self._resume(event)
+        elif isinstance(event, RollbackEvent):
+            self._builder.rollback(event.iteration, event.failed_at, event.data_offset)
+        elif isinstance(event, MicroBatchEvent):
+            self._micro_batch(event)
+        elif isinstance(event, NoteEvent):
+            self._builder.note(Note(event.iteration, event.text))
+        elif isinstance(event, EndEvent):
+            self._end(event)
+
+    def _introduce(self, event: RunEvent) -> None:
+        """Whether this process starts a run or goes on with one is told by the event after this one."""
+        self._introduced = True
+        self._builder.begin_process()
+        for name, value in event.config.items():
+            knob = KNOBS.get(name)
+            fitted = value if knob is None else knob.fitted(value)
+            if fitted is not None:
+                self._builder.fact(name, fitted)
+        for name in _RUN_FACTS:
+            value = getattr(event, name)
+            if isinstance(value, str) or (value or 0) > 0:  # no run has none of these, or less
+                self._builder.fact(name, value)
+        if event.measured_tflops is None and self._measured:
+            self._builder.fact("measured_tflops", "unknown")  # that of another machine, on which the run began
+        self._measured = event.measured_tflops is not None
+        self._world_size = event.world_size
+        if (event.world_size or 0) > 1:  # one process is nothing to speak of
+            self._builder.fact("world_size", event.world_size or 0)
+        if _version(event.ledger) >= _WATCHED:
+            self._builder.watches_loss()
+        batch_size = event.config.get("batch_size")
+        self._batch_sizes = {"training": batch_size} if type(batch_size) is int else {}
+        self._tokens_known = event.tokens_per_iteration is not None
+
+    def _step(self, event: StepEvent) -> None:
+        self._know_tokens(event.tokens or 0)
+        loss = kept_loss(event.loss)
+        if event.skipped and loss is not None and not isfinite(loss):
+            loss = None  # it came to nothing, and nothing was lost with it
+        if event.ms >= SHORTEST_MS:
+            self._builder.row(Row(event.iteration, event.ms, loss))
+        if event.skipped:
+            self._builder.skipped(event.iteration)
+        if event.spike is not None and isfinite(event.spike):
+            self._builder.spike(LossSpike(event.iteration, event.spike, loss))
+        if event.slowest_rank is not None:
+            self._ranks.add(event.slowest_rank, event.lag)
+        self._gpu.step()
+        self._process_counts = True
+
+    def _know_tokens(self, tokens: int) -> None:
+        if tokens and not self._tokens_known:
+            self._builder.fact("tokens_per_iteration", tokens)
+            self._tokens_known = True
+
+    def _resume(self, event: ResumeEvent) -> None:
+        """A checkpoint remembers the size of the micro-batch, whatever the config says."""
+        self._process_counts = True
+        if self._reduced is not None and self._reduced.iteration < event.iteration:
+            self._train_in_pieces(self._reduced)
+
+    def _micro_batch(self, event: MicroBatchEvent) -> None:
+        if not event.batch_size or not event.accumulation:
+            return
+        where: MemoryPlace = event.where if event.where in _PLACES else "step"  # type: ignore[assignment]
+        of = "evaluation" if where == "evaluation" else "training"
+        before = self._batch_sizes.get(of)
+        self._builder.micro_batch(MicroBatch(event.iteration, event.batch_size, event.accumulation, where, before))
+        if of == "training":
+            self._train_in_pieces(event)
+        else:
+            self._batch_sizes[of] = event.batch_size
+
+    def _train_in_pieces(self, event: MicroBatchEvent) -> None:
+        self._reduced, self._batch_sizes["training"] = event, event.batch_size
+        self._builder.fact("batch_size", event.batch_size)
+        self._builder.fact("gradient_accumulation_steps", event.accumulation)
+
+    def _evaluation(self, event: EvalEvent) -> None:
+        if event.metric in _METRICS:
+            metric: Metric = event.metric  # type: ignore[assignment]
+            self._builder.evaluation(
+                event.iteration,
+                kept_loss(event.train),
+                kept_loss(event.val),
+                metric=metric,
+                ms=event.ms,
+                val_error=event.val_error if isfinite(event.val_error or 0.0) else None,
+                train_steps=event.train_steps,
+                bits_per_byte=kept_loss(event.bits_per_byte),
+            )
+        elif event.ms is not None:  # a measure of a later version: it took its time all the same
+            self._builder.span(Span("evaluation", event.iteration, event.ms))
+
+    def _end(self, event: EndEvent) -> None:
+        if event.wall_ms is not None:
+            self._clock_ms = event.wall_ms
+        self._energy_kwh = event.energy_kwh
+        if event.reason in _ENDINGS:
+            self._builder.ending(event.reason)  # type: ignore[arg-type]
+
+    def _tell_samples(self) -> None:
+        """Of all processes of a run together, once: a ledger may have thousands."""
+        if self._untold:
+            self._builder.gpu_use(self._gpu.use())
+            self._builder.rank_lags(self._ranks.all())
+        self._untold = False
+
+    def _end_process(self) -> None:
+        """Its time belongs to the run, unless it was a first attempt that came to nothing."""
+        if self._process_counts:
+            self._gpu.end_process(self._energy_kwh)
+            self._untold = True
+            if self._clock_ms > 0:
+                self._builder.wall_ms(self._clock_ms)
+        self._clock_ms, self._process_counts, self._energy_kwh = 0.0, False, None
+
+
+def _span(event: SpanEvent | CompileEvent | StallEvent) -> Span:
+    if isinstance(event, CompileEvent):
+        return Span("compile", event.iteration, event.ms)
+    if isinstance(event, StallEvent):
+        reason: StallReason = event.reason if event.reason in _STALLS else "unknown"  # type: ignore[assignment]
+        return Span("stall", event.iteration, event.ms, reason=reason)
+    phase: Phase = event.phase if event.phase in _PHASES else "other"  # type: ignore[assignment]
+    return Span(phase, event.iteration, event.ms, event.background)
+
+
+def _version(text: str) -> tuple[int, int]:
+    """The codec has checked the first number; a second that is none is the oldest."""
+    major, _, minor = text.partition(".")
+    return int(major), int(minor) if minor.isascii() and minor.isdigit() and len(minor) < 10 else 0

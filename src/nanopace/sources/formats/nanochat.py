@@ -1,0 +1,310 @@
+"""nanochat's log, in every form that it had since October 2025: pretraining, midtraining and fine-tuning.
+
+What the figures mean, which the log does not say:
+
+- `dt` is one step alone. The clock is stopped for evaluations, samples and checkpoints, and the GPU is waited for on
+  both sides: what these cost is not in the log.
+- `loss` is smoothed (0.9 of the past, corrected for its start) over the last micro-batch of each step on the first GPU.
+  It lags some ten steps behind and looks calmer than the loss of a step is.
+- `mfu` is not smoothed. It is that of one GPU: all FLOPs over the peak of all GPUs. The peak was that of an H100 (989
+  TFLOP/s) whatever the card, until a line with the card's name and its own peak came in January 2026.
+- `tok/sec` was too low by the accumulation factor in the first two weeks. It is used where the header, which tells the
+  tokens of a step, is cut off and a row has a column that came later.
+- `total time` adds up `dt` from step 11 on.
+
+Base training, midtraining and fine-tuning are programs of their own, and a speedrun's log holds them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from nanopace.run import Format, Row, Stage
+from nanopace.sources.build import RunBuilder, kept_loss
+from nanopace.sources.formats import nanochat_lines as lines
+from nanopace.sources.formats.nanochat_lines import PrintedRate, whole
+from nanopace.sources.processes.died import ENDINGS, RANK
+
+if TYPE_CHECKING:
+    from nanopace.sources.formats.nanochat_lines import Floats
+
+H100_TFLOPS = 989.0
+
+
+@dataclass(slots=True)
+class _Process:
+    """What is known of the process whose lines are read."""
+
+    top_seen: bool = False  # the part of the header in which the card's line would be
+    card_seen: bool = False
+    no_peak: bool = False  # no card, or one that the trainer does not know: its mfu is a mere 0
+    gpus_seen: bool = False
+    modern: bool = False  # its header has a line that came after midtraining had gone
+    command: Stage | None = None  # the program, by the command that started it
+    rank_tokens: int = 0  # of one micro-batch on one GPU
+    tokens: int = 0  # of a step
+    rate: PrintedRate = field(default_factory=PrintedRate)
+    rate_is_right: bool = False
+    form: Stage | None = None  # by the form of its rows
+    stepped: bool = False
+
+
+class Together(NamedTuple):
+    """Steps one behind the other, of one form, that tell nothing but their figures."""
+
+    rows: Iterable[Row]
+    ms: Floats  # of each step, with two decimals
+    per_s: Floats  # printed tokens per second
+    minutes: float  # of training so far
+    rate_is_right: bool  # a column is there that came with it
+
+
+class NanochatReader:
+    """Feeds the lines of a nanochat log to a builder."""
+
+    format: Format = "nanochat"
+
+    def __init__(self, builder: RunBuilder) -> None:
+        builder.describe("nanochat", row_contains_evaluation=False)
+        self._builder = builder
+        self._open = ""  # the beginning of a line that a terminal broke
+        self._pieces = 0  # of it
+        self._process = _Process()
+        self._machine: dict[str, int | float] = {}  # facts that hold for every process
+        self._old_tuning = False  # a program was seen that came with midtraining, and went with it
+
+    def feed(self, line: str) -> bool:
+        if not line or line.isspace():
+            return False
+        line = line[-lines.LONGEST_LINE :]  # before a longer one, a progress bar did not end its line
+        if line.startswith("["):
+            line = RANK.sub("", line, count=1)
+        if self._understand(line):
+            self._open = ""
+            return True
+        joined = self._open + line if self._open else ""
+        if joined and self._understand(joined):
+            self._open = ""
+            return True
+        if lines.OPENS.search(line):
+            self._open, self._pieces = line, 1
+        else:
+            self._open, self._pieces = joined, self._pieces + 1
+        if len(self._open) > lines.LONGEST_LINE or self._pieces > lines.MOST_PIECES:
+            self._open = ""
+        return False
+
+    def feed_cut(self, line: str) -> bool:
+        """Only a step line says that it is whole: by the unit of its last figure."""
+        step = lines.STEP.search((self._open + line)[-lines.LONGEST_LINE :])
+        if step:
+            self._step(step)
+        return step is not None
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether the next step tells more than its figures: what its process is, or that its mfu is none."""
+        return not self._process.stepped or self._process.no_peak
+
+    def has_form(self, *, total: bool, epoch: bool) -> bool:
+        """Whether a step with these columns is of the process whose lines are read."""
+        return self._process.form == lines.stage_of_form(total=total, epoch=epoch)
+
+    def feed_steps(self, steps: Together) -> None:
+        """Many at once, as bulk_nanochat.py reads them."""
+        self._open = ""
+        for row in steps.rows:
+            self._builder.row(row)
+        self._builder.told_training(60 * steps.minutes)
+        self._process.rate.add_all(steps.ms, steps.per_s)
+        self._process.rate_is_right |= steps.rate_is_right
+
+    def finish(self) -> None:
+        """Nothing is held back but halves of lines."""
+        self._end_process()
+
+    def _understand(self, line: str) -> bool:
+        if step := lines.STEP.search(line):
+            self._step(step)
+        elif evaluation := lines.EVALUATION.search(line):
+            self._evaluation(evaluation)
+        elif save := lines.CHECKPOINT.search(line):
+            self._builder.checkpoint(int(save[2]), save[1])
+            self._builder.stage(lines.stage_of_directory(save[1]))
+        elif untimed := lines.UNTIMED.search(line):
+            self._untimed("sft" if untimed["sft"] else "rl")
+        elif ended := lines.ENDED.search(line):
+            self._builder.ending(ENDINGS.get(ended.lastgroup or "", "finished"))
+        else:
+            return self._header(line)
+        return True
+
+    # --- the run -----------------------------------------------------------------------------------------------------
+
+    def _step(self, found: re.Match[str]) -> None:
+        if self._process.stepped and self._process.form != lines.stage_of_row(found):
+            self._begin_process()  # another program, though no header says so
+        process, ms = self._process, found["ms"]
+        if not process.stepped:
+            process.stepped = True
+            process.form = lines.stage_of_row(found)
+            self._first_step(found)
+        if float(ms) <= 0:  # a clock that stood still tells nothing
+            return
+        printed = None if process.no_peak else _mfu(found["mfu"])
+        self._builder.row(Row(int(found["step"]), float(ms), kept_loss(float(found["loss"])), printed))
+        self._builder.told_training(60 * float(found["minutes"]))
+        if found["rate"]:
+            process.rate.add(ms, found["rate"])
+        if not process.rate_is_right and any(found.group("norm", "eta", "epoch", "bf16")):
+            process.rate_is_right = True
+
+    def _first_step(self, found: re.Match[str]) -> None:
+        """What the form of the line tells, where the header does not."""
+        builder, process = self._builder, self._process
+        builder.fact("compile", True, "inferred", "trainer")
+        if found["total"] is not None:
+            builder.fact("max_iters", int(found["total"]))
+        for name, value in self._machine.items():
+            if name != "gpu_count" or not process.gpus_seen:
+                builder.fact(name, value)
+        builder.stage(self._stage())
+        # The epoch came days before the card's line, and the new name of the mfu weeks after it: an mfu with an epoch
+        # is of an H100's peak only where we see that the header has no such line.
+        may_be_later = found["bf16"] or (found["epoch"] and not process.top_seen)
+        if not process.card_seen and not process.no_peak and not may_be_later:
+            builder.fact("printed_peak_tflops", H100_TFLOPS, "inferred", "trainer")
+
+    def _stage(self) -> Stage | None:
+        """By the form of the rows; where midtraining and fine-tuning print the same one, by what is around them."""
+        process = self._process
+        if process.form is not None:
+            return process.form
+        return "sft" if process.modern else "mid" if self._old_tuning else process.command
+
+    def _evaluation(self, found: re.Match[str]) -> None:
+        metric = lines.METRICS[found[2]]
+        self._builder.evaluation(int(found[1]), None, kept_loss(float(found[3])), metric=metric)
+        if found[2] == "ChatCORE":
+            self._builder.stage("sft")
+
+    def _untimed(self, stage: Stage) -> None:
+        self._old_tuning |= stage == "sft"
+        self._builder.untimed(stage)
+
+    # --- its process -------------------------------------------------------------------------------------------------
+
+    def _begin_process(self, *, fresh: bool | None = True) -> None:
+        if self._process.stepped:
+            self._end_process()
+            self._process = _Process()
+        self._builder.begin_process(fresh=fresh)
+
+    def _end_process(self) -> None:
+        """What its rows told only together."""
+        process = self._process
+        tokens = process.rate.tokens
+        if tokens is None:
+            return
+        if process.tokens:
+            if tokens != process.tokens:
+                self._builder.told_tokens(tokens)
+        elif process.rate_is_right:
+            self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
+
+    def _header(self, line: str) -> bool:
+        top = lines.TOP.search(line)
+        if top:
+            self._top(top)
+        elif lines.RESUMED.search(line):
+            self._begin_process(fresh=False)
+            return True
+        elif command := lines.stage_of_command(line):
+            self._begin_process(fresh=None)
+            self._process.command = command
+            return True
+        return (
+            self._card(line)
+            or self._batch(line)
+            or self._plain(line)
+            or self._shape(line)
+            or self._of_the_machine(line)
+            or top is not None
+        )
+
+    def _top(self, top: re.Match[str]) -> None:
+        self._begin_process()
+        device, world_size = top[1], top[2]
+        if device or world_size:
+            self._process.top_seen = True
+        if device in ("cpu", "mps"):
+            self._process.no_peak = True
+
+    def _card(self, line: str) -> bool:
+        found = lines.GPU.search(line)
+        if not found:
+            return False
+        self._process.card_seen = self._process.modern = True
+        self._builder.fact("gpu", found[1])
+        peak = float(found[2])
+        if peak < float("inf"):
+            self._builder.fact("printed_peak_tflops", peak / 1e12)
+        else:
+            self._process.no_peak = True
+        return True
+
+    def _batch(self, line: str) -> bool:
+        if found := lines.MICRO_BATCH.search(line):
+            self._begin_process(fresh=None)
+            self._process.rank_tokens = whole(found[3])
+            self._builder.fact("batch_size", whole(found[1]))
+            self._builder.fact("block_size", whole(found[2]))
+        elif found := lines.WORLD_MICRO_BATCH.search(line):
+            if self._process.rank_tokens:
+                self._process.gpus_seen = True
+                self._builder.fact("gpu_count", whole(found[1]) // self._process.rank_tokens)
+        elif found := lines.BATCH.search(line):
+            self._process.tokens = tokens = whole(found[1])
+            self._builder.fact("tokens_per_iteration", tokens)
+            if self._process.rank_tokens:  # nanoGPT's knob counts the micro-batches of all GPUs, the line those of one
+                self._builder.fact("gradient_accumulation_steps", tokens // self._process.rank_tokens)
+        return found is not None
+
+    def _plain(self, line: str) -> bool:
+        for pattern, name, read in lines.PLAIN:
+            if found := pattern.search(line):
+                self._builder.fact(name, read(found[1]))
+                self._process.gpus_seen |= name == "gpu_count"
+                self._process.modern |= name == "dtype"
+                return True
+        return False
+
+    def _shape(self, line: str) -> bool:
+        config = lines.CONFIG.search(line)
+        if config is None:
+            return False
+        for name, value in lines.shape_of_config(config[1] or config[2]).items():
+            if name == "flops_per_token":
+                self._builder.fact(name, value, "inferred", "model_shape")
+            else:
+                self._builder.fact(name, value)
+        return True
+
+    def _of_the_machine(self, line: str) -> bool:
+        found = lines.MACHINE.search(line)
+        if found is None:
+            return False
+        self._machine["gpu_count"] = int(found[1] or found[2])
+        if found[3]:
+            self._machine["gpu_memory_gb"] = int(found[3]) / 1024
+        return True
+
+
+def _mfu(percent: str | None) -> float | None:
+    """As a share; None where it is none that a card can have."""
+    share = float(percent or "nan") / 100
+    return share if 0 <= share < inf else None

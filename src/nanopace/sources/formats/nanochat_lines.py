@@ -1,0 +1,183 @@
+"""The lines that nanochat's programs print, in every form that they had since October 2025."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nanopace.hardware.flops import flops_per_token
+from nanopace.run import FactValue, Metric, Stage
+from nanopace.sources.processes.died import ENDING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+LONGEST_LINE = 1000  # a checkpoint's path is in the longest one
+MOST_PIECES = 40  # a terminal of 25 columns
+
+_REAL = r"(-?\d{1,15}(?:\.\d{1,15})?|nan|inf)"
+_TIME = r"(\d{1,12}\.\d{1,6})"
+_INT = r"(\d[\d,]{0,23})"
+_MORE = r"(?:\|[^|]{0,80}){0,4}?"  # columns that we do not need, or that a fork added
+# Spaces are optional everywhere, because a terminal that breaks a line at one may swallow it.
+STEP = re.compile(
+    rf"""
+    \bstep\s*(?P<step>\d{{1,12}})\s*(?:/\s*(?P<total>\d{{1,12}})\s*)?\([\d.]{{1,9}}%\)\s*
+    \|\s*loss:\s*(?P<loss>{_REAL})\s*
+    (?:\|\s*(?P<norm>grad)\s*norm:\s*[^\s|]{{1,20}}\s*)?           # November 2025 to January 2026
+    {_MORE}\|\s*dt:\s*(?P<ms>{_TIME})\s*ms\s*
+    (?:{_MORE}\|\s*tok/sec:\s*(?P<rate>\d[\d,]{{0,19}})\s*)?
+    (?:{_MORE}\|\s*(?P<bf16>bf16_)?mfu:\s*(?P<mfu>{_REAL})\s*)?     # bf16_ since February 2026
+    (?:{_MORE}\|\s*(?P<epoch>epoch):[^|]{{1,80}})?                  # since January 2026
+    {_MORE}\|\s*total\s*time:\s*(?P<minutes>\d{{1,9}}(?:\.\d{{1,6}})?)\s*m
+    (?:\s*\|\s*(?P<eta>eta):)?                                     # since January 2026, from the twelfth step on
+    """,
+    re.VERBOSE | re.ASCII,
+)
+EVALUATION = re.compile(rf"\bStep (\d{{1,12}}) \| (Validation bpb|CORE metric|ChatCORE): {_REAL}", re.ASCII)
+METRICS: dict[str, Metric] = {"Validation bpb": "bpb", "CORE metric": "core", "ChatCORE": "core"}
+CHECKPOINT = re.compile(r"Saved\s*model\s*(?:file|parameters)\s*to:\s*(.{0,400}?model_(\d{1,12})\.pt)", re.ASCII)
+# Rows without a time: those of fine-tuning until January 2026, and of reinforcement learning.
+UNTIMED = re.compile(r"^Step \d{1,12}/\d{1,12} \| (?:(?P<sft>Training loss: )|(?P<rl>Average reward: ))", re.ASCII)
+
+# Which program it is: by its directory of checkpoints, or by its command where the shell echoes it.
+_STAGES: dict[str, Stage] = {
+    "base": "base",
+    "mid": "mid",
+    "chatsft": "sft",
+    "chatrl": "rl",
+    "base_train": "base",
+    "mid_train": "mid",
+    "chat_sft": "sft",
+    "chat_rl": "rl",
+}
+_DIRECTORY = re.compile(r"\b(base|mid|chatsft|chatrl)_checkpoints\b", re.ASCII)
+_COMMAND = re.compile(r"\s-m\s+scripts\.(base_train|mid_train|chat_sft|chat_rl)\b", re.ASCII)
+
+# The top of what a script prints: a new process, and a new run unless it says that it resumes.
+TOP = re.compile(
+    r"Autodetected device type: (\w+)|Distributed\s*world\s*size:\s*(\d{1,6})|^GPU: .+ \| Peak FLOPS"
+    r"|^Vocab size: \d|^Target examples per step: \d|^Calculated number of steps: \d",
+    re.ASCII,
+)
+RESUMED = re.compile(r"^Resuming optimization from step \d", re.ASCII)
+GPU = re.compile(r"^GPU:\s*(.{1,100}?)\s*\|\s*Peak\s*FLOPS\s*\(BF16\):\s*(\d\.\d\de\+\d\d|inf)", re.ASCII)
+# What shell scripts say of the machine before they start anything.
+MACHINE = re.compile(r"^Detected (?:(\d{1,4}) GPU|.{0,60}\bgpus=(\d{1,4}), vram_mib=(\d{3,7})\b)", re.ASCII)
+MICRO_BATCH = re.compile(rf"Tokens / micro-batch / rank: {_INT} x {_INT} = {_INT}", re.ASCII)
+WORLD_MICRO_BATCH = re.compile(rf"Tokens / micro-batch: {_INT}", re.ASCII)
+BATCH = re.compile(rf"Total batch size {_INT} =>", re.ASCII)
+# The model's config: as JSON with a line for each entry, or, where a model is loaded, as a dict in one line.
+CONFIG = re.compile(r"""^\s*("\w{1,20}": \d{1,12}),$|Building\s*model\s*with\s*config:\s*(\{[^}]{1,500}\})""", re.ASCII)
+_SHAPE = re.compile(r"""["'](sequence_len|vocab_size|n_layer|n_head|n_kv_head|n_embd)["']:\s*(\d{1,12})""", re.ASCII)
+_PLAIN_MODEL = 6  # entries of a config, until attention got windows in January 2026
+ENDED = re.compile(
+    rf"(?P<finished>^(?:Peak memory usage|Total training time|Minimum validation bpb): )|{ENDING}", re.ASCII
+)
+# A line whose rest may be on the next one.
+OPENS = re.compile(r"\bstep\s*\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - |Saved\s*model\s|^GPU: ", re.ASCII)
+
+
+def whole(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+# Lines with one figure that is a fact as it stands.
+PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tuple(
+    (re.compile(pattern, re.ASCII), name, read)
+    for pattern, name, read in (
+        (rf"^Vocab size: {_INT}", "vocab_size", whole),
+        (r"^num_layers: (\d{1,9})", "n_layer", whole),
+        (r"^model_dim: (\d{1,9})", "n_embd", whole),
+        (r"^num_heads: (\d{1,9})", "n_head", whole),
+        (rf"^Number of parameters: {_INT}", "parameters", whole),
+        (rf"^total {{5,}}: {_INT}", "parameters", whole),  # the last line under "Parameter counts:"
+        (r"^Estimated FLOPs per token: (\d\.\d{1,15}e\+\d\d)", "flops_per_token", float),
+        (rf"number of iterations(?: from target [^:]{{1,9}}(?::param ratio)?)?: {_INT}", "max_iters", whole),
+        (r"Distributed\s*world\s*size:\s*(\d{1,6})", "gpu_count", whole),
+        (r"^COMPUTE_DTYPE: torch\.(\w{1,20})", "dtype", str),
+    )
+)
+
+
+def shape_of_config(config: str) -> dict[str, int | float]:
+    """Facts of a model by its config, or by one line of it.
+
+    A whole config also tells what a token costs, which only base training prints: as long as all heads had keys of
+    their own and none a window, nanochat counted as nanoGPT does.
+    """
+    shape = {name: int(value) for name, value in _SHAPE.findall(config)}
+    facts: dict[str, int | float] = {name: value for name, value in shape.items() if name != "n_kv_head"}
+    if "sequence_len" in facts:
+        facts["block_size"] = facts.pop("sequence_len")
+    if len(shape) == _PLAIN_MODEL == config.count(":") and shape["n_head"] == shape["n_kv_head"]:
+        layers, width = shape["n_layer"], shape["n_embd"]
+        multiplied = 12 * layers * width * width + shape["vocab_size"] * width
+        facts["flops_per_token"] = flops_per_token(multiplied, layers, width, shape["sequence_len"])
+    return facts
+
+
+def stage_of_row(found: re.Match[str]) -> Stage | None:
+    return stage_of_form(total=found["total"] is not None, epoch=found["epoch"] is not None)
+
+
+def stage_of_form(*, total: bool, epoch: bool) -> Stage | None:
+    """Only base training prints its total; only midtraining had neither that nor an epoch."""
+    return "base" if total else None if epoch else "mid"
+
+
+def stage_of_directory(path: str) -> Stage | None:
+    """Whose checkpoints lie there."""
+    found = _DIRECTORY.findall(path)
+    return _STAGES[found[-1]] if found else None
+
+
+def stage_of_command(line: str) -> Stage | None:
+    """Which program a command line starts."""
+    found = _COMMAND.search(line)
+    return _STAGES[found[1]] if found else None
+
+
+class PrintedRate:
+    """The tokens of a step, by the printed tokens per second and the printed time.
+
+    Both are rounded, so that each row only gives bounds; those of all rows together are narrow. The tokens per second
+    were those of one micro-batch until 26 October 2025, and only a column that came later shows that they are right.
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._low = 0.0
+        self._high = float("inf")
+
+    def add(self, ms: str, rate: str) -> None:
+        """Printed are `dt`, rounded, and a whole number that may be rounded down."""
+        half = 0.5 / 10 ** (len(ms) - ms.index(".") - 1)  # of the last digit
+        seconds, per_s = float(ms) / 1000, whole(rate)
+        self._narrow((per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000), rows=1)
+
+    def add_all(self, ms: Floats, per_s: Floats) -> None:
+        """The same for many rows, with times of two decimals."""
+        seconds, half = ms / 1000, 0.005
+        low, high = (per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000)
+        self._narrow(float(low.max()), float(high.min()), rows=len(ms))
+
+    def _narrow(self, low: float, high: float, rows: int) -> None:
+        self._rows += rows
+        self._low, self._high = max(self._low, low), min(self._high, high)
+
+    @property
+    def tokens(self) -> int | None:
+        """The roundest number that agrees with every row; None where there is none, or it is not precise."""
+        low, high = self._low, self._high
+        if self._rows < 2 or not 0 < low <= high <= 1.01 * low:
+            return None
+        unit = 1 << int(high).bit_length()
+        while unit > 1 and high // unit * unit < low:
+            unit >>= 1
+        found = int(high // unit * unit)
+        return found if found >= low else None

@@ -1,0 +1,301 @@
+"""nanoGPT's logs, in every era and after every terminal.
+
+A row's time on an evaluation iteration contains the evaluation (and the checkpoint): nanoGPT's clock runs on. Its
+printed mfu is smoothed, is -100% until it is measured, and is always divided by an A100's peak.
+
+A printed loss of `nan` or `inf` is kept as infinity: "no loss was printed" and "the loss was lost" stay apart.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from nanopace.errors import UsageError
+from nanopace.run import Format, Row
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.nanogpt_lines import HEADER, Line, begins_line, like_evaluation, read_line
+from nanopace.sources.processes.died import ENDINGS, RANK
+
+if TYPE_CHECKING:
+    from nanopace.sources.fold import Mixture
+    from nanopace.sources.head.config_echo import EchoedConfig
+    from nanopace.sources.head.head import Head
+    from nanopace.sources.time_stamps import Stamps
+
+MFU_SMOOTHING = 0.9
+
+_MOST_PIECES = 12  # a terminal of 5 columns; more is something else
+
+_GPT2 = {  # (n_layer, n_head, n_embd)
+    "gpt2": (12, 12, 768),
+    "gpt2-medium": (24, 16, 1024),
+    "gpt2-large": (36, 20, 1280),
+    "gpt2-xl": (48, 25, 1600),
+}
+
+
+class NanogptReader:
+    """Feeds a RunBuilder. Lines that a terminal of `width` columns may have broken are held until the next is known."""
+
+    format: Format = "nanogpt"
+
+    def __init__(self, builder: RunBuilder, width: int = 0) -> None:
+        builder.describe("nanogpt", mfu_smoothing=MFU_SMOOTHING)
+        self._builder = builder
+        self._width = width or 1 << 30
+        self.line = 0  # number of the line that is read
+        self._held = ""
+        self._held_line = 0
+        self._pieces = 0
+        self._config: EchoedConfig | None = None  # one whose lines are being printed
+        self._head: Head | None = None  # what stands before the rows of a process in a fork's own words
+        self._stamps: Stamps | None = None
+        self._rows = 0
+        self.mfu_seen = False
+        self._measured = False  # this process has printed an mfu
+
+    # --- lines -------------------------------------------------------------------------------------------------------
+
+    def feed(self, line: str) -> bool:
+        """One line: the continuation of what is held, the beginning of something, or a whole."""
+        self.line += 1
+        if not line and not self._held and self._config is None:
+            return False
+        if line.startswith("["):
+            line = RANK.sub("", line, count=1)
+        known = read_line(line)
+        if self._held:
+            if known is None and not begins_line(line) and self._go_on(line):
+                return True
+            self._release()
+        if known is None:
+            return self._unknown(line)
+        if self._unsure(known, line, line):
+            self._hold(line)
+        else:
+            self._take(known, line)
+        return True
+
+    def feed_cut(self, line: str) -> bool:
+        """The unended last line: taken only if no byte can be missing that matters."""
+        if self._held and read_line(line) is None:
+            joined = self._held + line
+            if (known := read_line(joined)) is not None and known.end > len(self._held):
+                line, self._held = joined, ""
+        self._release_last()
+        known = read_line(line)
+        if known is None or known.kind not in ("row", "evaluation", *ENDINGS):
+            return False
+        if known.sure or (known.kind == "row" and self._rows and not self.mfu_seen):
+            self._take(known, line)
+            return True
+        return False
+
+    def feed_row(self, row: Row) -> None:
+        """A row that was read elsewhere (bulk.py), in its place among the lines."""
+        self._release()
+        self._close_config()
+        self.mfu_seen |= row.mfu is not None
+        self._add(row, restarted=False)
+
+    def feed_mixture(self, folded: Mixture) -> None:
+        """Rows that go on from the last one, with the evaluations among them, in their place among the lines."""
+        self._rows += len(folded.rows)
+        self._measured = folded.rows[-1].mfu is not None
+        self._builder.mixture(folded)
+
+    def finish(self) -> None:
+        """There are no more lines."""
+        self._release_last()
+        self._close_config()
+
+    # --- lines that a terminal broke ---------------------------------------------------------------------------------
+
+    def _unsure(self, known: Line, text: str, last: str) -> bool:
+        """Whether more may follow, `last` being the last piece: rows and evaluations tell by their decimals."""
+        if known.kind in ("row", "evaluation"):
+            return not known.sure
+        return len(last) >= self._width and known.end == len(text)
+
+    def _hold(self, line: str) -> None:
+        self._held, self._pieces, self._held_line = line, 1, self.line
+
+    def _go_on(self, line: str) -> bool:
+        """Try the line as the continuation of what is held."""
+        if self._pieces >= _MOST_PIECES:
+            return False
+        joined = self._held + line
+        known = read_line(joined)
+        if known is None:
+            goes_on = begins_line(joined)
+        elif known.end <= len(self._held):
+            return False
+        else:
+            goes_on = self._unsure(known, joined, line)
+        if goes_on:
+            self._held, self._pieces = joined, self._pieces + 1
+        elif known is not None:
+            self._held = ""
+            self._take(known, joined)
+        return goes_on or known is not None
+
+    def _release(self) -> None:
+        """What is held has no continuation: it counts if it can be read as it is."""
+        held, self._held = self._held, ""
+        if not held:
+            return
+        if (known := read_line(held)) is not None:
+            self._take(known, held)
+        elif like_evaluation(held):
+            self._builder.unread(self._held_line, held)
+
+    def _release_last(self) -> None:
+        """The same at the end of the log: it is either whole after all, or the log was cut there."""
+        known = read_line(self._held) if self._held else None
+        if known is None:
+            self._held = ""
+        elif not known.sure:
+            cut = self.mfu_seen if known.kind == "row" else len(self._held) >= self._width
+            if cut:
+                self._held = ""
+        self._release()
+
+    def _unknown(self, line: str) -> bool:
+        told = self._told_in_head(line)
+        if self._config is not None:
+            self._config.add(line)
+            return True
+        if len(line) >= self._width or begins_line(line):
+            self._hold(line[-1000:])
+        elif like_evaluation(line):
+            self._builder.unread(self.line, line)
+        return told
+
+    def _told_in_head(self, line: str) -> bool:
+        """Before the first row of a process a fork may say things in words of its own, and any log its card."""
+        if self.format != "nanogpt" or (self._rows and self._head is None):
+            return False
+        if self._head is None:
+            from nanopace.sources.head.head import Head
+
+            self._head = Head(self._builder)
+        return self._head.feed(line, settings=self._config is None)
+
+    # --- what they say -----------------------------------------------------------------------------------------------
+
+    def _take(self, known: Line | None, text: str) -> None:
+        self._close_config()
+        while known is not None:
+            if known.kind == "row":
+                self._row(known.values, self._at_s(known, text))
+            elif known.kind == "evaluation":
+                iteration, train, val, unit = known.values
+                self._builder.evaluation(
+                    int(iteration),
+                    _loss(train) if train else None,
+                    _loss(val),
+                    metric="bpc" if unit else "loss",
+                    at_s=self._at_s(known, text),
+                )
+            elif known.kind in ENDINGS:
+                self._builder.ending(ENDINGS[known.kind])
+            else:
+                self._header(known)
+                return
+            text = text[known.end :]  # two processes may print into one line
+            known = read_line(text) if text else None
+
+    def _row(self, values: tuple[str, ...], at_s: float | None) -> None:
+        iteration, loss, ms, percent, unit, tokens, others = values
+        mfu = float(percent) / 100 if percent else None
+        if mfu is not None and not mfu >= 0:
+            mfu = None  # -100% until five iterations are done
+        restarted = bool(percent) and mfu is None and self._measured and int(iteration) > 0
+        row = Row(int(iteration), float(ms), _loss(loss), mfu, at_s=at_s)
+        if row.ms > 0:  # a clock that stood still tells nothing
+            self.mfu_seen |= bool(percent)
+            self._add(row, restarted)
+            if tokens:
+                self._builder.fact("row_tokens", float(tokens) * row.ms / 1000)
+            if others:
+                self._builder.fact("other_columns", True)
+            if unit:
+                self._builder.fact("loss_unit", "bpc")
+
+    def _at_s(self, known: Line, text: str) -> float | None:
+        """What stands before it may be a time stamp."""
+        if not known.start:
+            return None
+        if self._stamps is None:
+            from nanopace.sources.time_stamps import Stamps
+
+            self._stamps = Stamps()
+        return self._stamps.read(text[: known.start])
+
+    def _add(self, row: Row, restarted: bool) -> None:
+        self._rows += 1
+        self._head = None
+        self._measured = row.mfu is not None
+        self._builder.row(row, restarted=restarted)
+
+    def _header(self, known: Line) -> None:
+        """Facts about the run, or about the process that begins."""
+        builder, values = self._builder, known.values
+        if known.kind in HEADER:
+            fresh = {"scratch": True, "pretrained": True, "resuming": False}.get(known.kind)
+            builder.begin_process(fresh=fresh)
+            if self._head is None and self.format == "nanogpt":
+                from nanopace.sources.head.head import Head
+
+                self._head = Head(builder)
+        match known.kind:
+            case "saving":
+                builder.checkpoint(path=values[0].strip())
+            case "config":
+                from nanopace.sources.head.config_echo import EchoedConfig  # brings Python's parser along
+
+                self._config = EchoedConfig(self._width)
+            case "override":
+                self._override(*values)
+            case "tokens":
+                builder.fact("tokens_per_iteration", _count(values[0]))
+            case "parameters":
+                builder.fact("parameters", round(float(values[0]) * 1e6))
+            case "groups":
+                which = "non_decayed" if len(values) == 3 else "decayed"
+                builder.fact(f"{which}_tensors", _count(values[-2]))
+                builder.fact(f"{which}_parameters", _count(values[-1]))
+            case "vocabulary":
+                builder.fact("vocab_size", int(values[-1]))
+            case "pretrained":
+                builder.fact("init_from", values[0])
+                for knob, value in zip(("n_layer", "n_head", "n_embd"), _GPT2.get(values[0], ()), strict=False):
+                    builder.fact(knob, value)
+            case "forcing":
+                builder.fact("vocab_size", int(values[0]))
+                builder.fact("bias", values[2] == "True")
+            case "compiling":
+                builder.fact("compile", True)
+
+    def _close_config(self) -> None:
+        config, self._config = self._config, None
+        for knob, value in config.knobs().items() if config else ():
+            self._builder.fact(knob, value)
+
+    def _override(self, knob: str, value: str) -> None:
+        from nanopace.config_text import read_override
+
+        if "{" in value:  # no flag of nanoGPT's has one, and an f-string takes long to parse
+            return
+        with suppress(UsageError):  # a fork's own knob
+            self._builder.fact(*read_override(f"{knob}={value}"))
+
+
+def _loss(printed: str) -> float:
+    return math.inf if printed in ("nan", "inf") else float(printed)
+
+
+def _count(printed: str) -> int:
+    return int(printed.replace(",", ""))

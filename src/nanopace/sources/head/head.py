@@ -1,0 +1,38 @@
+"""What stands before the rows of a process: the card, and settings in a fork's own words."""
+
+from __future__ import annotations
+
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.head.card_lines import card_of
+from nanopace.sources.head.fork_settings import Settings
+
+_CARD_WORDS = ("NVIDIA", "Tesla", "Quadro", "GeForce", "AMD", "Radeon", "Instinct", "TITAN", "GPU", "gpu", "evice")
+
+
+class Head:
+    """Feeds a RunBuilder with facts."""
+
+    def __init__(self, builder: RunBuilder) -> None:
+        self._builder = builder
+        self._settings = Settings()
+        self._cards: set[str] = set()
+
+    def feed(self, line: str, *, settings: bool) -> bool:
+        """One line that is none of nanoGPT's own; `settings`: not inside of a config that nanoGPT echoes."""
+        card = card_of(line) if any(word in line for word in _CARD_WORDS) else None
+        if card is not None:
+            self._card(card)
+        told = self._settings.read(line) if settings else {}
+        for name, value in told.items():
+            self._builder.fact(name, value)
+        if told:
+            self._builder.fact("fork_settings", True)
+        return card is not None or bool(told)
+
+    def _card(self, name: str) -> None:
+        """Of two different ones it is unknown which one trained."""
+        self._cards.add(name)
+        if len(self._cards) == 1:
+            self._builder.fact("gpu", name)
+        else:
+            self._builder.forget("gpu")

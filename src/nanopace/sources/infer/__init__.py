@@ -1,0 +1,5 @@
+"""What a log does not say, and yet tells: facts that follow from others, each with its reason.
+
+`infer.py` calls the rest: the shape behind two lines about parameters, the tokens behind an mfu, the vocabulary
+behind a first loss, the iterations that a printed time covers.
+"""

@@ -1,0 +1,285 @@
+"""What a log does not say, and yet tells.
+
+Facts have an order: a flag is believed before the log, the log before the config file, all of them before what is
+inferred. An inference says how it was made, and none is made where two answers would fit.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+
+from nanopace.errors import CardError
+from nanopace.hardware.cards import find_card, split_count
+from nanopace.hardware.flops import flops_per_token, parameters
+from nanopace.record import replace
+from nanopace.run import Because, Ending, Fact, FactValue, Rows, Run
+from nanopace.sources.infer.cover import spread
+from nanopace.sources.infer.parameter_groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
+from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
+from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
+
+A100_TFLOPS = 312.0
+_SMALLEST, _LARGEST = 1e-18, 1e18  # numbers of a run: FLOPs per token are the largest
+
+# Knobs whose default depends on the machine or the dataset.
+_DEPENDENT = ("dtype", "device", "init_from")
+# What the log tells outside of an echoed config: it does not show that all other knobs have their defaults.
+_SAID_ANYWAY = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
+
+# What a reader saw of the rows and the head; it serves to infer, and is no fact of the run.
+_SEEN = ("row_tokens", "other_columns", "fork_settings", "loss_unit")
+
+Conflict = tuple[str, FactValue, FactValue]
+
+
+class Known:
+    """The facts so far. What is already known is never inferred."""
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        self.facts = {name: fact for name, fact in facts.items() if _is_known(fact.value)}
+        self.conflicts: list[Conflict] = []
+
+    def number(self, name: str) -> int | None:
+        fact = self.facts.get(name)
+        known = fact is not None and isinstance(fact.value, (int, float)) and not isinstance(fact.value, bool)
+        return int(fact.value) if fact is not None and known else None
+
+    def add(self, name: str, value: FactValue | None, because: Because) -> None:
+        if value is not None and name not in self.facts and _is_known(value):
+            self.facts[name] = Fact(value, "inferred", because)
+
+    def check(self, name: str, value: FactValue) -> None:
+        """A config file that the log disproves stays in use, and the contradiction is told."""
+        fact = self.facts.get(name)
+        if fact is not None and fact.origin == "config file" and fact.value != value:
+            self.conflicts.append((name, fact.value, value))
+
+
+def _is_known(value: FactValue) -> bool:
+    """A number that no run has is no fact, and nothing follows from it."""
+    return not isinstance(value, (int, float)) or value == 0 or _SMALLEST < value < _LARGEST
+
+
+def complete(
+    run: Run,
+    config: Mapping[str, FactValue] | None = None,
+    overrides: Mapping[str, FactValue] | None = None,
+    gpu: str | None = None,
+) -> Run:
+    """The run with all that can be known of it."""
+    known = Known(run.facts)
+    _add_config(known, config or {}, overrides or {})
+    if gpu is not None:
+        count, name = split_count(gpu)
+        known.facts["gpu"] = Fact(name, "flag")
+        if count > 1:
+            known.facts["gpu_count"] = Fact(count, "flag")
+    groups = {name: int(known.facts.pop(name).value) for name in GROUP_FACTS if name in known.facts}
+    seen = {name: known.facts.pop(name).value for name in _SEEN if name in known.facts}
+    _infer_intervals(known, run)
+    if run.format == "nanogpt":
+        run = spread(run, known.number, row_tokens=seen.get("row_tokens"), a_fork="other_columns" in seen)
+        known.add("printed_peak_tflops", A100_TFLOPS, "trainer")
+        _infer_model(known, run, groups, had_config=config is not None, seen=frozenset(seen))
+    elif run.format != "nanochat" and "parameters" not in known.facts:
+        _infer_parameters(known)
+    if run.format == "nanopace":
+        _infer_own_peak(known)
+    if run.format != "nanochat":
+        _infer_flops(known)
+        _infer_tokens(known, run)
+    return replace(
+        run,
+        rows=_with_meaningful_mfu(run),
+        facts=MappingProxyType(known.facts),
+        conflicts=(*run.conflicts, *known.conflicts),
+        ending=run.ending or _ending(known, run),
+    )
+
+
+def _with_meaningful_mfu(run: Run) -> Rows:
+    """nanochat prints an mfu of 0.00 throughout where it does not know the card's peak: that is no figure."""
+    rows = run.rows
+    if run.format != "nanochat" or any(mfu > 0 for mfu in rows.mfu):
+        return rows
+    unknown = rows[:]
+    unknown.mfu = array("d", [math.nan]) * len(rows)
+    return unknown
+
+
+def _add_config(known: Known, config: Mapping[str, FactValue], overrides: Mapping[str, FactValue]) -> None:
+    for knob, value in config.items():
+        if not _is_knob(knob) or knob in overrides:
+            continue
+        said = known.facts.get(knob)
+        if said is None or said.origin == "inferred":
+            known.facts[knob] = Fact(value, "config file")
+        elif said.value != value:
+            known.conflicts.append((knob, said.value, value))
+    for knob, value in overrides.items():
+        known.facts[knob] = Fact(value, "flag")
+
+
+def _ending(known: Known, run: Run) -> Ending | None:
+    max_iters = known.number("max_iters")
+    last = max(run.rows.last_iteration[-1], *(e.iteration for e in run.evaluations[-1:]), 0)
+    return "finished" if run.format == "nanogpt" and max_iters is not None and last >= max_iters else None
+
+
+# --- intervals -------------------------------------------------------------------------------------------------------
+
+
+def _infer_intervals(known: Known, run: Run) -> None:
+    rows = run.rows
+    known.add(
+        "log_interval",
+        _usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)),
+        "row_spacing",
+    )
+    evaluations = {each.iteration: each for each in run.evaluations if each.metric != "core"}
+    known.add(
+        "eval_interval",
+        _usual_spacing((each.first_iteration, each.iteration, each.count) for each in evaluations.values()),
+        "row_spacing",
+    )
+
+
+def _usual_spacing(groups: Iterable[tuple[int, int, int]]) -> int | None:
+    """The most frequent distance, of groups with first, last and count. Those that overlap are one, evenly spaced."""
+    spacings: Counter[int] = Counter()
+    start = reach = inside = 0
+    for first, last, count in sorted(groups):
+        if inside and first <= reach:
+            reach, inside = max(reach, last), inside + count
+            continue
+        if inside:
+            _add_spacing(spacings, start, reach, inside)
+            spacings[first - reach] += 1
+        start, reach, inside = first, last, count
+    _add_spacing(spacings, start, reach, inside)
+    return spacings.most_common(1)[0][0] if spacings else None
+
+
+def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> None:
+    if count > 1:
+        spacings[(last - first) // (count - 1)] += count - 1
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, seen: frozenset[str]) -> None:
+    shape = shape_of_groups(groups)
+    for name, value in shape.items():
+        known.check(name, value)
+        known.add(name, value, "parameter_groups")
+    if "fork_settings" not in seen and _defaults_hold(known, run, had_config):
+        from nanopace.config import KNOBS
+
+        for knob in KNOBS.values():
+            if knob.nanogpt and knob.name not in _DEPENDENT:
+                known.add(knob.name, knob.default, "nanogpt_default")
+    if shape:
+        vocabulary, block = vocabulary_of_groups(
+            groups, known.number("parameters"), known.number("vocab_size"), known.number("block_size")
+        )
+        known.add("vocab_size", vocabulary, "parameter_groups")
+        known.add("block_size", block, "parameter_groups")
+    init_from = known.facts.get("init_from")
+    if (init_from is None or init_from.value == "scratch") and "loss_unit" not in seen:  # ln(V) is in nats
+        known.add("vocab_size", vocabulary_of_loss(run, known.number("n_embd")), "first_loss")
+    _infer_parameters(known)
+
+
+def _defaults_hold(known: Known, run: Run, had_config: bool) -> bool:
+    """Whether a knob that is not named has today's default: a config was seen, and it is today's nanoGPT.
+
+    The defaults changed until nanoGPT began to print its tokens per iteration, in the spring of 2023.
+    """
+    today = "tokens_per_iteration" in known.facts
+    if not today and not had_config:
+        return False
+    said = (name for name, fact in known.facts.items() if fact.origin == "log" and name not in _SAID_ANYWAY)
+    if any(map(_is_knob, said)):
+        return today
+    return had_config and not all(map(math.isnan, run.rows.mfu))
+
+
+def _is_knob(name: str) -> bool:
+    from nanopace.config import KNOBS  # a log that says nothing of its config does without
+
+    return name in KNOBS
+
+
+def _infer_parameters(known: Known) -> None:
+    """Exact from the shape. What the log prints is rounded, and in the first weeks counted the positions too.
+
+    Biases are a thousandth of the parameters: where the log does not tell of them, they are left out.
+    """
+    layers, width, vocabulary = (known.number(name) for name in ("n_layer", "n_embd", "vocab_size"))
+    if layers is None or width is None or vocabulary is None:
+        return
+    bias = known.facts.get("bias")
+    exact = parameters(layers, width, vocabulary, bias=bias is not None and bias.value is True)
+    printed = known.facts.get("parameters")
+    if printed is None:
+        known.add("parameters", exact, "model_shape")
+    elif abs(exact - float(printed.value)) <= 5001:
+        known.facts["parameters"] = Fact(exact, printed.origin, printed.because)
+    elif abs(exact + (known.number("block_size") or 0) * width - float(printed.value)) <= 5001:
+        known.facts["parameters"] = Fact(exact, "inferred", "model_shape")
+
+
+def _infer_own_peak(known: Known) -> None:
+    """Our trainer divides by the peak of the card that runs, in the precision that it runs in."""
+    gpu, dtype = known.facts.get("gpu"), known.facts.get("dtype")
+    if gpu is not None and dtype is not None and dtype.value == "bfloat16":
+        with suppress(CardError):
+            known.add("printed_peak_tflops", find_card(str(gpu.value)).bf16_tflops, "trainer")
+
+
+def _infer_flops(known: Known) -> None:
+    count, layers, width, block = (known.number(name) for name in ("parameters", "n_layer", "n_embd", "block_size"))
+    if count is None or layers is None or width is None or block is None:
+        return
+    known.add("flops_per_token", flops_per_token(count, layers, width, block), "model_shape")
+    whole = known.number("flops_per_token")  # as the trainer counts: not every weight is one that it multiplies with
+    if whole is not None:
+        skipped = flops_per_token(0, layers, width, block, causal=True)
+        known.add("flops_per_token_causal", max(0.0, whole - skipped), "model_shape")
+
+
+# --- tokens per iteration --------------------------------------------------------------------------------------------
+
+
+def _infer_tokens(known: Known, run: Run) -> None:
+    batch, steps, block = (known.number(name) for name in ("batch_size", "gradient_accumulation_steps", "block_size"))
+    if batch is not None and steps is not None and block is not None:
+        tokens = batch * steps * block  # nanoGPT divides its steps among the GPUs
+        said = known.facts.get("tokens_per_iteration")
+        if said is not None and said.value != tokens and _is_known(tokens):
+            known.conflicts.append(("tokens_per_iteration", said.value, tokens))
+        known.add("tokens_per_iteration", tokens, "batch_shape")
+    flops, peak = known.facts.get("flops_per_token"), known.facts.get("printed_peak_tflops")
+    if flops is None or peak is None:
+        return
+    per_gpu = tokens_of_mfu(run, float(peak.value) * 1e12 / float(flops.value))
+    if per_gpu is None:
+        return
+    total = known.number("tokens_per_iteration")
+    if total is not None:
+        gpus = round(total / per_gpu)
+        if gpus >= 1 and abs(total / per_gpu / gpus - 1) < 0.03:
+            known.add("gpu_count", gpus, "mfu_time_parameters")
+        return
+    estimate = per_gpu * (known.number("gpu_count") or 1)
+    unit = (block or 1) * (batch or 1)
+    whole = round(estimate / unit) * unit
+    if abs(whole / estimate - 1) > 0.01:
+        whole = round(estimate)
+    known.add("tokens_per_iteration", whole, "mfu_time_parameters")

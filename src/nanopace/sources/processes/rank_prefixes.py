@@ -1,0 +1,110 @@
+"""Several ranks that print into one log, told apart by what stands before their lines.
+
+Launchers and clusters put a rank before each line, every one in its own way: `[rank1]:`, `[default1]:`, `(rank 1)`,
+`[GPU1]`, `node1:`, ` 1:`. A number before a row may also be anything else. It is a rank where nearly every row has
+one, where it takes a few values, and where those print the same iterations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.processes.died import ENDING
+
+LONGEST_PREFIX = 200  # characters before a row
+_MOST_ROWS = 2000  # that are looked at
+_FEWEST_ROWS = 4
+_MOST_RANKS = 1024
+_NEARLY_ALL = 0.9  # of the rows
+
+ROW = re.compile(
+    r"[iI]ter(?:ation)?\s{0,20}(\d{1,12})(?:\s{0,4}/\s{0,4}\d{1,12})?\s{0,4}[:|]\s{0,20}(?:train(?:ing)?[\s_]{0,4})?loss"
+    r"|\bstep\s{0,8}(\d{1,12})(?:/\d{1,12})?\s{0,4}\([\d.]{1,9}%\)",
+    re.ASCII,
+)
+_STEP = re.compile(r"\b[sS]tep\s{0,8}\d", re.ASCII)
+_END = re.compile(ENDING)
+# Those that are a rank more surely come first: a node may have several.
+_KINDS = tuple(
+    re.compile(pattern, re.ASCII | re.IGNORECASE)
+    for pattern in (
+        r"[\[(<]?\b(?:local_?|global_?)?rank[\s_:=#-]{0,2}(\d{1,5})\b(?:/\d{1,5})?[\])>]?[:,|]?\s?",
+        r"[\[(<]?\b(?:default|trainer|worker|proc(?:ess)?)[\s_:=#-]{0,2}(\d{1,5})\b(?:/\d{1,5})?[\])>]?[:,|]?\s?",
+        r"[\[(<]?\b(?:gpu|cuda|device)[\s_:=#-]{0,2}(\d{1,5})\b(?:/\d{1,5})?[\])>]?[:,|]?\s?",
+        r"[\[(<]?\b(?:node|host)[\s_:=#-]{0,2}(\d{1,5})\b(?:/\d{1,5})?[\])>]?[:,|]?\s?",
+        r"(?:^\s{0,8}|(?<=\s))(?:\[\d{1,5}\]:?|\d{1,5}:)(?=\s)\s",
+    )
+)
+_NUMBER = re.compile(r"\d{1,5}", re.ASCII)
+_OTHER_WORD = re.compile(r"[A-Za-z]{3,}(?<!INFO)(?<!DEBUG)(?<!WARNING)(?<!ERROR)")
+
+
+class Ranks:
+    """How the ranks of a log are written, and which one is explained: the first."""
+
+    def __init__(self, kind: re.Pattern[str], rank: int) -> None:
+        self._kind = kind
+        self.rank = rank
+
+    def split(self, line: str) -> tuple[int | None, str]:
+        """The rank that printed a line, and the line without it; None where none is before it."""
+        row = ROW.search(line, 0, 4 * LONGEST_PREFIX)
+        found = self._kind.search(line, 0, row.start() if row else LONGEST_PREFIX)
+        if found is None or (row is None and _OTHER_WORD.search(line, 0, found.start())):
+            return None, line
+        return _rank(found), line[: found.start()] + line[found.end() :]
+
+
+def find_ranks(printed: Iterable[str]) -> Ranks | None:
+    """Look at the first lines of a log; None where it has one rank, or they cannot be told apart."""
+    rows: list[tuple[str, int]] = []
+    for line in printed:
+        if (row := ROW.search(line, 0, 4 * LONGEST_PREFIX)) is not None:
+            rows.append((line[: row.start()], int(row[1] or row[2])))
+            if len(rows) == _MOST_ROWS:
+                break
+    if len(rows) < _FEWEST_ROWS:
+        return None
+    for kind in _KINDS:
+        found = [
+            (_rank(rank), at) for prefix, at in rows if (rank := kind.search(prefix[-LONGEST_PREFIX:])) is not None
+        ]
+        if len(found) >= _NEARLY_ALL * len(rows) and _are_ranks(found):
+            return Ranks(kind, min(rank for rank, _ in found))
+    return None
+
+
+def _are_ranks(rows: list[tuple[int, int]]) -> bool:
+    """Few, not one after the other as epochs are, and at work on the same iterations."""
+    counts = Counter(rank for rank, _ in rows)
+    if not 2 <= len(counts) <= _MOST_RANKS or 2 * len(counts) > len(rows):
+        return False
+    switches = sum(before != after for (before, _), (after, _) in pairwise(rows))
+    together = Counter(at for _, at in {*rows})
+    shared = sum(together[at] > 1 for _, at in rows)
+    return switches >= len(counts) and 2 * shared >= len(rows)
+
+
+def of_one_rank(printed: Iterable[tuple[str, bool]], ranks: Ranks, builder: RunBuilder) -> Iterator[tuple[str, bool]]:
+    """The lines of the first rank, without its mark. Of the others only how they ended; their rows are counted."""
+    begun = False
+    for line, ended in printed:
+        rank, rest = ranks.split(line)
+        is_row = ROW.search(rest, 0, 4 * LONGEST_PREFIX) is not None
+        if rank is None or rank == ranks.rank:
+            begun |= is_row
+            yield rest, ended
+        elif is_row:
+            builder.row_of_rank(ranks.rank, rank)
+        elif _END.search(rest) or not (begun or _STEP.search(rest)):
+            yield rest, ended
+
+
+def _rank(found: re.Match[str]) -> int:
+    number = _NUMBER.search(found[0])
+    assert number is not None
+    return int(number[0])

@@ -1,0 +1,203 @@
+"""From a log, wherever it is and whoever wrote it, to Runs."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+
+from nanopace.errors import InputError, NotALog
+from nanopace.record import replace
+from nanopace.run import FactValue, Run
+from nanopace.sources.build import LineReader, RunBuilder
+from nanopace.sources.detect import SNIFF_BYTES, Detector, reader_for
+from nanopace.sources.infer.infer import complete
+from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
+from nanopace.sources.processes.interleaved import Printed, of_one_process
+from nanopace.sources.processes.rank_prefixes import Ranks, find_ranks, of_one_rank
+from nanopace.sources.quoted import Surroundings
+from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
+
+__all__ = ["find_logs", "open_runs"]
+
+BULK_BYTES = 16 * CHUNK  # from here on numpy is worth its import, and rows are folded
+FORMATS = "nanoGPT, nanochat, nanopace"
+
+
+def open_runs(
+    source: Source,
+    *,
+    config: str | Path | None = None,
+    overrides: Mapping[str, FactValue] | None = None,
+    gpu: str | None = None,
+    progress: Progress | None = None,
+) -> list[Run]:
+    """All runs in a log: a path, "-" for standard input, a binary file, or a directory, which stands for its logs.
+
+    `config` is a nanoGPT config file, `overrides` and `gpu` are facts that a person adds. `progress` is called with
+    the bytes read and, where it is known, their total.
+    """
+    knobs = None
+    if config is not None:
+        from nanopace.config_text import read_config
+
+        knobs = read_config(config)
+    if isinstance(source, (str, Path)) and str(source) != "-" and os.path.isdir(source):
+        runs = _read_all(Path(source), progress)
+    else:
+        runs = _read(source, progress)
+    return [complete(run, knobs, overrides, gpu) for run in runs]
+
+
+def _read_all(directory: Path, progress: Progress | None) -> list[Run]:
+    runs: list[Run] = []
+    for log in find_logs(directory):
+        with suppress(InputError):  # looked like one from its beginning
+            runs += _read(log, progress)
+    if not runs:
+        raise NotALog(
+            "{path}: no training log in this directory; known are the logs of {formats}",
+            path=directory,
+            formats=FORMATS,
+        )
+    return runs
+
+
+def _read(source: Source, progress: Progress | None) -> list[Run]:
+    builder, around = RunBuilder(""), Surroundings()
+    with open_log(source, progress) as log:
+        builder.name = log.name
+        head, detector = _head(log)
+        if not any(head):
+            raise NotALog("{path}: is empty; known are the logs of {formats}", path=_said(source), formats=FORMATS)
+        long = sum(map(len, head)) >= BULK_BYTES
+        if detector.format is None or (long and not detector.has_row):
+            raise _refusal(source, head, builder, detector, log)
+        beginning = [line for line, _ in lines([head[0][:SNIFF_BYTES]])]
+        reader = reader_for(detector.format, builder, width_of(beginning))
+        chunks = chain(_consumed(head), log.chunks) if long else head
+        if long and reader.format == "nanogpt" and _is_of_one_process(head[0]):
+            from nanopace.sources.bulk.nanogpt import feed_bulk
+
+            feed_bulk(reader, chunks)
+        elif long and reader.format == "nanochat" and _is_of_one_process(head[0]):
+            from nanopace.sources.bulk.nanochat import feed_bulk_nanochat
+
+            feed_bulk_nanochat(reader, chunks)
+        elif long and reader.format == "ledger":
+            from nanopace.sources.bulk.ledger import feed_bulk_ledger
+
+            feed_bulk_ledger(reader, chunks)
+        elif reader.format == "ledger":
+            _feed(reader, lines(chunks), around)
+        else:
+            _feed(reader, _of_one(lines(chunks), find_ranks(_first_lines(head)), builder), around)
+    runs = builder.finish()
+    if not runs:
+        raise _refusal(source, head, builder, detector, log)
+    return [replace(run, truncated=log.truncated, quoted=around.quoted()) for run in runs]
+
+
+def _head(log: Opened) -> tuple[list[bytes], Detector]:
+    """The beginning of a log, as far as to its first row if that is not too far, and what it tells of its format."""
+    head, detector, size = [], Detector(), 0
+    for chunk in log.chunks:
+        head.append(chunk)
+        detector.look_at(chunk)
+        size += len(chunk)
+        if size >= (BULK_BYTES if detector.has_row else MOST_BYTES):
+            break
+    return head, detector
+
+
+def _of_one(printed: Iterable[Printed], ranks: Ranks | None, builder: RunBuilder) -> Iterable[Printed]:
+    """The lines of one process, where several printed into the log."""
+    if ranks is not None:
+        printed = of_one_rank(printed, ranks, builder)
+    return of_one_process(printed, builder)
+
+
+def _is_of_one_process(chunk: bytes) -> bool:
+    """Whether the beginning of a long log looks like it."""
+    tried = RunBuilder("")
+    ranks = find_ranks(line for line, _ in lines([chunk]))
+    deque(of_one_process(lines([chunk]), tried), maxlen=0)
+    return ranks is None and not tried.rows_of_others
+
+
+def _first_lines(head: list[bytes]) -> Iterator[str]:
+    return (line for line, _ in lines(head))
+
+
+def _feed(reader: LineReader, printed: Iterable[Printed], around: Surroundings) -> None:
+    for line, ended in printed:
+        understood = (reader.feed if ended else reader.feed_cut)(line)
+        around.add(line, of_log=understood)
+    reader.finish()
+
+
+def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
+    """The chunks, each let go when it is done with."""
+    chunks.reverse()
+    while chunks:
+        yield chunks.pop()
+
+
+# --- what is no log --------------------------------------------------------------------------------------------------
+
+
+def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
+    """Why a file cannot be read, by what is in it."""
+    from nanopace.sources.others import is_tensorboard, look_for_others
+
+    path = _said(source)
+    if head and is_tensorboard(head[0]):
+        return NotALog("{path}: an event file of TensorBoard, which nanopace cannot read yet", path=path)
+    if head and looks_binary(head[0][:SNIFF_BYTES]):
+        return NotALog(
+            "{path}: a binary file, not a training log; known are the logs of {formats}", path=path, formats=FORMATS
+        )
+    found = look_for_others(line for line, _ in lines(head))
+    if found.trainer is not None:
+        if found.rows == 1:
+            return NotALog(
+                "{path}: one line looks like a row of {trainer}, which nanopace cannot read yet",
+                path=path,
+                trainer=found.trainer,
+            )
+        return NotALog(
+            "{path}: {count} lines look like rows of {trainer}, which nanopace cannot read yet",
+            path=path,
+            count=found.rows,
+            trainer=found.trainer,
+        )
+    if log.truncated:
+        return truncated(path)
+    if builder.evaluations_seen:
+        return NotALog(
+            "{path}: {count} evaluations, but no row with a time; there is nothing to explain",
+            path=path,
+            count=builder.evaluations_seen,
+        )
+    if found.near_text and not detector.has_row:  # a row that is there was cut off
+        return NotALog(
+            "{path}: no line with a step and a time; the nearest is line {line}: {text}",
+            path=path,
+            line=found.near_line,
+            text=found.near_text,
+        )
+    if detector.format is not None:
+        return NotALog("{path}: the beginning of a training log, but no row with a time yet", path=path)
+    return NotALog(
+        "{path}: text, but no training log in it; known are the logs of {formats}", path=path, formats=FORMATS
+    )
+
+
+def _said(source: Source) -> str:
+    """What to call it in a message."""
+    if isinstance(source, (str, Path)):
+        return "stdin" if str(source) == "-" else str(source)
+    return str(getattr(source, "name", "log"))

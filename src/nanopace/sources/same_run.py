@@ -1,0 +1,51 @@
+"""A run of ours that a directory holds twice: as its ledger, and as the log of what it printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from nanopace.errors import InputError
+from nanopace.ledger.events import RunEvent
+from nanopace.ledger.file import EventReader
+from nanopace.sources.formats.nanopace_log import HEADER
+
+
+class Introduced(NamedTuple):
+    """How a log of ours names its run."""
+
+    is_ledger: bool
+    out_dir: str | None
+
+
+def introduced(head: Iterable[str]) -> Introduced | None:
+    """By the first lines of a log; None where it is no log of ours, or its beginning is cut off."""
+    for line in head:
+        if '"event"' in line and (event := _run_event(line)) is not None:
+            out_dir = event.config.get("out_dir")
+            return Introduced(True, out_dir if isinstance(out_dir, str) else None)
+        if "nanopace" in line and (found := HEADER.search(line)):
+            return Introduced(False, found[1])
+    return None
+
+
+def _run_event(line: str) -> RunEvent | None:
+    with suppress(InputError):  # of a newer version: whoever reads it will say so
+        return next((event for event in EventReader().read(line) if isinstance(event, RunEvent)), None)
+    return None
+
+
+def without_twins(logs: Mapping[Path, Introduced | None]) -> list[Path]:
+    """The logs of one directory, without those that were printed by a run whose ledger is among them.
+
+    It is the same run if both name the same out_dir: neither a renamed directory nor a log of another run beside a
+    ledger can be mistaken for it.
+    """
+    told = {each.out_dir for each in logs.values() if each is not None and each.is_ledger}
+    return [
+        path
+        for path, each in logs.items()
+        if each is None or each.is_ledger or each.out_dir is None or each.out_dir not in told
+    ]

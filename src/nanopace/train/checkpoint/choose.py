@@ -1,0 +1,159 @@
+"""Which checkpoint of a run is the model: its best, its last, or that of a step.
+
+nanoGPT's out_dir holds one ckpt.pt, with always_save_checkpoint=False the one of the lowest validation loss. Ours holds
+several, the end of the run among them, however much it has overfitted by then. So the best is taken where the run's
+own config asks for it, and the last elsewhere; and whoever takes one says which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from nanopace.errors import InputError, NanopaceError, UsageError
+from nanopace.knob_values import step_of_which
+from nanopace.train.checkpoint.best import Best, read_best
+from nanopace.train.checkpoint.layout import Saved, checkpoint_directories, newest_whole, read_state, step_of, verified
+
+_MOST_LISTED = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The checkpoint of a run that was taken, and why."""
+
+    saved: Saved
+    why: Literal["best", "last", "step"]
+    asked: bool  # else it is what the run's config makes of it
+    best: Best | None  # None: no evaluation was made, or its checkpoint is not here
+    evaluated: bool
+    newest: int  # the last step that is here, whole or not
+    passed_over: Sequence[NanopaceError] = ()  # what was wrong with those that would have come first
+
+    def __str__(self) -> str:
+        """In English, as a run that begins with it says in its header."""
+        loss = "" if self.best is None or self.best[0] != self.saved.step else f", val loss {self.best[1]:.4f}"
+        if self.why == "best" and not self.asked and self.newest != self.saved.step:
+            why = f"the best{loss}, as its always_save_checkpoint=False asks for; --which=last takes step {self.newest}"
+        elif self.why == "last" and not self.asked and self.best is not None and not loss:
+            why = f"the last; --which=best takes step {self.best[0]}, val loss {self.best[1]:.4f}"
+        else:
+            why = f"the {self.why}{loss}" if self.why != "step" else f"asked for{loss}"
+        return f"step {self.saved.step}, {why}"
+
+
+def choose(out_dir: Path, which: str = "") -> Chosen:
+    """'best', 'last' or a step; '': the best if the run's config says always_save_checkpoint=False, else the last."""
+    step, steps, best = step_of_which(which), _steps(out_dir), best_of(out_dir)
+    if not steps:
+        raise InputError("{path}: no checkpoint is here", path=out_dir)
+    chosen = partial(Chosen, asked=bool(which), evaluated=best is not None, newest=steps[-1])
+    within_reach = best if best is not None and best[0] in steps else None
+    if step is not None:
+        return chosen(saved=verified(directory_of(out_dir, step)), why="step", best=within_reach)
+    refused: list[NanopaceError] = []
+    if which == "best" or (not which and _keeps_the_best(out_dir)):
+        try:
+            return chosen(saved=_verified_best(directory_of_best(out_dir)), why="best", best=best)
+        except InputError as error:
+            if which:
+                raise
+            refused.append(error)
+            within_reach = None
+    saved, damaged = newest_whole(out_dir)
+    if saved is None:
+        raise damaged[0]
+    return chosen(saved=saved, why="last", best=within_reach, passed_over=(*refused, *damaged))
+
+
+def best_of(out_dir: Path) -> Best | None:
+    """The best evaluation that is known of.
+
+    best.json tells of one whose checkpoint is whole. The newest state.json may know of a better one, which could not be
+    saved or written down; but it is older than an evaluation that came right after it.
+    """
+    written = read_best(out_dir)
+    known = [] if written is None else [written]
+    try:
+        step, loss = _newest_state(out_dir)["best"]
+        if math.isfinite(float(loss)):
+            known.append((int(step), float(loss)))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        pass
+    return min(known, key=lambda best: best[1], default=None)
+
+
+def directory_of(out_dir: Path, step: int) -> Path:
+    """Of the checkpoint of a step, whole or not."""
+    for directory in checkpoint_directories(out_dir):
+        if step_of(directory.name) == step:
+            return directory
+    raise InputError(
+        "{path}: has no checkpoint of step {step}; its checkpoints are of steps {steps}",
+        path=out_dir,
+        step=step,
+        steps=_listed(out_dir),
+    )
+
+
+def directory_of_best(out_dir: Path) -> Path:
+    """Of the checkpoint with the lowest validation loss, whole or not."""
+    best = best_of(out_dir)
+    if best is None:
+        raise InputError("{path}: no evaluation was made, so its best checkpoint is unknown", path=out_dir)
+    if best[0] not in _steps(out_dir):
+        raise InputError(
+            "{path}: the best evaluation, step {step} with val loss {loss:.4f}, has no checkpoint; "
+            "the checkpoints here are of steps {steps}",
+            path=out_dir,
+            step=best[0],
+            loss=best[1],
+            steps=_listed(out_dir),
+        )
+    return directory_of(out_dir, best[0])
+
+
+def nothing_to_choose(path: Path, which: str) -> UsageError:
+    return UsageError(
+        "--which={which}: {path} holds one model, so there is nothing to choose; --which is for the out_dir of a run",
+        which=which,
+        path=path,
+    )
+
+
+def _verified_best(directory: Path) -> Saved:
+    try:
+        return verified(directory)
+    except InputError as error:
+        raise InputError(
+            "{path}: is the best checkpoint, but cannot be used: {reason}", path=directory, reason=error
+        ) from None
+
+
+def _steps(out_dir: Path) -> Sequence[int]:
+    return [step_of(each.name) for each in reversed(checkpoint_directories(out_dir))]
+
+
+def _listed(out_dir: Path) -> str:
+    """The last of them, where there are more than a person reads."""
+    steps = _steps(out_dir)
+    return ("... " if len(steps) > _MOST_LISTED else "") + ", ".join(map(str, steps[-_MOST_LISTED:]))
+
+
+def _keeps_the_best(out_dir: Path) -> bool:
+    config = _newest_state(out_dir).get("config")
+    return isinstance(config, dict) and config.get("always_save_checkpoint") is False
+
+
+def _newest_state(out_dir: Path) -> Mapping[str, Any]:
+    """The newest state.json that can be read. It knows the run's config and best, whatever became of the weights."""
+    for directory in checkpoint_directories(out_dir):
+        try:
+            return read_state(directory)
+        except InputError:
+            continue
+    return {}

@@ -1,0 +1,69 @@
+"""What lies in a checkpoint's tensor files, by their headers: names and shapes, before a single value is loaded.
+
+A checksum says that a file is the one which was written. It does not say that it belongs to the model that state.json
+tells of: somebody may have put a directory together by hand, from runs of two sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nanopace.errors import InputError
+from nanopace.train.checkpoint.tensor_file import TYPE_NAMES
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.weight_shapes import DTYPES, check_said, fast_shape_of, shape_of
+from nanopace.train.optim.muon import MOMENTUM_NAME, SQUARE_NAME
+from nanopace.train.optim.optimizer import remembered
+
+# How the names of the optimizer's tensors begin: AdamW's averages, its count, and what Muon has beside a count.
+AVERAGES, COUNT = ("exp_avg.", "exp_avg_sq."), "step."
+_FLOATS = {TYPE_NAMES[each]: each for each in DTYPES}
+OF_OPTIMIZERS = (*AVERAGES, COUNT, f"{MOMENTUM_NAME}.", f"{SQUARE_NAME}.")
+
+
+def header_of(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, each without values; the library checks the header."""
+    return read_header(path)[0]
+
+
+def read_header(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
+    """With what is noted beside the tensors."""
+    from safetensors import SafetensorError, safe_open
+
+    tensors: dict[str, Tensor] = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118, no mapping
+                described = file.get_slice(name)
+                dtype = _FLOATS.get(described.get_dtype())
+                if dtype is None:
+                    raise InputError("{path}: {name} is not a weight", path=path, name=name)
+                tensors[name] = torch.empty(described.get_shape(), dtype=dtype, device="meta")
+            return tensors, file.metadata() or {}
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise InputError("{path}: is damaged: {reason}", path=path, reason=str(error)) from None
+
+
+def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -> None:
+    """These are all the weights of a model of the shape that was said, and no others."""
+    if said.recipe == "gpt2":
+        found = shape_of(path, weights, n_head=said.n_head, dropout=said.dropout, activation=said.activation)
+    else:
+        found = fast_shape_of(path, weights, said)
+    check_said(path, found, asdict(said))
+
+
+def check_averages(path: Path, averages: Mapping[str, Tensor], weights: Mapping[str, Tensor], said: ModelShape) -> None:
+    """These are what the recipe's optimizer remembers of these weights, which have been checked."""
+    if said.recipe == "gpt2":
+        expected = {f"{what}{name}": each.shape for what in AVERAGES for name, each in weights.items()}
+        expected |= {f"{COUNT}{name}": torch.Size() for name in weights}
+    else:
+        expected = remembered(said)
+    if {name: each.shape for name, each in averages.items()} != expected:
+        raise InputError("{path}: does not belong to the weights beside it", path=path)

@@ -1,0 +1,288 @@
+"""A checkpoint on the disk: a directory that is whole or is not there, and holds nothing that could run.
+
+    out/checkpoints/step-00000500/
+        state.json              step, config, random states, versions, and the checksums of the other files
+        model.safetensors       the weights, with nanoGPT's names
+        optimizer.safetensors   AdamW's averages, if training is to go on
+        tokenizer.json          so that a sample needs nothing else
+
+It is written under another name, synced, and renamed: the directory of that name is whole. Before anything is loaded,
+state.json is held against its own checksum, every file against the one in state.json, and the names and shapes in the
+files' headers against the model that state.json tells of.
+docs/decisions/0009-checkpoints.md says why this is not torch.distributed.checkpoint.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from torch import Tensor
+
+from nanopace.config import KNOBS
+from nanopace.corpus.tokenizers.base import TOKENIZER_FILE
+from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
+from nanopace.errors import InputError, NanopaceError
+from nanopace.files import open_own, takes_much_memory
+from nanopace.literals import Value
+from nanopace.train.checkpoint.headers import OF_OPTIMIZERS, check_averages, check_weights, header_of
+from nanopace.train.checkpoint.reassemble import read_whole, whole_header
+from nanopace.train.checkpoint.state_checks import wrong_field
+from nanopace.train.models.gpt2 import ModelShape
+
+FORMAT = 1
+CHECKPOINTS = "checkpoints"  # in an out_dir
+STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"
+
+_TENSORS = ".safetensors"
+_NAME = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,17})")  # one name for each step
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # of a file in it: no folder, and nothing above
+_LARGEST_STATE = 16 << 20  # bytes: random states and the last evaluation are some hundred KB
+_LONGEST_VERSION = 60  # letters
+_PIECE = 8 << 20  # bytes that are read at once
+_MOST_REFUSED = 20  # that are told of one by one
+
+Told = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint whose files are as they were written."""
+
+    path: Path
+    step: int
+    config: Mapping[str, Value]
+    shape: ModelShape
+    tokenizer_hash: str | None
+    state: Mapping[str, Any]  # all of state.json
+
+    def weights(self, device: str = "cpu") -> dict[str, Tensor]:
+        """By nanoGPT's names. A tied table has two of them, and lies in the file once."""
+        weights = self._load(MODEL, device)
+        return {"lm_head.weight": weights["transformer.wte.weight"], **weights}
+
+    def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
+        """AdamW's averages by "exp_avg.<weight>"; None in a checkpoint that was made to be used, not to go on."""
+        return self._load(OPTIMIZER, device) if self.has_averages else None
+
+    @property
+    def has_averages(self) -> bool:
+        return OPTIMIZER in self.state["files"] or self.sharded
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """Step and validation loss of the best evaluation so far. That of this very step came after it was saved."""
+        best = self.state.get("best")
+        return None if best is None else (int(best[0]), float(best[1]))
+
+    @property
+    def ours(self) -> bool:
+        """Training wrote it, or could have: its step need not be saved again."""
+        return True
+
+    @property
+    def sharded(self) -> bool:
+        """Several ranks wrote it, each its part of every tensor (sharded.py)."""
+        return MODEL not in self.state["files"]
+
+    @property
+    def windows(self) -> int:
+        """How many training had read: as they were counted, or else as many as its steps held."""
+        knobs = ("gradient_accumulation_steps", "batch_size")
+        held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
+        return int(self.state.get("windows", self.step * held))
+
+    def _load(self, name: str, device: str) -> dict[str, Tensor]:
+        if self.sharded:
+            found = read_whole(self.path, lambda each: each.startswith(OF_OPTIMIZERS) == (name == OPTIMIZER))
+            return {each: tensor.to(device) for each, tensor in found.items()}
+        from safetensors.torch import load_file
+
+        return load_file(self.path / name, device=device)
+
+
+def not_a_state(checkpoint: Path) -> InputError:
+    """A right checksum says nothing of the contents: somebody may have written them by hand."""
+    return InputError("{path}: is not the state of a checkpoint", path=checkpoint / STATE)
+
+
+def checkpoint_directories(out_dir: Path) -> list[Path]:
+    """Every checkpoint of a run, newest first."""
+    try:
+        names = os.listdir(out_dir / CHECKPOINTS)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    newest_first = sorted(filter(_NAME.fullmatch, names), key=lambda name: (len(name), name), reverse=True)
+    return [out_dir / CHECKPOINTS / name for name in newest_first]
+
+
+def step_of(name: str) -> int:
+    match = _NAME.fullmatch(name)
+    assert match is not None
+    return int(match[1])
+
+
+def newest_whole(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
+    """The newest checkpoint that can be used, and why those after it cannot."""
+    refused: list[NanopaceError] = []
+    saved, more = None, 0
+    for directory in checkpoint_directories(out_dir):
+        try:
+            saved = verified(directory)
+            break
+        except InputError as error:
+            if len(refused) < _MOST_REFUSED:
+                refused.append(error)
+            else:
+                more += 1
+    if more:
+        refused.append(
+            InputError("{path}: {more} more checkpoints cannot be used", path=out_dir / CHECKPOINTS, more=more)
+        )
+    return saved, refused
+
+
+def verified(directory: Path, told: Told | None = None) -> Saved:
+    """Hold every file against its checksum, and its header against state.json. Nothing has been loaded before that.
+
+    `told` hears of the bytes that were read, piece by piece.
+    """
+    state = read_state(directory)
+    for name, expected in state["files"].items():
+        _verify(directory, name, expected, told)
+    saved = _saved(directory, state)
+    _check_contents(saved)
+    return saved
+
+
+def _saved(directory: Path, state: dict[str, Any]) -> Saved:
+    config = {name: KNOBS[name].fitted(value) for name, value in state["config"].items() if name in KNOBS}
+    saved = Saved(
+        path=directory,
+        step=state["step"],
+        config={name: value for name, value in config.items() if value is not None},
+        shape=ModelShape(**state["shape"]),
+        tokenizer_hash=state["tokenizer"],
+        state=state,
+    )
+    if (
+        directory.parent.name == CHECKPOINTS
+        and _NAME.fullmatch(directory.name)
+        and step_of(directory.name) != saved.step
+    ):
+        raise InputError(
+            "{path}: is of step {step}, which is not the one in its directory's name",
+            path=directory / STATE,
+            step=saved.step,
+        )
+    return saved
+
+
+def _check_contents(saved: Saved) -> None:
+    """The files' headers tell of the model that state.json tells of, and of all of it.
+
+    torch.distributed.checkpoint reads whatever lies there, so nothing may that was not listed, and so not verified.
+    """
+    path, files = saved.path, saved.state["files"]
+    listed = {name for name in files if name.endswith(_TENSORS)}
+    strange = {each.name for each in path.glob(f"*{_TENSORS}")} - listed
+    if not saved.sharded:
+        strange |= listed - {MODEL, OPTIMIZER}
+    if strange or not listed:
+        name = min(strange, default=MODEL)
+        raise InputError("{path}: is not one of this checkpoint's files", path=path / name)
+    if saved.sharded:
+        of_weights = of_averages = path
+        tensors = whole_header([path / name for name in sorted(listed)])
+        weights = {name: each for name, each in tensors.items() if not name.startswith(OF_OPTIMIZERS)}
+        averages = {name: each for name, each in tensors.items() if name not in weights}
+    else:
+        of_weights, of_averages = path / MODEL, path / OPTIMIZER
+        weights = header_of(of_weights)
+        averages = header_of(of_averages) if saved.has_averages else {}
+    check_weights(of_weights, weights, saved.shape)
+    if saved.has_averages:
+        check_averages(of_averages, averages, weights, saved.shape)
+    if TOKENIZER_FILE in files:
+        _check_tokenizer(saved)
+
+
+def _check_tokenizer(saved: Saved) -> None:
+    tokenizer = load_tokenizer(saved.path)
+    if tokenizer is None or tokenizer.hash != saved.tokenizer_hash or tokenizer.vocab_size > saved.shape.vocab_size:
+        raise InputError("{path}: does not belong to the weights beside it", path=saved.path / TOKENIZER_FILE)
+
+
+def read_state(directory: Path) -> dict[str, Any]:
+    """What state.json says, held against its own checksum, and every field of it something that can be. Whether the
+    other files are whole is not known yet."""
+    path = directory / STATE
+    with _opened(path) as file:
+        data = file.read(_LARGEST_STATE + 1)
+    try:
+        state: dict[str, Any] = {} if takes_much_memory(data) else json.loads(data)
+        checksum = state.pop("checksum")
+        version, files, right = state["nanopace"], state["files"], checksum_of(state)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        raise not_a_state(directory) from None
+    if type(version) is int and version > FORMAT:
+        raise InputError(
+            "{path}: was written by a newer nanopace ({version}); update nanopace to read it",
+            path=path,
+            version=str(state.get("written_by"))[:_LONGEST_VERSION],
+        )
+    if checksum != right or not isinstance(files, dict):
+        raise InputError("{path}: is damaged: its checksum does not match", path=path)
+    field = "nanopace" if type(version) is not int or version < 1 else wrong_field(state)
+    if field is not None:
+        raise InputError(
+            "{path}: is not the state of a checkpoint: {field} cannot be what it says", path=path, field=field
+        )
+    return state
+
+
+def _verify(directory: Path, name: str, expected: Mapping[str, Any], told: Told | None) -> None:
+    path = directory / name
+    if not _PLAIN_NAME.fullmatch(name):
+        raise InputError("{path}: a checkpoint's files lie in its own directory", path=path)
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != expected["bytes"]:
+            raise InputError(
+                "{path}: is damaged: {size} bytes where {expected} were written",
+                path=path,
+                size=size,
+                expected=expected["bytes"],
+            )
+        digest = hashlib.sha256()
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+            if told is not None:
+                told(len(piece))
+    if digest.hexdigest() != expected["sha256"]:
+        raise InputError("{path}: is damaged: its checksum does not match", path=path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A file that lies here itself: behind a link could be anybody's, and a pipe would be waited for."""
+    try:
+        with open(open_own(path, os.O_RDONLY), "rb") as file:
+            yield file
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO):
+            raise InputError("{path}: a checkpoint's files lie in its own directory", path=path) from None
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
+
+
+def checksum_of(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode("ascii")).hexdigest()

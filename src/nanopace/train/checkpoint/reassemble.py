@@ -1,0 +1,94 @@
+"""Tensors from files that hold parts of them, by torch.distributed.checkpoint: whoever wrote which part.
+
+Only safetensors are read, never a pickle. A file that is not sharded holds one part, the whole, so a checkpoint of a
+single rank is read by many in the same way.
+
+torch takes the parts as they are noted, and what nobody wrote stays what the memory held. So `whole_header` makes sure
+first that the parts of each tensor fill it, each place once.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nanopace.errors import InputError
+from nanopace.train.checkpoint.headers import read_header
+
+_NOTE = "DCP_SHARDING_INFO"  # torch's name for where the parts belong
+
+
+class _Part(NamedTuple):
+    """Of a tensor, in one of the files."""
+
+    path: Path
+    offsets: tuple[int, ...]
+    tensor: Tensor  # without values
+
+
+def fill(tensors: Mapping[str, Tensor], directory: Path, *, alone: bool) -> None:
+    """Copy from a checkpoint's files into these tensors, of which each rank may hold a part."""
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a single process is alone
+        load(
+            {name: each.detach() for name, each in tensors.items()},
+            storage_reader=HuggingFaceStorageReader(str(directory)),
+            no_dist=alone,
+        )
+
+
+def read_whole(directory: Path, wanted: Callable[[str], bool]) -> dict[str, Tensor]:
+    """Every wanted tensor of a sharded checkpoint that has been verified, put together on the host."""
+    listed = whole_header(sorted(directory.glob("*.safetensors")))
+    tensors = {name: torch.empty_like(each, device="cpu") for name, each in listed.items() if wanted(name)}
+    fill(tensors, directory, alone=True)
+    return tensors
+
+
+def whole_header(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Every tensor of which these files hold parts, without values. The parts fill it, or else it is damage."""
+    parts: dict[str, list[_Part]] = defaultdict(list)
+    for path in paths:
+        for name, part in _parts_in(path):
+            parts[name].append(part)
+    return {name: _joined(name, found) for name, found in parts.items()}
+
+
+def _parts_in(path: Path) -> Iterator[tuple[str, _Part]]:
+    tensors, noted = read_header(path)
+    try:
+        places = json.loads(noted[_NOTE]) if noted.get(_NOTE) else None
+        for name, tensor in tensors.items():
+            offsets = [0] * tensor.dim() if places is None else places[name]["saved_offsets"]
+            if len(offsets) != tensor.dim() or not all(type(each) is int and 0 <= each < 1 << 40 for each in offsets):
+                raise ValueError(offsets)
+            yield name, _Part(path, tuple(offsets), tensor)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InputError("{path}: does not say where its parts of the weights belong", path=path) from None
+
+
+def _joined(name: str, parts: Sequence[_Part]) -> Tensor:
+    """Parts are cut along the first dimension, so they lie one behind the other."""
+    first, *_ = parts = sorted(parts, key=lambda part: part.offsets)
+    end = 0
+    for part in parts:
+        size = part.tensor.shape
+        fits = part.tensor.dtype == first.tensor.dtype and size[1:] == first.tensor.shape[1:]
+        behind = part.offsets == ((end, *[0] * (len(size) - 1)) if size else ())
+        if not fits or not behind or (not size and part is not first):
+            raise InputError(
+                "{path}: its part of {name} does not fit to those in the files beside it", path=part.path, name=name
+            )
+        end += size[0] if size else 0
+    whole = (end, *first.tensor.shape[1:]) if first.tensor.dim() else ()
+    return torch.empty(whole, dtype=first.tensor.dtype, device="meta")

@@ -1,0 +1,118 @@
+"""The directory of a run: who may write into it, and what of an earlier run stays there.
+
+A run that could go on is never begun anew by mistake. What can not go on, because nothing whole was saved, is kept
+under another name: ledger-1.jsonl, checkpoints-1.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from nanopace.errors import InputError, NanopaceError, UsageError
+from nanopace.files import remove_parts, sync_directory
+from nanopace.ledger.file import LEDGER_FILE
+from nanopace.train.checkpoint.best import BEST
+from nanopace.train.checkpoint.layout import CHECKPOINTS, checkpoint_directories, newest_whole
+from nanopace.train.checkpoint.lock import Claim, holds_a_run
+from nanopace.train.checkpoint.write import remove_checkpoint, sweep
+
+
+def enter(out_dir: Path, claim: Claim) -> None:
+    """Where a run is, it may be running: before anything of it is read, we must be the only one.
+
+    What a killed process left is cleared up right then, so that a checkpoint it was replacing can be found again.
+    """
+    refuse_linked_checkpoints(out_dir)
+    if holds_a_run(out_dir):
+        claim.take()
+        with _writable(out_dir):
+            sweep(out_dir)
+
+
+def refuse_linked_checkpoints(out_dir: Path) -> None:
+    """Training removes old checkpoints, and behind a link they may be another run's."""
+    folder = out_dir / CHECKPOINTS
+    if folder.is_symlink():
+        raise UsageError(
+            "{path}: is a link, and training would remove checkpoints behind it that may be another run's; "
+            "remove the link, or name the directory itself with --out_dir",
+            path=folder,
+        )
+
+
+def check_rescue(rescue_dir: str, out_dir: Path) -> None:
+    """While there is time to name another one: it may be needed after days."""
+    if not rescue_dir:
+        return
+    place = Path(rescue_dir)
+    if os.path.realpath(place) == os.path.realpath(out_dir):
+        raise UsageError("--rescue_dir={path}: is --out_dir; name a directory on another disk", path=rescue_dir)
+    nearest = next(each for each in (place, *place.absolute().parents) if os.path.lexists(each))
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise UsageError(
+            "--rescue_dir={path}: cannot be written; name a directory that can, on another disk", path=rescue_dir
+        )
+
+
+def check_free(out_dir: Path) -> Sequence[NanopaceError]:
+    """Nothing is here that could go on. What is wrong with the checkpoints, if there are any."""
+    saved, refused = newest_whole(out_dir)
+    if saved is not None:
+        raise UsageError(
+            "--out_dir={out_dir}: holds a run; --init_from=resume goes on with it, --overwrite=True replaces it",
+            out_dir=out_dir,
+        )
+    return refused
+
+
+def clear(out_dir: Path, claim: Claim, *, anew: bool, overwrite: bool) -> str | None:
+    """The first thing that touches the disk, where no run was before. A line on what was set aside, if anything was."""
+    with _writable(out_dir):
+        refuse_linked_checkpoints(out_dir)
+        (out_dir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        claim.take()
+        sweep(out_dir)
+        remove_parts(out_dir / BEST)
+        if anew and overwrite:
+            for directory in checkpoint_directories(out_dir):
+                remove_checkpoint(directory)
+            for name in (LEDGER_FILE, BEST):
+                (out_dir / name).unlink(missing_ok=True)
+        elif anew:
+            refused = check_free(out_dir)  # once more: only now nobody else can begin here
+            return _set_aside(out_dir, refused)
+    return None
+
+
+def _set_aside(out_dir: Path, refused: Sequence[NanopaceError]) -> str | None:
+    """Whatever would be mistaken for the new run's gets another name, all of it with the same number."""
+    there = [name for name in (LEDGER_FILE, BEST) if os.path.lexists(out_dir / name)]
+    if checkpoint_directories(out_dir):
+        there.append(CHECKPOINTS)
+    if not there:
+        return None
+    names = (LEDGER_FILE, BEST, CHECKPOINTS)
+    number = next(n for n in count(1) if not any(os.path.lexists(out_dir / _numbered(name, n)) for name in names))
+    for name in there:
+        os.rename(out_dir / name, out_dir / _numbered(name, number))
+    (out_dir / CHECKPOINTS).mkdir(exist_ok=True)
+    sync_directory(out_dir)
+    kept = ", ".join(_numbered(name, number) for name in there)
+    why = f"no checkpoint is whole ({'; '.join(map(str, refused))})" if refused else "no checkpoint was saved here"
+    return f"{out_dir}: {why}; training begins anew, and what was there is kept as {kept}"
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{Path(name).stem}-{number}{Path(name).suffix}"
+
+
+@contextmanager
+def _writable(out_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError("{path}: cannot be written: {reason}", path=out_dir, reason=error.strerror) from None

@@ -1,0 +1,162 @@
+"""Checkpoints of a model that lies in parts on several ranks, by torch.distributed.checkpoint.
+
+Each rank writes its part of every tensor into a safetensors file of its own, with torch's own note of where it belongs;
+no pickle is written or read. The directory, its state.json with the checksums, and its life are those of every other
+checkpoint (checkpoint_files.py), so it is verified, sampled from and converted like them, and resumes on any number of
+ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from nanopace.corpus.tokenizers.tokenizer import Tokenizer
+from nanopace.train.checkpoint.lock import Claim
+from nanopace.train.checkpoint.saver import Checkpointer, Home, Result, path_of
+from nanopace.train.checkpoint.tensor_file import Written
+from nanopace.train.checkpoint.write import finish_checkpoint, measure, new_checkpoint
+
+if TYPE_CHECKING:
+    from torch.distributed.checkpoint.api import CheckpointException
+
+T = TypeVar("T")
+
+
+class NoCheckpointer:
+    """Of a rank whose state the first one saves."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def save(self, step: int, state: Mapping[str, Any]) -> None:
+        pass
+
+    def before_update(self) -> bool:
+        return False
+
+    def results(self) -> list[Result]:
+        return []
+
+    def notes(self) -> list[str]:
+        return []
+
+    def mark_best(self, step: int, loss: float) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def again(self, elsewhere: Home | None = None) -> None:
+        pass
+
+
+class ShardedCheckpointer(Checkpointer):
+    """Each rank has one; their threads meet in a process group of their own, beside training."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        tokenizer: Tokenizer | None,
+        keep_last: int,
+        device: torch.device,
+    ) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+
+        self._group = dist.new_group(backend="gloo")
+        self._host_mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        self._first = dist.get_rank() == 0
+        super().__init__(claim, model, optimizer, tokenizer=tokenizer, keep_last=keep_last, device=device)
+
+    def mark_best(self, step: int, loss: float) -> None:
+        if self._first:
+            super().mark_best(step, loss)
+
+    def _allocate(self) -> None:
+        """This rank's part of each tensor, on the host, and as torch.distributed.checkpoint wants to see it."""
+        from torch.distributed.tensor import DTensor
+
+        self._copies: list[tuple[Tensor, Tensor]] = []  # from the device, to the host
+        self._staged_state: dict[str, Tensor] = {}
+        pinned = self._device.type == "cuda"
+        for name, tensor in (item for tensors in self._sources.values() for item in tensors.items()):
+            own = tensor.detach()
+            part = own.to_local() if isinstance(own, DTensor) else own
+            copy = torch.empty_like(part, device="cpu", pin_memory=pinned)
+            self._copies.append((part, copy))
+            self._staged_state[name] = copy
+            if isinstance(own, DTensor):
+                self._staged_state[name] = DTensor.from_local(
+                    copy, self._host_mesh, own.placements, run_check=False, shape=own.shape, stride=own.stride()
+                )
+
+    def _stage(self) -> None:
+        for part, copy in self._copies:
+            copy.copy_(part, non_blocking=True)
+
+    def _write(self, home: Home, step: int, state: Mapping[str, Any]) -> tuple[Path, int]:
+        """All ranks write, and the first one begins and finishes. Where one of them fails, it has failed for all."""
+        with ExitStack() as stack:
+
+            def begin() -> tuple[Path, Path]:
+                path = path_of(home(), step)
+                return path, stack.enter_context(new_checkpoint(path))
+
+            path, temporary = self._together(lambda: begin() if self._first else (Path(), Path()))[0]
+            parts = self._together(lambda: self._write_parts(temporary))
+            written = {name: each for part in parts for name, each in part.items()}
+            size = self._together(
+                lambda: finish_checkpoint(temporary, path, written, state, self._tokenizer) if self._first else 0
+            )[0]
+            return path, size
+
+    def _write_parts(self, directory: Path) -> dict[str, Written]:
+        """This rank's file, synced, and what it must be to be whole."""
+        from torch.distributed.checkpoint.api import CheckpointException
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+        from torch.distributed.checkpoint.state_dict_saver import save
+
+        writer = HuggingFaceStorageWriter(str(directory), save_distributed=True)
+        try:
+            save(self._staged_state, storage_writer=writer, process_group=self._group)
+        except CheckpointException as error:
+            raise OSError(_reason(error)) from None
+        own = f"shard-{dist.get_rank() + 1:05d}-*.safetensors"
+        return {each.name: measure(each) for each in directory.glob(own)}
+
+    def _look_around(self) -> None:
+        if self._first:
+            super()._look_around()
+
+    def _prune(self) -> None:
+        if self._first:
+            super()._prune()
+
+    def _together(self, do: Callable[[], T]) -> list[T]:
+        """What every rank made of it; an OSError on all of them if one could not."""
+        made: tuple[T | None, str | None]
+        try:
+            made = do(), None
+        except OSError as error:
+            made = None, error.strerror or str(error)
+        everybody: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(everybody, made, group=self._group)
+        failure = next((reason for _, reason in everybody if reason is not None), None)
+        if failure is not None:
+            raise OSError(failure)
+        return [each for each, _ in everybody]
+
+
+def _reason(error: CheckpointException) -> str:
+    """Why the first rank that failed did."""
+    cause, _ = next(iter(error.failures.values()))
+    return str(getattr(cause, "strerror", None) or cause)

@@ -1,0 +1,162 @@
+"""What state.json may say, field by field: checked once, when it is read.
+
+A right checksum says nothing of the contents, because anybody can compute one. So every field that is ever used is of
+the kind, and within the range, that checkpoints of this version and of all before it have. A field that came later may
+be missing, and one that nobody uses may hold anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from nanopace.config import KNOBS
+from nanopace.errors import ConfigError
+from nanopace.knob_values import left_out, memory_bytes, memory_steps, step_of_which
+from nanopace.train.checkpoint.rng_state import are_random_states
+from nanopace.train.models.gpt2 import ACTIVATIONS, ModelShape
+
+Check = Callable[[Any], bool]
+
+_BEYOND = 1 << 62  # no count of ours gets there: it can be added to another, and still be counted by numpy
+_LARGEST_FLOAT32 = 3.5e38
+_LARGEST_FILE = 1 << 38  # bytes: 64 billion weights. A file of holes can claim more than anybody can read
+_LONGEST_CONTEXT = 1 << 20  # tokens. A recipe without a table of positions has nothing to hold it against
+_SCALER = {
+    "scale": float,
+    "growth_factor": float,
+    "backoff_factor": float,
+    "growth_interval": int,
+    "_growth_tracker": int,
+}
+_WRITTEN_IN_ITS_OWN_WAY: Mapping[str, Callable[[str], object]] = {
+    "memory": memory_steps,
+    "memory_limit": memory_bytes,
+    "which": step_of_which,
+}
+
+
+def wrong_field(state: Mapping[str, Any]) -> str | None:
+    """The name of a field that cannot be so in any checkpoint; None where all can."""
+    for name, is_right in _FIELDS.items():
+        if (name in _NEEDED and name not in state) or (name in state and not is_right(state[name])):
+            return name
+    for name, value in state["config"].items():
+        if name in KNOBS and not is_knob(name, value):
+            return f"config.{name}"
+    return None
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < _BEYOND
+
+
+def _is_loss(value: object) -> bool:
+    """Which need not be finite, but was a float32 once."""
+    return type(value) is float and (not math.isfinite(value) or abs(value) < _LARGEST_FLOAT32)
+
+
+def _is_finite(value: object) -> bool:
+    return _is_loss(value) and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _are(check: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _or_none(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _is_best(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and _is_count(value[0]) and _is_finite(value[1])
+
+
+def _is_evaluation(value: object) -> bool:
+    return isinstance(value, dict) and _are(_is_loss)(value.get("before"))
+
+
+def _is_scaler(value: Any) -> bool:
+    """torch's, of float16; empty where nothing is scaled."""
+    if not isinstance(value, dict) or (value and value.keys() != _SCALER.keys()):
+        return False
+    kinds_are_right = all(
+        type(value[name]) is kind and 0 <= value[name] < 1e30 for name, kind in _SCALER.items() if value
+    )
+    return kinds_are_right and value.get("scale", 1.0) > 0 and value.get("growth_interval", 1) < 1 << 31
+
+
+def _are_hashes(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+def _are_files(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, dict) and _is_file(each) for each in value.values())
+
+
+def _is_file(entry: Mapping[str, Any]) -> bool:
+    size = entry.get("bytes")
+    return type(size) is int and 0 <= size <= _LARGEST_FILE and _is_text(entry.get("sha256"))
+
+
+def _is_shape(value: object) -> bool:
+    """Sizes that a model can have. Whether the weights have them is held against their files' headers."""
+    if not isinstance(value, dict) or not value.keys() <= {each.name for each in fields(ModelShape)}:
+        return False
+    try:
+        shape = ModelShape(**value)
+        leaves_out = ",".join(left_out(shape.recipe, shape.without))
+    except (TypeError, KeyError, AttributeError, ConfigError):
+        return False
+    counts = (shape.n_layer, shape.n_head, shape.n_embd, shape.vocab_size, shape.block_size)
+    return (
+        all(type(each) is int and 0 < each < 1 << 31 for each in counts)
+        and shape.block_size <= _LONGEST_CONTEXT
+        and shape.n_embd % shape.n_head == 0
+        and type(shape.bias) is bool
+        and type(shape.dropout) in (int, float)
+        and 0 <= shape.dropout < 1
+        and isinstance(shape.activation, str)
+        and shape.activation in ACTIVATIONS
+        and leaves_out == shape.without
+    )
+
+
+def is_knob(name: str, value: Any) -> bool:
+    fitted = KNOBS[name].fitted(value)
+    if fitted is None or KNOBS[name].refuses(fitted):
+        return False
+    try:
+        if name in _WRITTEN_IN_ITS_OWN_WAY:
+            _WRITTEN_IN_ITS_OWN_WAY[name](str(fitted))
+    except ConfigError:
+        return False
+    return True
+
+
+_NEEDED = ("step", "shape", "config", "tokenizer", "files")
+_FIELDS: Mapping[str, Check] = {
+    "step": _is_count,
+    "shape": _is_shape,
+    "config": lambda value: isinstance(value, dict),
+    "tokenizer": _or_none(_is_text),
+    "files": _are_files,
+    "corpus": _is_text,
+    "corpus_sha256": _are_hashes,
+    "windows": _is_count,
+    "random": are_random_states,
+    "random_of_others": _are(are_random_states),
+    "scaler": _is_scaler,
+    "best": _or_none(_is_best),
+    "recent": _are(_is_loss),
+    "micro_batch": _is_count,
+    "data_offset": _is_count,
+    "validation": _is_evaluation,
+    "training": _or_none(_is_evaluation),
+}

@@ -1,0 +1,72 @@
+"""Every checkpoint of a run, held against its checksums: which are whole, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nanopace.errors import InputError, NanopaceError
+from nanopace.knob_values import step_of_which
+from nanopace.train.checkpoint.best import read_best
+from nanopace.train.checkpoint.choose import directory_of, directory_of_best, nothing_to_choose
+from nanopace.train.checkpoint.layout import STATE, Told, checkpoint_directories, step_of, verified
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """On one checkpoint."""
+
+    path: Path
+    step: int | None  # None: nobody knows, as its state cannot be read
+    bytes: int
+    wrong: NanopaceError | None  # None: it is whole
+    best: float | None = None  # its validation loss, where it is the best of its run
+
+
+def find_checkpoints(path: Path, which: str = "") -> Sequence[Path]:
+    """Those of an out_dir, oldest first, or the one in this very directory. `which` asks for one of them alone."""
+    step = step_of_which(which)
+    if os.path.lexists(path / STATE):
+        if which:
+            raise nothing_to_choose(path, which)
+        return [path]
+    found = checkpoint_directories(path)[::-1]
+    if not found:
+        raise InputError("{path}: no checkpoint is here", path=path)
+    if step is not None:
+        return [directory_of(path, step)]
+    return [directory_of_best(path)] if which == "best" else found[-1:] if which == "last" else found
+
+
+def size_of(directory: Path) -> int:
+    """Bytes of its files. A link counts for itself."""
+    try:
+        with os.scandir(directory) as entries:
+            return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+    except OSError:
+        return 0
+
+
+def verdicts(directories: Sequence[Path], told: Told) -> Iterator[Verdict]:
+    """One after the other. What a running training removes meanwhile is passed over."""
+    for directory in directories:
+        wrong: NanopaceError | None = None
+        step = _step(directory)
+        try:
+            step = verified(directory, told).step
+        except InputError as error:
+            if not os.path.lexists(directory):
+                continue
+            wrong = error
+        best = read_best(directory.parent.parent)
+        is_best = best is not None and best[0] == step and directory.parent.name == "checkpoints"
+        yield Verdict(directory, step, size_of(directory), wrong, best[1] if best is not None and is_best else None)
+
+
+def _step(directory: Path) -> int | None:
+    try:
+        return step_of(directory.name)
+    except AssertionError:
+        return None

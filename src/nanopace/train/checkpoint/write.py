@@ -1,0 +1,162 @@
+"""How a checkpoint gets onto the disk and off it: under another name, until it is whole or gone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from nanopace.corpus.tokenizers.tokenizer import Tokenizer
+from nanopace.files import discard, sync_directory
+from nanopace.literals import Value
+from nanopace.train.checkpoint.layout import FORMAT, MODEL, OPTIMIZER, STATE, checksum_of
+from nanopace.train.checkpoint.tensor_file import TensorFile, Written
+from nanopace.train.models.gpt2 import ModelShape
+
+_REPLACED = ".replaced"
+
+
+def write_checkpoint(
+    directory: Path, files: Mapping[str, TensorFile], state: Mapping[str, Any], tokenizer: Tokenizer | None
+) -> int:
+    """Write all of it under another name, sync it, and give it its own. Returns its bytes."""
+    with new_checkpoint(directory) as temporary:
+        written = {name: file.write(temporary / name) for name, file in files.items()}
+        return finish_checkpoint(temporary, directory, written, state, tokenizer)
+
+
+@contextmanager
+def new_checkpoint(directory: Path) -> Iterator[Path]:
+    """An empty directory under another name; nothing of it stays if what is done in it fails.
+
+    No other process has that name, also where one trains in our place meanwhile: what is given its own name is ours.
+    """
+    temporary = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.writing")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+    except BaseException:
+        discard(temporary)
+        raise
+
+
+def finish_checkpoint(
+    temporary: Path,
+    directory: Path,
+    written: Mapping[str, Written],
+    state: Mapping[str, Any],
+    tokenizer: Tokenizer | None,
+) -> int:
+    """Beside files that are written and synced: the tokenizer, state.json, and then the checkpoint's own name."""
+    written = dict(written)
+    if tokenizer is not None:
+        tokenizer.save(temporary)
+        written["tokenizer.json"] = measure(temporary / "tokenizer.json")
+    _write_state(temporary / STATE, {**state, "files": {name: asdict(each) for name, each in written.items()}})
+    sync_directory(temporary)
+    _put(temporary, directory)
+    return sum(each.bytes for each in written.values())
+
+
+def _put(temporary: Path, directory: Path) -> None:
+    """Give a whole checkpoint its name. One of the same step, of a process that came before, stays until this has it:
+    if we are killed in between, `sweep` gives it its name back."""
+    replaced = directory.with_name(f".{directory.name}{_REPLACED}")
+    if os.path.lexists(directory):
+        discard(replaced)
+        os.rename(directory, replaced)
+    try:
+        os.rename(temporary, directory)
+    except OSError:
+        if os.path.lexists(replaced):
+            os.rename(replaced, directory)
+        raise
+    sync_directory(directory.parent)
+    discard(replaced)
+
+
+def write_weights(
+    directory: Path,
+    shape: ModelShape,
+    weights: Mapping[str, Tensor],
+    *,
+    step: int,
+    config: Mapping[str, Value],
+    tokenizer: Tokenizer | None,
+    averages: Mapping[str, Tensor] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """A checkpoint of weights from elsewhere: to sample from, to evaluate, to finetune; with averages, to go on from.
+
+    `more` is what state.json says of it beyond what every checkpoint does.
+    """
+    once = {name: each for name, each in weights.items() if name != "lm_head.weight"}  # it is the table of tokens
+    files = {MODEL: _staged(once)} | ({} if averages is None else {OPTIMIZER: _staged(averages)})
+    state = {**describe(shape, step=step, config=config, tokenizer=tokenizer), **(more or {})}
+    write_checkpoint(directory, files, state, tokenizer)
+
+
+def _staged(tensors: Mapping[str, Tensor]) -> TensorFile:
+    file = TensorFile(tensors, pinned=False)
+    file.stage(tensors)
+    return file
+
+
+def describe(
+    shape: ModelShape, *, step: int, config: Mapping[str, Value], tokenizer: Tokenizer | None
+) -> dict[str, Any]:
+    """The part of state.json that every checkpoint has."""
+    from nanopace.version import __version__
+
+    return {
+        "nanopace": FORMAT,
+        "written_by": __version__,
+        "step": step,
+        "shape": asdict(shape),
+        "config": dict(config),
+        "tokenizer": None if tokenizer is None else tokenizer.hash,
+    }
+
+
+def remove_checkpoint(directory: Path) -> None:
+    """First its name, then its files: what is half removed is nobody's checkpoint."""
+    condemned = directory.with_name(f".{directory.name}.removing")
+    discard(condemned)
+    os.rename(directory, condemned)
+    discard(condemned)
+
+
+def sweep(out_dir: Path) -> None:
+    """Remove what a killed process was writing or removing, and put back what it was about to replace."""
+    folder = out_dir / "checkpoints"
+    if not folder.is_dir():
+        return
+    for name in os.listdir(folder):
+        if not name.startswith(".step-"):
+            continue
+        own = folder / name[1:].removesuffix(_REPLACED)
+        if name.endswith(_REPLACED) and not own.exists():
+            os.rename(folder / name, own)
+        elif name.endswith((".writing", ".removing", _REPLACED)):
+            discard(folder / name)
+
+
+def _write_state(path: Path, state: dict[str, Any]) -> None:
+    state["checksum"] = checksum_of(state)
+    with open(path, "x", encoding="ascii") as file:
+        json.dump(state, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def measure(path: Path) -> Written:
+    with open(path, "rb") as file:
+        return Written(os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())

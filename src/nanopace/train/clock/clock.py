@@ -1,0 +1,236 @@
+"""Where the time goes: every moment of a run belongs to exactly one phase.
+
+The loop says `mark("data")` when the data is there: what passed since the mark before was data. Marks cut the time into
+pieces without gaps, so that the phases sum to the wall clock by construction.
+
+On CUDA a mark is an event in the stream: it costs microseconds, and nobody waits for it. The time between two events is
+the card's own, so a phase costs what the card did or waited in it, and nothing where the host was ahead anyway. Marks
+are read once the card has passed them (`settled`), a step or two later.
+
+A laptop that slept and a process that was stopped, by Ctrl-Z (`paused`) or by a signal (`stopped`), are a phase of
+their own, SUSPEND, and in nobody's step. Whatever the clocks say, no piece is negative, and none is longer than the
+host knows it can have been.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+
+from nanopace.train.clock.host_clock import WallClock
+
+PROCESS = "Python, torch and the device"  # the first part of every start
+SUSPEND = "suspend"  # the phase in which nothing could run
+_CREDIBLE = 1.01  # times what the host saw pass, and a little: two clocks never agree entirely
+_LITTLE_MS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of time and whose it was."""
+
+    phase: str
+    iteration: int
+    ms: float
+    what: str = ""  # which part of start-up, or what was compiled
+
+
+class Moment(Protocol):
+    """A point in time that may not have come yet."""
+
+    def passed(self) -> bool: ...
+
+    def wait(self) -> None: ...
+
+
+class Clock:
+    """The host's clock: for CPUs, where what was called is done when it returns, and the plain twin of CudaClock."""
+
+    def __init__(self, started: float, wall: WallClock | None = None) -> None:
+        """`started`: when the process began, on the monotonic clock."""
+        self._wall = wall or WallClock()
+        self._last = started
+        self._slept = 0.0  # seconds of the wall clock's sleep that are in pieces already
+        self._stopped, self._told_stopped = 0.0, 0.0  # seconds of stops so far, and in pieces already
+        self._ran = started  # when this process was last known to run: no stop began before that
+        self._pieces: deque[Piece] = deque()
+        self.totals: dict[str, float] = {}  # ms by phase, of everything that is settled
+
+    def now(self) -> float:
+        """Seconds as a clock on the wall counts them, from the same zero as `started`: also while a machine sleeps."""
+        return self._wall.read().wall
+
+    def mark(self, phase: str, iteration: int, what: str = "") -> Moment:
+        """What passed since the last mark was `phase`."""
+        awake = self._awake()
+        self._settle(Piece(phase, iteration, max(0.0, awake - self._last) * 1000, what))
+        self._last = awake
+        self._account_for_suspension(iteration, self._stopped)
+        return PAST
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, the process is stopped: that is nobody's time."""
+        begin = self._ran = self._wall.read().awake
+        try:
+            yield
+        finally:
+            self.stopped(begin, self._wall.read().awake)
+
+    def stopped(self, seen: float, again: float) -> None:
+        """The process stood still: it was seen to run, and then ran again, at these moments of the monotonic clock. For
+        handlers of signals, which the main thread runs between two of its own lines."""
+        self._stopped += max(0.0, again - max(seen, self._ran))
+        self._ran = max(self._ran, again)
+
+    def settled(self) -> list[Piece]:
+        """The pieces that ended since this was last asked, in their order."""
+        pieces = list(self._pieces)
+        self._pieces.clear()
+        return pieces
+
+    def finish(self) -> None:
+        """Wait until every mark has passed."""
+
+    def shares(self) -> dict[str, float]:
+        """Of what is settled, by phase; they sum to 1."""
+        whole = sum(self.totals.values())
+        return {phase: ms / whole for phase, ms in self.totals.items()} if whole > 0 else {}
+
+    def _awake(self) -> float:
+        """The host's time without what it slept or was stopped. A stop may come at any moment, here too."""
+        while True:
+            stopped, awake = self._stopped, self._wall.read().awake
+            if stopped == self._stopped:
+                self._ran = max(self._ran, awake)
+                return awake - stopped
+
+    def _account_for_suspension(self, iteration: int, stopped: float) -> None:
+        """Sleep and stops since this was last called, as one piece. `stopped`: seconds in all, up to now."""
+        slept = self._wall.read().slept
+        suspended = (slept - self._slept) + (stopped - self._told_stopped)
+        self._slept, self._told_stopped = slept, stopped
+        if suspended > 0:
+            self._settle(Piece(SUSPEND, iteration, suspended * 1000))
+
+    def _settle(self, piece: Piece) -> None:
+        self._pieces.append(piece)
+        self.totals[piece.phase] = self.totals.get(piece.phase, 0.0) + piece.ms
+
+
+class _Mark(NamedTuple):
+    phase: str
+    iteration: int
+    what: str
+    event: torch.cuda.Event
+    awake: float  # when the host asked for it
+    stopped: float  # and how long it had been stopped in all by then
+
+
+class CudaClock(Clock):
+    """Events in the current stream. Until the first of them the host's clock counts."""
+
+    def __init__(self, started: float, device: torch.device, wall: WallClock | None = None) -> None:
+        super().__init__(started, wall)
+        self._device = device
+        self._drain()  # the host's clock and the card's meet here
+        super().mark("startup", 0, PROCESS)
+        self._marks: deque[_Mark] = deque()
+        self._reached = self._mark("", 0)
+        self._seen = self._reached.awake  # when the host knew of it
+
+    def mark(self, phase: str, iteration: int, what: str = "") -> Moment:
+        made = self._mark(phase, iteration, what)
+        self._marks.append(made)
+        return CudaMoment(made.event)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The card does its work first: then it does nothing while the host does nothing."""
+        self._drain()
+        with super().paused():
+            yield
+
+    def settled(self) -> list[Piece]:
+        while self._marks and self._marks[0].event.query():
+            mark = self._marks.popleft()
+            seen = self._awake()
+            ms = self._reached.event.elapsed_time(mark.event) - (mark.stopped - self._reached.stopped) * 1000
+            self._settle(Piece(mark.phase, mark.iteration, self._credible(ms, seen), mark.what))
+            self._reached, self._seen = mark, seen
+            self._account_for_suspension(mark.iteration, mark.stopped)
+        return super().settled()
+
+    def finish(self) -> None:
+        if self._marks:
+            self._marks[-1].event.synchronize()
+
+    def _credible(self, ms: float, seen: float) -> float:
+        """A card's timer may begin anew or count a laptop's sleep. The last mark cannot have come before the host asked
+        for it, nor this one after the host saw it; if the card says so, the host's own time counts."""
+        most = (seen - self._reached.awake) * 1000
+        if 0.0 <= ms <= _CREDIBLE * most + _LITTLE_MS:
+            return ms
+        return max(0.0, seen - max(self._seen, self._reached.awake)) * 1000
+
+    def _drain(self) -> None:
+        torch.cuda.synchronize(self._device)
+
+    def _mark(self, phase: str, iteration: int, what: str = "") -> _Mark:
+        return _Mark(phase, iteration, what, self._event(), self._awake(), self._stopped)
+
+    def _event(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+
+@dataclass(frozen=True, slots=True)
+class CudaMoment:
+    event: torch.cuda.Event
+
+    def passed(self) -> bool:
+        return bool(self.event.query())
+
+    def wait(self) -> None:
+        self.event.synchronize()
+
+
+class _Past:
+    """A moment that has come."""
+
+    def passed(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        pass
+
+
+PAST = _Past()
+
+
+def make_clock(device: torch.device, started: float) -> Clock:
+    if device.type == "cuda":
+        return CudaClock(started, device)
+    clock = Clock(started)
+    clock.mark("startup", 0, PROCESS)
+    return clock
+
+
+def process_start() -> float:
+    """When this process began, on the monotonic clock: Python's own start and the imports are part of a run."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])  # the name before it may hold spaces and brackets
+        began = ticks / os.sysconf("SC_CLK_TCK")
+        now, since_boot = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (OSError, ValueError, IndexError, AttributeError):
+        return time.monotonic()  # no Linux: what came before the first import of ours stays unknown
+    return now - max(0.0, since_boot - began)

@@ -1,0 +1,151 @@
+"""Weights from any of three forms into any other: nanopace's checkpoint, nanoGPT's file, Hugging Face's directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nanopace.config import KNOBS
+from nanopace.corpus.tokenizers.base import TOKENIZER_FILE
+from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
+from nanopace.errors import InputError, UsageError
+from nanopace.literals import Value
+from nanopace.train.checkpoint import layout as checkpoint_files
+from nanopace.train.checkpoint.best import best_until
+from nanopace.train.checkpoint.choose import choose, nothing_to_choose
+from nanopace.train.checkpoint.headers import check_weights
+from nanopace.train.checkpoint.layout import MODEL, OPTIMIZER, STATE, verified
+from nanopace.train.checkpoint.state_checks import is_knob
+from nanopace.train.checkpoint.write import write_weights
+from nanopace.train.formats import huggingface
+from nanopace.train.formats.atomic_files import unwritable
+from nanopace.train.formats.huggingface import load_huggingface, save_huggingface
+from nanopace.train.formats.huggingface_tokenizer import TOKENIZER_FILES
+from nanopace.train.formats.nanogpt_checkpoint import NANOGPT_FILE, load_nanogpt, save_nanogpt
+from nanopace.train.formats.pretrained import Pretrained, assumed_tokenizer
+
+FORMS = ("nanogpt", "huggingface", "nanopace")
+
+# What --force may replace: a directory of nothing but these. A home directory is none.
+_OWN_FILES: Mapping[str, frozenset[str]] = {
+    "huggingface": frozenset({huggingface.CONFIG, huggingface.WEIGHTS[0], "generation_config.json", *TOKENIZER_FILES}),
+    "nanopace": frozenset({STATE, MODEL, OPTIMIZER, "tokenizer.json"}),
+}
+
+
+def open_pretrained(path: Path, which: str = "") -> Pretrained:
+    """The weights that are meant, whatever form they have. `which` is for a run of ours: see which.py."""
+    form = form_of(path)
+    if which and (form != "nanopace" or (path / STATE).exists()):
+        raise nothing_to_choose(path, which)
+    match form:
+        case "huggingface":
+            return load_huggingface(path)
+        case "nanogpt":
+            return load_nanogpt(path / NANOGPT_FILE if path.is_dir() else path)
+        case _:
+            return _load_nanopace(path, which)
+
+
+def form_of(path: Path) -> str:
+    """Which of the three it is. A file is nanoGPT's; a directory is told by what lies in it."""
+    if not path.exists():
+        raise InputError("{path}: there is no such file or directory", path=path)
+    if path.is_file():
+        return "nanogpt"
+    if (path / STATE).exists() or checkpoint_files.checkpoint_directories(path):
+        return "nanopace"
+    if (path / huggingface.CONFIG).exists():
+        return "huggingface"
+    if (path / NANOGPT_FILE).exists():
+        return "nanogpt"
+    raise InputError("{path}: no checkpoint is here, neither nanopace's nor nanoGPT's nor Hugging Face's", path=path)
+
+
+def convert(source: Path, target: Path, *, to: str | None = None, which: str = "", force: bool = False) -> Pretrained:
+    """Write the weights in `source` to `target`, in the form that `to` or the target's name asks for."""
+    form = to or form_by_name(target)
+    check_target(target, form, force)
+    pretrained = open_pretrained(source, which)
+    if form != "nanopace" and pretrained.shape.recipe != "gpt2":
+        raise InputError(
+            "{path}: is a model of recipe={recipe} and no GPT-2, which is all that {form} can hold; --to nanopace "
+            "keeps it as it is",
+            path=pretrained.path,
+            recipe=pretrained.shape.recipe,
+            form=form,
+        )
+    match form:
+        case "nanogpt":
+            save_nanogpt(target, pretrained)
+        case "huggingface":
+            save_huggingface(target, pretrained)
+        case _:
+            _save_nanopace(target, pretrained)
+    return pretrained
+
+
+def form_by_name(target: Path) -> str:
+    return "nanogpt" if target.suffix == ".pt" else "huggingface"
+
+
+def check_target(target: Path, form: str, force: bool) -> None:
+    """Complain before anything is read. Nothing is overwritten that conversions do not write."""
+    if form == "nanogpt":
+        if target.is_dir():
+            raise UsageError("{path}: is a directory; nanoGPT's form is a file, such as {path}/ckpt.pt", path=target)
+        if not target.parent.is_dir():
+            raise UsageError("{path}: there is no such directory", path=target.parent)
+        there = target.exists()
+    else:
+        if target.exists() and not target.is_dir():
+            raise UsageError("{path}: is a file; this form is a directory", path=target)
+        there = target.is_dir() and any(target.iterdir())
+    if there and not force:
+        raise UsageError("{path}: is there already; --force overwrites it", path=target)
+    if there and form != "nanogpt":
+        others = sorted(entry.name for entry in target.iterdir() if entry.name not in _OWN_FILES[form])
+        if others:
+            raise UsageError("{path}: is not overwritten, because it holds {name}", path=target, name=others[0])
+
+
+def _load_nanopace(path: Path, which: str) -> Pretrained:
+    chosen = None if (path / STATE).exists() else choose(path, which)
+    saved = verified(path) if chosen is None else chosen.saved
+    shape, weights = saved.shape, saved.weights()
+    check_weights(saved.path, weights, shape)
+    tokenizer = load_tokenizer(saved.path) if TOKENIZER_FILE in saved.state["files"] else None
+    return Pretrained(
+        path=saved.path,
+        shape=shape,
+        weights=weights,
+        step=saved.step,
+        config=saved.config,
+        tokenizer=tokenizer or assumed_tokenizer(shape),
+        tokenizer_assumed=tokenizer is None,
+        optimizer=saved.optimizer(),
+        best=best_until(saved),
+        windows=saved.windows,
+        chosen=chosen,
+    )
+
+
+def _save_nanopace(target: Path, pretrained: Pretrained) -> None:
+    try:
+        write_weights(
+            target,
+            pretrained.shape,
+            pretrained.weights,
+            step=pretrained.step,
+            config=_usable(pretrained.config),
+            tokenizer=pretrained.tokenizer,
+            averages=pretrained.optimizer,
+            more={"best": pretrained.best, "windows": pretrained.windows},
+        )
+    except OSError as error:
+        raise unwritable(target, error) from None
+
+
+def _usable(config: Mapping[str, Value]) -> dict[str, Value]:
+    """Without the settings of a fork that mean something else here: a checkpoint that has them is none."""
+    return {name: value for name, value in config.items() if name not in KNOBS or is_knob(name, value)}

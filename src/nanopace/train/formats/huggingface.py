@@ -1,0 +1,224 @@
+"""A GPT-2 as Hugging Face's transformers keeps it: a directory of config.json, weights and tokenizer, both ways.
+
+transformers stores the four matrices of a layer transposed, always has biases, and computes GELU as OpenAI did, by
+tanh, unless the config says otherwise. A model without biases is written with zeros in their place; the config notes
+that it had none, so that it comes back as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nanopace.errors import InputError
+from nanopace.files import open_regular, read_object
+from nanopace.literals import shown
+from nanopace.train.formats.atomic_files import whole_directory
+from nanopace.train.formats.huggingface_tokenizer import read_tokenizer, tokenizer_files
+from nanopace.train.formats.pretrained import Pretrained, only_weights, step_of, tied
+from nanopace.train.formats.torch_file import read_torch_file
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.weight_shapes import HEAD, check_said, shape_of, weight_shapes
+
+CONFIG = "config.json"
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+_TRANSPOSED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
+_NAMES = {"n_layer": "n_layer", "n_embd": "n_embd", "vocab_size": "vocab_size", "n_positions": "block_size"}
+_NO_BIAS = "nanopace_bias"  # ours, in their config: False where the zeros stand for nothing
+# What a GPT-2 may be beyond nanoGPT's, and the only value that we compute.
+_ONLY: Mapping[str, object] = {
+    "model_type": "gpt2",
+    "layer_norm_epsilon": 1e-5,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+_LONGEST_WORD = 60
+_LARGEST_JSON = 16 << 20  # bytes: an index of a hundred thousand weights has half of that
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def load_huggingface(directory: Path) -> Pretrained:
+    """A GPT-2 of transformers, or an InputError that says what is not nanoGPT's about it."""
+    path = directory / CONFIG
+    config = read_json(path)
+    activation = _checked_activation(path, config)
+    dropout = config.get("resid_pdrop", 0.1)  # transformers' default
+    weights = tied(directory, only_weights(directory, _read_weights(directory)))
+    weights = {name: _turned(name, each) for name, each in weights.items()}
+    if config.get(_NO_BIAS) is False:
+        weights = _without_zero_biases(weights)
+    shape = shape_of(
+        directory,
+        weights,
+        n_head=config.get("n_head", 12),
+        dropout=float(dropout) if isinstance(dropout, (int, float)) and 0 <= dropout < 1 else 0.0,
+        activation=activation,
+    )
+    check_said(path, shape, {own: config.get(theirs) for theirs, own in _NAMES.items()})
+    weights = {name: each.contiguous() for name, each in weights.items()}  # only now: few bytes can claim many
+    return Pretrained(
+        path=directory,
+        shape=shape,
+        weights=weights,
+        step=step_of(config.get("nanopace_step")),
+        tokenizer=read_tokenizer(directory, shape.vocab_size),
+    )
+
+
+def _checked_activation(path: Path, config: Mapping[str, object]) -> str:
+    """The one thing that may differ from nanoGPT's model; anything else is refused."""
+    for name, only in _ONLY.items():
+        if config.get(name, only) != only:
+            raise InputError(
+                "{path}: {name} is {found}; only {only} can be used",
+                path=path,
+                name=name,
+                found=_short(config[name]),
+                only=only,
+            )
+    activation = config.get("activation_function", "gelu_new")  # OpenAI's own config does not say it
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise InputError(
+            "{path}: activation {name} is not one of {known}", path=path, name=_short(activation), known=known
+        )
+    return _ACTIVATIONS[activation]
+
+
+def _short(value: object) -> str:
+    """For a message: a word as it is, and anything else as Python writes it."""
+    return value[:_LONGEST_WORD] if isinstance(value, str) else shown(value)
+
+
+def read_json(path: Path) -> dict[str, object]:
+    content = read_object(path, _LARGEST_JSON)
+    if content is None:
+        raise InputError("{path}: is not JSON that describes anything", path=path)
+    return content
+
+
+def _read_weights(directory: Path) -> Iterator[tuple[str, object]]:
+    """By nanoGPT's names, from one file or from several that an index lists; safetensors before pickles."""
+    found = next((name for name in WEIGHTS if (directory / name).exists()), None)
+    if found is None:
+        raise InputError(
+            "{path}: has no weights: neither {first} nor {second}", path=directory, first=WEIGHTS[0], second=WEIGHTS[2]
+        )
+    files = [found]
+    if found.endswith(".index.json"):
+        listed = read_json(directory / found).get("weight_map")
+        files = sorted({str(name) for name in listed.values()}) if isinstance(listed, dict) else []
+        if not files or any(Path(name).name != name for name in files):  # not a way out of the directory
+            raise InputError("{path}: lists no weights of this directory", path=directory / found)
+    for name in files:
+        read = read_safetensors if name.endswith(".safetensors") else _pickled
+        yield from ((_own_name(weight), each) for weight, each in read(directory / name))
+
+
+def read_safetensors(path: Path) -> Iterator[tuple[str, object]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        open_regular(path).close()
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - it is no dict
+                yield name, file.get_tensor(name)
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+    except (SafetensorError, RuntimeError, ValueError, KeyError, AttributeError, TypeError):  # or a type torch lacks
+        raise InputError("{path}: is not a safetensors file, or is damaged", path=path) from None
+
+
+def _pickled(path: Path) -> Iterator[tuple[str, object]]:
+    content = read_torch_file(path)
+    if not isinstance(content, dict):
+        raise InputError("{path}: is no table of weights", path=path)
+    yield from ((str(name), each) for name, each in content.items())
+
+
+def _own_name(name: str) -> str:
+    """OpenAI's own files leave out the prefix, transformers writes it."""
+    return name if name == HEAD or name.startswith("transformer.") else f"transformer.{name}"
+
+
+def _turned(name: str, weight: Tensor) -> Tensor:
+    """From their way round to ours, or back."""
+    return weight.t() if name.endswith(_TRANSPOSED) and weight.dim() == 2 else weight
+
+
+def _without_zero_biases(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """As they were before zeros were put in their place, unless somebody has trained them since."""
+    biases = {name: each for name, each in weights.items() if name.endswith(".bias")}
+    if any(bool(each.any()) for each in biases.values()):
+        return dict(weights)
+    return {name: each for name, each in weights.items() if name not in biases}
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def save_huggingface(directory: Path, pretrained: Pretrained) -> None:
+    """What `GPT2LMHeadModel.from_pretrained` and `AutoTokenizer.from_pretrained` read, whole or not at all."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    tokenizer = pretrained.tokenizer
+    end_of_text = None if tokenizer is None else tokenizer.end_of_text
+    weights = _their_weights(pretrained)
+    dtype = str(next(iter(weights.values())).dtype).removeprefix("torch.")
+    described: dict[str, Mapping[str, object]] = {
+        CONFIG: {**_their_config(pretrained.shape, pretrained.step, end_of_text), "torch_dtype": dtype},
+        "generation_config.json": {"bos_token_id": end_of_text, "eos_token_id": end_of_text, "do_sample": True},
+    }
+    with whole_directory(directory) as folder:
+        try:
+            save_file(weights, folder / WEIGHTS[0], metadata={"format": "pt"})
+        except SafetensorError as error:  # the library's, whatever the disk said
+            raise OSError(str(error)) from None
+        for name, content in described.items():
+            (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="ascii")
+        if tokenizer is not None:
+            for name, data in tokenizer_files(tokenizer, pretrained.shape.block_size).items():
+                (folder / name).write_bytes(data)
+
+
+def _their_weights(pretrained: Pretrained) -> dict[str, Tensor]:
+    own = pretrained.weights
+    theirs: dict[str, Tensor] = {}
+    for name, size in weight_shapes(replace(pretrained.shape, bias=True)).items():
+        if name in own:
+            theirs[name] = _turned(name, own[name].detach()).contiguous()
+        else:
+            theirs[name] = torch.zeros(size, dtype=own[name.removesuffix("bias") + "weight"].dtype)
+    return theirs
+
+
+def _their_config(shape: ModelShape, step: int, end_of_text: int | None) -> dict[str, object]:
+    activation = next(theirs for theirs, own in _ACTIVATIONS.items() if own == shape.activation)
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        **_ONLY,
+        **{theirs: getattr(shape, own) for theirs, own in _NAMES.items()},
+        "n_ctx": shape.block_size,
+        "n_head": shape.n_head,
+        "n_inner": None,
+        "activation_function": activation,
+        **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), shape.dropout),
+        "initializer_range": 0.02,
+        "bos_token_id": end_of_text,
+        "eos_token_id": end_of_text,
+        "use_cache": True,
+        _NO_BIAS: shape.bias,
+        "nanopace_step": step,
+    }

@@ -1,0 +1,80 @@
+"""A run of nanoGPT that goes on here: its ckpt.pt, as the checkpoint that training takes up.
+
+What nanoGPT does not keep begins anew: its random numbers, the scale of float16's losses, and its windows, which it
+draws at random. The first checkpoint that is saved afterwards is an ordinary one, and nothing ever writes to ckpt.pt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from nanopace.config import KNOBS
+from nanopace.errors import InputError
+from nanopace.literals import shown
+from nanopace.train.checkpoint.layout import Saved
+from nanopace.train.formats.nanogpt_checkpoint import load_nanogpt
+from nanopace.train.formats.pretrained import Pretrained
+
+
+@dataclass(frozen=True, slots=True)
+class SavedByNanoGPT(Saved):
+    """To training a checkpoint like its own, which lies elsewhere."""
+
+    found: Pretrained
+
+    def weights(self, device: str = "cpu") -> dict[str, Tensor]:
+        return {name: each.to(device) for name, each in self.found.weights.items()}
+
+    def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
+        assert self.found.optimizer is not None, "without averages it is not opened"
+        return {name: each.to(device) for name, each in self.found.optimizer.items()}
+
+    @property
+    def has_averages(self) -> bool:
+        return True
+
+    @property
+    def ours(self) -> bool:
+        return False
+
+
+def open_nanogpt_run(path: Path) -> SavedByNanoGPT:
+    """A ckpt.pt that holds all that its run needs to go on."""
+    found = load_nanogpt(path)
+    if found.optimizer is None:
+        raise InputError(
+            "{path}: its optimizer is not nanoGPT's AdamW over these weights, so its run cannot go on; "
+            "--init_from={path} begins a new run with its weights",
+            path=path,
+        )
+    if found.step == 0:
+        raise InputError(
+            "{path}: has no iter_num, so its run cannot go on; --init_from={path} begins a new run with its weights",
+            path=path,
+        )
+    _check_knobs(found)
+    return SavedByNanoGPT(
+        path=path,
+        step=found.step,
+        config={name: value for name, value in found.config.items() if name in KNOBS},
+        shape=found.shape,
+        tokenizer_hash=None if found.tokenizer is None else found.tokenizer.hash,
+        state={"best": found.best, "windows": found.windows},
+        found=found,
+    )
+
+
+def _check_knobs(found: Pretrained) -> None:
+    """Its settings are kept, so each has to be one. To sample from its weights nobody needs them."""
+    for name, value in found.config.items():
+        if name in KNOBS and KNOBS[name].fitted(value) is None:
+            raise InputError(
+                "{path}: {knob} must be {kind}, not {value}",
+                path=found.path,
+                knob=name,
+                kind=KNOBS[name].kind,
+                value=shown(value),
+            )

@@ -1,0 +1,121 @@
+"""Which attention kernel: the fastest on this card for this model's shape, found by trying.
+
+torch has several, and which one wins depends on card, head width, length and precision. Trying them takes seconds, most
+of which their libraries need to load; so the answer is remembered for the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.warm_start import recall, remember
+
+_SWITCHES = {
+    "cudnn": torch.backends.cuda.enable_cudnn_sdp,
+    "flash": torch.backends.cuda.enable_flash_sdp,
+    "efficient": torch.backends.cuda.enable_mem_efficient_sdp,
+    "math": torch.backends.cuda.enable_math_sdp,
+}
+_TOPIC = "attention"
+_TOKENS = 1 << 16  # per trial: enough to fill a card
+_TRIALS = 5
+
+
+def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
+    """Leave only the fastest kernel switched on, beside the plain one for whatever it does not take, and say why."""
+    if device.type != "cuda":
+        return "torch's own choice: on this device there is one kernel"
+    question = _question(shape, batch_size, device, dtype)
+    known = recall(_TOPIC, question)
+    if known is not None and known.partition(":")[0] in _SWITCHES:
+        _switch_on(known.partition(":")[0], "math")
+        return f"{known}, measured before"
+    found = _measured(shape, batch_size, device, dtype)
+    remember(_TOPIC, question, found)
+    _switch_on(found.partition(":")[0], "math")
+    return found
+
+
+def slopes_of(found: Tensor, q_k_v: Sequence[Tensor], d_found: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of queries, keys and values.
+
+    torch.autograd.grad, without its check of shapes, for which it imports a computer algebra system: 1.6 s of a start.
+    """
+    engine = torch.autograd.Variable._execution_engine
+    return engine.run_backward((found,), (d_found,), False, False, tuple(q_k_v), False, accumulate_grad=False)
+
+
+def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
+    """All that the answer depends on."""
+    card = torch.cuda.get_device_name(device)
+    heads = f"{shape.n_head} heads of {shape.n_embd // shape.n_head}"
+    size = f"{batch_size} x {shape.block_size}, {heads}, {shape.dropout}"
+    return f"{card}, torch {torch.__version__}, {dtype}, {size}, in a graph"
+
+
+def _measured(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
+    """The name of the fastest, and the times."""
+    times = {}
+    for name in ("cudnn", "flash", "efficient"):
+        _switch_on(name)
+        milliseconds = _time(shape, batch_size, device, dtype)
+        if milliseconds is not None:
+            times[name] = milliseconds
+    if not times:
+        return "math: no fused kernel takes this shape"
+    best = min(times, key=lambda name: times[name])
+    others = ", ".join(f"{name} {ms:.2f} ms" for name, ms in times.items() if name != best)
+    return f"{best}: {times[best]:.2f} ms a layer" + (f" ({others})" if others else "")
+
+
+def _switch_on(*kept: str) -> None:
+    for name, switch in _SWITCHES.items():
+        switch(name in kept)
+
+
+def _time(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> float | None:
+    """Forward and backward of one layer's attention in ms; None if this kernel does not take it.
+
+    As a CUDA graph: launched one by one, what a small batch shows is how long the host takes, which is another order.
+    """
+    batch = max(1, min(batch_size, _TOKENS // shape.block_size))
+    width = shape.n_embd // shape.n_head
+    packed = torch.randn((batch, shape.block_size, 3, shape.n_head, width), device=device, dtype=dtype)
+    q, k, v = (each.transpose(1, 2).requires_grad_() for each in packed.unbind(2))
+
+    def pass_once() -> None:
+        found = functional.scaled_dot_product_attention(q, k, v, dropout_p=shape.dropout, is_causal=True)
+        slopes_of(found, (q, k, v), found.detach())
+
+    try:
+        return min(_replays(pass_once))  # whatever disturbs one makes it longer
+    except RuntimeError:
+        return None
+
+
+def _replays(do: Callable[[], None]) -> list[float]:
+    """What the card takes for it in ms, several times."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):  # libraries load and make their plans, which a graph cannot record
+        for _ in range(2):
+            do()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        do()
+    graph.replay()
+    times = []
+    for _ in range(_TRIALS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return times

@@ -1,0 +1,74 @@
+"""Gradients of one layer at a time: a layer is updated in the backward pass, as soon as its own gradient is there.
+
+The last step of the memory ladder saves 4 bytes a weight, and this is what it costs. A step is one micro-batch. A
+gradient is clipped by as much of the common norm as is known by then: of its layer and all behind it. Where the loss is
+not finite nothing changes, as ever; where only a gradient is not, the layers behind it have taken the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from nanopace.train.optim.bf16_adamw import LeanAdamW
+
+if TYPE_CHECKING:
+    from nanopace.train.fused.matrix import Matrix
+
+
+def share_gradients(blocks: nn.ModuleList) -> None:
+    """Those of the first are the place for all, one after the other."""
+    first = blocks[0]
+    for block in blocks:
+        for own, shared in zip(block.parameters(), first.parameters(), strict=True):
+            own.grad = shared.grad
+
+
+class Release:
+    """What becomes of a gradient. Nothing in here waits for the device, and all of it can be part of a CUDA graph."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, clip: float, device: torch.device) -> None:
+        assert isinstance(optimizer, LeanAdamW), "no other is updated weight by weight"
+        self._optimizer, self._clip = optimizer, clip
+        self._held, self._square, self._left_out = (torch.zeros((), device=device) for _ in range(3))
+        optimizer.found_inf = self._left_out
+
+    @property
+    def norm(self) -> Tensor:
+        """Of the gradients since the step began, before they were clipped."""
+        return self._square.sqrt()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Inside, all is done as ever, and no weight changes."""
+        self._held.fill_(1.0)
+        try:
+            yield
+        finally:
+            self._held.zero_()
+
+    def begin(self, loss: Tensor) -> None:
+        """Before the first gradient of a step."""
+        self._square.zero_()
+        self._left_out.copy_(torch.maximum(self._held, (~torch.isfinite(loss)).float()))
+
+    @torch.no_grad()
+    def update(self, matrices: Collection[Matrix], others: Collection[nn.Parameter] = ()) -> None:
+        """The weights of these, whose gradients are whole now, and are forgotten."""
+        for each in matrices:
+            each.unfold()
+        weights = [*(weight for each in matrices for weight in each.weights), *others]
+        gradients = [each.grad for each in weights if each.grad is not None]
+        self._square += get_total_norm(gradients).square()
+        self._left_out.copy_(torch.maximum(self._left_out, (~torch.isfinite(self._square)).float()))
+        if self._clip:
+            clip_grads_with_norm_(weights, self._clip, self.norm)
+        self._optimizer.update(weights)
+        torch._foreach_zero_(gradients + [each.gradient for each in matrices if each.shared])
+        for each in matrices:
+            each.renew()

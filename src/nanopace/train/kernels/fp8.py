@@ -1,0 +1,148 @@
+"""Matrix products after norms in 8 bits: forward only, and only those that the card is faster with.
+
+What a norm gives is never larger than the root of its width, so that its scale is known beforehand, and the kernel of
+the norm writes the 8 bits along with the bfloat16 that the backward pass needs. Matrices are cast once a step, each by
+its largest value. All scales are tensors on the device, for which nobody has to wait.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from nanopace.hardware.memory import rows_at_a_time
+from nanopace.train.kernels.products import choose_algorithms, product
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.warm_start import recall, remember
+
+FP8 = torch.float8_e4m3fn
+LARGEST = 448.0  # that it can hold
+PRODUCTS = ("qkv", "into", "head")  # queries, keys and values; into the MLP; logits
+_SMALLEST = 1e-12  # as the largest value of a matrix: 0 would be divided by 0
+_WORTH_IT = 1.05  # times the speed of bfloat16: below, casting the weights may eat it
+_TOPIC = "fp8"
+_ROWS = 1 << 15  # per trial: enough to fill a card
+_TRIALS, _TIMES = 5, 4
+_HEAD_START = 2_000_000  # cycles: about a ms
+
+
+def scale_after_norm(width: int) -> float:
+    """What the values after a norm are multiplied with, so that the largest possible one is the largest of 8 bits."""
+    return float(LARGEST / width**0.5)
+
+
+class Eighth:
+    """A matrix in 8 bits, as it is multiplied with what a norm gave."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self._values = torch.empty_like(matrix, dtype=FP8)
+        self._scale = torch.ones((), device=matrix.device)  # times the values: the matrix
+        self._norm_scale = torch.full((), 1 / scale_after_norm(matrix.size(1)), device=matrix.device)
+
+    def renew(self, matrix: Tensor) -> None:
+        torch.linalg.vector_norm(matrix, torch.inf, dtype=torch.float32, out=self._scale)
+        self._scale.clamp_(min=_SMALLEST).div_(LARGEST)
+        self._values.copy_(matrix / self._scale)
+
+    def product(self, y8: Tensor) -> Tensor:
+        """y W^T in bfloat16, of the 8 bits that the norm wrote for y."""
+        out: Tensor = torch._scaled_mm(
+            y8,
+            self._values.t(),
+            scale_a=self._norm_scale,
+            scale_b=self._scale,
+            out_dtype=torch.bfloat16,
+            use_fast_accum=True,
+        )
+        return out
+
+
+def pick_products(shape: ModelShape, rows: int, device: torch.device) -> tuple[tuple[str, ...], str]:
+    """Those that are faster in 8 bits in micro-batches of so many tokens, found by trying, and how much."""
+    speeds, before = _speeds(shape.n_embd, shape.vocab_size, min(rows, _ROWS), device)
+    picked = tuple(name for name in PRODUCTS if speeds.get(name, 0) >= _WORTH_IT)
+    said = "none is faster than bf16"
+    if picked:
+        said = f"{_listed(picked)}: {_listed([f'{speeds[name]:.2f}' for name in picked])} times as fast as bf16"
+    left = [f"{name} {speeds.get(name) or 'impossible'}" for name in PRODUCTS if name not in picked]
+    if left:
+        said += f"; as before: {_listed(left)}"
+    return picked, said + (", measured before" if before else "")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+@cache  # where nothing can be remembered, it is still found out only once
+def _speeds(width: int, vocabulary: int, rows: int, device: torch.device) -> tuple[dict[str, float], bool]:
+    """Of each product, times bfloat16's; without those that cannot be, and 0 for one whose trial failed, which is not
+    remembered: memory may have been full. And whether that was known before."""
+    card = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    question = f"{card}, torch {torch.__version__}, {rows} x {width}, vocabulary of {vocabulary}, by the best in bf16"
+    known = _read(recall(_TOPIC, question))
+    if known is not None:
+        return known, True
+    found = _measured(width, vocabulary, rows, device)
+    if all(found.values()):
+        remember(_TOPIC, question, ", ".join(f"{name} {speed}" for name, speed in found.items()))
+    return found, False
+
+
+def _read(written: str | None) -> dict[str, float] | None:
+    """None where it is not what `_speeds` writes."""
+    if written is None:
+        return None
+    speeds = {}
+    for each in filter(None, written.split(", ")):
+        name, _, speed = each.partition(" ")
+        if name not in PRODUCTS or not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,2}", speed):
+            return None
+        speeds[name] = float(speed)
+    return speeds
+
+
+def _measured(width: int, vocabulary: int, rows: int, device: torch.device) -> dict[str, float]:
+    sizes = {
+        "qkv": (rows, 3 * width),
+        "into": (rows, 4 * width),
+        "head": (rows_at_a_time(rows, vocabulary), vocabulary),
+    }
+    fitting = {name: size for name, size in sizes.items() if size[1] % 16 == 0}  # others are not multiplied
+    return {name: round(_speed(some, width, out, device), 2) for name, (some, out) in fitting.items()}
+
+
+def _speed(rows: int, width: int, out: int, device: torch.device) -> float:
+    """Times bfloat16's, with what it takes the norm to write the 8 bits; 0: it failed."""
+    from nanopace.train.kernels.norm import layer_norm
+
+    try:
+        x, weight = (torch.randn((high, width), device=device).bfloat16() for high in (rows, out))
+        x8, eighth = torch.empty_like(x, dtype=FP8), Eighth(weight)
+        eighth.renew(weight)
+        norm, norm_too = _time(lambda: layer_norm(x)), _time(lambda: layer_norm(x, x8))
+        product(x, weight.t())
+        choose_algorithms()
+        exact, rounded = _time(lambda: product(x, weight.t())), _time(lambda: eighth.product(x8))
+    except RuntimeError:
+        return 0.0
+    return exact / (rounded + max(0.0, norm_too - norm))
+
+
+def _time(do: Callable[[], object]) -> float:
+    """In ms, on the card alone: it sleeps until all launches have come."""
+    times: list[float] = []
+    for _ in range(2 + _TRIALS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(_HEAD_START)
+        begin.record()
+        for _ in range(_TIMES):
+            do()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / _TIMES)
+    return min(times[2:])  # whatever disturbs a trial makes it longer

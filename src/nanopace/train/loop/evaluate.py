@@ -1,0 +1,168 @@
+"""The validation loss, almost free: fixed windows that lie on the card, no gradients, one read by the host at the end.
+
+The windows are the first of one fixed order, the same in every evaluation. So an evaluation is comparable with the one
+before window by window, and the difference is known far better than either loss. `eval_target_error` takes as many
+windows as that error needs, never fewer than the evaluation before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nanopace.corpus.shards.corpus import Split
+from nanopace.corpus.shards.order import Order
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.ranks import Ranks
+
+_MOST = 1e6  # times that the error of one window may be above the wanted one: no corpus has so many windows
+_FEWEST = 16  # windows before their spread says anything
+_SATURATING = 1 << 16  # tokens in a batch: more do not make a card any faster
+
+Losses = Callable[[Tensor, Tensor], Tensor]  # tokens and targets of some windows to the loss of each
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean and how well it is known."""
+
+    mean: float
+    error: float  # standard error
+    count: int
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Estimate:
+        error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.inf
+        return cls(float(values.mean()), error, len(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    loss: Estimate
+    bits_per_byte: float | None  # None: the tokenizer is unknown
+    change: Estimate | None  # to the evaluation before, window by window
+
+
+class Evaluator:
+    """Evaluates one split, always on the same windows."""
+
+    def __init__(
+        self,
+        losses: Losses,
+        split: Split,
+        *,
+        block_size: int,
+        batch_size: int,
+        windows: int,
+        seed: int,
+        device: torch.device,
+        token_bytes: np.ndarray | None = None,
+        target_error: float = 0.0,
+        ranks: Ranks = Ranks(),  # noqa: B008, frozen
+    ) -> None:
+        self._ranks = ranks
+        self._losses, self._split, self._device, self._batch_size = losses, split, device, batch_size
+        self._order = Order(split, block_size, seed)
+        self._token_bytes, self._target_error = token_bytes, target_error
+        self._tokens = torch.zeros((0, block_size + 1), dtype=torch.int32, device=device)
+        self._text_bytes = np.zeros(0, np.int64)  # by window
+        self._before = np.zeros(0)  # the losses of the evaluation before
+        self._take(windows)
+
+    @property
+    def windows(self) -> int:
+        return len(self._tokens)
+
+    def evaluate(self) -> Evaluation:
+        losses = self._from(0)
+        while self._target_error and (needed := self._needed(losses)) > self.windows:
+            known = self.windows
+            self._take(needed)
+            if self.windows == known:
+                break  # these are all that there are
+            losses = np.concatenate([losses, self._from(known)])
+        common = min(len(losses), len(self._before))
+        change = Estimate.of(losses[:common] - self._before[:common]) if common > 1 else None
+        self._before = losses
+        return Evaluation(Estimate.of(losses), self._bits_per_byte(losses), change)
+
+    def warm_up(self) -> Tensor:
+        """One batch, so that whatever is compiled or allocated on first use is there."""
+        return self._batch(0).cpu()
+
+    def halve(self) -> int | None:
+        """Memory is full: half as many windows at a time, which changes no loss. How many now; None: no less."""
+        if self._batch_size == 1:
+            return None
+        self._batch_size //= 2
+        return self._batch_size
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: the first evaluation after a resume still has one to be compared with."""
+        return {"before": self._before.tolist()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._before = np.asarray(state["before"], dtype=np.float64)
+        self._take(len(self._before))
+
+    def _take(self, windows: int) -> None:
+        """Have this many windows on the device, or all that there are."""
+        first, count = self.windows, min(windows, self._order.windows)
+        if count <= first:
+            return
+        tokens = np.empty((count - first, self._tokens.size(1)), dtype=np.int32)
+        self._split.gather(self._order.starts(first, count - first), tokens.shape[1], tokens)
+        self._tokens = torch.cat([self._tokens, torch.from_numpy(tokens).to(self._device)])
+        if self._token_bytes is not None:
+            self._text_bytes = np.concatenate([self._text_bytes, self._token_bytes[tokens[:, 1:]].sum(axis=1)])
+
+    def _from(self, first: int) -> np.ndarray:
+        """The losses of the windows from `first` on. Nobody waits for the card before all are under way.
+
+        Each rank takes a stretch of the same length, whatever its batches; where the windows end, it begins anew.
+        """
+        count = self.windows - first
+        stretch = math.ceil(count / self._ranks.size)
+        begin = first + self._ranks.rank * stretch
+        under_way = [self._batch(at) for at in range(begin, begin + stretch, self._batch_size)]
+        own = torch.cat(under_way)[:stretch].double().cpu().numpy()
+        return self._ranks.exchange(own).reshape(-1)[:count]
+
+    def _batch(self, first: int) -> Tensor:
+        """Always of the same shape, which a compiled model needs: the last batch is filled up from the front."""
+        numbers = torch.arange(first, first + self._batch_size, device=self._device) % self.windows
+        tokens = self._tokens[numbers].long()
+        return self._losses(tokens[:, :-1], tokens[:, 1:])
+
+    def _needed(self, losses: np.ndarray) -> int:
+        """How many windows the wanted error takes, judged by those that are there."""
+        if len(losses) < _FEWEST:
+            return _FEWEST
+        times = float(losses.std(ddof=1)) / self._target_error
+        return 0 if math.isnan(times) else math.ceil(min(times, _MOST) ** 2)  # more do not make a loss finite
+
+    def _bits_per_byte(self, losses: np.ndarray) -> float | None:
+        text_bytes = int(self._text_bytes.sum())
+        targets = self._tokens.size(1) - 1
+        return float(losses.sum()) * targets / math.log(2) / text_bytes if text_bytes else None
+
+
+def pick_batch(shape: ModelShape, batch_size: int, device: torch.device) -> tuple[int, str]:
+    """Sequences in an evaluation's batch, and why. A card is fastest when it is full, and what training's activations
+    take is free meanwhile; larger batches only leave a CPU's caches."""
+    if device.type == "cpu":
+        return batch_size, "as in training, a CPU gains nothing from more"
+    training = 36 * shape.n_embd * shape.n_layer + 8 * shape.vocab_size  # bytes per token: see hardware/memory.py
+    evaluating = 40 * shape.n_embd + 6 * shape.vocab_size  # one layer's, and logits in two precisions
+    fitting, enough = int(batch_size * training / evaluating), _SATURATING // shape.block_size
+    if batch_size >= min(fitting, enough):
+        return batch_size, "as in training"
+    if enough <= fitting:
+        return enough, "more do not make a card any faster"
+    return fitting, "as many as fit where training's activations were"

@@ -1,0 +1,87 @@
+"""What is kept of a step after which training could not go on, for whoever wants to know why.
+
+    out/evidence-step-1234/
+        evidence.json         the last losses and norms, which weights and gradients are not finite, config, data
+        batch.safetensors     the tokens of that step, as this process saw them
+
+Only what is read back into a tensor or shown to a person lies there: nothing that could run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanopace.train.formats.atomic_files import whole_directory
+from nanopace.train.loop.loss_watch import Told
+from nanopace.train.loop.parts import Parts
+from nanopace.train.loop.stepper import Stepper
+from nanopace.train.ranks import full_tensor
+
+EVIDENCE, BATCH = "evidence.json", "batch.safetensors"
+
+
+def save_evidence(
+    directory: Path, parts: Parts, stepper: Stepper, last: Iterable[Told], step: int, inputs: Tensor, targets: Tensor
+) -> None:
+    """Goes through the step once more, for its gradients. Every rank has to call it; the first one writes."""
+    parts.passes.forget()
+    with nullcontext() if parts.release is None else parts.release.held():
+        loss = stepper.accumulate(step, inputs, targets)
+    gradients = None
+    if parts.release is None:  # else they are gone
+        parts.passes.finish()
+        gradients = _not_finite((name, each.grad) for name, each in parts.model.named_parameters())
+    known = {
+        "step": step,
+        "last": [_told(each) for each in last],
+        "once_more": {
+            "loss": _number(float(loss)),
+            "gradients_not_finite": gradients,
+            "weights_not_finite": _not_finite(parts.model.named_parameters()),
+        },
+        "config": parts.config.as_dict(),
+        "data": _data(parts, step),
+    }
+    parts.passes.forget()
+    if parts.ranks.first:
+        from safetensors.torch import save_file
+
+        with whole_directory(directory) as folder:
+            (folder / EVIDENCE).write_text(json.dumps(known, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            save_file({"inputs": inputs.cpu(), "targets": targets.cpu()}, folder / BATCH)
+
+
+def _told(step: Told) -> dict[str, Any]:
+    return {"iteration": step.iteration, "loss": _number(step.loss), "grad_norm": _number(step.grad_norm)}
+
+
+def _number(value: float) -> float | str:
+    """JSON has no nan and no infinity."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _not_finite(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
+    return [name for name, each in tensors if each is not None and not full_tensor(torch.isfinite(each).all())]
+
+
+def _data(parts: Parts, step: int) -> dict[str, Any]:
+    """Where the tokens come from, over all ranks: the order is a function of its seed alone."""
+    windows = parts.config.gradient_accumulation_steps * parts.config.batch_size
+    described = parts.describe(step)
+    return {
+        "dataset": parts.config.dataset,
+        "corpus": described["corpus"],
+        "order_seed": parts.config.seed + parts.data_offset,
+        "data_offset": parts.data_offset,
+        "first_window": described["windows"],
+        "windows": windows,
+        "positions": parts.order.starts(described["windows"], windows).tolist(),
+    }

@@ -1,0 +1,152 @@
+"""Forward and backward of one micro-batch, with gradients added to what is there.
+
+Either torch's way: the model, compiled or not, under autocast and with autograd's gradients. Or through kernels of our
+own, and where launching them takes longer than running them, as a CUDA graph: one launch for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from nanopace.config import TrainConfig
+from nanopace.train.kernels.products import choose_algorithms
+from nanopace.train.out_of_memory import attempt, make_room
+
+if TYPE_CHECKING:
+    from nanopace.train.fused.gpt2 import Fused
+
+_LAUNCH_BOUND = 0.7  # of a micro-step's time: with less than that for launching, the card never waits
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
+    if config.dtype == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=getattr(torch, config.dtype))
+
+
+class Passes(Protocol):
+    """How a micro-batch becomes gradients."""
+
+    def __call__(self, tokens: Tensor, targets: Tensor, count: int, meet: Callable[[], object] | None = None) -> Tensor:
+        """The mean loss of one of `count` micro-batches; that part of its gradient is added. `meet` is called when the
+        ranks are about to meet."""
+
+    def forget(self) -> None:
+        """No gradients are left."""
+
+    def finish(self) -> None:
+        """There are no more micro-batches in this step: the gradients are those of the weights."""
+
+    def renew(self) -> None:
+        """The weights have changed."""
+
+    def climb(self) -> str | None:
+        """Memory is full: keep less of the forward pass, and say what is done without; None: nothing is left."""
+
+    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:
+        """After a first pass: make later ones of the same shape quicker, where that can be, and say how."""
+
+
+class PlainPasses:
+    def __init__(
+        self,
+        loss: Loss,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        autocast: AbstractContextManager[object],
+    ) -> None:
+        self._loss, self._optimizer, self._scaler, self._autocast = loss, optimizer, scaler, autocast
+
+    def __call__(self, tokens: Tensor, targets: Tensor, count: int, meet: Callable[[], object] | None = None) -> Tensor:
+        with self._autocast:
+            loss = self._loss(tokens, targets)
+        if meet is not None:
+            meet()
+        self._scaler.scale(loss / count).backward()
+        return loss.detach()
+
+    def forget(self) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def finish(self) -> None:
+        pass
+
+    def renew(self) -> None:
+        pass
+
+    def climb(self) -> None:
+        return None
+
+    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:  # noqa: ARG002
+        return []
+
+
+class FusedPasses:
+    def __init__(self, model: Fused) -> None:
+        self._model = model
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._recorded: tuple[torch.Size, int] | None = None
+        self._tokens = self._targets = self._loss = torch.empty(0)
+
+    def __call__(self, tokens: Tensor, targets: Tensor, count: int, meet: Callable[[], object] | None = None) -> Tensor:
+        assert meet is None, "kernels of our own train on one card"
+        if self._graph is None or self._recorded != (tokens.shape, count):
+            return self._run(tokens, targets, count)
+        self._tokens.copy_(tokens)
+        self._targets.copy_(targets)
+        self._graph.replay()
+        return self._loss
+
+    def forget(self) -> None:
+        self._model.forget()
+
+    def finish(self) -> None:
+        self._model.finish()
+
+    def renew(self) -> None:
+        self._model.renew()
+
+    def climb(self) -> str | None:
+        self._graph = self._recorded = None  # it holds memory of its own
+        return self._model.climb()
+
+    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:
+        return [said for said in (choose_algorithms(), self._record(tokens, targets, count)) if said is not None]
+
+    def _record(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
+        self._graph = self._recorded = None
+        launching, running = self._time(tokens, targets, count)
+        if launching < _LAUNCH_BOUND * running:
+            return None
+        make_room(tokens.device)  # a graph has memory of its own
+        self._tokens, self._targets = tokens.clone(), targets.clone()
+        graph = torch.cuda.CUDAGraph()
+        if attempt(lambda: self._capture(graph, count)) is None:
+            return None  # no room for it
+        self._graph, self._recorded = graph, (tokens.shape, count)
+        return f"a micro-step is a CUDA graph: launching its kernels took {launching:.1f} of {running:.1f} ms"
+
+    def _run(self, tokens: Tensor, targets: Tensor, count: int) -> Tensor:
+        return self._model.gradients(tokens, targets, 1 / count)
+
+    def _capture(self, graph: torch.cuda.CUDAGraph, count: int) -> bool:
+        with torch.cuda.graph(graph):
+            self._loss = self._run(self._tokens, self._targets, count)
+        return True
+
+    def _time(self, tokens: Tensor, targets: Tensor, count: int) -> tuple[float, float]:
+        """What the host needs to launch a pass, and what passes until the card is through with it, in ms."""
+        torch.cuda.synchronize(tokens.device)
+        begin = time.perf_counter()
+        self._run(tokens, targets, count)
+        launched = time.perf_counter()
+        torch.cuda.synchronize(tokens.device)
+        return (launched - begin) * 1000, (time.perf_counter() - begin) * 1000

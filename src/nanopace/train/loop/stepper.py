@@ -1,0 +1,201 @@
+"""What a step is made of: forward and backward of every micro-batch, and the update of the weights.
+
+Nothing in here waits for the device. A step whose loss or gradient is not finite is left out by the device itself: the
+fused optimizer reads a flag, as it does for GradScaler, and leaves weights, averages and its count of steps alone.
+
+Where memory is full, a step is the same sequences in smaller micro-batches, from then on: the same tokens, and but for
+rounding the same loss and the same gradient. No step is lost. Steps whose gradients are released (release.py) are no
+such steps: they are over once their backward pass is, and cannot be divided or taken again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from nanopace.ledger import MicroBatchEvent, NoteEvent
+from nanopace.train.clock.step_events import ALONE, Bookkeeper
+from nanopace.train.loop.evaluate import Evaluation, Evaluator
+from nanopace.train.loop.parts import Parts
+from nanopace.train.loop.passes import autocast
+from nanopace.train.out_of_memory import FullError, attempt, make_room, smaller
+from nanopace.train.ranks import full_tensor
+
+T = TypeVar("T")
+
+
+class Stepper:
+    """The step, in micro-batches of as many sequences as fit."""
+
+    def __init__(self, parts: Parts, books: Bookkeeper) -> None:
+        self._parts, self._books, self._config = parts, books, parts.config
+        self._parameters = [each for each in parts.model.parameters() if each.requires_grad]
+        self._fused = bool(parts.optimizer.defaults.get("fused"))
+        self.autocast = autocast(parts.config, parts.device)
+        self.micro_batch = parts.micro_batch or parts.config.batch_size
+
+    @property
+    def _micro_steps(self) -> int:
+        """Of this rank, in a step."""
+        sequences = self._config.gradient_accumulation_steps // self._parts.ranks.size * self._config.batch_size
+        return sequences // self.micro_batch
+
+    # --- the step ----------------------------------------------------------------------------------------------------
+
+    def accumulate(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Forward and backward of every micro-batch; the mean loss of all of them, over all ranks."""
+        while (loss := attempt(lambda: self._accumulated(step, inputs, targets))) is None:
+            # Other ranks are in the middle of this step, and would wait for ever; layers whose gradients are released
+            # have taken it, and cannot take it again.
+            if self._parts.ranks.size > 1 or self._parts.release is not None:
+                raise FullError(halvable=True)
+            self._shrink("step", step)
+        return self._parts.ranks.average(loss)
+
+    def update(self, loss: Tensor) -> Tensor:
+        """Clip, step, and forget the gradients. The norm before clipping. Not finite: the weights stay as they are."""
+        parts = self._parts
+        if parts.release is not None:  # the backward pass has done it
+            return parts.release.norm
+        parts.passes.finish()
+        if parts.scaler.is_enabled():  # it looks at gradients only, so a loss that is not finite is made to show there
+            gradient = self._parameters[0].grad
+            assert gradient is not None, "every weight has a gradient after a backward pass"
+            gradient.add_(loss * 0)
+        parts.scaler.unscale_(parts.optimizer)
+        norm = get_total_norm([each.grad for each in self._parameters if each.grad is not None])
+        if self._config.grad_clip:
+            clip_grads_with_norm_(self._parameters, self._config.grad_clip, norm)
+        norm = full_tensor(norm)
+        self._step(loss + norm)
+        parts.passes.forget()
+        parts.passes.renew()
+        return norm
+
+    def _step(self, finite_or_not: Tensor) -> None:
+        optimizer, scaler = self._parts.optimizer, self._parts.scaler
+        if scaler.is_enabled():
+            scaler.step(optimizer)
+            scaler.update()
+        elif self._fused:
+            optimizer.found_inf = (~torch.isfinite(finite_or_not)).float()  # type: ignore[attr-defined]
+            optimizer.step()
+            del optimizer.found_inf  # type: ignore[attr-defined]
+        elif torch.isfinite(finite_or_not):  # the host has to wait and see
+            optimizer.step()
+
+    def _accumulated(self, step: int, inputs: Tensor, targets: Tensor) -> Tensor:
+        parts = self._parts
+        inputs, targets = (each.view(-1, self.micro_batch, each.size(-1)) for each in (inputs, targets))
+        count = len(inputs)
+        total = torch.zeros((), device=parts.device)
+        for number, (micro_inputs, micro_targets) in enumerate(zip(inputs, targets, strict=True), start=1):
+            last = number == count  # the ranks meet in its backward pass
+            meet = partial(parts.clock.mark, "step", step, ALONE) if last and parts.ranks.size > 1 else None
+            with nullcontext() if last else parts.quietly():
+                total += parts.passes(micro_inputs, micro_targets, count, meet)
+        return total / count
+
+    # --- before the first one ----------------------------------------------------------------------------------------
+
+    def warm_up(self) -> None:
+        """Compile and allocate before the first step, on tokens that mean nothing, and leave no trace of it."""
+        parts, step = self._parts, self._parts.first_step
+        parts.listener.phase("compile")
+        phase = "compile" if self._config.compile else "startup"
+        if not self._fits():
+            self._shrink("startup", step)
+        parts.clock.mark(phase, step, "training step").wait()
+        parts.model.eval()
+        with torch.no_grad(), self.autocast, _same_random_numbers(parts.device):
+            self._evaluating(step, parts.validation, parts.validation.warm_up)
+        parts.model.train()
+        parts.clock.mark(phase, step, "evaluation").wait()
+        self._books.settle()
+        parts.listener.phase("step")
+
+    def _fits(self) -> bool:
+        """Whether one micro-batch goes through, on every rank."""
+        fits = attempt(self._rehearse)
+        self._give_up_if_sharded(fits)
+        self._parts.passes.forget()
+        return bool(self._parts.ranks.exchange([bool(fits)]).all())
+
+    def _rehearse(self) -> bool:
+        parts = self._parts
+        tokens = torch.zeros((self.micro_batch, self._config.block_size), dtype=torch.long, device=parts.device)
+        targets = tokens.clone()  # one tensor for both would be compiled for, and the real ones are two
+        with _same_random_numbers(parts.device), parts.rehearsing():
+            parts.passes(tokens, targets, self._micro_steps)
+            quickened = parts.passes.quicken(tokens, targets, self._micro_steps)
+        for said in quickened:
+            self._note(parts.first_step, said)
+        return True
+
+    # --- when memory is full -----------------------------------------------------------------------------------------
+
+    def _shrink(self, where: str, step: int) -> None:
+        """Smaller micro-batches, until one fits. What that takes, and what was in vain, is not the step's time."""
+        parts, config = self._parts, self._config
+        fits, before = False, self.micro_batch
+        while not fits:
+            parts.passes.forget()
+            saving = parts.passes.climb()
+            make_room(parts.device)
+            if saving is None:
+                if parts.release is not None:  # a step is one micro-batch
+                    raise FullError(halvable=True)
+                less = smaller(self.micro_batch)
+                if less is None:
+                    raise FullError
+                self.micro_batch = less
+            else:
+                self._note(step, f"step {step}: memory is full; from now on '{saving}' is computed once more")
+            parts.clock.mark("other", step)
+            fits = self._fits()
+            parts.clock.mark("compile" if config.compile else "other", step, "smaller micro-batches")
+        if self.micro_batch == before:
+            return
+        accumulation = config.gradient_accumulation_steps * config.batch_size // self.micro_batch
+        parts.ledger.append(MicroBatchEvent(step, self.micro_batch, accumulation, where))
+        self._note(
+            step,
+            f"step {step}: memory is full; from now on {accumulation} micro-batches of {self.micro_batch} instead of "
+            f"{config.gradient_accumulation_steps} of {config.batch_size}: the same tokens, the same loss",
+        )
+
+    def evaluate(self, step: int, evaluator: Evaluator) -> Evaluation:
+        return self._evaluating(step, evaluator, evaluator.evaluate)
+
+    def _evaluating(self, step: int, evaluator: Evaluator, do: Callable[[], T]) -> T:
+        """Losses are by window, so that a smaller batch changes none of them."""
+        while (done := attempt(do)) is None:
+            self._give_up_if_sharded(done)
+            make_room(self._parts.device)
+            batch_size = evaluator.halve()
+            if batch_size is None:
+                raise FullError
+            accumulation = self._config.gradient_accumulation_steps * self._config.batch_size // self.micro_batch
+            self._parts.ledger.append(MicroBatchEvent(step, batch_size, accumulation, "evaluation"))
+            self._note(step, f"step {step}: memory is full; evaluations go on in batches of {batch_size}")
+        return done
+
+    def _give_up_if_sharded(self, done: object) -> None:
+        """The ranks meet in every layer, and those that are waiting in one cannot be told to begin anew."""
+        if done is None and self._parts.sharded:
+            raise FullError(halvable=True)
+
+    def _note(self, step: int, text: str) -> None:
+        self._parts.ledger.append(NoteEvent(text, step))
+        self._parts.listener.note(text)
+
+
+def _same_random_numbers(device: torch.device) -> AbstractContextManager[None]:
+    """What is drawn inside is as if it had not been."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])

@@ -1,0 +1,225 @@
+"""The model of recipe `fast`: a GPT that gets to a loss in fewer tokens, in plain torch.
+
+What differs from GPT-2 has a name that `without` takes (recipes.py says what each is). RMS norms without weights are
+everywhere, and there are no biases. The small functions at the top are the arithmetic that a kernel can take over:
+tensors in, tensors out, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from nanopace.knob_values import ingredients
+from nanopace.train.models.gpt2 import GPT, INITIAL_STD, Cache, ModelShape, attend
+
+CAP = 15.0  # no logit is further from 0: Gemma 2 has 30, modded-nanogpt found 15 better
+ROPE_BASE = 10000.0
+SHARPNESS = 1.4  # normed queries and keys cannot grow sharper by themselves; nanochat has 1.44, modded-nanogpt 1.36
+VALUE_TABLES = 2  # of vocab_size x n_embd each: every one costs as much memory as the head
+
+_NORM_EPS = 1e-6
+
+
+def rms_norm(x: Tensor) -> Tensor:
+    """To a root mean square of 1 over the last dimension."""
+    return functional.rms_norm(x, (x.size(-1),), eps=_NORM_EPS)
+
+
+def residual_norm(x: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
+    """The stream with a branch added, and its norm."""
+    x = x + branch
+    return x, rms_norm(x)
+
+
+def rope_angles(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine, each (length, width / 2). A few KB, so they are made anew rather than kept."""
+    frequencies = ROPE_BASE ** (-torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width)
+    angles = positions.float()[:, None] * frequencies
+    return angles.cos(), angles.sin()
+
+
+def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """(batch, length, any, heads, width): value i of the first half turns with value i of the second."""
+    cos, sin = (each[:, None, None].to(x.dtype) for each in (cos, sin))
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def queries_and_keys(packed: Tensor, angles: tuple[Tensor, Tensor] | None, *, normed: bool) -> Tensor:
+    """Of packed heads (batch, length, 3, heads, width) the first two, normed and turned."""
+    both = packed[:, :, :2]
+    if normed:
+        both = rms_norm(both)
+    return both if angles is None else rotated(both, *angles)
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    return functional.relu(x).square()
+
+
+def capped(logits: Tensor) -> Tensor:
+    """Never beyond CAP, and near 0 as they are. tanh and not a shifted sigmoid: the two differ by a constant, which a
+    softmax does not see, and this one leaves the scale of the logits as people know it."""
+    return CAP * torch.tanh(logits.float() / CAP)
+
+
+def capped_cross_entropy(logits: Tensor, targets: Tensor, *, cap: bool, reduction: str = "mean") -> Tensor:
+    """Of (tokens, vocabulary) and (tokens); a target of -1 does not count."""
+    logits = capped(logits) if cap else logits
+    return functional.cross_entropy(logits, targets, ignore_index=-1, reduction=reduction)
+
+
+class FastAttention(nn.Module):
+    def __init__(self, shape: ModelShape, layer: int, *, gated: bool) -> None:
+        super().__init__()
+        self.c_attn = nn.Linear(shape.n_embd, 3 * shape.n_embd, bias=False)
+        self.c_proj = nn.Linear(shape.n_embd, shape.n_embd, bias=False)
+        self.value_gate = nn.Parameter(torch.ones(shape.n_head)) if gated else None
+        self.resid_dropout = nn.Dropout(shape.dropout)
+        self._heads, self._dropout, self._layer = shape.n_head, shape.dropout, layer
+        self._normed = "qk_norm" in ingredients(shape.recipe, shape.without)
+        self._scale = SHARPNESS / math.sqrt(shape.n_embd // shape.n_head) if self._normed else None
+
+    def forward(
+        self, x: Tensor, value: Tensor | None, angles: tuple[Tensor, Tensor] | None, cache: Cache | None
+    ) -> Tensor:
+        """`value`: what the token itself adds to its values, (batch, length, n_embd)."""
+        batch, length, width = x.shape
+        packed = self.c_attn(x).view(batch, length, 3, self._heads, width // self._heads)
+        q, k = queries_and_keys(packed, angles, normed=self._normed).unbind(2)
+        v = packed[:, :, 2]
+        if value is not None and self.value_gate is not None:
+            v = v + (self.value_gate[:, None] * value.view_as(v)).to(v.dtype)
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        dropout = self._dropout if self.training else 0.0
+        y = attend(q, k, v, cache, self._layer, dropout=dropout, scale=self._scale)
+        y = y.transpose(1, 2).reshape(batch, length, width)
+        return cast(Tensor, self.resid_dropout(self.c_proj(y)))
+
+
+class FastMLP(nn.Module):
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.c_fc = nn.Linear(shape.n_embd, 4 * shape.n_embd, bias=False)
+        self.c_proj = nn.Linear(4 * shape.n_embd, shape.n_embd, bias=False)
+        self.dropout = nn.Dropout(shape.dropout)
+        self._activation = relu_squared if "relu2" in ingredients(shape.recipe, shape.without) else functional.gelu
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.dropout(self.c_proj(self._activation(self.c_fc(x)))))
+
+
+class FastBlock(nn.Module):
+    def __init__(self, shape: ModelShape, layer: int, *, gated: bool) -> None:
+        super().__init__()
+        self.attn = FastAttention(shape, layer, gated=gated)
+        self.mlp = FastMLP(shape)
+
+    def forward(
+        self, x: Tensor, value: Tensor | None, angles: tuple[Tensor, Tensor] | None, cache: Cache | None
+    ) -> Tensor:
+        x, normed = residual_norm(x, self.attn(rms_norm(x), value, angles, cache))
+        return cast(Tensor, x + self.mlp(normed))
+
+
+class FastGPT(GPT):
+    """What it can be asked is a GPT's; how it answers is all its own."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        nn.Module.__init__(self)
+        self.shape = shape
+        self._has = ingredients(shape.recipe, shape.without)
+        self._table_of = value_tables(shape.n_layer) if "value_embeddings" in self._has else {}
+        tables = {"wte": nn.Embedding(shape.vocab_size, shape.n_embd)}
+        if "rope" not in self._has:
+            tables["wpe"] = nn.Embedding(shape.block_size, shape.n_embd)
+        blocks = (FastBlock(shape, layer, gated=layer in self._table_of) for layer in range(shape.n_layer))
+        values = (nn.Embedding(shape.vocab_size, shape.n_embd) for _ in set(self._table_of.values()))
+        self.transformer = nn.ModuleDict(
+            {
+                **tables,
+                "wve": nn.ModuleList(values),
+                "drop": nn.Dropout(shape.dropout),
+                "h": nn.ModuleList(blocks),
+            }
+        )
+        self.lm_head = nn.Linear(shape.n_embd, shape.vocab_size, bias=False)
+        self.transformer["wte"].weight = self.lm_head.weight  # tied, as GPT-2's
+        self._initialise()
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss. A target of -1 does not count."""
+        logits = self.lm_head(self._hidden(tokens, None))
+        return capped_cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), cap=self._caps)
+
+    def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        logits = self.lm_head(self._hidden(tokens, None))
+        losses = capped_cross_entropy(
+            logits.view(-1, logits.size(-1)), targets.reshape(-1), cap=self._caps, reduction="none"
+        )
+        return losses.view(targets.shape).mean(dim=1)
+
+    def logits(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        logits = self.lm_head(self._hidden(tokens, cache))
+        return capped(logits) if self._caps else cast(Tensor, logits)
+
+    def next_logits(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        logits = self.lm_head(self._hidden(tokens, cache)[:, -1])
+        return capped(logits) if self._caps else cast(Tensor, logits)
+
+    def parameter_count(self) -> int:
+        """Of what a token is multiplied with, the head among it: the N of 6 N. Tables are only looked up."""
+        inside = sum(each.numel() for each in self.transformer["h"].parameters() if each.dim() == 2)
+        return inside + self.lm_head.weight.numel()
+
+    @property
+    def _caps(self) -> bool:
+        return "soft_cap" in self._has
+
+    def _hidden(self, tokens: Tensor, cache: Cache | None) -> Tensor:
+        seen = 0 if cache is None else cache.length
+        length = tokens.size(1)
+        assert seen + length <= self.shape.block_size, "more tokens than block_size"
+        positions = torch.arange(seen, seen + length, device=tokens.device)
+        x, angles = self.transformer["wte"](tokens), None
+        if "rope" in self._has:
+            angles = rope_angles(positions, self.shape.n_embd // self.shape.n_head)
+        else:
+            x = x + self.transformer["wpe"](positions)
+        x = self.transformer["drop"](rms_norm(x))
+        values = [table(tokens) for table in cast(nn.ModuleList, self.transformer["wve"])]
+        for layer, block in enumerate(cast(nn.ModuleList, self.transformer["h"])):
+            table = self._table_of.get(layer)
+            x = block(x, None if table is None else values[table], angles, cache)
+        if cache is not None:
+            cache.length += length
+        return rms_norm(x)
+
+    def _initialise(self) -> None:
+        width = self.shape.n_embd
+        inside = 0.5 / math.sqrt(width)  # 0.018 where GPT-2's width is; GPT-2 has 0.02 at every width
+        residual = INITIAL_STD / math.sqrt(2 * self.shape.n_layer)
+        for name, weight in self.named_parameters():
+            if name.endswith("c_proj.weight"):
+                nn.init.normal_(weight, std=residual)
+            elif weight.dim() < 2:
+                continue
+            elif name.startswith("transformer.h."):
+                nn.init.normal_(weight, std=inside)
+            elif name.startswith("transformer.wve."):
+                nn.init.normal_(weight, std=1 / math.sqrt(width))
+            else:
+                nn.init.normal_(weight, std=INITIAL_STD)
+
+
+def value_tables(n_layer: int) -> dict[int, int]:
+    """Which table each layer mixes into its values: the first layers have one each, and the last share them."""
+    tables = min(VALUE_TABLES, max(1, n_layer // 2))
+    first = {layer: layer for layer in range(tables)}
+    last = {n_layer - tables + table: table for table in range(tables)}
+    return {**last, **first}

@@ -1,0 +1,139 @@
+"""Text from a model, token by token, with the keys and values of what went before kept in a cache.
+
+Positions are learned, so a model sees at most `block_size` tokens. nanoGPT then shifts its window by one for each
+token, which makes every cached key wrong. Here a full window is cut to its newer half, which is read once more, and
+filled again: a token has between half a block and a whole one before it, and on average costs hardly more than within
+the first block. `cache=False` reads the window anew for every token. Its logits differ by rounding alone (1e-6), and
+so it gives the same tokens, but for a draw that falls between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nanopace.corpus.tokenizers.tokenizer import Tokenizer
+from nanopace.errors import InputError
+from nanopace.train.models.gpt2 import GPT, Cache
+
+_CUT = "\ufffd"  # how a tokenizer decodes the beginning of a character whose end is still to come
+_COLDEST = 1e-4  # a temperature below this is taken for 0: float32 could not tell the chances apart
+
+
+def generate(
+    model: GPT,
+    tokens: Sequence[int],
+    count: int,
+    *,
+    temperature: float = 0.8,
+    top_k: int | None = 200,
+    top_p: float = 1.0,
+    seed: int = 1337,
+    vocabulary: int | None = None,
+    end_of_text: int | None = None,
+    cache: bool = True,
+) -> Iterator[int]:
+    """At most `count` tokens that follow `tokens`; the end of a text ends them, and is not among them.
+
+    `temperature` 0 takes the likeliest token each time. `vocabulary` is how many ids mean something, where the model's
+    table is padded to a round number. The model has to be in eval mode.
+    """
+    assert not model.training, "dropout would be sampled from, too"
+    assert tokens, "there has to be something that the first token follows"
+    device = next(model.parameters()).device
+    generator = torch.Generator(device).manual_seed(seed)
+    window = _Window(model, tokens, cache, device)
+    for _ in range(count):
+        token = _pick(window.next_logits()[:vocabulary], temperature, top_k, top_p, generator)
+        if token == end_of_text:
+            return
+        yield token
+        window.append(token)
+
+
+@contextmanager
+def precision(device: torch.device, dtype: str) -> Iterator[None]:
+    """Products in `dtype`, as nanoGPT has them on a CUDA card; elsewhere it samples in float32, and so do we.
+
+    On an H200 a token takes a 124M model 2.8 to 3.1 ms in float32 and 4.2 ms in bfloat16: a single row leaves the
+    tensor cores idle, and casting costs launches. cuDNN's attention would make it 35 to 60 ms, since it makes a plan
+    for every length that it has not seen yet.
+    """
+    if device.type != "cuda" or dtype == "float32":
+        yield
+        return
+    kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with torch.autocast(device.type, dtype=getattr(torch, dtype)), sdpa_kernel(kernels):
+        yield
+
+
+class _Window:
+    """The tokens that the model still sees, and with a cache which of them it has not read yet."""
+
+    def __init__(self, model: GPT, tokens: Sequence[int], cache: bool, device: torch.device) -> None:
+        self._model, self._device = model, device
+        self._tokens = list(tokens[-model.shape.block_size :])
+        self._unread = len(self._tokens)
+        self._cache = Cache(model.shape, 1, device, next(model.parameters()).dtype) if cache else None
+
+    def append(self, token: int) -> None:
+        if len(self._tokens) == self._model.shape.block_size:
+            self._tokens = self._tokens[len(self._tokens) // 2 + 1 :]
+            self._unread = len(self._tokens)
+            if self._cache is not None:
+                self._cache.length = 0
+        self._tokens.append(token)
+        self._unread += 1
+
+    @torch.inference_mode()
+    def next_logits(self) -> Tensor:
+        read = self._tokens if self._cache is None else self._tokens[-self._unread :]
+        logits = self._model.next_logits(torch.tensor([read], device=self._device), self._cache)[0]
+        self._unread = 0
+        return logits
+
+
+@torch.inference_mode()
+def _pick(logits: Tensor, temperature: float, top_k: int | None, top_p: float, generator: torch.Generator) -> int:
+    """Drawn by id and not by rank: rounding makes two tokens of equal chance change places, and must not show."""
+    logits = logits.float() / max(temperature, _COLDEST)
+    kept = 1 if temperature < _COLDEST else min(top_k or logits.numel(), logits.numel())
+    if kept == logits.numel() and top_p >= 1:
+        chances = torch.softmax(logits, dim=-1)
+    else:
+        best, candidates = torch.topk(logits, kept)
+        ranked = torch.softmax(best, dim=-1)
+        before = ranked.cumsum(-1) - ranked
+        ranked = torch.where((before < top_p) | (top_p >= 1), ranked, 0.0)  # the likeliest one always stays
+        chances = torch.zeros_like(logits).scatter(0, candidates, ranked)
+    if not bool(chances.sum() > 0):  # NaN is not
+        raise InputError("the model's answers are not numbers: its training has diverged")
+    return int(torch.multinomial(chances, 1, generator=generator))
+
+
+class TextStream:
+    """Tokens in, text out as soon as it is certain: a character may begin in one token and end in the next."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._held: list[int] = []
+        self._said = 0  # characters of what is held that are out already
+
+    def add(self, token: int) -> str:
+        self._held.append(token)
+        text = self._tokenizer.decode(self._held)
+        if not text.endswith(_CUT):
+            return self.end()
+        said = text[self._said : -1]
+        self._said += len(said)
+        return said
+
+    def end(self) -> str:
+        """All that was held back."""
+        rest = self._tokenizer.decode(self._held)[self._said :]
+        self._held, self._said = [], 0
+        return rest

@@ -1,0 +1,236 @@
+"""What this machine trains on and how, each choice with its reason.
+
+What a person asks for is done or refused; replaced only where nanoGPT does so, which is said. What nobody asked for is
+chosen, and says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+import torch
+
+from nanopace.config import TrainConfig
+from nanopace.errors import CardError, ConfigError, UsageError
+from nanopace.hardware.cards import Card, find_card
+from nanopace.knob_values import memory_bytes
+from nanopace.train.models.gpt2 import ModelShape
+
+GIB = 1 << 30
+_FP8_SINCE = (8, 9)  # compute capability
+_LARGEST_CONTEXT = GIB  # what CUDA takes for itself is some hundred MB; more is somebody else's
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The device and what is known of it; None is unknown."""
+
+    device: torch.device
+    reason: str
+    name: str | None = None  # as the driver says it
+    memory_gb: float | None = None  # that this process may take
+    sms: int | None = None
+    uuid: str | None = None
+    card: Card | None = None
+    whole_memory_gb: float | None = None  # of the card, where this process may not take all of it
+
+    @property
+    def card_memory_gb(self) -> float | None:
+        """As the driver says it: that a card is known by."""
+        return self.memory_gb if self.whole_memory_gb is None else self.whole_memory_gb
+
+    def peak_flops(self, dtype: str) -> float | None:
+        """What an mfu is a fraction of."""
+        if self.card is None:
+            return None
+        tflops = {"bfloat16": self.card.bf16_tflops, "float16": self.card.fp16_tflops, "float32": self.card.fp32_tflops}
+        peak = tflops[dtype]
+        return None if peak is None else peak * 1e12
+
+
+def find_machine(wanted: str | None) -> Machine:
+    """`wanted` is the knob device, None where nobody asked for one."""
+    device, reason = _pick(wanted)
+    if device.type != "cuda":
+        return Machine(device, reason)
+    properties = torch.cuda.get_device_properties(device)
+    memory_gb = properties.total_memory / GIB
+    sms = properties.multi_processor_count
+    try:
+        card = find_card(properties.name, sms=sms, memory_gb=memory_gb)
+    except CardError:
+        card = None
+    return Machine(device, reason, properties.name, memory_gb, sms, str(getattr(properties, "uuid", "")) or None, card)
+
+
+def limited(machine: Machine, memory_limit: str) -> Machine:
+    """The same machine with less memory, as the knob memory_limit says. From now on torch takes no more than that."""
+    most = memory_bytes(memory_limit)
+    if most is None:
+        return machine
+    if machine.device.type != "cuda":
+        raise UsageError(
+            "--memory_limit={limit}: only a CUDA card's memory can be limited, and this run is on {device}",
+            limit=memory_limit,
+            device=machine.device,
+        )
+    free, total = torch.cuda.mem_get_info(machine.device)
+    if most > total:
+        raise UsageError(
+            "--memory_limit={limit}: is more than the {memory_gb:.1f} GiB of the card",
+            limit=memory_limit,
+            memory_gb=total / GIB,
+        )
+    # CUDA itself takes some, beside what torch's allocator asks it for.
+    context = min(_LARGEST_CONTEXT, max(0, total - free - torch.cuda.memory_reserved(machine.device)))
+    if most <= context:
+        raise UsageError(
+            "--memory_limit={limit}: CUDA alone takes {context_gb:.2f} GiB; allow some GiB more",
+            limit=memory_limit,
+            context_gb=context / GIB,
+        )
+    torch.cuda.set_per_process_memory_fraction((most - context) / total, machine.device)
+    return replace(machine, memory_gb=most / GIB, whole_memory_gb=machine.card_memory_gb)
+
+
+def _pick(wanted: str | None) -> tuple[torch.device, str]:
+    if wanted is None:
+        if torch.cuda.is_available():
+            return torch.device("cuda", 0), f"{torch.cuda.get_device_name(0)} was found"
+        if torch.backends.mps.is_available():
+            return torch.device("mps"), "no CUDA card, but Apple's GPU was found"
+        return torch.device("cpu"), "no CUDA card was found"
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise _no_device(wanted) from None
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if count == 0:
+            raise UsageError(
+                "--device={device}: torch finds no CUDA card here; --device=cpu trains without one", device=wanted
+            )
+        if (device.index or 0) >= count:
+            raise UsageError("--device={device}: there are {count} cards, counted from 0", device=wanted, count=count)
+        device = torch.device("cuda", device.index or 0)
+    elif device.type == "mps":
+        if not torch.backends.mps.is_available():
+            raise UsageError("--device={device}: torch finds no Apple GPU here", device=wanted)
+    elif device.type != "cpu":
+        raise _no_device(wanted)
+    return device, "asked for"
+
+
+def _no_device(wanted: str) -> UsageError:
+    return UsageError("--device={device}: is no device; there are cuda, cuda:1, cpu and mps", device=wanted)
+
+
+def pick_dtype(machine: Machine, wanted: str | None, *, machine_decides: bool) -> tuple[str, str]:
+    """The precision of the matrix products. Weights, norms and the optimizer stay in float32."""
+    kind = machine.device.type
+    if wanted == "float16" and kind == "cpu":
+        return "float32", "in place of float16, as nanoGPT does on a CPU, where float16 takes many times as long"
+    if wanted is not None:
+        return wanted, "asked for"
+    if kind == "cuda":
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return "bfloat16", "the card has it, and it needs no loss scaling"
+        return "float16", "the card has no bfloat16; losses are scaled"
+    if kind != "cpu":
+        return "float32", "as nanoGPT on this device"
+    has = _bfloat16_instructions()
+    if has is None:
+        return "float32", "as nanoGPT on a CPU; torch finds neither avx512_bf16 nor amx here"
+    if machine_decides:
+        return "bfloat16", f"this CPU has {has}, and is usually faster with it than in float32"
+    return "float32", f"as nanoGPT on a CPU; --dtype=bfloat16 is usually faster on this one: it has {has}"
+
+
+def _bfloat16_instructions() -> str | None:
+    """What this CPU multiplies bfloat16 with; None: nothing, or nothing that this torch knows how to look for."""
+    for name, question in (("amx", "_is_amx_tile_supported"), ("avx512_bf16", "_is_avx512_bf16_supported")):
+        ask = getattr(torch.cpu, question, None)
+        if ask is not None and ask():
+            return name
+    return None
+
+
+def pick_compile(machine: Machine, wanted: bool | None) -> tuple[bool, str]:
+    if wanted is not None:
+        return wanted, "asked for"
+    if machine.device.type == "cuda":
+        return True, "fewer and larger kernels"
+    return False, "on a CPU it gains little, and needs a C++ compiler"
+
+
+def set_tf32(machine: Machine) -> str:
+    """float32 products through the tensor cores: nanoGPT's choice, too."""
+    if machine.device.type != "cuda":
+        return "does not apply"
+    if torch.cuda.get_device_capability(machine.device)[0] < 8:
+        return "off: the card has none"
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+    return "on: what is left in float32 is not worth full precision"
+
+
+def pick_kernels(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> tuple[str, str]:
+    """'fused', 'compiled' or 'eager', and why. Ours take what most people train, and no more."""
+    if not config.compile:
+        return "eager", "nothing is compiled"
+    reasons = list(_against_ours(config, shape, device, ranks))
+    if reasons:
+        return "compiled", f"torch.compile, {reasons[0]}"
+    return "fused", "kernels of our own around torch's matrix products and attention"
+
+
+def _against_ours(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> dict[str, str]:
+    """Why our kernels cannot be taken, each reason with the setting that it is about."""
+    head = shape.n_embd // shape.n_head
+    against = {
+        f"on a {device.type}": (device.type != "cuda", f"device={device.type}"),
+        "as asked for": (not config.fused, "fused=False"),
+        "with several processes": (ranks > 1 or config.parallel == "fsdp", f"parallel={config.parallel}"),
+        f"for heads of {head}": (shape.recipe != "gpt2" and head % 2 == 1, f"n_head={shape.n_head}"),
+        f"in {config.dtype}": (config.dtype != "bfloat16", f"dtype={config.dtype}"),
+        f"for {shape.activation}": (shape.activation != "gelu", f"activation={shape.activation}"),
+        "with dropout": (shape.dropout > 0, f"dropout={shape.dropout}"),
+        "with biases": (shape.bias, "bias=True"),
+        "without triton": (find_spec("triton") is None, "no triton"),
+    }
+    return {reason: setting for reason, (holds, setting) in against.items() if holds}
+
+
+def has_fp8(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= _FP8_SINCE
+
+
+def check_fp8(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> None:
+    """Products in 8 bits are part of our kernels. Where they cannot be, who asked for them hears of it."""
+    if not config.fp8:
+        return
+    if not has_fp8(device):
+        raise ConfigError(
+            "fp8=True needs a card that multiplies in 8 bits, Ada, Hopper or later, and {device} does not; "
+            "leave fp8=False",
+            device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        )
+    if ranks > 1:
+        raise ConfigError(
+            "fp8=True needs our own kernels, which train on one card, and this run has {ranks} processes; "
+            "leave fp8=False",
+            ranks=ranks,
+        )
+    if shape.n_embd % 16:
+        raise ConfigError(
+            "n_embd must be a multiple of 16 with fp8=True: {n_embd} is not one; or leave fp8=False",
+            n_embd=shape.n_embd,
+        )
+    against = list(_against_ours(config, shape, device, ranks).values()) if config.compile else ["compile=False"]
+    if against:
+        raise ConfigError(
+            "fp8=True and {setting} exclude each other: 8 bits are part of our own kernels, which do not take that; "
+            "change one of them",
+            setting=against[0],
+        )

@@ -1,0 +1,50 @@
+"""How much is computed again, or remembered less exactly, so that a run fits into memory: as little as it takes.
+
+The steps and what each keeps are in hardware/memory.py. Before anything is built the peak is predicted; should that be
+wrong, the stepper finds memory full, climbs on, and only then takes smaller micro-batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nanopace.config import TrainConfig
+from nanopace.hardware.memory import GIB, climb, fused_peak_bytes
+from nanopace.knob_values import memory_steps
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.out_of_memory import smaller
+from nanopace.train.plan.device import Machine, pick_kernels
+
+
+def pick_steps(
+    config: TrainConfig, shape: ModelShape, machine: Machine, ranks: int, micro_batch: int | None = None
+) -> tuple[tuple[str, ...], str]:
+    """The steps of the ladder, and why. `micro_batch`: sequences, where it is known that batch_size does not fit."""
+    if pick_kernels(config, shape, machine.device, ranks)[0] != "fused":
+        return (), "all is kept: only our own kernels can do without"
+    asked = memory_steps(config.memory)
+    single = config.gradient_accumulation_steps == 1 and micro_batch in (None, config.batch_size)
+    if asked is not None:
+        asked = tuple(each for each in asked if single or each != "gradients")
+        return asked, f"{', '.join(asked) or 'all is kept'}: asked for"
+    if machine.memory_gb is None:
+        return (), "all is kept: how much memory there is, is unknown"
+    size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
+    steps = climb(*size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8, single=single)
+    peak = fused_peak_bytes(*size, steps, recipe=shape.recipe, fp8=config.fp8)
+    need = f"{peak / GIB:.1f} of {machine.memory_gb:.1f} GiB"
+    if not steps:
+        return steps, f"all is kept: it takes about {need}"
+    before = fused_peak_bytes(*size, steps[:-1], recipe=shape.recipe, fp8=config.fp8) / GIB
+    return steps, f"{', '.join(steps)}: about {need}, and {before:.1f} without {steps[-1]}"
+
+
+def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, ranks: int) -> int | None:
+    """The largest of batch_size and its halves with which a step of one micro-batch fits; None: nobody knows of any."""
+    batch = config.batch_size if config.memory == "auto" else None
+    while batch is not None:
+        single = replace(config, batch_size=batch, gradient_accumulation_steps=1)
+        if "gradients" in pick_steps(single, shape, machine, ranks)[0]:
+            return batch
+        batch = smaller(batch)
+    return None

@@ -1,0 +1,208 @@
+"""Where a run's weights come from: drawn anew, a checkpoint of this run, or a model that somebody trained before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from nanopace.config import KNOBS, Asked, knobs_of
+from nanopace.errors import ConfigError, InputError, UsageError
+from nanopace.files import read_beginning
+from nanopace.knob_values import left_out
+from nanopace.ledger.events import RunEvent
+from nanopace.ledger.file import LEDGER_FILE, EventReader
+from nanopace.literals import Value
+from nanopace.train.checkpoint.layout import Saved, checkpoint_directories, newest_whole
+from nanopace.train.formats.convert import open_pretrained
+from nanopace.train.formats.hub import find_model
+from nanopace.train.formats.nanogpt_checkpoint import NANOGPT_FILE
+from nanopace.train.formats.nanogpt_run import open_nanogpt_run
+from nanopace.train.formats.pretrained import Pretrained
+from nanopace.train.listener import Listener
+from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.models.init_weights import Drawing
+from nanopace.train.models.recipes import new_model
+from nanopace.train.plan.device import Machine
+
+SHAPE = knobs_of("shape", "recipe")  # which the weights settle
+_OF_A_LEDGER = 1 << 20  # bytes: it begins with the event that is looked for
+
+
+def find_saved(out_dir: Path, listener: Listener) -> Saved:
+    """The newest whole checkpoint of a run that shall go on, ours or nanoGPT's, whichever is further.
+
+    Those that cannot be used are named, with what is wrong with them.
+    """
+    ours, newer = newest_whole(out_dir)
+    refused = [*newer]
+    theirs: Saved | None = None
+    if (out_dir / NANOGPT_FILE).exists():
+        try:
+            theirs = open_nanogpt_run(out_dir / NANOGPT_FILE)
+        except InputError as unusable:
+            refused.append(unusable)
+    saved = further(ours, theirs)
+    if saved is None and refused and not newer:
+        raise refused[0]  # nanoGPT's, which says what to do
+    for error in refused:
+        listener.note(str(error) if saved is None else f"{error}; going on from {saved.path} instead")
+    if saved is None:
+        if refused:
+            raise InputError(
+                "{path}: no checkpoint is whole, see above what is wrong with each; leave out --init_from=resume to "
+                "begin anew: what is there is kept under another name",
+                path=out_dir,
+            )
+        raise InputError(
+            "{path}: no checkpoint is here to resume from; leave out --init_from=resume to begin a run here, or name "
+            "the --out_dir of one",
+            path=out_dir,
+        )
+    if ours is not None and theirs is not None:
+        behind = theirs if saved is ours else ours
+        advice = "" if saved is ours else f"; move {NANOGPT_FILE} away to go on from that one"
+        listener.note(f"going on from {saved.path}, step {saved.step:,}: {behind.path} is at {behind.step:,}{advice}")
+    if not saved.has_averages:
+        raise InputError(
+            "{path}: holds weights alone and cannot go on; --init_from={path} with another --out_dir begins a run with "
+            "them",
+            path=saved.path,
+        )
+    return saved
+
+
+def further(ours: Saved | None, theirs: Saved | None) -> Saved | None:
+    """Ours, where both are as far."""
+    if ours is None or theirs is None:
+        return ours or theirs
+    return theirs if theirs.step > ours.step else ours
+
+
+def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value]:
+    """The run's own settings, with what is given now. Another kind of machine chooses for itself again.
+
+    Its shape stays as it is. A config file may say otherwise, as in nanoGPT, where flags had changed it (taken_up.py
+    tells of it); a flag now would be a mistake.
+    """
+    for name, (has, wanted) in other_shape(saved, asked).items():
+        if not asked.files or name in asked.flags:
+            raise ConfigError(
+                "{knob} cannot change in a run that goes on: it is {has}, not {wanted}",
+                knob=name,
+                has=has,
+                wanted=wanted,
+            )
+    return {**_kept(saved.config, machine), **asked.given, **{name: getattr(saved.shape, name) for name in SHAPE}}
+
+
+def from_the_beginning(given: Mapping[str, Value], out_dir: Path, machine: Machine) -> Mapping[str, Value]:
+    """What is asked for where a run shall go on that ended before its first checkpoint: the same, from the beginning.
+
+    Its settings are in its ledger. Everywhere else, what is given.
+    """
+    ledger = out_dir / LEDGER_FILE
+    if given.get("init_from") != "resume" or checkpoint_directories(out_dir):
+        return given
+    if not ledger.exists() or (out_dir / NANOGPT_FILE).exists():
+        return given
+    began = _first_config(ledger)
+    weights = {name: began[name] for name in ("init_from", "which") if name in began}
+    if weights.get("init_from", "resume") == "resume":
+        weights = {"init_from": "scratch"}
+    now = {name: value for name, value in given.items() if name != "init_from"}
+    return {**_kept(began, machine), **weights, **now}
+
+
+def _first_config(ledger: Path) -> Mapping[str, Value]:
+    """Of the process that began the run; empty where it is not to be read any more."""
+    reader = EventReader()
+    try:
+        beginning = read_beginning(ledger, _OF_A_LEDGER).split(b"\n")
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=ledger, reason=error.strerror or str(error)) from None
+    events = (event for line in beginning for event in reader.read(line.decode("utf-8", "replace")))
+    first = next((event for event in events if isinstance(event, RunEvent)), None)
+    return {} if first is None else {name: value for name, value in first.config.items() if name in KNOBS}
+
+
+def _kept(config: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
+    """The settings that a run had, without those of a call, and of another kind of machine."""
+    same = str(config.get("device", "cpu")).partition(":")[0] == machine.device.type
+    aside = {*knobs_of("call"), "device"} if same else set(knobs_of("call", "machine"))
+    return {name: value for name, value in config.items() if name not in aside}
+
+
+def other_shape(saved: Saved, asked: Asked) -> dict[str, tuple[Value, Value]]:
+    """What the run has, and what is wanted now, where that differs."""
+    both = {name: (getattr(saved.shape, name), _wanted(name, asked.given, saved.shape)) for name in SHAPE}
+    return {name: (has, wanted) for name, (has, wanted) in both.items() if wanted is not None and wanted != has}
+
+
+def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value | None:
+    """What is given for a knob that the weights settle, in the form that their shape has it; None: nothing."""
+    value = given.get(name)
+    return ",".join(left_out(shape.recipe, value)) if name == "without" and isinstance(value, str) else value
+
+
+def check_which(asked: Asked, init_from: str) -> None:
+    """Only a run of ours has checkpoints to choose from. A flag may overrule the init_from that a file has it for."""
+    which = asked.given.get("which")
+    overruled = "init_from" in asked.flags and "which" not in asked.flags
+    if not which or overruled or init_from not in ("scratch", "resume"):
+        return
+    if init_from == "scratch":
+        raise UsageError(
+            "--which={which}: there is no run to choose a checkpoint of; name one: --init_from=out --out_dir=other",
+            which=which,
+        )
+    raise UsageError(
+        "--which={which} and --init_from=resume exclude each other: resuming always goes on from the last checkpoint; "
+        "to start a new run from another one: --init_from=out/checkpoints/step-00000150 --out_dir=other",
+        which=which,
+    )
+
+
+def find_pretrained(init_from: str, which: str, listener: Listener) -> Pretrained:
+    """A ckpt.pt of nanoGPT, a Hugging Face directory or a run of ours, by its path; a GPT-2 also by its name."""
+    pretrained = open_pretrained(find_model(init_from), which)
+    if pretrained.chosen is not None:
+        for error in pretrained.chosen.passed_over:
+            listener.note(f"{error}; starting from {pretrained.path} instead")
+    return pretrained
+
+
+def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[str, Value]:
+    """The model's shape is settled by its weights; only its context may be made shorter, as nanoGPT allows."""
+    for name in SHAPE:
+        wanted, has = _wanted(name, given, pretrained.shape), getattr(pretrained.shape, name)
+        shorter = name == "block_size" and isinstance(wanted, int) and wanted < pretrained.shape.block_size
+        if wanted is not None and wanted != has and not shorter:
+            raise ConfigError(
+                "{knob} is {has} in {path}, and cannot be {wanted}",
+                knob=name,
+                has=has,
+                path=pretrained.path,
+                wanted=wanted,
+            )
+    return {**{name: getattr(pretrained.shape, name) for name in SHAPE}, **given}
+
+
+def build_model(
+    shape: ModelShape, source: Saved | Pretrained | None, device: torch.device, *, piecewise: bool = False
+) -> GPT:
+    """Drawn anew where there is no source. A longer position table than needed is cut.
+
+    It is drawn with the numbers of `device`: on a CPU one seed gives nanoGPT's weights, but that takes it 5 to 9 s for
+    GPT-2. `piecewise`: no more than one weight at a time lies on the device, and the model on the host.
+    """
+    with Drawing(device) if piecewise else device:
+        model = new_model(shape)
+    if source is not None:
+        weights = source.weights() if isinstance(source, Saved) else dict(source.weights)
+        positions = "transformer.wpe.weight"
+        if positions in weights:
+            weights[positions] = weights[positions][: shape.block_size]
+        model.load_state_dict(weights)
+    return model

@@ -1,0 +1,298 @@
+"""What a run shall be, from what was asked for, what the corpus is and what the machine can do.
+
+What config files and flags leave open has nanoGPT's defaults. Where they ask for nothing, the machine decides: the
+model and the micro-batch that fit its memory, and as many steps as the corpus, or two minutes of a CPU, are good for.
+The header of a run names all of it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+
+import torch
+
+from nanopace.config import KNOBS, TrainConfig
+from nanopace.corpus.download.named import EMBEDDED
+from nanopace.corpus.shards.corpus import Corpus
+from nanopace.errors import ConfigError
+from nanopace.hardware.memory import largest_micro_batch
+from nanopace.literals import Value
+from nanopace.train.loop.passes import autocast
+from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.models.recipes import new_model, recipe_defaults
+from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
+from nanopace.train.plan.device import Machine, pick_compile, pick_dtype
+from nanopace.train.plan.size import check_size
+
+_GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a quarter faster on tensor cores
+_CPU_SECONDS = 105  # of training: with the start and some samples, about two minutes
+_EPOCHS = 4  # reading a text more often than that teaches little
+_LARGE_CORPUS = 50_000_000  # tokens: below, a GPT-2 would learn it by heart
+_EVALUATIONS = 5
+_MICRO_BATCHES = (64, 32, 16, 8, 4, 2, 1)
+_MICRO_STEP = 3  # forward passes that one takes as long as: backward is two
+_UNNOTICED = 0.01  # of the steps: a second pass that adds less is made
+
+Chosen = dict[str, tuple[Value, str]]  # knobs, each with its reason
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    config: TrainConfig
+    reasons: Mapping[str, str]  # what was chosen, and why
+
+
+def make_plan(
+    asked: Mapping[str, Value],
+    corpus: Corpus,
+    machine: Machine,
+    *,
+    machine_decides: bool,
+    ranks: int = 1,
+    passed_over: Mapping[str, Value] | None = None,
+) -> Plan:
+    """`asked` is what files, flags or a checkpoint say. What they leave open nanoGPT's defaults or the machine fill.
+
+    `passed_over` are rates that a file has for another recipe. They are not in `asked`, and a person hears of them.
+    """
+    dtype, compiles = asked.get("dtype"), asked.get("compile")
+    chosen: Chosen = {
+        "device": (str(machine.device), machine.reason),
+        "dtype": pick_dtype(machine, dtype if isinstance(dtype, str) else None, machine_decides=machine_decides),
+        "compile": pick_compile(machine, compiles if isinstance(compiles, bool) else None),
+        "dataset": pick_dataset(machine_decides=machine_decides),
+        "vocab_size": _vocabulary(corpus),
+    }
+    if chosen["dtype"][0] != dtype:
+        asked = {name: value for name, value in asked.items() if name != "dtype"}  # what was asked for cannot be had
+    if machine_decides:
+        known = {"dtype": chosen["dtype"][0], "vocab_size": chosen["vocab_size"][0], **asked}
+        on_cpu = machine.device.type == "cpu"
+        chosen |= _on_a_cpu(known, ranks) if on_cpu else _on_a_card(known, corpus, machine, ranks)
+    chosen |= _by_recipe(asked, chosen)
+    open_ones = {name: each for name, each in chosen.items() if name not in asked}
+    config = TrainConfig(**{**asked, **{name: value for name, (value, _) in open_ones.items()}})  # type: ignore[arg-type]
+    _check_shape(config, on_cpu=machine.device.type == "cpu")
+    _check(config, corpus, ranks)
+    if config.eval_train == "auto" or (config.eval_train == "steps" and config.eval_only):
+        chosen["eval_train"] = open_ones["eval_train"] = pick_eval_train(config)
+        config = replace(config, eval_train=str(chosen["eval_train"][0]))
+    return Plan(
+        config,
+        {
+            "device": f"{machine.device}: {machine.reason}",
+            **_card(machine, config.dtype),
+            **_recipe(config.recipe, passed_over or {}),
+            **{name: f"{value}: {reason}" for name, (value, reason) in open_ones.items()},
+            **_defaults(asked.keys() | chosen.keys()),
+        },
+    )
+
+
+def pick_dataset(*, machine_decides: bool) -> tuple[str, str]:
+    """Where nobody names one."""
+    if machine_decides:
+        return EMBEDDED, "the source of this Python, which needs no download"
+    return str(KNOBS["dataset"].default), "nanoGPT's default"
+
+
+def _recipe(recipe: str, passed_over: Mapping[str, Value]) -> dict[str, str]:
+    """What a person has to know of another recipe than nanoGPT's, and of a config that was written for another one."""
+    lines = {} if recipe == "gpt2" else {"recipe": f"{recipe}: nanoGPT cannot load this model"}
+    if passed_over:
+        lines["rates"] = (
+            f"not those of the config, which are another recipe's; as flags they count: {_listed(passed_over)}"
+        )
+    return lines
+
+
+def _defaults(settled: Set[str]) -> dict[str, str]:
+    """The rest of the model and the optimisation: of many knobs, one line."""
+    left = {name: knob.default for name, knob in KNOBS.items() if knob.asks_for_a_training and name not in settled}
+    return {"defaults": f"nanoGPT's for the rest: {_listed(left)}"} if left else {}
+
+
+def _listed(knobs: Mapping[str, Value]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in knobs.items())
+
+
+def pick_eval_train(config: TrainConfig) -> tuple[str, str]:
+    """Whether evaluations make nanoGPT's second pass, over the training data, and why: by what it adds to the steps.
+
+    Counted, not measured. On a CPU a forward pass takes 0.23 to 0.38 of a micro-step; on a card an evaluation's batches
+    may be larger than training's, and so cheaper.
+    """
+    if config.eval_only:
+        return "full", "an evaluation alone has no steps to tell of"
+    if config.eval_target_error:
+        return "steps", "a second pass takes as long as eval_target_error asks for; --eval_train=full makes it"
+    between = min(config.eval_interval, max(1, config.max_iters)) * config.gradient_accumulation_steps
+    share = config.eval_iters / (_MICRO_STEP * between)
+    shown = f"{share:.0%}" if share >= 0.1 else f"{100 * share:.2g}%"
+    if share < _UNNOTICED:
+        return "full", f"the second pass adds about {shown} to the steps"
+    return "steps", f"a second pass would add about {shown}; --eval_train=full prints nanoGPT's train loss"
+
+
+def _card(machine: Machine, dtype: str) -> dict[str, str]:
+    """Whose peak an mfu is a fraction of."""
+    if machine.name is None:
+        return {}
+    peak = machine.peak_flops(dtype)
+    return {"gpu": f"{machine.name}: " + ("unknown peak" if peak is None else f"{peak / 1e12:.0f} TFLOP/s in {dtype}")}
+
+
+def shape_of(config: TrainConfig, activation: str) -> ModelShape:
+    return ModelShape(
+        n_layer=config.n_layer,
+        n_head=config.n_head,
+        n_embd=config.n_embd,
+        vocab_size=config.vocab_size,
+        block_size=config.block_size,
+        bias=config.bias,
+        dropout=config.dropout,
+        activation=activation,
+        recipe=config.recipe,
+        without=config.without,
+    )
+
+
+def _check_shape(config: TrainConfig, *, on_cpu: bool) -> None:
+    if config.parallel == "fsdp":  # each process has a part of it
+        return
+    check_size(
+        n_layer=config.n_layer,
+        n_embd=config.n_embd,
+        vocab_size=config.vocab_size,
+        block_size=config.block_size,
+        batch_size=config.batch_size,
+        accumulation=config.gradient_accumulation_steps,
+        on_cpu=on_cpu,
+    )
+
+
+def _check(config: TrainConfig, corpus: Corpus, ranks: int) -> None:
+    if config.gradient_accumulation_steps % ranks:
+        raise ConfigError(
+            "gradient_accumulation_steps must be a multiple of the number of processes, "
+            "which share its micro-batches: {steps} is not one of {ranks}",
+            steps=config.gradient_accumulation_steps,
+            ranks=ranks,
+        )
+    if corpus.vocab_size is not None and config.vocab_size < corpus.vocab_size:
+        raise ConfigError(
+            "vocab_size must be at least {least}, the vocabulary of {corpus}: {vocab_size} is less",
+            least=corpus.vocab_size,
+            corpus=corpus.directory,
+            vocab_size=config.vocab_size,
+        )
+
+
+def _vocabulary(corpus: Corpus) -> tuple[int, str]:
+    if corpus.vocab_size is None:
+        return _GPT2_VOCABULARY, "the corpus does not say; as nanoGPT, we take it for GPT-2's"
+    if corpus.tokenizer is not None and corpus.tokenizer.kind == "gpt2":
+        return _GPT2_VOCABULARY, f"GPT-2's {corpus.vocab_size}, rounded up to a multiple of 64"
+    return corpus.vocab_size, "the corpus's own"
+
+
+def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ranks: int) -> Chosen:
+    """GPT-2 where there is text for it, else a third of its width; then the largest micro-batch up to 64 that fits."""
+    large = corpus.train.tokens >= _LARGE_CORPUS
+    shape = {"n_layer": 12, "n_head": 12, "n_embd": 768} if large else {"n_layer": 6, "n_head": 6, "n_embd": 384}
+    shape["block_size"] = 1024 if large else 512
+    step_tokens, dropout = (1 << 19, 0.0) if large else (1 << 16, 0.1)
+    known = {name: int(asked.get(name, value)) for name, value in shape.items()}
+    block_size, fitting = known["block_size"], 8
+    if machine.memory_gb is not None:
+        fitting = largest_micro_batch(
+            known["n_layer"], known["n_embd"], int(asked["vocab_size"]), block_size, machine.memory_gb
+        )
+    most = max(1, step_tokens // block_size)
+    micro_batch = next((each for each in _MICRO_BATCHES if each <= min(fitting, most)), 1)
+    batch_size = int(asked.get("batch_size", micro_batch))
+    accumulation = ranks * max(1, round(most / batch_size / ranks))
+    tokens = int(asked.get("gradient_accumulation_steps", accumulation)) * batch_size * block_size
+    steps = max(200, _EPOCHS * corpus.train.tokens // tokens)
+    memory = "an unknown amount of memory" if machine.memory_gb is None else f"{machine.memory_gb:.0f} GiB"
+    why = f"for {corpus.train.tokens / 1e6:.1f}M training tokens"
+    by_heart = f"hardly a token is seen more than {_EPOCHS} times" if large else "so little text is soon known by heart"
+    rate = (6e-4, "nanoGPT's, for GPT-2") if large else (1e-3, "a small model takes a higher rate than GPT-2")
+    return {
+        **{name: (value, why) for name, value in shape.items()},
+        "dropout": (dropout, by_heart),
+        "batch_size": (batch_size, f"{fitting} would fit into {memory}"),
+        "gradient_accumulation_steps": (accumulation, f"{accumulation * batch_size * block_size:,} tokens a step"),
+        **_rates(asked, *rate),
+        **_schedule(asked, int(steps), f"the training tokens {_EPOCHS} times"),
+    }
+
+
+def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
+    """A model that learns something in two minutes, and the steps that two minutes are enough for."""
+    shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128}
+    batch_size = 8
+    known = {name: int(asked.get(name, value)) for name, value in {**shape, "batch_size": batch_size}.items()}
+    given = {name: asked[name] for name in ("recipe", "without", "dtype", "vocab_size") if name in asked}
+    tried = TrainConfig(**known, **given)  # type: ignore[arg-type]
+    _check_shape(tried, on_cpu=True)
+    step_seconds = _probe(tried)
+    accumulation = int(asked.get("gradient_accumulation_steps", ranks))
+    steps = max(20, int(_CPU_SECONDS * ranks / (step_seconds * accumulation)))
+    return {
+        **{name: (value, "small enough for a CPU") for name, value in shape.items()},
+        "batch_size": (batch_size, "small, for more steps in the same time"),
+        "gradient_accumulation_steps": (
+            ranks,
+            "one micro-batch for each process" if ranks > 1 else "one micro-batch, for more steps",
+        ),
+        **_rates(asked, 3e-3, "a small model takes a higher rate than GPT-2"),
+        "eval_iters": (25, "few, so that an evaluation is short"),
+        "log_interval": (10, "enough to see it learn"),
+        **_schedule(asked, steps, f"about two minutes at {step_seconds * 1000:.0f} ms a step, measured"),
+    }
+
+
+def _rates(asked: Mapping[str, Value], peak: float, why: str) -> Chosen:
+    lowest = float(f"{float(asked.get('learning_rate', peak)) / 10:.6g}")
+    return {"learning_rate": (peak, why), "min_lr": (lowest, "a tenth of learning_rate")}
+
+
+def _by_recipe(asked: Mapping[str, Value], chosen: Chosen) -> Chosen:
+    """What the recipe wants otherwise than nanoGPT and the machine; nothing for GPT-2."""
+    recipe = str(asked.get("recipe", KNOBS["recipe"].default))
+    max_iters = asked.get("max_iters", chosen.get("max_iters", (KNOBS["max_iters"].default, ""))[0])
+    return {name: (value, f"recipe {recipe}") for name, value in recipe_defaults(recipe, int(max_iters)).items()}
+
+
+def _schedule(asked: Mapping[str, Value], steps: int, why: str) -> Chosen:
+    steps -= steps % _EVALUATIONS  # so that the last evaluation is at the end
+    most = int(asked.get("max_iters", steps))
+    return {
+        "max_iters": (steps, why),
+        "lr_decay_iters": (max(1, most), "the end of the run"),
+        "warmup_iters": (min(100, most // 10), "a tenth of the run, and no more than 100"),
+        "eval_interval": (max(1, most // _EVALUATIONS), "a fifth of the run"),
+    }
+
+
+def _probe(config: TrainConfig, steps: int = 5) -> float:
+    """Seconds of one micro-step, from a few of them."""
+    with torch.random.fork_rng(devices=[]):
+        model = new_model(shape_of(config, "gelu"))
+        optimizer = make_optimizer(model, config, torch.device("cpu"))
+        set_learning_rate(optimizer, 0.0)
+        tokens = torch.zeros((config.batch_size, config.block_size), dtype=torch.long)
+        times = []
+        for _ in range(1 + steps):
+            begin = time.perf_counter()
+            with autocast(config, tokens.device):
+                loss = model(tokens, tokens)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])

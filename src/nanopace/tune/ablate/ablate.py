@@ -1,0 +1,268 @@
+"""Which knob did it: two configs that differ in several knobs, and short runs of what lies between them.
+
+A player is what is changed at once: a knob, or several that go together, because no run can have one without the other
+(n_head and n_embd), because together they leave a step's tokens as they were, or because somebody says so. Every
+combination of players is a run; shapley.py divides the whole difference among them. Tokens per second are compared by
+their logarithm, which splits exactly into what a token costs and how well the machine is used:
+
+    ln(tokens/s) = ln(utilisation) + ln(peak) - ln(FLOPs per token)
+
+so that a knob's part of the utilisation is its part of the speed and of the FLOPs together.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from nanopace.config import KNOBS, TrainConfig
+from nanopace.errors import ConfigError, UsageError
+from nanopace.literals import Value
+from nanopace.record import Record
+from nanopace.tune.results import keep_result, kept_results
+from nanopace.tune.shapley import Players, Share, coalitions, drawn_orders, schedule, shares
+from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
+
+_SAME_IN_EVERY_TRIAL = ("max_iters", "seed")
+
+
+def _is_apart(name: str) -> bool:
+    """Whether it is no property of a run, or is the same in every trial."""
+    knob = KNOBS[name]
+    return knob.part == "call" or knob.effect == "bookkeeping" or name in _SAME_IN_EVERY_TRIAL
+
+
+class Player(Record):
+    """Knobs that change together, with what they are in A and in B."""
+
+    knobs: tuple[str, ...]
+    before: tuple[Value, ...]
+    after: tuple[Value, ...]
+
+    @property
+    def name(self) -> str:
+        return ",".join(self.knobs)
+
+
+class Plan(Record):
+    """What is to be measured."""
+
+    base: Mapping[str, Value]  # knobs of A, and its defaults for those that only B sets
+    players: tuple[Player, ...]
+    steps: int
+    repeats: int
+    evaluates: bool
+    orders: tuple[tuple[str, ...], ...]  # empty: all combinations are measured
+    seed: int
+
+    @property
+    def combinations(self) -> list[Players]:
+        return coalitions([each.name for each in self.players], len(self.orders), self.seed)
+
+    @property
+    def trials(self) -> list[tuple[Players, int]]:
+        return schedule(self.combinations, self.repeats, self.seed)
+
+    def settings(self, changed: Players) -> dict[str, Value]:
+        knobs = dict(self.base)
+        for player in self.players:
+            if player.name in changed:
+                knobs.update(zip(player.knobs, player.after, strict=True))
+        return settings_of_trial(knobs, self.steps, evaluates=self.evaluates)
+
+
+class Tried(Record):
+    """One trial and what came of it."""
+
+    changed: Players
+    number: int  # of the repeat
+    outcome: Outcome
+
+
+class Ablation(Record):
+    """What each player did. Speed, FLOPs and utilisation are differences of logarithms; the loss is one of losses."""
+
+    players: tuple[Player, ...]
+    speed: tuple[Share, ...]
+    flops: tuple[Share, ...] | None  # exact, without errors; None where the trainer does not say what a token costs
+    utilisation: tuple[Share, ...] | None
+    loss: tuple[Share, ...] | None
+    tokens_per_second: tuple[float, float]  # of A and of B
+    losses: tuple[float, float] | None
+    trials: int
+    sampled: bool  # orders were drawn
+
+
+# --- what to measure -------------------------------------------------------------------------------------------------
+
+
+def make_plan(
+    a: Mapping[str, Value],
+    b: Mapping[str, Value],
+    *,
+    steps: int,
+    repeats: int,
+    evaluates: bool,
+    orders: int,
+    together: Sequence[Sequence[str]] = (),
+    seed: int = 1,
+) -> Plan:
+    """Both configs are knobs by name; what they do not set is nanoGPT's default."""
+    before, after = TrainConfig(**_known(a)).as_dict(), TrainConfig(**_known(b)).as_dict()  # type: ignore[arg-type]
+    changed = [name for name in KNOBS if before[name] != after[name] and not _is_apart(name)]
+    if not changed:
+        raise UsageError("both configs train the same: they differ in no knob that a run depends on")
+    groups = _together([(name,) for name in changed], [*_same_tokens(before, after), *together])
+    groups = _valid(groups, before, after)
+    players = tuple(
+        Player(each, tuple(before[name] for name in each), tuple(after[name] for name in each)) for each in groups
+    )
+    names = [each.name for each in players]
+    drawn = tuple(drawn_orders(names, orders, seed)) if len(coalitions(names, orders, seed)) < 2 ** len(names) else ()
+    base = {name: before[name] for name in KNOBS if name in a or name in b}
+    return Plan(base, players, steps, repeats, evaluates, drawn, seed)
+
+
+def plan_text(plan: Plan) -> str:
+    """By which results of one plan are told from those of another."""
+    return json.dumps({"settings": [plan.settings(some) for some in plan.combinations], "repeats": plan.repeats})
+
+
+def _known(knobs: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in knobs.items() if name in KNOBS}
+
+
+def _same_tokens(before: Mapping[str, Value], after: Mapping[str, Value]) -> list[Sequence[str]]:
+    """A micro-batch of another size with as many more of them is one change: a step has the same tokens."""
+    pair = ("batch_size", "gradient_accumulation_steps")
+    first, second = (int(knobs[pair[0]]) * int(knobs[pair[1]]) for knobs in (before, after))
+    return [pair] if first == second else []
+
+
+def _together(groups: list[tuple[str, ...]], wanted: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    for some in wanted:
+        inside = [each for each in groups if set(each) & set(some)]
+        if len(inside) > 1:
+            groups = _merged(groups, inside)
+    return groups
+
+
+def _merged(groups: list[tuple[str, ...]], inside: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    one = tuple(name for each in inside for name in each)
+    return [one if each == inside[0] else each for each in groups if each not in inside[1:]]
+
+
+def _valid(
+    groups: list[tuple[str, ...]], before: Mapping[str, Value], after: Mapping[str, Value]
+) -> list[tuple[str, ...]]:
+    """Grouped further until every combination is one that can be trained."""
+    while (pair := _at_odds(groups, before, after)) is not None:
+        groups = _merged(groups, pair)
+    return groups
+
+
+def _at_odds(
+    groups: Sequence[tuple[str, ...]], before: Mapping[str, Value], after: Mapping[str, Value]
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Two of which one cannot be changed without the other. Knobs exclude each other in twos, so single changes, and
+    all changes but one, show it."""
+    for one in groups:
+        for rest in ([one], [each for each in groups if each != one]):
+            if _trains(rest, before, after):
+                continue
+            for other in groups:
+                flipped = [each for each in rest if each != other] if other in rest else [*rest, other]
+                if other != one and _trains(flipped, before, after):
+                    first, second = (one, other) if groups.index(one) < groups.index(other) else (other, one)
+                    return first, second
+            raise ConfigError(
+                "what lies between the two configs cannot be trained: {knobs} alone is at odds with the rest",
+                knobs=", ".join(one),
+            )
+    return None
+
+
+def _trains(changed: Sequence[tuple[str, ...]], before: Mapping[str, Value], after: Mapping[str, Value]) -> bool:
+    knobs = {**before, **{name: after[name] for each in changed for name in each}}
+    try:
+        TrainConfig(**knobs)  # type: ignore[arg-type]
+    except ConfigError:
+        return False
+    return True
+
+
+# --- measuring -------------------------------------------------------------------------------------------------------
+
+
+def measure(plan: Plan, folder: Path, timeout_s: float, tell: Callable[[Tried], None]) -> list[Tried]:
+    """Run what has not been run yet: results are kept in the folder as they come. `tell` hears of every one."""
+    done = {(each.changed, each.number): each for each in read_results(folder)}
+    found = []
+    for number, (changed, repeat) in enumerate(plan.trials):
+        tried = done.get((changed, repeat))
+        if tried is None:
+            tried = Tried(
+                changed, repeat, run_trial(plan.settings(changed), _free(folder / f"{number:03d}"), timeout_s)
+            )
+            keep_result(folder, sorted(changed), repeat, tried.outcome)
+        found.append(tried)
+        tell(tried)
+        if not tried.outcome.worked:
+            break  # without this one nothing can be said
+    return found
+
+
+def _free(folder: Path) -> Path:
+    """A name that an interrupted trial has not taken."""
+    count = 0
+    while os.path.lexists(folder.with_name(f"{folder.name}-{count}")):
+        count += 1
+    return folder.with_name(f"{folder.name}-{count}")
+
+
+def read_results(folder: Path) -> list[Tried]:
+    return [Tried(frozenset(changed), number, outcome) for changed, number, outcome in kept_results(folder)]
+
+
+# --- what came of it -------------------------------------------------------------------------------------------------
+
+
+def conclude(plan: Plan, tried: Sequence[Tried]) -> Ablation:
+    """Every combination has worked."""
+    names = [each.name for each in plan.players]
+    speeds = _by_combination(tried, lambda outcome: math.log(outcome.tokens_per_second or math.nan))
+    speed = shares(names, speeds, plan.orders)
+    flops = _flops(names, tried, plan.orders)
+    losses = _by_combination(tried, lambda outcome: outcome.loss or math.nan) if plan.evaluates else None
+    nothing, everything = frozenset[str](), frozenset(names)
+    return Ablation(
+        players=plan.players,
+        speed=tuple(speed),
+        flops=flops,
+        utilisation=None
+        if flops is None
+        else tuple(Share(a.player, a.value + b.value, a.error) for a, b in zip(speed, flops, strict=True)),
+        loss=None if losses is None else tuple(shares(names, losses, plan.orders)),
+        tokens_per_second=(math.exp(fmean(speeds[nothing])), math.exp(fmean(speeds[everything]))),
+        losses=None if losses is None else (fmean(losses[nothing]), fmean(losses[everything])),
+        trials=len(tried),
+        sampled=bool(plan.orders),
+    )
+
+
+def _by_combination(tried: Sequence[Tried], value: Callable[[Outcome], float]) -> dict[Players, list[float]]:
+    found: dict[Players, list[float]] = {}
+    for each in tried:
+        found.setdefault(each.changed, []).append(value(each.outcome))
+    return found
+
+
+def _flops(names: Sequence[str], tried: Sequence[Tried], orders: Sequence[Sequence[str]]) -> tuple[Share, ...] | None:
+    costs = {each.changed: each.outcome.flops_per_token for each in tried}
+    if any(not cost for cost in costs.values()):
+        return None
+    return tuple(shares(names, {some: [math.log(cost or 1.0)] for some, cost in costs.items()}, orders))

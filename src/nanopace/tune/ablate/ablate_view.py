@@ -1,0 +1,163 @@
+"""An ablation, shown: what the whole difference is, which knobs made it, and which made none that shows.
+
+Effects multiply, so that each is shown as what it makes of the speed: 0.42 times, with its 95% interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from nanopace.literals import Value
+from nanopace.record import field_names
+from nanopace.tune.ablate.ablate import Ablation, Player
+from nanopace.tune.ratios import interval, plain, times
+from nanopace.tune.shapley import Share
+from nanopace.views.paper import Cell, Paper, styled
+from nanopace.wording.catalog import UNKNOWN, Words
+
+# Where a step keeps its tokens they are one choice, written as people do: 8 x 64.
+_MICRO_BATCHES = {"batch_size", "gradient_accumulation_steps"}
+_NO_MORE = 0.0005  # arithmetic, that three decimals would show
+
+
+def write(found: Ablation, words: Words, paper: Paper) -> None:
+    paper.line(styled(_answer(found, words), "bold"), indent=0)
+    for line in _verdict(found, words):
+        paper.line(line, indent=0)
+    paper.heading(words.text("Which knob did it"))
+    paper.table(_rows(found, words), "llrrrr", _head(words))
+    paper.line(words.text("Times what it was. Effects multiply; those of all knobs make the whole."))
+    if found.loss is not None and found.losses is not None:
+        paper.heading(words.text("The loss"))
+        rows = [
+            (_named(player), _difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
+        ]
+        paper.table([*rows, (words.text("together"), words.number(found.losses[1] - found.losses[0], 4))], "lr")
+
+
+def page(found: Ablation, title: str, words: Words) -> str:
+    """One HTML file, with the effects as a waterfall from A to B."""
+    from nanopace.views.page import waterfall_page  # jinja2, which a terminal does without
+    from nanopace.views.tables import make_table
+    from nanopace.views.waterfall import Change, bars
+
+    changes = [
+        Change(
+            f"{_named(player)}: {_change(player)}",
+            share.value,
+            share.error,
+            f"{times(share.value, words)} ({interval(share, words)})",
+        )
+        for player, share in zip(found.players, found.speed, strict=True)
+    ]
+    first, last = (
+        (name, math.log(rate), f"{words.si(rate)} {words.text('tokens/s')}")
+        for name, rate in zip("AB", found.tokens_per_second, strict=True)
+    )
+    rows = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in _rows(found, words)]
+    note = words.text("Times what it was. Effects multiply; those of all knobs make the whole.")
+    kind = words.text("Which knob did it")
+    tables = [make_table(kind, _head(words), rows, (2, 3, 4, 5), note=note)]
+    if found.loss is not None:
+        losses = [
+            (_named(player), _difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
+        ]
+        tables.append(make_table(words.text("The loss"), (), losses, (1,)))
+    answer = [_answer(found, words), *_verdict(found, words)]
+    return waterfall_page(title, kind, answer, bars(first, changes, last), tables, words)
+
+
+def document(found: Ablation) -> dict[str, object]:
+    """For JSON."""
+    return {name: getattr(found, name) for name in field_names(found)}
+
+
+def _answer(found: Ablation, words: Words) -> str:
+    a, b = found.tokens_per_second
+    return words.text(
+        "B trains {ratio} times as many tokens a second as A: {b} and {a}.",
+        ratio=words.number(b / a, 3),
+        a=words.si(a),
+        b=words.si(b),
+    )
+
+
+def _head(words: Words) -> tuple[str, ...]:
+    return (
+        "",
+        "A → B",
+        words.text("tokens/s"),
+        words.text("95% interval"),
+        words.text("FLOPs"),
+        words.text("utilisation"),
+    )
+
+
+def _rows(found: Ablation, words: Words) -> list[Sequence[Cell]]:
+    rows: list[Sequence[Cell]] = []
+    for number, (player, speed) in enumerate(zip(found.players, found.speed, strict=True)):
+        flops, used = (
+            UNKNOWN if shares is None else times(shares[number].value, words)
+            for shares in (found.flops, found.utilisation)
+        )
+        name = styled(_named(player), "bold" if speed.shows else "")
+        rows.append((name, _change(player), times(speed.value, words), interval(speed, words), flops, used))
+    return rows
+
+
+def _named(player: Player) -> str:
+    return "batch_size" if set(player.knobs) == _MICRO_BATCHES else ", ".join(player.knobs)
+
+
+def _change(player: Player) -> str:
+    before, after = (_settings(player.knobs, values) for values in (player.before, player.after))
+    return f"{before} → {after}"
+
+
+def _settings(knobs: Sequence[str], values: Sequence[Value]) -> str:
+    if set(knobs) == _MICRO_BATCHES:
+        named = dict(zip(knobs, map(plain, values), strict=True))
+        return f"{named['batch_size']} x {named['gradient_accumulation_steps']}"
+    return ", ".join(map(plain, values))
+
+
+def _difference(share: Share, words: Words) -> str:
+    said = words.number(share.value, 4)
+    return said if share.error is None else f"{said} ± {words.number(share.error, 4)}"
+
+
+def _verdict(found: Ablation, words: Words) -> list[str]:
+    """What each knob did, the largest effect first; and whether that can be told."""
+    showing = [number for number, share in enumerate(found.speed) if share.shows]
+    if not showing:
+        return [
+            words.text(
+                "No effect is larger than the spread of repeated runs, so nothing is concluded: give more --repeats or "
+                "--steps, or a machine on which nothing else runs."
+            )
+        ]
+    showing.sort(key=lambda number: -abs(found.speed[number].value))
+    said = [_sentence(found, number, words) for number in showing]
+    quiet = [_named(player) for number, player in enumerate(found.players) if number not in showing]
+    if quiet:
+        said.append(
+            words.text("No effect on the speed that could be told from the spread: {knobs}.", knobs=", ".join(quiet))
+        )
+    if found.sampled:
+        said.append(words.text("Some orders of the changes were measured, and not all combinations."))
+    return said
+
+
+def _sentence(found: Ablation, number: int, words: Words) -> str:
+    knobs, faster = _named(found.players[number]), times(found.speed[number].value, words)
+    if found.flops is None or found.utilisation is None or abs(found.flops[number].value) < _NO_MORE:
+        return words.text("{knobs} made it {times} times as fast.", knobs=knobs, times=faster)
+    return words.text(
+        "{knobs} made it {times} times as fast: a token costs {cost} times as much arithmetic, and the machine does "
+        "{used} times as much of it in a second.",
+        knobs=knobs,
+        times=faster,
+        cost=times(found.flops[number].value, words),
+        used=times(found.utilisation[number].value, words),
+    )

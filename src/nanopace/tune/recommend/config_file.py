@@ -1,0 +1,85 @@
+"""A recommendation as a config file, which nanoGPT reads as well: names and literals, each with its reason behind it.
+
+nanoGPT takes a name that it does not know without a word, and heeds nothing of it; so what is nanopace's alone stands
+at the end. Comments are English and ASCII: nanoGPT opens the file in whatever encoding the machine has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from nanopace.config import KNOBS
+from nanopace.errors import InputError
+from nanopace.tune.recommend.choices import Choice
+from nanopace.tune.recommend.notes import headline, notes
+from nanopace.tune.recommend.recommend import Recommendation
+from nanopace.wording.catalog import Words, words
+
+
+def config_text(found: Recommendation) -> str:
+    """The whole file."""
+    english = words("en")
+    lines = [f"# {line}" for line in _opening(found, english)]
+    lines += [_line(choice, english) for choice in found.knobs if _is_shared(choice)]
+    lines += ["", "# nanopace's own, over which nanoGPT passes:"]
+    lines += [_line(choice, english) for choice in found.knobs if not _is_shared(choice)]
+    text = "\n".join(lines) + "\n"
+    return text.replace("\u00a0", " ").encode("ascii", "replace").decode()
+
+
+def _is_shared(choice: Choice) -> bool:
+    """nanoGPT takes the vocabulary from the dataset, but it stands with the rest of the shape."""
+    knob = KNOBS[choice.knob]
+    return knob.nanogpt or knob.part == "shape"
+
+
+def _line(choice: Choice, english: Words) -> str:
+    value = json.dumps(choice.value) if isinstance(choice.value, str) else repr(choice.value)  # in double quotes
+    return f"{choice.knob} = {value}  # {english.reason(choice.reason, choice.numbers)}"
+
+
+def _opening(found: Recommendation, english: Words) -> list[str]:
+    card = f"{english.card(found.card)} ({found.memory_gb:g} GB)"
+    said = [f"{found.model.name}, {english.si(found.parameters)} parameters, on one {card}: nanopace recommend."]
+    if found.tokens_per_s is not None and found.seconds is not None:
+        speed, time = found.tokens_per_s, found.seconds
+        said.append(
+            f"Expected: {english.si(speed.expected)} tokens/s ({english.si(speed.low)} to {english.si(speed.high)}), "
+            f"{english.duration(time.expected)} in all ({english.duration(time.low)} to {english.duration(time.high)})."
+        )
+    said += [english.note(code, numbers) for code, numbers in headline(found)]
+    if (loss := found.loss) is not None:
+        said.append(f"Loss at the end, on web text: about {loss.expected:.2f} ({loss.low:.2f} to {loss.high:.2f}).")
+    warnings = ("nanogpt_smaller", "nanogpt_never", "fine_tune", "little_text", "long", "long_alone")
+    said += [english.note(code, numbers) for code, numbers in notes(found) if code in warnings]
+    return said
+
+
+def check_target(path: str, *, overwrite: bool) -> None:
+    """Whether a config may be written there; asked before anything is computed."""
+    if os.path.isdir(path):
+        raise InputError("--write {path}: is a directory", path=path)
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise InputError("--write {path}: there is no such directory", path=path)
+    if os.path.lexists(path) and not overwrite:
+        raise InputError("--write {path}: is there already; --overwrite replaces it", path=path)
+
+
+def write_config(path: str, text: str, *, overwrite: bool) -> None:
+    """All of it or nothing: beside the target first, then in its place."""
+    target = os.path.realpath(path)
+    beside = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.getpid()}")
+    try:
+        try:
+            with open(beside, "x", encoding="utf-8") as file:
+                file.write(text)
+            if overwrite:
+                os.replace(beside, target)
+            else:
+                os.link(beside, target)  # fails where somebody was quicker
+        finally:
+            if os.path.exists(beside):
+                os.unlink(beside)
+    except OSError as error:
+        raise InputError("--write {path}: {reason}", path=path, reason=error.strerror or str(error)) from None

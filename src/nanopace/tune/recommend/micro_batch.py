@@ -1,0 +1,127 @@
+"""Which micro-batch: what fits, with how much of the memory ladder, and which of those is the fastest sensible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nanopace.hardware.cards import Card
+from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, largest_micro_batch, usable_bytes
+from nanopace.hardware.speed import ladder_speed, launch_seconds, own_kernels, token_seconds
+from nanopace.record import Record
+from nanopace.tune.recommend.models import Model
+
+WITHIN = 0.98  # of the best speed: a larger micro-batch is not worth its memory
+_FREE = 0.9  # of the memory: what is recommended
+_MOST = 4096
+_UNTIMED = 16  # sequences where nothing is known of the speed
+_MANY, _TOGETHER = 64, 16  # sequences: a step of so many has a multiple of these
+
+
+def fused(card: Card, model: Model) -> bool:
+    """Whether our own kernels train it: they do without dropout."""
+    return own_kernels(card) and model.dropout == 0
+
+
+def trainer_of(card: Card, model: Model) -> str:
+    """At whose speed nanopace trains it: without our kernels, at that of torch.compile, as nanoGPT."""
+    return "nanopace" if fused(card, model) else "nanogpt"
+
+
+class Rung(Record):
+    """The largest micro-batch with these steps of the ladder; nanoGPT's, which has none, comes last."""
+
+    trainer: str
+    steps: tuple[str, ...]
+    micro_batch: int
+
+
+class MicroBatch(Record):
+    """What is recommended."""
+
+    sequences: int
+    steps: tuple[str, ...]
+    launch_share: float | None  # of the time, whatever the size of the micro-batch
+    tight: bool = False  # no smaller one is possible, and it leaves no room to spare
+
+
+def sequences_per_step(step_tokens: int, block_size: int) -> int:
+    """Sequences that make up a step; of many, a number that micro-batches and cards divide."""
+    sequences = max(1, round(step_tokens / block_size))
+    return sequences if sequences < _MANY else _TOGETHER * round(sequences / _TOGETHER)
+
+
+def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
+    """From nothing saved to everything that steps of so many sequences can do without, and nanoGPT."""
+    theirs = Rung("nanogpt", (), _largest_compiled(card, model, card.memory_gb))
+    if not fused(card, model):
+        return (Rung("nanopace", (), theirs.micro_batch), theirs)
+    steps = ladder("gpt2", single=sequences <= largest_released(card, model))
+    ours = (steps[:count] for count in range(len(steps) + 1))
+    return (*(Rung("nanopace", each, _largest(model, each, usable_bytes(card.memory_gb))) for each in ours), theirs)
+
+
+def largest_released(card: Card, model: Model) -> int:
+    """The most sequences that a step can have where no gradients are kept: then it is one micro-batch."""
+    if not fused(card, model):
+        return 0
+    most = _largest(model, ladder("gpt2", single=True), usable_bytes(card.memory_gb))
+    return most if most < _MANY else most - most % _TOGETHER
+
+
+def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
+    """Of nanoGPT, or of ours where our kernels do not run. float32 keeps twice as much of each layer."""
+    without_half = not own_kernels(card) and card.bf16_tflops is None and card.fp16_tflops is None
+    return largest_micro_batch(*model.size, memory_gb) // (2 if without_half else 1)
+
+
+def _largest(model: Model, steps: Sequence[str], most: float) -> int:
+    """Of our own kernels, by halving: the peak is not quite linear in the micro-batch."""
+
+    def fits(count: int) -> bool:
+        return fused_peak_bytes(*model.size, count, steps) <= most
+
+    low, high = 0, _MOST
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
+    """The smallest within 2% of the fastest that fits: a larger one costs memory and gains nothing.
+
+    Timed with nanoGPT's fixed cost, the larger of the two, so that the config serves both. Gradients are kept if that
+    is possible at all.
+    """
+    candidates = [each for each in range(1, min(sequences, _MOST) + 1) if sequences % each == 0]
+    fitting = [(each, steps) for each in candidates if (steps := _least_steps(card, model, each)) is not None]
+    if not fitting:  # what fits, fits without room to spare
+        top = next(rung for rung in rungs(card, model, sequences) if rung.micro_batch)
+        return MicroBatch(sequences if "gradients" in top.steps else 1, top.steps, None, tight=True)
+    work = token_seconds(card, *model.size, trainer_of(card, model))
+    if work is None:
+        small = [pair for pair in fitting if pair[0] <= _UNTIMED]
+        fewest = min(len(steps) for _, steps in small)
+        count, steps = [pair for pair in small if len(pair[1]) == fewest][-1]
+        return MicroBatch(count, steps, None)
+    launch = launch_seconds(model.n_layer)
+
+    def speed(count: int, steps: Sequence[str]) -> float:
+        return 1 / (work / ladder_speed(steps) + launch / (count * model.block_size))
+
+    fastest = max(speed(*pair) for pair in fitting)
+    count, steps = next(pair for pair in fitting if speed(*pair) >= WITHIN * fastest)
+    share = launch / (launch + work / ladder_speed(steps) * count * model.block_size)
+    return MicroBatch(count, steps, share)
+
+
+def _least_steps(card: Card, model: Model, count: int) -> tuple[str, ...] | None:
+    """As few steps of the ladder as leave a tenth of the memory free; None where all of them do not."""
+    if not fused(card, model):
+        return () if _largest_compiled(card, model, card.memory_gb * _FREE) >= count else None
+    steps = ladder("gpt2")
+    most = card.memory_gb * GIB * _FREE
+    for number in range(len(steps) + 1):
+        if fused_peak_bytes(*model.size, count, steps[:number]) <= most:
+            return steps[:number]
+    return None

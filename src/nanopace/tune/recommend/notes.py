@@ -1,0 +1,71 @@
+"""What a reader has to know of a recommendation's figures: codes and numbers, which wording/reasons.py says."""
+
+from __future__ import annotations
+
+from nanopace.hardware.scaling_law import ALMOST_FRESH, too_often, worth_in_passes
+from nanopace.tune.recommend.budget import is_short
+from nanopace.tune.recommend.datasets import Dataset
+from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation
+
+Note = tuple[str, dict[str, object]]
+_EXACT = 10  # passes: below, a tenth of one matters
+_NO_LOSS = {
+    "vocabulary": "loss_vocabulary",
+    "passes": "loss_passes",
+    "tokens": "loss_tokens",
+    "parameters": "loss_parameters",
+}
+
+
+def headline(found: Recommendation) -> list[Note]:
+    """What stands beside the figures themselves: how often text is read again, and why no loss is given."""
+    said: list[Note] = []
+    if found.epochs is not None and found.epochs > ALMOST_FRESH:
+        numbers: dict[str, object] = {
+            "passes": round(found.epochs, 1) if found.epochs < _EXACT else round(found.epochs),
+            "worth": round(worth_in_passes(found.epochs), 1),
+            "dataset": found.dataset,
+            "enough": None if found.enough_tokens is None else str(found.enough_tokens),
+            "iterations": found.enough_iters,
+        }
+        said.append(("overfits" if too_often(found.epochs) else "repeated", numbers))
+    if found.loss_unknown is not None:
+        said.append((_NO_LOSS[found.loss_unknown], {}))
+    return said
+
+
+def notes(found: Recommendation) -> list[Note]:
+    """In the order of how much they matter."""
+    said: list[Note] = []
+    if found.tokens_per_s is None:
+        half = any(choice.reason in ("dtype_half", "dtype_single", "dtype_apple") for choice in found.knobs)
+        said.append(("no_bf16" if half else "peak_unknown", {}))
+    elif not found.measured:
+        said.append(("unmeasured", {}))
+    if len(found.rungs) == 2:
+        possible = any(choice.knob == "recipe" for choice in found.knobs)  # on this card
+        said.append(("no_kernels_dropout" if possible else "no_kernels", {}))
+    elif found.tokens_per_s is not None and found.card_class != "hopper":
+        said.append(("kernels_unmeasured", {}))
+    if "gradients" in found.ladder:
+        said.append(("released", {}))
+    largest = found.rungs[-1].micro_batch
+    numbers: dict[str, object]
+    if not found.nanogpt_fits:
+        sequences = found.batch_size * found.accumulation
+        batch = max((each for each in range(1, largest + 1) if sequences % each == 0), default=0)
+        numbers = {"batch": str(batch), "accumulation": str(sequences // batch)} if batch else {}
+        said.append(("nanogpt_smaller" if batch else "nanogpt_never", numbers))
+    if is_short(Dataset(found.dataset, found.dataset_tokens), found.model):
+        numbers = {"dataset": found.dataset, "text_tokens": found.dataset_tokens, "model": found.model.name}
+        said.append(("little_text" if found.loss_unknown == "vocabulary" else "fine_tune", numbers))
+    several = len(found.together) > 1
+    if found.seconds is not None and found.seconds.expected > TWO_WEEKS_S:
+        said.append(("long" if several else "long_alone", {}))
+    if found.seconds is not None:
+        said.append(("energy_unknown" if found.kwh is None else "energy", {}))
+    if found.loss is not None:
+        said.append(("loss", {}))
+    if several:
+        said.append(("several", {"link": found.together[-1].link}))
+    return said

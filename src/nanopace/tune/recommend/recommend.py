@@ -1,0 +1,255 @@
+"""What to train on a card, and how: one card, one model, one budget of tokens in; settings with their reasons out.
+
+Everything is arithmetic on hardware/: nothing is measured, no card is needed. What cannot be told is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nanopace.errors import UsageError
+from nanopace.hardware.cards import Card
+from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, peak_bytes
+from nanopace.hardware.scaling_law import expected_loss, perplexity, where_it_ends, worth_in_passes
+from nanopace.hardware.speed import Range, card_class, pace
+from nanopace.record import Record
+from nanopace.tune.recommend.budget import STEP_TOKENS, budget_of, enough_of, is_short, regularised
+from nanopace.tune.recommend.choices import Choice, Frame, choices
+from nanopace.tune.recommend.datasets import KNOWN, Dataset
+from nanopace.tune.recommend.micro_batch import (
+    MicroBatch,
+    Rung,
+    fused,
+    largest_released,
+    pick_micro_batch,
+    rungs,
+    sequences_per_step,
+    trainer_of,
+)
+from nanopace.tune.recommend.models import NAMED, SMALL, Model, in_vocabulary
+from nanopace.tune.recommend.several_cards import SEVERAL, Together, link_of, together
+
+JSON_VERSION = 1
+TWO_WEEKS_S = 14 * 86400.0
+DEFAULT_DATASET = KNOWN["fineweb-edu"]
+
+
+class Recommendation(Record):
+    """One card and one model. Rates and times are of training alone: see `evaluation_share`."""
+
+    version: int
+    card: str
+    memory_gb: float
+    peak_tflops: float | None
+    card_class: str
+    measured: bool  # whether cards of this class were
+    model: Model
+    parameters: int
+    dataset: str
+    dataset_tokens: int | None  # that it has for training; None where that is unknown, as the next four
+    epochs: float | None
+    effective_tokens: int | None  # fresh ones that would teach as much
+    enough_tokens: int | None  # beyond, returns diminish extremely fast
+    enough_iters: int | None
+    tokens: int
+    tokens_per_step: int
+    max_iters: int
+    rungs: tuple[Rung, ...]
+    batch_size: int
+    accumulation: int
+    ladder: tuple[str, ...]
+    memory_bytes: int
+    nanogpt_fits: bool  # the same micro-batch
+    tokens_per_s: Range | None
+    nanogpt_tokens_per_s: Range | None
+    step_s: Range | None
+    seconds: Range | None
+    kwh: Range | None
+    together: tuple[Together, ...]
+    loss: Range | None
+    perplexity: Range | None
+    loss_unknown: str | None  # which limit of the scaling laws is passed, where no loss is given
+    evaluation_share: float  # of the time, with nanopace
+    nanogpt_evaluation_share: float  # both splits, and the checkpoint keeps it waiting
+    knobs: tuple[Choice, ...]
+
+
+def recommend(
+    card: Card,
+    model: Model,
+    *,
+    tokens: int | None = None,
+    step_tokens: int | None = None,
+    dataset: Dataset = DEFAULT_DATASET,
+) -> Recommendation:
+    """The settings; UsageError where the model fits in no way, or the budget is less than one step."""
+    budget = budget_of(model, dataset, tokens, step_tokens)
+    sequences, trained = budget.sequences, budget.tokens
+    enough = enough_of(model, dataset, step_tokens)
+    with_dropout = regularised(model, dataset, trained)
+    model = with_dropout if fits(card, with_dropout, budget.per_step) else model
+    found_rungs = rungs(card, model, sequences)
+    if not any(rung.micro_batch for rung in found_rungs):
+        raise does_not_fit(card, model)
+    micro = pick_micro_batch(card, model, sequences)
+    accumulation = sequences // micro.sequences
+    epochs = None if dataset.tokens is None else trained / dataset.tokens
+    trainer = trainer_of(card, model)
+    speed = pace(card, *model.size, micro.sequences, accumulation, trainer=trainer, steps=micro.steps)
+    most_in_nanogpt = found_rungs[-1].micro_batch
+    in_nanogpt = most_in_nanogpt >= micro.sequences
+    foreign = pace(card, *model.size, micro.sequences, accumulation, trainer="nanogpt") if in_nanogpt else None
+    law = (model.parameters, trained, min(dataset.tokens or trained, trained), dataset.vocab_size or model.vocab_size)
+    loss = expected_loss(*law)
+    seconds = None if speed is None else speed.time_of(trained)
+    frame = Frame(
+        card=card,
+        model=model,
+        micro=micro,
+        accumulation=accumulation,
+        tokens_per_step=budget.per_step,
+        max_iters=budget.max_iters,
+        budget=budget.reason,
+        dataset=dataset,
+        epochs=epochs,
+        step_s=None if speed is None else budget.per_step / speed.expected,
+    )
+    chosen = choices(frame)
+    return Recommendation(
+        version=JSON_VERSION,
+        card=card.name,
+        memory_gb=card.memory_gb,
+        peak_tflops=card.bf16_tflops,
+        card_class=card_class(card).name,
+        measured=card_class(card).measured,
+        model=model,
+        parameters=model.parameters,
+        dataset=dataset.name,
+        dataset_tokens=dataset.tokens,
+        epochs=epochs,
+        effective_tokens=None
+        if epochs is None or dataset.tokens is None
+        else round(dataset.tokens * worth_in_passes(epochs)),
+        enough_tokens=None if enough is None else enough.tokens,
+        enough_iters=None if enough is None else enough.max_iters,
+        tokens=trained,
+        tokens_per_step=budget.per_step,
+        max_iters=budget.max_iters,
+        rungs=found_rungs,
+        batch_size=micro.sequences,
+        accumulation=accumulation,
+        ladder=micro.steps,
+        memory_bytes=_memory(card, model, micro),
+        nanogpt_fits=in_nanogpt,
+        tokens_per_s=speed,
+        nanogpt_tokens_per_s=foreign,
+        step_s=None if speed is None else speed.time_of(budget.per_step),
+        seconds=seconds,
+        kwh=None if seconds is None or card.tdp_w is None else seconds.times(card.tdp_w / 3.6e6),
+        together=(
+            Together(1, micro.sequences, accumulation, None, speed, seconds),
+            *_several(card, model, sequences, min(most_in_nanogpt, micro.sequences), trained),
+        ),
+        loss=loss,
+        perplexity=None if loss is None else perplexity(loss),
+        loss_unknown=where_it_ends(*law),
+        evaluation_share=chosen.evaluation_share,
+        nanogpt_evaluation_share=chosen.nanogpt_evaluation_share,
+        knobs=chosen.knobs,
+    )
+
+
+def considered(dataset: Dataset) -> list[Model]:
+    """The models that are chosen from where none was asked for."""
+    named = [in_vocabulary(model, dataset.vocab_size) for model in NAMED.values()]
+    return [in_vocabulary(SMALL, dataset.vocab_size), *named] if is_short(dataset, named[0]) else named
+
+
+def best_model(card: Card, dataset: Dataset = DEFAULT_DATASET, *, tokens: int | None = None) -> Model:
+    """The largest that fits, has text enough and is trained within two weeks; else the smallest that fits."""
+    models = considered(dataset)
+    fitting = [model for model in models if fits(card, model)]
+    if not fitting:
+        raise does_not_fit(card, models[0])
+    fed = [model for model in fitting if not is_short(dataset, model)] or fitting[:1]
+    timed = [(model, seconds_to(card, model, dataset, tokens)) for model in fed]
+    soon = [model for model, seconds in timed if seconds is not None and seconds.expected <= TWO_WEEKS_S]
+    return soon[-1] if soon else fed[0]
+
+
+def seconds_to(card: Card, model: Model, dataset: Dataset, tokens: int | None = None) -> Range | None:
+    """To the budget, at the micro-batch that would be recommended."""
+    budget = budget_of(model, dataset, tokens)
+    micro = pick_micro_batch(card, model, budget.sequences)
+    speed = pace(card, *model.size, micro.sequences, budget.sequences // micro.sequences, steps=micro.steps)
+    return None if speed is None else speed.time_of(budget.tokens)
+
+
+def fits(card: Card, model: Model, step_tokens: int = STEP_TOKENS) -> bool:
+    sequences = sequences_per_step(step_tokens, model.block_size)
+    return any(rung.micro_batch for rung in rungs(card, model, sequences))
+
+
+def does_not_fit(card: Card, model: Model) -> UsageError:
+    """Says what would: steps of one micro-batch, a smaller model, or how much memory."""
+    most = largest_released(card, model)
+    least = _least_bytes(card, model)
+    smaller = [each for each in NAMED.values() if each.parameters < model.parameters and fits(card, each)]
+    values = {
+        "model": model.name,
+        "card": card.name,
+        "memory": f"{card.memory_gb:g}",
+        "needed": f"{least / GIB:.1f}",
+        "room": f"{least / GIB / 0.9:.0f}",
+    }
+    if most:
+        return UsageError(
+            "{model} does not fit on {card}: one sequence takes {needed} GiB where gradients are kept, and there are "
+            "{memory}; take --batch {tokens} or less, so that a step is one micro-batch, or a card with {room} GB and "
+            "more",
+            tokens=most * model.block_size,
+            **values,
+        )
+    if smaller:
+        return UsageError(
+            "{model} does not fit on {card}: one sequence takes {needed} GiB where gradients are kept, and there are "
+            "{memory}; take --model {smaller}, or a card with {room} GB and more",
+            smaller=smaller[-1].name,
+            **values,
+        )
+    return UsageError(
+        "{model} does not fit on {card}: one sequence takes {needed} GiB where gradients are kept, and there are "
+        "{memory}; take fewer layers, a smaller block_size, or a card with {room} GB and more",
+        **values,
+    )
+
+
+def _least_bytes(card: Card, model: Model) -> int:
+    """Of one sequence, with gradients."""
+    if fused(card, model):
+        return fused_peak_bytes(*model.size, 1, ladder("gpt2"))
+    return peak_bytes(*model.size, 1)
+
+
+def _memory(card: Card, model: Model, micro: MicroBatch) -> int:
+    if fused(card, model):
+        return fused_peak_bytes(*model.size, micro.sequences, micro.steps)
+    return peak_bytes(*model.size, micro.sequences)
+
+
+def _several(card: Card, model: Model, sequences: int, most: int, tokens: int) -> Iterator[Together]:
+    """Several cards with what torch.compile makes of it, since our kernels train on one; only what can be told."""
+    link = link_of(card)
+    for count in SEVERAL:
+        possible = [each for each in _divisors(sequences) if each <= most and sequences // each % count == 0]
+        if not possible or link is None:
+            continue
+        batch_size = possible[-1]
+        one = pace(card, *model.size, batch_size, max(1, sequences // batch_size // count), trainer="nanogpt")
+        if one is not None:
+            rate = together(one, count, sequences * model.block_size, model.parameters, link)
+            yield Together(count, batch_size, sequences // batch_size, link, rate, rate.time_of(tokens))
+
+
+def _divisors(number: int) -> Sequence[int]:
+    return [each for each in range(1, number + 1) if number % each == 0]

@@ -1,0 +1,226 @@
+"""Recommendations for the terminal: the answer in the first lines, then tables, then the reason of each knob."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nanopace.hardware.memory import GIB
+from nanopace.hardware.speed import Range
+from nanopace.record import Record, field_names
+from nanopace.tune.recommend.models import Model
+from nanopace.tune.recommend.notes import Note, headline, notes
+from nanopace.tune.recommend.recommend import Recommendation
+from nanopace.tune.recommend.side_by_side import Shown, middle, side_by_side, span
+from nanopace.views.paper import Cell, Paper, styled
+from nanopace.wording.catalog import Words
+
+_ROOMY = 64  # columns: in a narrower terminal tables do without what is said elsewhere
+
+
+class Candidate(Record):
+    """One row of the table of models: what could be trained on a card."""
+
+    model: Model
+    found: Recommendation | None  # None: it does not fit
+
+
+class Answer(Record):
+    """What was found for one card; the models that were considered, where none was asked for."""
+
+    found: Recommendation
+    candidates: tuple[Candidate, ...] = ()
+
+
+def write(answers: Sequence[Answer], words: Words, paper: Paper) -> None:
+    """One card in full; several side by side."""
+    if len(answers) > 1:
+        everyone = [answer.found for answer in answers]
+        for found in everyone:
+            paper.line(styled(" ".join((*_settings(found, words), *_loss(found, words))), "bold"), indent=0)
+        for said in _each_once(everyone, headline, words):
+            paper.line(styled(said, "bold"), indent=0)
+        side_by_side(everyone, words, paper)
+        _all_notes(everyone, words, paper)
+        return
+    (answer,) = answers
+    found = answer.found
+    reading = (words.note(code, numbers) for code, numbers in headline(found))
+    paper.line(styled(" ".join((*_settings(found, words), *reading, *_loss(found, words))), "bold"), indent=0)
+    if answer.candidates:
+        _models(answer.candidates, words, paper)
+    _fitting(found, words, paper)
+    _speed(found, words, paper)
+    _together(found, words, paper)
+    _knobs(found, words, paper)
+    _all_notes([found], words, paper)
+
+
+def document(answer: Answer) -> dict[str, object]:
+    """For JSON: the recommendation's own fields, and the models that were considered."""
+    whole: dict[str, object] = {name: getattr(answer.found, name) for name in field_names(answer.found)}
+    whole["models"] = [
+        {
+            "name": each.model.name,
+            "parameters": each.model.parameters,
+            "fits": each.found is not None,
+            "batch_size": None if each.found is None else each.found.batch_size,
+            "tokens_per_s": None if each.found is None else each.found.tokens_per_s,
+            "seconds": None if each.found is None else each.found.seconds,
+        }
+        for each in answer.candidates
+    ]
+    return whole
+
+
+def _settings(found: Recommendation, words: Words) -> list[str]:
+    said = [
+        words.text(
+            "{card} ({memory} GB): {model}, batch_size {batch}, gradient_accumulation_steps {accumulation}.",
+            card=words.card(found.card),
+            memory=found.memory_gb,
+            model=found.model.name,
+            batch=str(found.batch_size),
+            accumulation=str(found.accumulation),
+        )
+    ]
+    if found.tokens_per_s is not None and found.seconds is not None:
+        said.append(
+            words.text(
+                "About {rate} tokens/s ({rates}): {tokens} tokens in {time} ({times}).",
+                rate=words.si(found.tokens_per_s.expected),
+                rates=span(found.tokens_per_s, words.si, words),
+                tokens=words.si(found.tokens, digits=2),
+                time=words.duration(found.seconds.expected),
+                times=span(found.seconds, words.duration, words),
+            )
+        )
+    else:
+        said.append(words.text("How fast it would be, is unknown."))
+    return said
+
+
+def _loss(found: Recommendation, words: Words) -> list[str]:
+    """Where there is none, the headline says why."""
+    if found.loss is None:
+        return []
+    return [
+        words.text(
+            "Loss at the end: about {loss} ({losses}), an estimate.",
+            loss=words.number(found.loss.expected, 2),
+            losses=span(found.loss, lambda x: words.number(x, 2), words),
+        )
+    ]
+
+
+def _models(candidates: Sequence[Candidate], words: Words, paper: Paper) -> None:
+    rows: list[Sequence[Cell]] = []
+    for each in candidates:
+        name, size = each.model.name, words.si(each.model.parameters) if paper.width >= _ROOMY else ""
+        if each.found is None:
+            rows.append((name, size, "", "", words.text("does not fit")))
+            continue
+        batch = f"{each.found.batch_size} × {each.found.accumulation}"
+        rate = middle(each.found.tokens_per_s, words.si)
+        rows.append((name, size, batch, rate, middle(each.found.seconds, words.duration)))
+    head = ("", words.fact("parameters"), words.text("micro-batch"), words.text("tokens/s"), words.text("time"))
+    paper.heading(words.text("Models that could be trained"))
+    paper.table(rows, "lrrrr", head)
+
+
+def _fitting(found: Recommendation, words: Words, paper: Paper) -> None:
+    rows: list[Sequence[Cell]] = []
+    for rung in found.rungs:
+        if rung.trainer == "nanogpt":
+            name = "nanoGPT"
+        else:
+            name = " + ".join(rung.steps) if rung.steps else words.text("nanopace, nothing saved")
+        chosen = rung.trainer == "nanopace" and rung.steps == found.ladder
+        taken = words.text("recommended: {batch}", batch=str(found.batch_size)) if chosen else ""
+        rows.append((name, words.count(rung.micro_batch), styled(taken, "green")))
+    paper.heading(words.text("Largest micro-batch in {memory} GB", memory=found.memory_gb))
+    paper.table(rows, "lrl")
+    used = words.number(found.memory_bytes / GIB, 1)
+    paper.line(
+        words.text(
+            "As recommended, a step takes about {used} of {memory} GiB.",
+            used=used,
+            memory=words.number(found.memory_gb),
+        )
+    )
+
+
+def _speed(found: Recommendation, words: Words, paper: Paper) -> None:
+    budget = words.text("to {tokens} tokens", tokens=words.si(found.tokens, digits=2))
+    rows = _ranges(
+        (words.text("tokens/s, nanopace"), found.tokens_per_s, words.si),
+        (words.text("tokens/s, nanoGPT"), found.nanogpt_tokens_per_s, words.si),
+        (words.text("one step"), found.step_s, words.duration),
+        (budget, found.seconds, words.duration),
+        (words.text("energy"), found.kwh, lambda x: words.value("energy_kwh", x)),
+        (words.text("validation loss"), found.loss, lambda x: words.number(x, 2)),
+        (words.text("perplexity"), found.perplexity, lambda x: words.number(x, 1)),
+        words=words,
+    )
+    if not rows:
+        return
+    paper.heading(words.text("What to expect"))
+    paper.table(rows, "lrl", ("", words.text("expected"), words.text("range")))
+
+
+def _ranges(*figures: tuple[str, Range | None, Shown], words: Words) -> list[Sequence[Cell]]:
+    known = [figure for figure in figures if figure[1] is not None]
+    return [(name, middle(found, shown), span(found, shown, words)) for name, found, shown in known]
+
+
+def _together(found: Recommendation, words: Words, paper: Paper) -> None:
+    if len(found.together) == 1:
+        return
+    rows = [
+        (
+            words.count(each.count),
+            f"{each.batch_size} × {each.accumulation}",
+            middle(each.tokens_per_s, words.si),
+            middle(each.seconds, words.duration),
+            "" if paper.width < _ROOMY else span(each.seconds, words.duration, words),
+        )
+        for each in found.together
+    ]
+    head = (words.text("cards"), words.text("micro-batch"), words.text("tokens/s"), words.text("time"), "")
+    paper.heading(words.text("One card, and several"))
+    paper.table(rows, "rrrrl", head)
+
+
+def _knobs(found: Recommendation, words: Words, paper: Paper) -> None:
+    rows = [
+        (choice.knob, str(choice.value), words.reason(choice.reason, choice.numbers))
+        for choice in found.knobs
+        if choice.knob not in ("out_dir", "lr_decay_iters")
+    ]
+    paper.heading(words.text("Settings, and why"))
+    paper.table(rows, "Lrl")
+    paper.line(
+        words.text(
+            "Evaluations and checkpoints take {ours} of the time, with nanoGPT {theirs}.",
+            ours=words.percent(found.evaluation_share, 2),
+            theirs=words.percent(found.nanogpt_evaluation_share, 2),
+        )
+    )
+
+
+def _all_notes(everyone: Sequence[Recommendation], words: Words, paper: Paper) -> None:
+    paper.heading(words.text("Notes"))
+    for said in _each_once(everyone, notes, words):
+        paper.line(said, hanging=2)
+
+
+def _each_once(
+    everyone: Sequence[Recommendation], of: Callable[[Recommendation], Sequence[Note]], words: Words
+) -> list[str]:
+    """What is said of some cards; with the cards that it is about, where it is not about all of them."""
+    about: dict[str, list[str]] = {}
+    for found in everyone:
+        for code, numbers in of(found):
+            link = numbers.get("link")
+            said = words.note(code, numbers if link is None else {"link": words.link(str(link))})
+            about.setdefault(said, []).append(words.card(found.card))
+    return [said if len(cards) == len(everyone) else f"{', '.join(cards)}: {said}" for said, cards in about.items()]

@@ -1,0 +1,73 @@
+"""Several cards in one table, and how a range is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nanopace.hardware.speed import Range
+from nanopace.tune.recommend.recommend import Recommendation
+from nanopace.views.paper import Paper
+from nanopace.wording.catalog import UNKNOWN, Words
+
+Shown = Callable[[float | None], str]
+
+_LABELS = 22  # columns that the names of the rows take
+_COLUMN = 14
+_EIGHT = 8
+
+
+def span(found: Range | None, shown: Shown, words: Words) -> str:
+    if found is None:
+        return UNKNOWN
+    low, high = (shown(each).replace(" ", "\u00a0") for each in (found.low, found.high))
+    return words.text("{low} to {high}", low=low, high=high)
+
+
+def middle(found: Range | None, shown: Shown) -> str:
+    return UNKNOWN if found is None else shown(found.expected)
+
+
+def side_by_side(everyone: Sequence[Recommendation], words: Words, paper: Paper) -> None:
+    """As many in a table as there is room for."""
+    most = max(1, (paper.width - _LABELS) // _COLUMN)
+    paper.heading(words.text("Side by side"))
+    for start in range(0, len(everyone), most):
+        if start:
+            paper.blank()
+        some = everyone[start : start + most]
+        rows = [[name, *(of(found) for found in some)] for name, of in _figures(words, several=_eight(everyone))]
+        paper.table(rows, "l" + "r" * len(some), ("", *(words.card(found.card) for found in some)))
+
+
+def _eight(everyone: Sequence[Recommendation]) -> bool:
+    """Whether it can be told of any of these cards what eight of them do."""
+    return any(found.together[-1].count == _EIGHT for found in everyone)
+
+
+def _figures(words: Words, *, several: bool) -> list[tuple[str, Callable[[Recommendation], str]]]:
+    def largest(found: Recommendation) -> str:
+        ours = [rung.micro_batch for rung in found.rungs if rung.trainer == "nanopace"]
+        return f"{ours[0]} / {max(ours)} / {found.rungs[-1].micro_batch}"
+
+    def kwh(x: float | None) -> str:
+        return words.value("energy_kwh", x)
+
+    def eight(found: Recommendation) -> str:
+        last = found.together[-1]
+        return middle(last.seconds if last.count == _EIGHT else None, words.duration)
+
+    return [
+        (words.text("memory"), lambda found: f"{words.number(found.memory_gb)}\u00a0GB"),
+        (words.text("model"), lambda found: found.model.name),
+        (words.text("micro-batch"), lambda found: f"{found.batch_size} × {found.accumulation}"),
+        (words.text("largest: nothing saved / all / nanoGPT"), largest),
+        (words.text("tokens/s, nanopace"), lambda found: middle(found.tokens_per_s, words.si)),
+        (words.text("range"), lambda found: span(found.tokens_per_s, words.si, words)),
+        (words.text("tokens/s, nanoGPT"), lambda found: middle(found.nanogpt_tokens_per_s, words.si)),
+        (words.text("one step"), lambda found: middle(found.step_s, words.duration)),
+        (words.text("tokens"), lambda found: words.si(found.tokens, digits=2)),
+        (words.text("time"), lambda found: middle(found.seconds, words.duration)),
+        *([(words.text("8 cards"), eight)] if several else []),
+        (words.text("energy"), lambda found: middle(found.kwh, kwh)),
+        (words.text("validation loss"), lambda found: middle(found.loss, lambda x: words.number(x, 2))),
+    ]

@@ -1,0 +1,36 @@
+"""Where memory ends, as predicted before anything is tried: of a card, or of the computer where there is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from nanopace.config import TrainConfig
+from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, peak_bytes, usable_bytes
+from nanopace.knob_values import memory_bytes, memory_steps
+from nanopace.ledger import RunEvent
+
+_OF_THE_CARD = 0.98
+_OF_THE_COMPUTER = 0.5  # others live there, too
+_SINGLE = 2  # float32 keeps twice as much of each layer
+
+
+def fits_in(event: RunEvent, config: TrainConfig) -> Callable[[int], bool]:
+    """Whether so many sequences in a micro-batch fit. Where nobody knows how much memory there is, all of them do."""
+    size = (config.n_layer, config.n_embd, config.vocab_size, config.block_size)
+    if event.gpu is None:
+        most = _OF_THE_COMPUTER * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return lambda count: _SINGLE * peak_bytes(*size, count, compiled=False) <= most
+    memory = memory_bytes(config.memory_limit) or (event.gpu_memory_gb or 0) * GIB
+    if not memory:
+        return lambda _: True
+    if str(event.choices.get("kernels", "")).startswith("fused"):
+        asked = memory_steps(config.memory)
+        steps = ladder(config.recipe) if asked is None else asked  # auto takes as many of them as it needs
+        whole = "gradients" in steps  # none are kept for a second micro-batch
+        return lambda count: (
+            fused_peak_bytes(*size, count, steps, recipe=config.recipe, fp8=config.fp8) <= usable_bytes(memory / GIB)
+            and (not whole or count == config.batch_size)
+        )
+    compiled = config.compile
+    return lambda count: peak_bytes(*size, count, compiled=compiled) <= _OF_THE_CARD * memory

@@ -1,0 +1,211 @@
+"""The fastest setting of a config on this machine, by trials: tokens per step, and so the loss, stay as they are.
+
+First the micro-batch (search.py), then one knob after the other at that micro-batch, each in turns with the best so far
+and kept only where it is better by more than the trials waver; at the end the given config and the chosen one in turns.
+What the trainer itself finds out at every start is not searched again, but told: the attention kernel, the batch of
+evaluations, and how much of the layers is computed twice (memory=auto: a larger micro-batch that needs it has to be
+faster with it).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from statistics import geometric_mean
+
+from nanopace.config import KNOBS, TrainConfig
+from nanopace.errors import UsageError
+from nanopace.hardware.calibration import Calibration
+from nanopace.ledger import RunEvent
+from nanopace.literals import Value
+from nanopace.record import Record
+from nanopace.tune.search.calibrating import calibrated
+from nanopace.tune.search.knob_trials import PAIRS, KnobTrial, in_turns, knobs_to_try, rates_of, try_knobs
+from nanopace.tune.search.memory_limit import fits_in
+from nanopace.tune.search.search import Cost, Probe, alike, candidates, cost, divisors, foretold, next_probe, pick
+from nanopace.tune.search.trial_journal import Changed, Journal, Tried
+from nanopace.tune.shapley import Share
+
+_SLOWER = 0.02  # than the given one: by more than that the chosen one is not taken
+# What the machine decides where no config is given; the rest of it is a schedule for two minutes.
+_OF_THE_MACHINE = (
+    *("dataset", "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "dropout", "learning_rate", "min_lr"),
+    *("gradient_accumulation_steps", "batch_size", "dtype"),
+)
+_OF_THE_TRAINER = ("kernels", "attention", "memory", "fp8", "evaluation")
+
+
+class Change(Record):
+    """A knob of the given config that was changed, and why."""
+
+    knob: str
+    before: Value
+    after: Value
+    reason: str  # micro_batch, tokens_per_step, faster
+
+
+class Tuned(Record):
+    """What came of it."""
+
+    settings: Mapping[str, Value]  # all that were given, as they are chosen now
+    changes: tuple[Change, ...]
+    gain: Share | None  # of the logarithm of the speed; None where nothing was changed
+    tokens_per_second: tuple[float | None, float]  # of the given config and of the chosen one
+    sequences: int  # of a step
+    block_size: int
+    cost: Cost | None  # of a micro-batch
+    knobs: tuple[KnobTrial, ...]
+    trials: tuple[Tried, ...]
+    complete: bool  # else the budget ended the search for the micro-batch
+    predicted_wall: int | None  # the smallest micro-batch that was not tried: it is predicted not to fit
+    found_out: Mapping[str, str]  # by the trainer itself, with the chosen one: attention, memory, ..., and why
+    data_share: float | None  # of the steps' time, of the chosen one
+    gpu: str | None
+    calibration: Calibration | None  # what matrix products reach here
+    utilisation: float | None  # of that, by the chosen config
+
+
+def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[Tried], None] = lambda _: None) -> Tuned:
+    """`given` are the knobs of a config; None: what `nanopace train` would train by itself."""
+    journal = Journal(given, folder, budget_s, tell)
+    event = _first(journal, budget_s)
+    config = TrainConfig(**event.config)  # type: ignore[arg-type]
+    if given is None:
+        given = {name: event.config[name] for name in _OF_THE_MACHINE}
+        journal.settle(given)
+    sequences = config.batch_size * config.gradient_accumulation_steps
+    search = _search(journal, candidates(sequences, fits_in(event, config)), config.batch_size, sequences)
+    count = pick(search.probes)
+    if count is None:
+        least = min(search.probes)
+        raise UsageError("memory was full with every micro-batch that was tried, down to {count}", count=least)
+    best = _micro_batch(count, sequences, config.batch_size)
+    best, knobs = try_knobs(journal, best, knobs_to_try(config, event.gpu is not None))
+    begin = len(journal.tried)
+    gain = in_turns(journal, {}, best, begin, PAIRS, reserve=0) if best else None
+    if gain is not None and not gain.shows:
+        gain = in_turns(journal, {}, best, begin, 1, reserve=0)
+    if gain is not None and gain.value < math.log(1 - _SLOWER):
+        best, gain = {}, None  # the search was misled by a machine that does other things as well
+    before, after = rates_of(journal, {}, best, begin)
+    calibration = calibrated(event, config, journal.left_s, journal.folder)
+    return Tuned(
+        settings={**given, **best},
+        changes=tuple(_change(knob, config, value) for knob, value in best.items()),
+        gain=gain,
+        tokens_per_second=(geometric_mean(before) if before else None, geometric_mean(after)),
+        sequences=sequences,
+        block_size=config.block_size,
+        cost=cost(_all_probes(journal, config.batch_size), sequences),
+        knobs=knobs,
+        trials=tuple(journal.tried),
+        complete=search.complete,
+        predicted_wall=next((each for each in divisors(sequences) if each not in search.allowed), None),
+        found_out=_found_out(journal.introduced(best)),
+        data_share=journal.data_share(best),
+        gpu=event.gpu,
+        calibration=calibration,
+        utilisation=_utilisation(event, calibration, geometric_mean(after)),
+    )
+
+
+def _first(journal: Journal, budget_s: float) -> RunEvent:
+    """The given config as it is: what it is, whether it trains at all, and how long a trial takes."""
+    pilot = journal.run({})
+    if pilot.failure == "time":
+        raise UsageError("--budget {budget:g}s: one trial alone takes longer here; give more", budget=budget_s)
+    if pilot.failure == "error":
+        raise UsageError("the given config does not train: {said}", said=pilot.said)
+    event = journal.introduced({})
+    if event is None:
+        raise UsageError("the given config does not train: {said}", said=pilot.said)
+    if pilot.worked and not journal.affords({}):
+        enough = 10 * math.ceil((pilot.seconds + 8 * journal.trial_s) / 10)
+        raise UsageError(
+            "--budget {budget:g}s is too short for two trials: one takes {trial:.1f} s here; give --budget {enough}s",
+            budget=budget_s,
+            trial=journal.trial_s,
+            enough=enough,
+        )
+    return event
+
+
+# --- the micro-batch -------------------------------------------------------------------------------------------------
+
+
+def _micro_batch(count: int, sequences: int, before: int) -> dict[str, Value]:
+    return {} if count == before else {"batch_size": count, "gradient_accumulation_steps": sequences // count}
+
+
+class _Search(Record):
+    """Every micro-batch that was tried, of those that are predicted to fit, and whether there was time for all."""
+
+    allowed: Sequence[int]
+    probes: Mapping[int, Probe]
+    complete: bool
+
+
+def _search(journal: Journal, allowed: Sequence[int], given: int, sequences: int) -> _Search:
+    """What is left of the budget must be enough for a comparison."""
+    probes = {given: _probe(journal.tried[0], given)}
+    once = {given}
+    while (count := _next(allowed, given, probes, once)) is not None:
+        changed = _micro_batch(count, sequences, given)
+        if not journal.affords(changed, others=2 if len(probes) > 1 else 0):
+            return _Search(allowed, probes, False)
+        journal.run(changed)
+        before, probes[count] = probes.get(count), _probe(journal.tried[-1], count)  # the second one of two counts
+        once ^= {count}
+        if before is not None and alike(before, probes[count]):
+            once.clear()  # a machine that says the same again need not be asked a third time
+    return _Search(allowed, probes, True)
+
+
+def _next(allowed: Sequence[int], given: int, probes: Mapping[int, Probe], once: Collection[int]) -> int | None:
+    """What the search asks for; else the fastest, or the one to be taken, a second time: a single trial may be lucky,
+    and the search would stop beside it."""
+    count = next_probe(allowed, given, probes)
+    if count is not None:
+        return count
+    good = {each.sequences: each for each in probes.values() if each.fits}
+    if len(good) < 2 or foretold(sorted(good), good) is not None:
+        return None  # on a line with all the others none is lucky
+    fastest = min(good.values(), key=lambda probe: probe.ms).sequences
+    return next((each for each in (fastest, pick(probes)) if each in once), None)
+
+
+def _probe(tried: Tried, count: int) -> Probe:
+    """One that the trainer had to make smaller did not fit, nor did one that failed in any other way."""
+    outcome = tried.outcome
+    return Probe(count, outcome.step_ms if outcome.worked and outcome.micro_batch is None else ())
+
+
+def _all_probes(journal: Journal, given: int) -> dict[int, Probe]:
+    """The steps of all trials of a micro-batch together, those at the end, too."""
+    found: dict[int, Probe] = {}
+    for tried in journal.tried:
+        if set(tried.changed) <= {"batch_size", "gradient_accumulation_steps"}:
+            count = int(tried.changed.get("batch_size", given))
+            before = found[count].step_ms if count in found else ()
+            found[count] = Probe(count, (*before, *_probe(tried, count).step_ms))
+    return found
+
+
+# --- what came of it -------------------------------------------------------------------------------------------------
+
+
+def _change(knob: str, config: TrainConfig, value: Value) -> Change:
+    reasons = {"batch_size": "micro_batch", "gradient_accumulation_steps": "tokens_per_step"}
+    before = getattr(config, knob, KNOBS[knob].default)
+    return Change(knob, before, value, reasons.get(knob, "faster"))
+
+
+def _found_out(event: RunEvent | None) -> dict[str, str]:
+    return {} if event is None else {name: why for name, why in event.choices.items() if name in _OF_THE_TRAINER}
+
+
+def _utilisation(event: RunEvent, calibration: Calibration | None, rate: float) -> float | None:
+    if calibration is None or event.flops_per_token is None:
+        return None
+    return event.flops_per_token * rate / 1e12 / calibration.model_tflops

@@ -1,0 +1,232 @@
+"""A tuning for the terminal: what is faster now and by how much, which knobs changed and why, and every trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nanopace.hardware.calibration import Calibration
+from nanopace.record import field_names
+from nanopace.tune.ratios import interval, plain, times
+from nanopace.tune.search.knob_trials import KnobTrial
+from nanopace.tune.search.search import Probe
+from nanopace.tune.search.trial_journal import Changed, Tried
+from nanopace.tune.search.tune import Change, Tuned
+from nanopace.tune.shapley import Share
+from nanopace.views.paper import Cell, Paper, styled
+from nanopace.wording.catalog import UNKNOWN, Words, words
+
+_UNSTEADY = 1.2  # times as fast, of the same setting
+_WAITING = 0.01  # of the steps' time, for data: from there on more than one thread would gain something
+
+
+def write(found: Tuned, words: Words, paper: Paper) -> None:
+    paper.line(styled(_answer(found, words), "bold"), indent=0)
+    paper.heading(words.text("The config"))
+    if found.changes:
+        paper.table([_changed_row(each, found, words) for each in found.changes], "lrl")
+    for said in [*_of_knobs(found, words), *_of_the_micro_batch(found, words)]:
+        paper.line(said, hanging=2)
+    if found.found_out:
+        paper.heading(words.text("What the trainer finds out by itself"))
+        paper.table([(styled(name, "bold"), why) for name, why in found.found_out.items()], "ll")
+        for said in _of_the_data(found, words):
+            paper.line(said, hanging=2)
+    if found.calibration is not None:
+        paper.heading(words.text("This machine"))
+        for said in _of_the_machine(found.calibration, found.utilisation, words):
+            paper.line(said, hanging=2)
+    paper.heading(words.text("Trials"))
+    for said in _of_the_noise(found, words):
+        paper.line(said, hanging=2)
+    head = ("", words.text("tokens/s"), words.text("step"), "", words.text("took"))
+    paper.table([_trial_row(each, words) for each in found.trials], "lrrrr", head)
+
+
+def document(found: Tuned) -> dict[str, object]:
+    """For JSON."""
+    return {name: getattr(found, name) for name in field_names(found)}
+
+
+def config_text(found: Tuned, source: str | None) -> str:
+    """The whole file: what was given, with the knobs that changed and why. English and ASCII, as nanoGPT reads it."""
+    english = words("en")
+    changes = {each.knob: each for each in found.changes}
+    lines = [f"# {source or 'what nanopace train chooses'}, tuned: nanopace tune.", f"# {_answer(found, english)}"]
+    for name, value in found.settings.items():
+        why = f"  # {_reason(changes[name], found, english)}, was {changes[name].before!a}" if name in changes else ""
+        lines.append(f"{name} = {value!a}{why}")
+    return ("\n".join(lines) + "\n").replace("\u00a0", " ").encode("ascii", "replace").decode()
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def _answer(found: Tuned, words: Words) -> str:
+    before, after = found.tokens_per_second
+    if not found.changes:
+        return words.text(
+            "The given config is as fast as anything that was tried: {after} tokens/s.", after=words.si(after)
+        )
+    if before is None or found.gain is None:
+        return words.text(
+            "The given config does not fit into memory; the chosen one trains {after} tokens/s.", after=words.si(after)
+        )
+    if not found.gain.shows:
+        return words.text(
+            "As fast as the given config, as far as trials can tell: {ratio} times ({interval}).",
+            ratio=times(found.gain.value, words),
+            interval=interval(found.gain, words),
+        )
+    return words.text(
+        "{ratio} times as fast as the given config ({interval}): {after} tokens/s and {before}.",
+        ratio=times(found.gain.value, words),
+        interval=interval(found.gain, words),
+        after=words.si(after),
+        before=words.si(before),
+    )
+
+
+def _of_knobs(found: Tuned, words: Words) -> list[str]:
+    return [said for each in found.knobs if (said := _of_knob(each, words))]
+
+
+def _of_knob(trial: KnobTrial, words: Words) -> str:
+    setting = f"{trial.knob}={trial.value}"
+    if trial.verdict == "no_gain" and trial.speed is not None and trial.speed.error is None:
+        return words.text(
+            "{setting} does not gain: {ratio} times in the one trial that it had.",
+            setting=setting,
+            ratio=times(trial.speed.value, words),
+        )
+    if trial.verdict == "no_gain" and trial.speed is not None:
+        return words.text(
+            "{setting} does not gain: {ratio} times ({interval}).",
+            setting=setting,
+            ratio=times(trial.speed.value, words),
+            interval=interval(trial.speed, words),
+        )
+    if trial.verdict == "failed":
+        return words.text("{setting} does not train: {said}", setting=setting, said=trial.said)
+    if trial.verdict == "no_time":
+        return words.text("{setting} was not tried to the end: the budget is too short for it.", setting=setting)
+    if trial.verdict == "no_compiler":
+        return words.text("{setting} was not tried: there is no C++ compiler.", setting=setting)
+    return ""
+
+
+def _of_the_micro_batch(found: Tuned, words: Words) -> list[str]:
+    said = []
+    if found.cost is not None:
+        said.append(
+            words.text(
+                "A micro-batch takes {fixed} whatever its size, and {each} for each sequence of {block} tokens.",
+                fixed=words.ms(max(0.0, found.cost.fixed_ms)),
+                each=words.ms(found.cost.marginal_ms),
+                block=found.block_size,
+            )
+        )
+    if found.predicted_wall is not None:
+        said.append(
+            words.text(
+                "Micro-batches of {count} and more were not tried: they are predicted not to fit into memory.",
+                count=found.predicted_wall,
+            )
+        )
+    if not found.complete:
+        said.append(
+            words.text("The budget ended the search for the micro-batch; a larger --budget may find a better one.")
+        )
+    return said
+
+
+def _of_the_data(found: Tuned, words: Words) -> list[str]:
+    if found.data_share is None:
+        return []
+    share = words.percent(found.data_share)
+    if found.data_share > _WAITING:
+        return [words.text("Steps wait for data {share} of their time.", share=share)]
+    return [words.text("Steps wait for data {share} of their time: one thread to gather it is enough.", share=share)]
+
+
+def _of_the_noise(found: Tuned, words: Words) -> list[str]:
+    """Where the same setting is fast at one time and slow at another, most of what is said above is chance."""
+    rates: dict[str, list[float]] = {}
+    for each in found.trials:
+        if each.outcome.worked and each.outcome.tokens_per_second:
+            rates.setdefault(setting_name(each.changed), []).append(each.outcome.tokens_per_second)
+    spread = max((max(each) / min(each) for each in rates.values()), default=1.0)
+    if spread < _UNSTEADY:
+        return []
+    return [
+        words.text(
+            "Trials of the same setting differ by up to {ratio} times: something else runs here, and small gains "
+            "do not show.",
+            ratio=words.number(spread, 2),
+        )
+    ]
+
+
+def _of_the_machine(measured: Calibration, utilisation: float | None, words: Words) -> list[str]:
+    said = [
+        words.text(
+            "Matrix products reach {peak} here, sustained in {dtype}, and {model} in this model's sizes.",
+            peak=words.tflops(measured.peak_tflops),
+            dtype=measured.dtype,
+            model=words.tflops(measured.model_tflops),
+        )
+    ]
+    if utilisation is not None:
+        said.append(words.text("The chosen config does {share} of the latter.", share=words.percent(utilisation)))
+    if measured.sm_mhz is not None:
+        said.append(words.text("The clock stayed at {clock} MHz.", clock=round(measured.sm_mhz)))
+    if measured.throttle is not None:
+        said.append(words.text("It was held back by: {reasons}.", reasons=measured.throttle.replace(",", ", ")))
+    return said
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _changed_row(change: Change, found: Tuned, words: Words) -> Sequence[Cell]:
+    return (
+        styled(change.knob, "bold"),
+        f"{plain(change.before)} → {plain(change.after)}",
+        _reason(change, found, words),
+    )
+
+
+def _reason(change: Change, found: Tuned, words: Words) -> str:
+    if change.reason == "micro_batch":
+        return words.text("the smallest micro-batch within 2% of the fastest")
+    if change.reason == "tokens_per_step":
+        return words.text("so that a step keeps its {tokens} tokens", tokens=found.sequences * found.block_size)
+    speed = next(each.speed for each in found.knobs if each.knob == change.knob)
+    return words.text("{ratio} times as fast with it ({interval})", **_figures(speed, words))
+
+
+def _figures(speed: Share | None, words: Words) -> dict[str, str]:
+    if speed is None:
+        return {"ratio": UNKNOWN, "interval": UNKNOWN}
+    return {"ratio": times(speed.value, words), "interval": interval(speed, words)}
+
+
+def _trial_row(tried: Tried, words: Words) -> Sequence[Cell]:
+    outcome = tried.outcome
+    took = words.duration(outcome.seconds)
+    name = setting_name(tried.changed) or words.text("as given")
+    if not outcome.worked or not outcome.tokens_per_second:
+        return name, failure(outcome.failure or "", words), "", "", took
+    steps = Probe(0, outcome.step_ms)
+    return name, words.si(outcome.tokens_per_second), words.ms(steps.ms), f"±{words.percent(steps.error)}", took
+
+
+def setting_name(changed: Changed) -> str:
+    """What was changed, short: the accumulation follows from the micro-batch."""
+    return " ".join(
+        f"{knob}={plain(value)}" for knob, value in changed.items() if knob != "gradient_accumulation_steps"
+    )
+
+
+def failure(code: str, words: Words) -> str:
+    said = {"memory": words.text("memory full"), "time": words.text("no time"), "error": words.text("failed")}
+    return said.get(code, UNKNOWN)

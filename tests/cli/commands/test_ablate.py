@@ -1,0 +1,118 @@
+"""The whole command, with real runs on this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from nanopace.cli.main import main
+from nanopace.tune.ablate import ablate
+from nanopace.tune.trial import Outcome
+
+from ...train.conftest import TINY, write_corpus
+
+
+@pytest.fixture
+def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A and B, which differ in the width, by a lot, and in a learning rate, which no clock sees."""
+    monkeypatch.chdir(tmp_path)
+    shared = {**TINY, "dataset": str(write_corpus(tmp_path / "corpus"))}
+    for name, more in (("a.py", {"n_embd": 16, "learning_rate": 1e-3}), ("b.py", {"n_embd": 512})):
+        Path(name).write_text("".join(f"{key} = {value!r}\n" for key, value in {**shared, **more}.items()))
+    return tmp_path
+
+
+def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["a.py", "b.py", "--steps=4", "--repeats=2", "--keep=kept"]
+    assert main(["ablate", *flags, "--json"]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert [each["knobs"] for each in found["players"]] == [["n_embd"], ["learning_rate"]]
+    width = found["speed"][0]
+    assert width["value"] < -width["error"] < 0  # wider is slower, and no noise hides it
+    assert found["flops"][0]["value"] > 1
+    assert found["trials"] == 8
+    assert said.err.splitlines()[-1].startswith("8/8 ")
+    assert len(list((configs / "kept").glob("*/config.py"))) == 8
+    assert main(["ablate", *flags, "--width=80"]) == 0  # nothing is run again
+    said = capsys.readouterr()
+    assert len(list((configs / "kept").glob("*/config.py"))) == 8
+    assert re.match(r"B trains 0\.\d+ times as many tokens a second as A: ", said.out)
+    assert "n_embd made it 0." in said.out
+    assert re.search(r"n_embd +16 → 512 +0\.\d+ +0\.\d+\sto\s", said.out)
+    assert max(map(len, said.out.splitlines())) <= 80
+    assert main(["ablate", *flags, "--html=page.html"]) == 0
+    assert capsys.readouterr().out == ""
+    page = (configs / "page.html").read_text()
+    assert page.count("<li>") == 4  # A, two changes, B
+    assert "n_embd: 16 → 512" in page
+
+
+def test_runs_do_for_configs_where_they_say_theirs(
+    configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        assert main(["train", f"{name}.py", f"--out_dir={name}", "--max_iters=1", "--no-report"]) == 0
+    monkeypatch.setattr(
+        ablate, "run_trial", lambda knobs, *_: Outcome(failure=None, seconds=1, tokens_per_second=1e5 / knobs["n_embd"])
+    )
+    capsys.readouterr()
+    assert main(["ablate", "a", "b", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {each["knobs"][0]: (each["before"], each["after"]) for each in found["players"]} == {
+        "n_embd": ([16], [512]),
+        "learning_rate": ([0.001], [0.01]),
+    }
+    (configs / "silent.log").write_text("iter 0: loss 4.2, time 12.00ms, mfu 1.00%\n" * 3)
+    assert main(["ablate", "a", "silent.log"]) == 2
+    assert "silent.log: does not say its config" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Outcome(failure="memory", seconds=1), "memory was full in the run with"),
+        (Outcome(failure="time", seconds=1), "took longer than --timeout 600 s"),
+        (Outcome(failure="error", seconds=1, said="the disk is full"), "failed: the disk is full"),
+    ],
+)
+@pytest.mark.usefixtures("configs")
+def test_a_run_that_fails_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], outcome: Outcome, expected: str
+) -> None:
+    monkeypatch.setattr(ablate, "run_trial", lambda *_: outcome)
+    assert main(["ablate", "a.py", "b.py"]) == 2
+    assert expected in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("configs")
+def test_what_is_in_the_way_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("full").mkdir()
+    Path("full", "thesis.txt").write_text("mine")
+    for flags, expected in (
+        (["--keep=full"], "full: is not empty"),
+        (["--keep=a.py"], "a.py: cannot be written"),
+        (["--together=n_embd,width"], "--together: width is no knob"),
+    ):
+        assert main(["ablate", "a.py", "b.py", *flags]) == 2
+        assert expected in capsys.readouterr().err
+    assert main(["ablate", "a.py", "a.py"]) == 2
+    assert "differ in no knob" in capsys.readouterr().err
+    assert Path("full", "thesis.txt").read_text() == "mine"
+
+
+def test_results_of_other_configs_are_not_mixed_in(
+    configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = iter(range(10**6))
+    monkeypatch.setattr(
+        ablate, "run_trial", lambda *_: Outcome(failure=None, seconds=1, tokens_per_second=1000.0 + next(noise) % 7)
+    )
+    assert main(["ablate", "a.py", "b.py", "--keep=kept"]) == 0
+    assert "nothing is concluded" in capsys.readouterr().out.replace("\n", " ")
+    assert main(["ablate", "a.py", "b.py", "--keep=kept", "--repeats=4"]) == 2
+    assert "kept: holds other runs" in capsys.readouterr().err
+    assert (configs / "kept" / "results.jsonl").exists()

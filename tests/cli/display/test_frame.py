@@ -1,0 +1,183 @@
+"""What the live display shows, line by line."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nanopace.cli.display.frame import Losses, State
+
+from ..reports import SHARES, evaluation, introduction, step
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shown(state: State, width: int = 100) -> list[str]:
+    return ["".join(text for text, _ in line) for line in state.frame(width)]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def trained(clock: Clock) -> State:
+    """After 500 steps of 0.2 s, evaluations among them, of 2000."""
+    state = State(clock)
+    state.phase("startup")
+    state.started(introduction())
+    for iteration in range(500):
+        clock.now = 1000.0 + 0.2 * iteration
+        state.step(step(iteration, loss=11.0 - iteration / 100), SHARES)
+    state.evaluated(evaluation())
+    state.phase("evaluation")
+    return state
+
+
+def test_in_the_middle_of_a_run(trained: State) -> None:
+    progress, rate, shares, loss = shown(trained)
+    bar = "━" * 14 + "─" * 46
+    assert progress == f"step 499 of 2,000 {bar} 25%, 5 min 0 s left"
+    assert rate == "now: evaluation, 388.6k tok/s, 168.65 ms a step, mfu 41.20%"
+    assert shares == "forward+backward 82.0%, optimizer 10.0%, evaluation 5.0%, start-up 2.9%, data 0.1%"
+    assert loss.startswith("loss 6.0100 █")
+    assert loss.endswith("▁ val 3.2841 ±0.0031 at 250")
+
+
+def test_before_the_first_step() -> None:
+    state = State()
+    assert shown(state) == []
+    state.phase("startup")
+    assert shown(state) == ["now: start-up"]
+    state.started(introduction())
+    state.phase("compile")
+    assert shown(state) == ["step 0 of 2,000 " + "─" * 60 + " 0%", "now: compile"]
+
+
+def test_a_phase_that_nobody_knows_has_its_own_name() -> None:
+    state = State()
+    state.phase("teleport")
+    state.step(step(), {"teleport": 1.0})
+    assert shown(state)[0].startswith("now: teleport, ")
+    assert shown(state)[1] == "teleport 100.0%"
+
+
+def test_after_the_first_step_nobody_knows_how_long_it_will_take(clock: Clock) -> None:
+    state = State(clock)
+    state.started(introduction())
+    state.step(step(0, mfu=None, ms=0.0), {})
+    assert shown(state)[0].endswith("─ 0%")
+    assert shown(state)[1] == "loss 3.2841 ▁"
+    clock.now += 1.5
+    state.step(step(1, mfu=None), {})
+    assert shown(state)[0].endswith("─ 0%, 49 min 58 s left")
+    assert "mfu" not in shown(state)[1]
+
+
+@pytest.mark.parametrize(
+    ("per_step", "left"),
+    [(0.02, "40 s"), (0.5, "16 min 40 s"), (5.0, "2 h 46 min"), (100.0, "2 d 7 h")],
+)
+def test_what_is_left(clock: Clock, per_step: float, left: str) -> None:
+    state = State(clock)
+    state.started(introduction(last_step=2001))
+    state.step(step(0), {})
+    clock.now += per_step
+    state.step(step(1), {})
+    assert shown(state)[0].endswith(f", {left} left")
+
+
+def test_a_resumed_run_begins_where_it_went_on_and_knows_its_own_pace(clock: Clock) -> None:
+    state = State(clock)
+    state.started(introduction(first_step=1000, last_step=1999))
+    assert shown(state)[0].startswith("step 1,000 of 1,999 " + "━" * 30 + "─")
+    state.step(step(1000), {})
+    clock.now += 1.0
+    state.step(step(1001), {})
+    assert shown(state)[0].endswith("50%, 16 min 38 s left")
+
+
+@given(st.integers(1, 200))
+@settings(max_examples=60)
+def test_no_line_is_longer_than_the_terminal_is_wide(width: int) -> None:
+    state = State()
+    state.started(introduction())
+    for iteration in range(50):
+        state.step(step(iteration), SHARES)
+        state.phase("evaluation")
+    state.evaluated(evaluation())
+    lines = shown(state, width)
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= width
+
+
+def test_a_narrow_terminal_has_whole_parts(trained: State) -> None:
+    assert shown(trained, 40) == [
+        "step 499 of 2,000, 25%, 5 min 0 s left",
+        "now: evaluation, 388.6k tok/s",
+        "forward+backward 82.0%, optimizer 10.0%",
+        "loss 6.0100, val 3.2841 ±0.0031 at 250",
+    ]
+
+
+def test_a_loss_that_diverged_is_said_and_not_drawn() -> None:
+    state = State()
+    state.step(step(0, loss=5.0), {})
+    state.step(step(1, loss=math.nan), {})
+    state.step(step(2, loss=math.inf), {})
+    assert shown(state)[-1] == "loss inf ▁"
+
+
+def test_a_rate_in_its_own_size() -> None:
+    for tokens, rate in ((50, "50 tok/s"), (50_000, "50.0k tok/s"), (50_000_000, "50.0M tok/s")):
+        state = State()
+        state.step(step(tokens=tokens, ms=1000.0), {})
+        assert shown(state)[0].startswith(rate)
+
+
+def test_the_curve_of_a_long_run_stays_short() -> None:
+    losses = Losses(most=64)
+    for iteration in range(100_000):
+        losses.add(iteration, 3.0 + 8.0 * math.exp(-iteration / 20_000))
+    assert 32 <= len(losses._points) < 64
+    drawn = losses.drawn(30)
+    assert len(drawn) == 30
+    assert drawn[0] == "█"
+    assert drawn[-1] == "▁"
+    assert sorted(drawn, reverse=True) == list(drawn)
+
+
+@pytest.mark.usefixtures("untraced")
+def test_a_step_costs_next_to_nothing() -> None:
+    state = State()
+    state.started(introduction())
+    report = step()
+    begin = time.perf_counter()
+    for _ in range(10_000):
+        state.step(report, SHARES)
+    assert (time.perf_counter() - begin) / 10_000 < 50e-6
+
+
+def test_what_was_skipped_is_counted_and_shown(trained: State) -> None:
+    assert not any("skipped" in line for line in shown(trained))
+    trained.step(step(500, loss=math.nan, skipped=True), SHARES)
+    trained.step(step(501, loss=math.nan, skipped=True), SHARES)
+    assert shown(trained)[1].endswith("mfu 41.20%, 2 skipped")
+
+
+def test_training_that_goes_back_has_its_time_and_its_curve_from_there(trained: State, clock: Clock) -> None:
+    trained.step(step(300), SHARES)
+    assert shown(trained)[0].endswith(" 15%")  # nobody knows yet how long it takes from here
+    clock.now += 2
+    trained.step(step(310), SHARES)
+    assert shown(trained)[0].endswith("5 min 38 s left")

@@ -1,0 +1,97 @@
+"""Which losses may be held against each other, and why others may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nanopace.diagnosis.compare.comparable import obstacle
+from nanopace.diagnosis.compare.compare import compare
+from nanopace.diagnosis.result import Finding
+from nanopace.record import replace
+from nanopace.run import Fact
+
+CURVE = [(0, 0.0, 5.0), (10, 10.0, 4.0), (20, 20.0, 3.0)]
+TOKENIZER = Finding("compare_other_tokenizer")
+CORPUS = Finding("compare_other_corpus")
+OTHER_DATA = Finding("compare_other_data", {"a_dataset": "owt", "b_dataset": "code"})
+VOCABULARY = Finding("compare_other_vocabulary", {"a_vocabulary": 65, "b_vocabulary": 50304})
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "of_loss", "of_bits"),
+    [
+        ({}, {}, None, None),
+        ({"dataset": "owt"}, {}, None, None),
+        ({"dataset": "owt"}, {"dataset": "code"}, OTHER_DATA, OTHER_DATA),
+        ({"dataset": "owt", "corpus": "1"}, {"dataset": "code", "corpus": "1"}, None, None),
+        ({"dataset": "owt", "corpus": "1"}, {"dataset": "owt", "corpus": "2"}, CORPUS, None),
+        ({"tokenizer": "x", "corpus": "1"}, {"tokenizer": "x", "corpus": "2"}, CORPUS, CORPUS),
+        ({"tokenizer": "x", "corpus": "1"}, {"tokenizer": "y", "corpus": "2"}, TOKENIZER, None),
+        ({"vocab_size": 65}, {"vocab_size": 50304}, VOCABULARY, None),
+        ({"vocab_size": 50257}, {"vocab_size": 50304}, None, None),  # padded
+        ({"vocab_size": 65, "corpus": "1"}, {"vocab_size": 50304, "corpus": "1"}, None, None),
+    ],
+)
+def test_what_stands_in_the_way(make_diagnosis: Any, a: Any, b: Any, of_loss: Any, of_bits: Any) -> None:
+    for metric, expected in (("loss", of_loss), ("bpb", of_bits)):
+        runs = [make_diagnosis(curve=CURVE, knobs=knobs, metric=metric) for knobs in (a, b)]
+        assert obstacle(*runs) == expected
+        found = compare(*runs)
+        assert (found.arrival is None) == (not found.equal_time) == (expected is not None)
+        if expected is not None:
+            assert found.findings[1] == expected
+            assert not any("sooner" in each.code or "arrival" in each.code for each in found.findings)
+
+
+def inferred(a: int, b: int) -> Finding:
+    return Finding("compare_vocabulary_inferred", {"a_vocabulary": a, "b_vocabulary": b})
+
+
+def test_a_vocabulary_that_is_inferred_is_one_only_if_it_clearly_differs(make_diagnosis: Any) -> None:
+    a = make_diagnosis(curve=CURVE, knobs={"vocab_size": 65})
+    clearly = replace(a, facts={"vocab_size": Fact(50304, "inferred", "first_loss")})
+    assert obstacle(a, clearly) == inferred(65, 50304)
+    assert compare(a, clearly).arrival is None
+    nearly = replace(a, facts={"vocab_size": Fact(80, "inferred", "first_loss")})
+    assert obstacle(a, nearly) is None
+
+
+UNTRAINED = [(0, 0.0, 10.9), (10, 10.0, 6.0), (20, 20.0, 5.0)]
+
+
+def test_losses_before_training_tell_vocabularies_apart(make_diagnosis: Any) -> None:
+    words, characters = (
+        make_diagnosis(dataset=None, curve=curve)
+        for curve in (UNTRAINED, [(0, 0.0, 4.2), (10, 9.0, 2.5), (20, 19.0, 2)])
+    )
+    found = obstacle(words, characters)
+    assert found is not None
+    assert (found.code, found.numbers["b_vocabulary"]) == ("compare_vocabulary_inferred", 67)
+    assert compare(words, characters).equal_time == ()
+
+
+def test_another_initialisation_is_no_other_vocabulary(make_diagnosis: Any) -> None:
+    higher = [(0, 0.0, 11.9), *UNTRAINED[1:]]
+    assert obstacle(make_diagnosis(curve=UNTRAINED), make_diagnosis(curve=higher)) is None, "their data has one name"
+    of_unknown = (make_diagnosis(dataset=None, curve=curve) for curve in (UNTRAINED, higher))
+    assert obstacle(*of_unknown) is not None
+
+
+def test_a_model_that_was_trained_before_tells_no_vocabulary(make_diagnosis: Any) -> None:
+    scratch = make_diagnosis(dataset=None, curve=UNTRAINED)
+    finetuned = make_diagnosis(dataset=None, curve=[(0, 0.0, 4.2), (10, 9.0, 3.5), (20, 19.0, 3.2)])
+    assert obstacle(scratch, finetuned) is None, "it has not fallen as characters do"
+    told = make_diagnosis(curve=[(0, 0.0, 4.2), (10, 9.0, 2.0)], knobs={"init_from": "gpt2"})
+    assert obstacle(scratch, told) is None
+
+
+def test_units_are_never_mixed(make_diagnosis: Any) -> None:
+    units = ("loss", "bpc", "bpb")
+    for of_a in units:
+        for of_b in units:
+            a, b = (make_diagnosis(curve=CURVE, metric=metric) for metric in (of_a, of_b))
+            found = obstacle(a, b)
+            assert (found is None) == (of_a == of_b)
+            assert (compare(a, b).arrival is None) == (of_a != of_b)

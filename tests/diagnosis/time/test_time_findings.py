@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.result import Finding
+from nanopace.run import Evaluation, Row, Rows, Run
+
+from ..synthetic import nanogpt_run, rows_run
+
+
+def found(run: Run) -> dict[str, Finding]:
+    return {finding.code: finding for finding in diagnose(run).findings}
+
+
+def test_the_measured_checkpoint_is_said() -> None:
+    findings = found(nanogpt_run(saves=lambda iteration: iteration <= 16_500))
+    rows, checkpoint = findings["evaluation_rows"].numbers, findings["checkpoint_measured"].numbers
+    assert (rows["slow"], rows["rows"], rows["interval"]) == (40, 201, 500)
+    assert rows["overhead_share"] == pytest.approx(0.061, abs=0.001)
+    assert checkpoint["checkpoint_share"] == pytest.approx(470 / 5610, rel=0.02)
+    assert findings["startup"].numbers["compile_s"] == pytest.approx(7.2, abs=0.01)
+    assert "checkpoint_not_first" in findings
+
+
+def test_hidden_evaluations_are_said() -> None:
+    numbers = found(nanogpt_run(log_interval=200, saves=lambda _: False))["hidden_evaluations"].numbers
+    assert (numbers["hidden"], numbers["count"], numbers["log_interval"], numbers["eval_interval"]) == (
+        20,
+        40,
+        200,
+        500,
+    )
+    assert numbers["hidden_s"] == pytest.approx(20 * 5.14, rel=0.01)
+
+
+def test_hidden_evaluations_without_a_price_are_said() -> None:
+    assert "hidden_unpriced" in found(nanogpt_run(2500, log_interval=300, eval_interval=1000))
+
+
+def test_evaluations_outside_of_the_clock_are_said() -> None:
+    rows = Rows([Row(iteration, 100.0) for iteration in range(50)])
+    evaluated = (Evaluation(25, None, 0.9, "bpb"),)
+    run = Run("log", "nanochat", rows, evaluations=evaluated, row_contains_evaluation=False)
+    assert found(run)["evaluations_outside_clock"].numbers["count"] == 1
+
+
+def test_how_far_a_checkpoint_can_be_told_is_said() -> None:
+    def said(**more: object) -> set[str]:
+        return {code for code in found(nanogpt_run(**more)) if code.startswith("checkpoint_")}  # type: ignore[arg-type]
+
+    assert said() == {"checkpoint_measured", "checkpoint_not_first"}
+    assert said(checkpoint_ms=0.0) == {"checkpoint_within_scatter", "checkpoint_not_first"}
+    assert said(saves=lambda _: True) == {"checkpoint_unknown", "checkpoint_not_first"}
+    assert said(saves=lambda _: True, compile_ms=20.0) == {"checkpoint_at_least", "checkpoint_not_first"}
+    faster = {"pace": lambda it: 1.0 if it < 10_000 else 0.6, "saves": lambda it: it < 10_000}
+    assert said(**faster) == {"checkpoint_other_speed", "checkpoint_not_first"}
+
+
+def test_an_interval_is_told_where_it_is_wide() -> None:
+    narrow = found(nanogpt_run())["checkpoint_measured"].numbers
+    assert (narrow["checkpoint_low_s"], narrow["checkpoint_high_s"]) == (None, None)
+    noisy = random.Random(1)
+    scattered = {iteration: 400 * abs(noisy.gauss(0, 1)) for iteration in range(0, 20_001, 500)}
+    wide = found(nanogpt_run(stalls=scattered))["checkpoint_measured"].numbers
+    assert 0.3 < float(wide["checkpoint_low_s"] or 0) < float(wide["checkpoint_high_s"] or 0) < 0.7
+
+
+def test_a_start_is_split_only_where_the_evaluation_has_a_price() -> None:
+    def start(**more: object) -> set[str]:
+        return {code for code in found(nanogpt_run(**more)) if code.startswith("startup")}  # type: ignore[arg-type]
+
+    assert start() == {"startup"}
+    assert start(saves=lambda _: True) == {"startup_bounded"}
+    assert start(saves=lambda _: True, compile_ms=20.0) == {"startup_together"}
+    assert start(compile_ms=0.0) == {"startup_together"}
+    assert start(eval_interval=0) == {"startup_unsplit"}
+    assert start(first_iteration=5100, compile_ms=0.0) == set()
+
+
+def test_an_evaluation_after_the_last_row_is_said_and_is_not_hidden() -> None:
+    run = nanogpt_run(saves=lambda _: False)
+    findings = found(replace(run, evaluations=(*run.evaluations, Evaluation(20_010, 4.0, 4.0))))
+    assert findings["after_last_row"].numbers["after_s"] == pytest.approx(5.14, abs=0.01)
+    assert "hidden_evaluations" not in findings
+
+
+def test_how_to_show_what_is_hidden_is_a_note_and_no_advice() -> None:
+    note = found(nanogpt_run(log_interval=200, saves=lambda _: False))["align_log_interval"]
+    assert (note.numbers, note.advice) == ({"log_interval": 200, "eval_interval": 500}, False)
+
+
+def test_stalls_are_said_with_their_largest() -> None:
+    findings = found(nanogpt_run(eval_interval=0, stalls={400: 900.0, 4100: 5000.0}))
+    assert findings["stalls"].numbers["iteration"] == 4100
+    assert findings["stalls"].numbers["total_s"] == pytest.approx(5.9, abs=0.01)
+
+
+def test_the_most_expensive_comes_first() -> None:
+    costly_stall = [each.code for each in diagnose(nanogpt_run(stalls={400: 900_000.0})).findings]
+    assert costly_stall.index("stalls") < costly_stall.index("evaluation_rows") < costly_stall.index("startup")
+    spill = [each.code for each in diagnose(nanogpt_run(pace=lambda it: 3.0 if it > 5000 else 1.0)).findings]
+    assert spill[0] == "memory_spill"
+
+
+@pytest.mark.parametrize("ending", ["out_of_memory", "error", "interrupted"])
+def test_how_it_ended_is_said_first(ending: str) -> None:
+    run = replace(nanogpt_run(), ending=ending)
+    assert diagnose(run).findings[0] == Finding(f"ended_{ending}", {"last_iteration": 20_000})
+
+
+def test_conflicts_and_restarts_are_said() -> None:
+    run = replace(nanogpt_run(restarts={5740: 5000}), conflicts=(("batch_size", 8, 12),))
+    findings = found(run)
+    assert findings["conflict"].numbers == {"knob": "batch_size", "used": 8, "other": 12}
+    assert findings["restarts"].numbers["lost_iterations"] == 741
+
+
+def test_a_quiet_run_has_no_time_findings() -> None:
+    codes = set(found(rows_run([100.0] * 40)))
+    assert codes <= {"mfu_unknown", "tokens_unknown", "nothing_to_change"}
+
+
+def test_the_stalls_of_the_wall_clock_are_those_that_are_told() -> None:
+    slow, uneven = {300: 900.0, 7700: 400.0}, dict.fromkeys(range(1100, 15000, 700), 15.0)
+    recurring = dict.fromkeys(range(150, 20_000, 1000), 300.0)
+    diagnosis = diagnose(nanogpt_run(noise=0.0, log_interval=50, stalls={**uneven, **slow, **recurring}))
+    told = {finding.code: float(finding.numbers.get("total_s", 0.0)) for finding in diagnosis.findings}  # type: ignore[arg-type]
+    assert told.keys() >= {"stalls", "periodic_stalls", "uneven_rows"}
+    assert told["stalls"] + told["periodic_stalls"] + told["uneven_rows"] == pytest.approx(diagnosis.wall.stall_s)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nanopace import diagnose
+from nanopace.run import OtherRanks, Run
+from nanopace.sources.processes.rank_prefixes import find_ranks
+
+Read = Callable[..., list[Run]]
+
+STAMP = "2026-01-01 10:{:02d}:{:02d}"
+
+
+def nanogpt_row(at: int, ms: float) -> str:
+    return f"iter {at}: loss {1 + 9 / (1 + at):.4f}, time {ms:.2f}ms, mfu 10.00%"
+
+
+def nanochat_row(at: int, ms: float) -> str:
+    return (
+        f"step {at:05d}/00100 ({at}.00%) | loss: {1 + 9 / (1 + at):.6f} | lrm: 1.00 | dt: {ms:.2f}ms | tok/sec: 1,000 "
+        f"| bf16_mfu: 48.10 | epoch: 1 | total time: 0.05m"
+    )
+
+
+def nanopace_row(at: int, ms: float) -> str:
+    return f"iter {at}: loss {1 + 9 / (1 + at):.4f}, time {ms:.2f}ms, mfu 10.00%, 12345 tok/s, 1.0 GB"
+
+
+ROWS = {"nanogpt": nanogpt_row, "nanochat": nanochat_row, "nanopace": nanopace_row}
+SPELLINGS = (
+    *("[rank{}]: ", "[default{}]:", "[{}]: ", "{}: ", " {}: ", "(rank {}) ", "rank={} ", "[GPU{}] ", "node{}: "),
+    *("[trainer{}]:", "[Rank {}] ", "[rank {}/2] ", "RANK:{} ", "cuda:{} ", "worker-{} | "),
+)
+
+
+def mixed(form: str, prefixes: list[str], *, rows: int = 30) -> str:
+    """Every iteration by each of them; the second one is slower."""
+    row = ROWS[form]
+    return "".join(
+        f"{prefix}{row(at, 100.0 + at % 3 + 20 * number)}\n"
+        for at in range(rows)
+        for number, prefix in enumerate(prefixes)
+    )
+
+
+def check(run: Run, *, ranks: int = 2, rows: int = 30) -> None:
+    assert list(run.rows.iteration) == list(range(rows))
+    assert max(run.rows.ms) < 110
+    assert run.restarts == ()
+    assert run.other_ranks == OtherRanks(0, ranks, rows * (ranks - 1))
+    (said,) = [each for each in diagnose(run).findings if each.code == "other_ranks"]
+    assert dict(said.numbers) == {"rank": 0, "ranks": ranks, "rows": rows * (ranks - 1)}
+
+
+@pytest.mark.parametrize("form", ROWS)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_every_way_to_write_a_rank(form: str, spelling: str, read: Read) -> None:
+    (run,) = read(mixed(form, [spelling.format(rank) for rank in (0, 1)]))
+    assert run.format == form
+    check(run)
+
+
+@pytest.mark.parametrize("form", ROWS)
+@pytest.mark.parametrize("prefix", ["{stamp} [rank{rank}]: ", "[rank{rank}]: {stamp} ", "{stamp},123 INFO {rank}: "])
+def test_with_time_stamps(form: str, prefix: str, read: Read) -> None:
+    lines = mixed(form, ["0|", "1|", "2|"]).splitlines()
+    stamped = []
+    for number, line in enumerate(lines):
+        rank, _, rest = line.partition("|")
+        stamp = STAMP.format(number // 60, number % 60)
+        stamped.append(prefix.format(stamp=stamp, rank=rank) + rest)
+    (run,) = read("\n".join(stamped) + "\n")
+    check(run, ranks=3)
+
+
+def test_what_the_others_print_is_theirs(read: Read) -> None:
+    lines = [
+        "[rank0]: step 0: train loss 9.0000, val loss 9.1000",
+        "[rank1]: step 0: train loss 9.0000, val loss 8.0000",
+    ]
+    lines += mixed("nanogpt", ["[rank0]: ", "[rank1]: "]).splitlines()
+    lines += ["[rank1]: Resuming training from out", *mixed("nanogpt", ["[rank1]: "], rows=30).splitlines()]
+    lines += ["[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GB"]
+    (run,) = read("\n".join(lines) + "\n")
+    assert [each.val for each in run.evaluations] == [9.1]
+    assert run.restarts == ()
+    assert run.other_ranks == OtherRanks(0, 2, 60)
+    assert run.ending == "out_of_memory"
+
+
+@pytest.mark.parametrize("number", ["epoch", "line", "none", "some"])
+def test_numbers_that_are_no_ranks(number: str, read: Read) -> None:
+    rows = [nanogpt_row(at, 100.0 + at % 3) for at in range(40)]
+    before = {
+        "epoch": [f"[{at // 10}]: " for at in range(40)],
+        "line": [f"{at}: " for at in range(40)],
+        "none": [""] * 40,
+        "some": ["[rank1]: " if at % 5 == 0 else "" for at in range(40)],
+    }[number]
+    lines = [prefix + row for prefix, row in zip(before, rows, strict=True)]
+    assert find_ranks(lines) is None
+    (run,) = read("\n".join(lines) + "\n")
+    assert (len(run.rows), run.other_ranks) == (40, None)
+
+
+def test_epochs_that_begin_again_are_no_ranks() -> None:
+    assert find_ranks(f"{epoch}: {nanogpt_row(at, 100.0)}" for epoch in range(2) for at in range(40)) is None

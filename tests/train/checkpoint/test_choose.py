@@ -1,0 +1,251 @@
+"""Which checkpoint of a run is the model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nanopace.config import Asked
+from nanopace.errors import InputError, NanopaceError, UsageError
+from nanopace.literals import Value
+from nanopace.train.checkpoint.choose import Chosen, choose
+from nanopace.train.checkpoint.layout import STATE, checksum_of
+from nanopace.train.formats.convert import convert, open_pretrained
+from nanopace.train.ranks import Ranks, elastic
+from nanopace.train.run import train
+
+from ..conftest import TINY, Recorder
+from ..overfitted import overfit, plain_loss
+
+Run = tuple[Path, dict[int, float]]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return overfit(tmp_path_factory.mktemp("overfitted"))
+
+
+@pytest.fixture
+def run(finished: Run, tmp_path: Path) -> Run:
+    """A copy, to be spoiled."""
+    shutil.copytree(finished[0], tmp_path / "out")
+    return tmp_path / "out", finished[1]
+
+
+def best(losses: dict[int, float]) -> int:
+    return min(losses, key=losses.__getitem__)
+
+
+def checkpoint(out: Path, step: int) -> Path:
+    return out / "checkpoints" / f"step-{step:08d}"
+
+
+def rewrite(out: Path, step: int, **changes: object) -> None:
+    """The state of a checkpoint as another run would have written it."""
+    path = checkpoint(out, step) / STATE
+    state = {**json.loads(path.read_text()), **changes}
+    del state["checksum"]
+    path.write_text(json.dumps({**state, "checksum": checksum_of(state)}))
+
+
+def taken(chosen: Chosen) -> tuple[int, str]:
+    return chosen.saved.step, chosen.why
+
+
+def test_a_run_that_saves_only_better_ones_is_its_best(finished: Run, tmp_path: Path) -> None:
+    """What is exported has the best validation loss, and not the last one."""
+    out, losses = finished
+    step = best(losses)
+    assert 0 < step < 200
+    assert losses[step] < losses[200] - 0.05
+    for form, target in (("nanogpt", "best.pt"), ("huggingface", "hf"), ("nanopace", "ours")):
+        assert convert(out, tmp_path / target, to=form).step == step
+        assert plain_loss(tmp_path / target, out.parent / "corpus") == pytest.approx(losses[step], abs=1e-5)
+    assert convert(out, tmp_path / "last.pt", which="last").step == 201
+    assert plain_loss(tmp_path / "last.pt", out.parent / "corpus") > losses[step] + 0.05
+
+
+def test_what_is_asked_for_is_taken(finished: Run) -> None:
+    out, losses = finished
+    step = best(losses)
+    assert taken(choose(out)) == taken(choose(out, "best")) == (step, "best")
+    assert taken(choose(out, "last")) == (201, "last")
+    assert taken(choose(out, "201")) == taken(choose(out, "0201")) == (201, "step")
+    assert choose(out, "last").best == (step, losses[step])
+    assert str(choose(out)) == (
+        f"step {step}, the best, val loss {losses[step]:.4f}, as its always_save_checkpoint=False asks for; "
+        "--which=last takes step 201"
+    )
+    assert str(choose(out, "last")) == "step 201, the last"
+    assert str(choose(out, "201")) == "step 201, asked for"
+    with pytest.raises(
+        InputError, match=rf"out: has no checkpoint of step 7; its checkpoints are of steps {step}, 201$"
+    ):
+        choose(out, "7")
+
+
+def test_a_run_that_saves_all_is_its_last(run: Run) -> None:
+    out, losses = run
+    config = {**choose(out).saved.config, "always_save_checkpoint": True}
+    rewrite(out, 201, config=config)
+    assert taken(choose(out)) == (201, "last")
+    assert str(choose(out)) == (
+        f"step 201, the last; --which=best takes step {best(losses)}, val loss {losses[best(losses)]:.4f}"
+    )
+    assert taken(choose(out, "best")) == (best(losses), "best")
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "[7]", '{"step": 1e999, "val": 1}', '{"step": 3, "val": NaN}'])
+def test_without_best_json_the_newest_state_knows(run: Run, content: str | None) -> None:
+    out, losses = run
+    (out / "best.json").unlink()
+    if content is not None:
+        (out / "best.json").write_text(content)
+    assert taken(choose(out)) == (best(losses), "best")
+    assert choose(out).best == (best(losses), losses[best(losses)])
+
+
+def test_a_best_json_that_could_not_be_written_anew(run: Run) -> None:
+    """It names another, and worse, than the state that was saved after it."""
+    out, losses = run
+    (out / "best.json").write_text('{"step": 201, "val": 9.0}')
+    assert taken(choose(out)) == (best(losses), "best")
+
+
+def test_an_evaluation_after_the_last_save(run: Run) -> None:
+    """A run's last save comes before its last evaluation, of which only best.json tells."""
+    out, losses = run
+    (out / "best.json").write_text(f'{{"step": 201, "val": {losses[best(losses)] - 0.1}}}')
+    assert taken(choose(out)) == (201, "best")
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_a_best_that_cannot_be_used(run: Run, how: str) -> None:
+    out, losses = run
+    step = best(losses)
+    if how == "gone":
+        shutil.rmtree(checkpoint(out, step))
+        said = f"out: the best evaluation, step {step} with val loss {losses[step]:.4f}, has no checkpoint; "
+        said += "the checkpoints here are of steps 201"
+    else:
+        (checkpoint(out, step) / "model.safetensors").write_bytes(b"")
+        said = f"step-{step:08d}: is the best checkpoint, but cannot be used: .*model.safetensors: is damaged: 0 bytes"
+    with pytest.raises(InputError, match=said):
+        choose(out, "best")
+    chosen = choose(out)
+    assert taken(chosen) == (201, "last")
+    assert chosen.best is None
+    assert len(chosen.passed_over) == 1
+    assert choose(out, "last").passed_over == ()
+
+
+def test_a_last_one_that_is_damaged(run: Run) -> None:
+    """The best is none the worse; and the last is the one before."""
+    out, losses = run
+    (checkpoint(out, 201) / "model.safetensors").write_bytes(b"")
+    assert taken(choose(out)) == (best(losses), "best")
+    assert taken(choose(out, "last")) == (best(losses), "last")
+    assert len(choose(out, "last").passed_over) == 1
+    (checkpoint(out, 201) / STATE).write_text("{}")
+    assert taken(choose(out)) == (best(losses), "best")
+
+
+def test_a_run_that_was_never_evaluated(run: Run) -> None:
+    out, losses = run
+    shutil.rmtree(checkpoint(out, best(losses)))
+    (out / "best.json").unlink()
+    rewrite(out, 201, best=None)
+    with pytest.raises(InputError, match="out: no evaluation was made, so its best checkpoint is unknown"):
+        choose(out, "best")
+    assert taken(choose(out)) == (201, "last")
+
+
+def test_one_model_leaves_nothing_to_choose(finished: Run, tmp_path: Path) -> None:
+    out, losses = finished
+    convert(out, tmp_path / "ckpt.pt")
+    convert(out, tmp_path / "hf")
+    for path in (checkpoint(out, best(losses)), tmp_path / "ckpt.pt", tmp_path, tmp_path / "hf"):
+        assert open_pretrained(path).chosen is None
+        with pytest.raises(UsageError, match=f"--which=best: {path} holds one model, so there is nothing to choose"):
+            open_pretrained(path, "best")
+
+
+@pytest.mark.parametrize("which", ["bset", "-1", "1.5", "1" * 19, "٣"])
+def test_what_is_no_choice(finished: Run, which: str) -> None:
+    with pytest.raises(NanopaceError, match="--which must be best, last or a step such as 150, not "):
+        choose(finished[0], which)
+
+
+# --- a run that begins with another ----------------------------------------------------------------------------------
+
+
+def begun(finished: Run, out_dir: Path, flags: frozenset[str] = frozenset(), **knobs: Value) -> Recorder:
+    told = Recorder()
+    corpus = finished[0].parent / "corpus"
+    given = {name: TINY[name] for name in ("device", "compile", "batch_size", "learning_rate", "min_lr", "eval_iters")}
+    given |= {
+        "gradient_accumulation_steps": 1,
+        "dataset": str(corpus),
+        "out_dir": str(out_dir),
+        "max_iters": 1,
+        "warmup_iters": 0,
+        "lr_decay_iters": 9,
+    }
+    train(Asked(given={**given, **knobs}, files=("config.py",), flags=flags), listener=told)
+    return told
+
+
+def test_a_new_run_begins_with_the_best(finished: Run, tmp_path: Path) -> None:
+    out, losses = finished
+    told = begun(finished, tmp_path / "b", init_from=str(out), eval_iters=20)
+    assert told.all("evaluated")[0].val == pytest.approx(losses[best(losses)], abs=1e-6)
+    header = told.all("started")[0].choices["init_from"]
+    assert header == f"{checkpoint(out, best(losses))}: {choose(out)}"
+    told = begun(finished, tmp_path / "l", init_from=str(out), eval_iters=20, which="last")
+    assert told.all("evaluated")[0].val > losses[best(losses)] + 0.05
+    assert told.all("started")[0].choices["init_from"] == f"{checkpoint(out, 201)}: step 201, the last"
+
+
+def test_a_new_run_is_told_of_a_best_that_cannot_be_used(run: Run, finished: Run, tmp_path: Path) -> None:
+    out, losses = run
+    shutil.rmtree(checkpoint(out, best(losses)))
+    told = begun(finished, tmp_path / "b", init_from=str(out))
+    notes = [note for note in told.all("note") if "has no checkpoint" in note]
+    assert len(notes) == 1
+    assert notes[0].endswith(f"; starting from {checkpoint(out, 201)} instead")
+
+
+@pytest.mark.parametrize(
+    ("init_from", "said"),
+    [
+        (
+            "scratch",
+            "--which=best: there is no run to choose a checkpoint of; name one: --init_from=out --out_dir=other",
+        ),
+        (
+            "resume",
+            "--which=best and --init_from=resume exclude each other: resuming always goes on from the last checkpoint; "
+            "to start a new run from another one: --init_from=out/checkpoints/step-00000150 --out_dir=other",
+        ),
+    ],
+)
+def test_where_there_is_no_run_to_choose_from(init_from: str, said: str, run: Run, finished: Run) -> None:
+    with pytest.raises(UsageError, match=said):
+        begun(finished, run[0], init_from=init_from, which="best")
+
+
+def test_a_run_whose_config_file_chose_its_origin_goes_on(finished: Run, tmp_path: Path) -> None:
+    """`nanopace train config.py --init_from=resume`, where the file has init_from and which of its beginning."""
+    begun(finished, tmp_path / "b", init_from=str(finished[0]), which="last")
+    told = begun(
+        finished, tmp_path / "b", frozenset({"init_from", "max_iters"}), init_from="resume", which="last", max_iters=2
+    )
+    assert told.all("started")[0].first_step == 2
+
+
+def test_torchrun_starts_such_a_run_again() -> None:
+    again = elastic({"init_from": "out", "which": "best"}, Ranks(restarts=1), has_checkpoint=True)
+    assert again == {"init_from": "resume"}

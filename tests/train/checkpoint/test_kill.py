@@ -1,0 +1,46 @@
+"""A run that is killed with SIGKILL, again and again, is in the end the run that nobody killed, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanopace.train.checkpoint.layout import checkpoint_directories, verified
+
+KILLING = Path(__file__).parents[1] / "killing.py"
+
+
+def killed(corpus: Path, folder: Path, *flags: str) -> dict[str, Any]:
+    """What happened. Processes that are killed leave nothing that coverage could count."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    command = [sys.executable, str(KILLING), str(corpus), str(folder), *flags]
+    done = subprocess.run(
+        command, env={**environment, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    tally: dict[str, Any] = json.loads(done.stdout)
+    return tally
+
+
+@pytest.mark.slow
+def test_kills_at_any_moment_change_nothing(corpus: Path, tmp_path: Path) -> None:
+    """Losses, evaluations, weights, averages and files; no temporary files pile up, and the ledger can be read."""
+    forked = killed(corpus, tmp_path, "--kills", "40")
+    assert forked["kills"] >= 40
+    assert (
+        forked["left"][".writing"] >= 10
+    )  # these were killed inside of writing a checkpoint: it lay there, unfinished
+    assert forked["left"][".removing"] >= 3
+    assert any(forked["resumed_from"])
+    assert forked["differences"] == []
+    real = killed(corpus, tmp_path / "real", "--kills", "2", "--real", "--like", str(tmp_path / "whole"))
+    assert real["kills"] >= 2
+    assert real["differences"] == []
+    for out in (tmp_path / "whole", tmp_path / "killed-0", tmp_path / "real" / "killed-0"):
+        assert [verified(each).step for each in checkpoint_directories(out)] == [43, 42]

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from nanopace.corpus.tokenizers.tokenizer import bytes_tokenizer
+from nanopace.errors import InputError
+from nanopace.train.checkpoint.choose import choose
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole, verified
+from nanopace.train.checkpoint.write import remove_checkpoint, sweep, write_weights
+from nanopace.train.models.gpt2 import GPT, ModelShape
+
+SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=8, vocab_size=257, block_size=8, bias=True)
+
+
+def save(out: Path, step: int) -> tuple[Path, GPT]:
+    torch.manual_seed(step)
+    model = GPT(SHAPE)
+    directory = out / "checkpoints" / f"step-{step:08d}"
+    config = {"learning_rate": 0.1, "out_dir": "ö", "compile": False}
+    write_weights(directory, SHAPE, model.state_dict(), step=step, config=config, tokenizer=bytes_tokenizer())
+    return directory, model
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    directory, model = save(tmp_path, 12)
+    saved = choose(tmp_path).saved
+    assert (saved.path, saved.step, saved.shape) == (directory, 12, SHAPE)
+    assert saved.config == {"learning_rate": 0.1, "out_dir": "ö", "compile": False}
+    assert saved.tokenizer_hash == bytes_tokenizer().hash
+    assert saved.optimizer() is None
+    weights = saved.weights()
+    assert weights.keys() == model.state_dict().keys()
+    assert all(torch.equal(weights[name], each) for name, each in model.state_dict().items())
+    assert verified(directory).step == 12
+    assert sorted(path.name for path in directory.iterdir()) == ["model.safetensors", "state.json", "tokenizer.json"]
+
+
+def test_the_newest_is_taken_and_the_same_step_replaced(tmp_path: Path) -> None:
+    for step in (9, 100_000_000, 20):
+        save(tmp_path, step)
+    save(tmp_path, 20)
+    assert [path.name for path in checkpoint_directories(tmp_path)] == [
+        "step-100000000",
+        "step-00000020",
+        "step-00000009",
+    ]
+    assert choose(tmp_path).saved.step == 100_000_000
+
+
+@pytest.mark.parametrize("name", ["optimizer.safetensors", "more.safetensors"])
+def test_a_file_of_tensors_that_is_not_listed_is_refused(tmp_path: Path, name: str) -> None:
+    """Nobody has verified it, and whoever reads the directory might load it."""
+    directory, _ = save(tmp_path, 2)
+    shutil.copy(directory / "model.safetensors", directory / name)
+    with pytest.raises(InputError, match=f"{name}: is not one of this checkpoint's files"):
+        verified(directory)
+    (directory / name).rename(directory / "notes.txt")
+    assert verified(directory).step == 2
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.json", "tokenizer.json"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "grow", "remove", "link"])
+def test_damage_is_found_before_anything_is_loaded(tmp_path: Path, name: str, damage: str) -> None:
+    directory, _ = save(tmp_path, 2)
+    save(tmp_path, 1)
+    path = directory / name
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[len(data) // 2] ^= 4
+        path.write_bytes(data)
+    elif damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "grow":
+        path.write_bytes(data + b"}")
+    elif damage == "remove":
+        path.unlink()
+    else:
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="step-00000002"):
+        verified(directory)
+    saved, refused = newest_whole(tmp_path)
+    assert saved is not None
+    assert saved.step == 1
+    assert len(refused) == 1
+
+
+def test_nothing_whole_is_left(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"model\.safetensors: cannot be read"):
+        choose(tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints")
+    with pytest.raises(InputError, match="no checkpoint is here"):
+        choose(tmp_path)
+
+
+@pytest.mark.parametrize("state", ["", "[]", "7", "{}", '{"nanopace": 1, "files": 3, "checksum": ""}', "[" * 100_000])
+def test_a_state_that_is_none(tmp_path: Path, state: str) -> None:
+    directory, _ = save(tmp_path, 2)
+    (directory / "state.json").write_text(state)
+    with pytest.raises(InputError, match=r"state\.json"):
+        verified(directory)
+
+
+def test_a_state_that_would_fill_the_memory_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve megabytes of it take thirty times as much as Python's objects."""
+    directory, _ = save(tmp_path, 2)
+    (directory / "state.json").write_bytes(b"[" + b"{}," * (4 << 20) + b"0]")
+    monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it is parsed"))
+    with pytest.raises(InputError, match=r"state\.json"):
+        verified(directory)
+
+
+def test_a_newer_version_says_so(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    state = json.loads((directory / "state.json").read_text())
+    (directory / "state.json").write_text(json.dumps({**state, "nanopace": 2, "written_by": "9.9"}))
+    with pytest.raises(InputError, match=r"newer nanopace \(9\.9\)"):
+        verified(directory)
+
+
+def test_files_outside_of_the_directory_are_refused(tmp_path: Path) -> None:
+    from nanopace.train.checkpoint import layout as checkpoint_files
+
+    directory, _ = save(tmp_path, 2)
+    state = json.loads((directory / "state.json").read_text())
+    del state["checksum"]
+    state["files"]["../../secret"] = {"bytes": 1, "sha256": ""}
+    state["checksum"] = checkpoint_files.checksum_of(state)
+    (directory / "state.json").write_text(json.dumps(state))
+    with pytest.raises(InputError, match="lie in its own directory"):
+        verified(directory)
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    shutil.copytree(directory, directory.with_name(".step-00000003.writing"))
+    shutil.copytree(directory, directory.with_name(".step-00000001.removing"))
+    assert [path.name for path in checkpoint_directories(tmp_path)] == ["step-00000002"]
+    sweep(tmp_path)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
+    remove_checkpoint(directory)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+    sweep(tmp_path / "nowhere")
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    class Unwritable:
+        hash = kind = "x"
+
+        def save(self, _: Path) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        write_weights(
+            tmp_path / "checkpoints" / "step-00000001",
+            SHAPE,
+            GPT(SHAPE).state_dict(),
+            step=1,
+            config={},
+            tokenizer=Unwritable(),  # type: ignore[arg-type]
+        )
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def rewrite(directory: Path, **changes: object) -> None:
+    """By hand, with a checksum that is right."""
+    from nanopace.train.checkpoint import layout as checkpoint_files
+
+    path = directory / "state.json"
+    state = {**json.loads(path.read_text()), **changes}
+    del state["checksum"]
+    path.write_text(json.dumps({**state, "checksum": checkpoint_files.checksum_of(state)}))
+
+
+def put(directory: Path, name: str, tensors: dict[str, torch.Tensor]) -> None:
+    """A file of one's own making, with a checksum that is right."""
+    from safetensors.torch import save_file
+
+    from nanopace.train.checkpoint.write import measure
+
+    save_file(tensors, directory / name)
+    files = json.loads((directory / "state.json").read_text())["files"]
+    rewrite(directory, files={**files, name: asdict(measure(directory / name))})
+
+
+@pytest.mark.parametrize(
+    ("knob", "said"),
+    [
+        ("n_layer", 2),
+        ("n_embd", 16),
+        ("vocab_size", 300),
+        ("block_size", 16),
+        ("bias", False),
+    ],
+)
+def test_another_size_is_found_by_the_headers(tmp_path: Path, knob: str, said: object) -> None:
+    directory, _ = save(tmp_path, 2)
+    save(tmp_path, 1)
+    rewrite(directory, shape={**asdict(SHAPE), knob: said})
+    with pytest.raises(InputError, match=r"step-00000002.*model\.safetensors: .*says"):
+        verified(directory)
+    saved, refused = newest_whole(tmp_path)
+    assert saved is not None
+    assert (saved.step, len(refused)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("knob", "said"),
+    [
+        ("n_head", 3),
+        ("n_layer", 10**12),
+        ("n_embd", "8"),
+        ("dropout", "no"),
+        ("dropout", 1.5),
+        ("activation", "relu"),
+    ],
+)
+def test_a_size_that_no_model_has(tmp_path: Path, knob: str, said: object) -> None:
+    directory, _ = save(tmp_path, 2)
+    rewrite(directory, shape={**asdict(SHAPE), knob: said})
+    with pytest.raises(InputError, match=r"step-00000002.state\.json: .*: shape cannot be"):
+        verified(directory)
+
+
+def test_weights_that_are_none(tmp_path: Path) -> None:
+    """Every checksum is right, and somebody left out a weight, or put in another."""
+    directory, model = save(tmp_path, 2)
+    weights = {name: each for name, each in model.state_dict().items() if name != "lm_head.weight"}
+    for name in ("transformer.wte.weight", "transformer.h.0.attn.c_attn.weight"):
+        put(directory, "model.safetensors", {other: each for other, each in weights.items() if other != name})
+        with pytest.raises(InputError, match=r"model\.safetensors: is not a GPT-2"):
+            verified(directory)
+    put(directory, "model.safetensors", {**weights, "more": torch.zeros(3)})
+    with pytest.raises(InputError, match="it has a weight named more"):
+        verified(directory)
+    put(directory, "model.safetensors", weights)
+    assert verified(directory).weights().keys() == model.state_dict().keys()
+    put(directory, "optimizer.safetensors", {"exp_avg.transformer.wte.weight": torch.zeros(3)})
+    with pytest.raises(InputError, match=r"optimizer\.safetensors: does not belong to the weights beside it"):
+        verified(directory)
+
+
+def test_a_header_that_is_none(tmp_path: Path) -> None:
+    from nanopace.train.checkpoint.write import measure
+
+    directory, _ = save(tmp_path, 2)
+    (directory / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
+    files = json.loads((directory / "state.json").read_text())["files"]
+    rewrite(directory, files={**files, "model.safetensors": asdict(measure(directory / "model.safetensors"))})
+    with pytest.raises(InputError, match=r"model\.safetensors: is damaged"):
+        verified(directory)
+
+
+@pytest.mark.parametrize("files", [{"model.safetensors": 3}, {"model.safetensors": {"bytes": 3}}, []])
+def test_files_that_are_none(tmp_path: Path, files: object) -> None:
+    directory, _ = save(tmp_path, 2)
+    rewrite(directory, files=files)
+    with pytest.raises(InputError, match=r"state\.json"):
+        verified(directory)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    for name in ("model.safetensors", "state.json"):
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
+        with pytest.raises(InputError, match="lie in its own directory"):
+            verified(directory)
+
+
+def test_a_kill_while_a_checkpoint_is_replaced(tmp_path: Path) -> None:
+    """By a real process, killed between the two renames: the old one has its name back after the sweep."""
+    directory, model = save(tmp_path, 2)
+    process = os.fork()
+    if not process:
+
+        def watch(event: str, arguments: tuple[object, ...]) -> None:
+            if event == "os.rename" and str(arguments[0]).endswith(".writing"):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        try:
+            save(tmp_path, 2)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+    assert newest_whole(tmp_path) == (None, [])
+    sweep(tmp_path)
+    weights = verified(directory).weights()
+    assert all(torch.equal(weights[name], each) for name, each in model.state_dict().items())
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
+
+
+def test_a_replacement_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, _ = save(tmp_path, 2)
+    real = os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        if source.name.endswith(".writing"):
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(OSError, match="No space"):
+        save(tmp_path, 2)
+    assert verified(directory).step == 2
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]

@@ -1,0 +1,242 @@
+"""Every kind of directory that a run may be started in, in each way: what happens, and that every advice leads on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nanopace import open_run
+from nanopace.config import Asked
+from nanopace.errors import NanopaceError
+from nanopace.literals import Value
+from nanopace.sources.runs import find_logs
+from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.lock import LOCK_FILE
+from nanopace.train.run import train
+
+from ..conftest import TINY, Recorder
+from ..loop.test_interrupt import training, until
+from ..test_run import events
+
+STARTS: dict[str, dict[str, Value]] = {"plain": {}, "resume": {"init_from": "resume"}, "overwrite": {"overwrite": True}}
+ADVICE = {  # of an error to what is done about it
+    "leave out --init_from=resume": "plain",
+    "--init_from=resume goes on": "resume",
+    "--overwrite=True replaces": "overwrite",
+}
+
+
+def start(corpus: Path, out: Path, how: str, **knobs: Value) -> Recorder:
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 3, **knobs, **STARTS[how]}
+    listener = Recorder()
+    train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
+    return listener
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """All but the lock, which stays and says nothing."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.name != LOCK_FILE
+    }
+
+
+@pytest.fixture(scope="module")
+def corpus(shared_corpus: Path) -> Path:
+    return shared_corpus
+
+
+@pytest.fixture(scope="module")
+def saved(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps with a checkpoint after each."""
+    out = tmp_path_factory.mktemp("saved") / "out"
+    start(corpus, out, "plain", max_iters=1, save_interval=1)
+    return out
+
+
+def absent(_: Path, out: Path) -> None:
+    assert not out.exists()
+
+
+def empty(_: Path, out: Path) -> None:
+    out.mkdir()
+
+
+def ledger_only(saved: Path, out: Path) -> None:
+    out.mkdir()
+    shutil.copy(saved / "ledger.jsonl", out)
+
+
+def partial(saved: Path, out: Path) -> None:
+    """Killed while the first checkpoint was written."""
+    ledger_only(saved, out)
+    (out / "ledger.jsonl").open("a").write('{"event":"step","itera')
+    shutil.copytree(saved / "checkpoints" / "step-00000001", out / "checkpoints" / ".step-00000001.writing")
+    (out / ".best.json.12345678.part").write_text("{")
+
+
+def damaged(saved: Path, out: Path) -> None:
+    shutil.copytree(saved, out)
+    for model in out.rglob("model.safetensors"):
+        model.write_bytes(model.read_bytes()[:-1])
+
+
+def whole(saved: Path, out: Path) -> None:
+    shutil.copytree(saved, out)
+
+
+def whole_and_damaged(saved: Path, out: Path) -> None:
+    shutil.copytree(saved, out)
+    (out / "checkpoints" / "step-00000002" / "state.json").write_text("{}")
+
+
+def others(_: Path, out: Path) -> None:
+    (out / "checkpoints").mkdir(parents=True)
+    (out / "checkpoints" / "mine.txt").write_text("mine")
+    (out / "ledger.txt").write_text("mine, too")
+
+
+KEPT = ["ledger-1.jsonl"]
+OUTCOMES: dict[Callable[[Path, Path], None], dict[str, str | int | list[str]]] = {
+    # an error's words; the step at which it goes on; or what is kept under another name where it begins anew
+    absent: {"plain": [], "resume": "no checkpoint is here to resume from", "overwrite": []},
+    empty: {"plain": [], "resume": "no checkpoint is here to resume from", "overwrite": []},
+    others: {"plain": [], "resume": "no checkpoint is here to resume from", "overwrite": []},
+    ledger_only: {"plain": KEPT, "resume": KEPT, "overwrite": []},
+    partial: {"plain": KEPT, "resume": KEPT, "overwrite": []},
+    damaged: {"plain": [*KEPT, "best-1.json", "checkpoints-1"], "resume": "no checkpoint is whole", "overwrite": []},
+    whole: {"plain": "holds a run", "resume": 2, "overwrite": []},
+    whole_and_damaged: {"plain": "holds a run", "resume": 1, "overwrite": []},
+}
+CASES = [(kind, how, outcome) for kind, by_start in OUTCOMES.items() for how, outcome in by_start.items()]
+
+
+@pytest.mark.parametrize(("kind", "how", "outcome"), CASES, ids=[f"{kind.__name__}-{how}" for kind, how, _ in CASES])
+def test_what_a_start_does_in_a_directory(
+    corpus: Path,
+    saved: Path,
+    tmp_path: Path,
+    kind: Callable[[Path, Path], None],
+    how: str,
+    outcome: str | int | list[str],
+) -> None:
+    out = tmp_path / "out"
+    kind(saved, out)
+    before = contents(out)
+    if isinstance(outcome, str):
+        with pytest.raises(NanopaceError, match=outcome) as refused:
+            start(corpus, out, how)
+        assert contents(out) == before
+        advised = [then for words, then in ADVICE.items() if words in str(refused.value)]
+        assert advised
+        for number, then in enumerate(advised):
+            again = tmp_path / f"advised-{number}"
+            kind(saved, again)
+            assert 3 in start(corpus, again, then).losses
+        return
+    told = start(corpus, out, how)
+    first = outcome if isinstance(outcome, int) else 0
+    assert list(told.losses) == list(range(first, 4))
+    assert len(events(out, "resume")) == (first > 0)
+    notes = [each for each in told.all("note") if "begins anew" in each]
+    if isinstance(outcome, list) and outcome:
+        (note,) = notes
+        assert note.endswith(", ".join(outcome))
+        assert {name.split("/")[0] for name in contents(out) if "-1" in name.split("/")[0]} == set(outcome)
+    else:
+        assert not notes
+    kept = {name.replace("-1", "", 1): data for name, data in contents(out).items() if name.startswith(tuple(KEPT))}
+    assert all(before[name] == data for name, data in kept.items())
+    if kind is others:
+        assert before.items() <= contents(out).items()
+    if kind is damaged and how == "plain":
+        assert "step-00000002/model.safetensors: is damaged" in note
+        moved = {name: data for name, data in contents(out).items() if name.startswith("checkpoints-1/")}
+        assert moved == {
+            name.replace("checkpoints", "checkpoints-1", 1): data
+            for name, data in before.items()
+            if name.startswith("checkpoints/")
+        }
+    # what looks for a ledger finds that of the run that was begun last
+    assert find_logs(out) == [out / "ledger.jsonl"]
+    assert open_run(out).rows
+
+
+def test_what_was_kept_is_never_overwritten(corpus: Path, saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    damaged(saved, out)
+    (out / "checkpoints-1").mkdir()
+    (out / "best-2.json").write_text("mine")
+    (out / "best.json").write_text("{}")
+    start(corpus, out, "plain", save_interval=-1)
+    assert {"ledger-3.jsonl", "checkpoints-3", "best-3.json"} <= {path.name for path in out.iterdir()}
+    assert not (out / "ledger-1.jsonl").exists()
+    assert (out / "best-2.json").read_text() == "mine"
+    start(corpus, out, "plain", save_interval=-1)  # nothing was saved: once more
+    assert (out / "ledger-4.jsonl").exists()
+    assert not (out / "checkpoints-4").exists()
+
+
+def test_a_mistake_sets_nothing_aside(corpus: Path, saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    damaged(saved, out)
+    before = contents(out)
+    for wrong in ({"block_size": 10**6}, {"dataset": "nothing"}, {"vocab_size": 3}):
+        with pytest.raises(NanopaceError):
+            start(corpus, out, "plain", **wrong)
+    assert contents(out) == before
+
+
+def test_killed_before_its_first_checkpoint_a_run_begins_again_in_every_way(tmp_path: Path) -> None:
+    with training(tmp_path, eval_interval=100000) as process:
+        until(process, 3)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    before = (tmp_path / "out" / "ledger.jsonl").read_bytes()
+    steps = [each for each in events(tmp_path / "out", "step") if each["iteration"] <= 3]
+    for how in STARTS:
+        out = tmp_path / how
+        shutil.copytree(tmp_path / "out", out)
+        if how == "resume":  # which is all that a person types: the rest is in the ledger
+            given: dict[str, Value] = {"init_from": "resume", "out_dir": str(out), "max_iters": 3}
+            told = Recorder()
+            train(Asked(given=given), listener=told, started=time.monotonic())
+            assert json.loads((out / "ledger.jsonl").open().readline())["config"]["init_from"] == "scratch"
+        else:
+            told = start(tmp_path / "corpus", out, how, eval_interval=100000)
+        assert told.losses == {each["iteration"]: each["loss"] for each in steps}
+        kept = [path.read_bytes() for path in out.glob("ledger-*.jsonl")]
+        assert kept == ([] if how == "overwrite" else [before])
+
+
+def test_a_run_without_a_checkpoint_goes_on_where_its_directory_is_now(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ledger still has the old name."""
+    start(corpus, tmp_path / "before", "plain", save_interval=-1)
+    (tmp_path / "before").rename(tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    train(Asked(given={"init_from": "resume", "save_interval": 1}), listener=Recorder(), started=time.monotonic())
+    assert not (tmp_path / "before").exists()
+    assert newest_whole(tmp_path / "out")[0] is not None
+
+
+def test_what_is_no_checkpoint_is_removed_with_the_others(corpus: Path, saved: Path, tmp_path: Path) -> None:
+    """A pipe of that name was opened, and waited for."""
+    out = tmp_path / "out"
+    shutil.copytree(saved, out)
+    (tmp_path / "victim").mkdir()
+    os.mkfifo(out / "checkpoints" / "step-00000009")
+    (out / "checkpoints" / "step-00000008").touch()
+    (out / "checkpoints" / "step-00000007").symlink_to(tmp_path / "victim")
+    start(corpus, out, "overwrite", max_iters=1)
+    assert os.listdir(out / "checkpoints") == ["step-00000002"]
+    assert (tmp_path / "victim").is_dir()

@@ -1,0 +1,248 @@
+"""A directory that is removed or renamed under a training, and taken by another: real processes, in both orders."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanopace.config import Asked
+from nanopace.errors import NanopaceError
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole
+from nanopace.train.checkpoint.lock import LOCK_FILE, Claim
+from nanopace.train.run import train
+
+from ...cli.conftest import unmeasured
+from ..conftest import TINY, Recorder
+from ..loop.test_interrupt import until
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
+    """The command itself, in a directory `out`; the seed tells whose checkpoints are whose."""
+    with ExitStack() as stack:
+
+        def started(seed: int, **knobs: object) -> subprocess.Popen[str]:
+            given = {
+                **TINY,
+                "dataset": corpus,
+                "out_dir": tmp_path / "out",
+                "max_iters": 10**6,
+                "save_interval": 5,
+                "eval_interval": 20,
+                "seed": seed,
+                **knobs,
+            }
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-m",
+                        "nanopace",
+                        "train",
+                        *(f"--{n}={v}" for n, v in given.items()),
+                        "--no-report",
+                    ],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env={**unmeasured(), "OMP_NUM_THREADS": "1"},
+                )
+            )
+            stack.callback(process.kill)
+            return process
+
+        yield started
+
+
+def remove(out: Path) -> None:
+    shutil.rmtree(out)
+
+
+def rename(out: Path) -> None:
+    out.rename(out.with_name("x"))
+
+
+def unlock(out: Path) -> None:
+    (out / LOCK_FILE).unlink()
+
+
+def stopped(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGSTOP)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+
+
+def seeds(out: Path) -> set[Any]:
+    return {json.loads((each / "state.json").read_text())["config"]["seed"] for each in checkpoint_directories(out)}
+
+
+def seeds_of_ledger(out: Path) -> list[int]:
+    lines = [json.loads(line) for line in (out / "ledger.jsonl").read_text().splitlines()]
+    return [each["config"]["seed"] for each in lines if each["event"] == "run"]
+
+
+@pytest.mark.parametrize("how", [remove, rename])
+def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, how: Callable[[Path], None]) -> None:
+    """The second one has taken `out` before the first one looks again."""
+    out, beside = tmp_path / "out", tmp_path / "out.lost-1"
+    first = start(1)
+    until(first, 12)
+    stopped(first)
+    how(out)
+    second = start(2, max_iters=30)
+    until(second, 12)
+    stopped(second)
+    kept = [path.name for path in checkpoint_directories(out)]
+    first.send_signal(signal.SIGCONT)
+    until(first, 60)  # several saves
+    assert [path.name for path in checkpoint_directories(out)] == kept
+    assert seeds(out) == {2}
+    second.send_signal(signal.SIGCONT)
+    said, _ = second.communicate(timeout=60)
+    assert second.returncode == 0, said
+    kept = [path.name for path in checkpoint_directories(out)]
+    until(first, 120)  # and when the second one is over, its directory is still its own
+    first.send_signal(signal.SIGINT)
+    said, _ = first.communicate(timeout=60)
+    assert first.returncode == 1
+    assert f"--out_dir={beside}" in said.splitlines()[-1]
+    assert [path.name for path in checkpoint_directories(out)] == kept
+    assert (seeds(out), seeds_of_ledger(out)) == ({2}, [2])
+    assert (seeds(beside), seeds_of_ledger(beside)) == ({1}, [1])
+    assert newest_whole(beside)[0] is not None
+    notes = [json.loads(line) for line in (beside / "ledger.jsonl").read_text().splitlines() if '"note"' in line]
+    assert len([each for each in notes if "is another training's" in each.get("text", "")]) == 1
+
+
+@pytest.mark.parametrize("how", [remove, rename])
+def test_who_is_there_first_keeps_the_name(start: Start, tmp_path: Path, how: Callable[[Path], None]) -> None:
+    """The first one makes its directory anew, and the second one is refused."""
+    out = tmp_path / "out"
+    first = start(1)
+    until(first, 12)
+    stopped(first)
+    how(out)
+    first.send_signal(signal.SIGCONT)
+    while newest_whole(out)[0] is None:
+        assert first.poll() is None
+        time.sleep(0.02)
+    second = start(2)
+    said, _ = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert "another training is running in it" in said
+    first.send_signal(signal.SIGTERM)
+    said, _ = first.communicate(timeout=60)
+    assert first.returncode == 130
+    assert "was removed or renamed while training ran" in said
+    assert (seeds(out), seeds_of_ledger(out)) == ({1}, [1])
+    if how is rename:
+        assert seeds(tmp_path / "x") == {1}
+
+
+def test_a_lock_that_was_removed_lets_nobody_mix(start: Start, tmp_path: Path) -> None:
+    """As people do who think that it is stale: then the one that resumes has the directory."""
+    out = tmp_path / "out"
+    first = start(1)
+    until(first, 12)
+    stopped(first)
+    unlock(out)
+    second = start(1, init_from="resume", max_iters=100)
+    until(second, 20)
+    stopped(second)
+    before = {path.name: path.stat().st_ino for path in checkpoint_directories(out)}
+    ledger = (out / "ledger.jsonl").read_bytes()
+    first.send_signal(signal.SIGCONT)
+    until(first, 60)
+    assert {path.name: path.stat().st_ino for path in checkpoint_directories(out)} == before
+    assert (out / "ledger.jsonl").read_bytes() == ledger
+    assert newest_whole(tmp_path / "out.lost-1")[0] is not None
+
+
+def test_a_claim_follows_its_directory(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with Claim(out) as claim:
+        claim.take()
+        assert claim.directory() == out
+        shutil.rmtree(out)
+        assert claim.directory() == out  # nobody has it: it is made again
+        assert len(claim.news()) == 1
+        out.rename(tmp_path / "x")
+        assert claim.directory() == out
+        unlock(out)
+        assert claim.directory() == out
+        assert (out / LOCK_FILE).exists()
+        shutil.rmtree(out)
+        out.mkdir()
+        (out / "ledger.jsonl").touch()  # a copy of somebody's run, without its lock
+        assert claim.directory() == tmp_path / "out.lost-1"
+        assert claim.lost
+        with Claim(tmp_path / "x") as other, pytest.raises(NanopaceError, match="another training"):
+            other.take()
+        with Claim(out) as other:
+            other.take()
+        shutil.rmtree(tmp_path / "out.lost-1")
+        assert claim.directory() == tmp_path / "out.lost-1"
+    assert claim.directory() == tmp_path / "out.lost-1"
+
+
+def test_a_lock_that_is_removed_before_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its opening and its locking: it would lock nobody out."""
+    plain = fcntl.flock
+
+    def remove_and_lock(handle: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", plain)
+        unlock(tmp_path)
+        plain(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    with Claim(tmp_path) as claim, Claim(tmp_path) as other:
+        claim.take()
+        with pytest.raises(NanopaceError, match="another training"):
+            other.take()
+
+
+def test_looking_takes_microseconds(tmp_path: Path) -> None:
+    with Claim(tmp_path) as claim:
+        claim.take()
+        began = time.thread_time()
+        for _ in range(1000):
+            claim.directory()
+        assert (time.thread_time() - began) / 1000 < 50e-6
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "hard", "pipe"])
+def test_a_lock_that_is_none(corpus: Path, tmp_path: Path, kind: str) -> None:
+    """In a directory from elsewhere: nothing is made, cut or written through it."""
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    out.mkdir()
+    if kind != "dangling":
+        victim.write_text("mine")
+    if kind == "pipe":
+        os.mkfifo(out / LOCK_FILE)
+    elif kind == "hard":
+        os.link(victim, out / LOCK_FILE)
+    else:
+        (out / LOCK_FILE).symlink_to(victim)
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 1}
+    if kind == "hard":
+        train(Asked(given=given, files=("c.py",)), listener=Recorder(), started=time.monotonic())
+    else:
+        with pytest.raises(NanopaceError, match=r"\.lock: cannot be written: it is (a link|not a file)"):
+            train(Asked(given=given, files=("c.py",)), listener=Recorder(), started=time.monotonic())
+    assert victim.exists() == (kind != "dangling")
+    assert kind == "dangling" or victim.read_text() == "mine"

@@ -1,0 +1,168 @@
+"""Real runs whose layers are updated in the backward pass, through kernels that Triton interprets."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanopace.errors import UsageError
+from nanopace.literals import Value
+from nanopace.train import parallel
+from nanopace.train import run as run_module
+from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.plan import ladder
+
+from ..conftest import Recorder
+from ..test_run import Stopping, events, files, resume, run
+
+if find_spec("triton") is None:
+    pytest.skip("no triton on this platform", allow_module_level=True)
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("these runs are on the CPU; tests/gpu/test_release.py has some on a card", allow_module_level=True)
+
+from nanopace.train.fused import gpt2 as fused_module
+from nanopace.train.fused.gpt2 import FusedGPT, Layer
+from nanopace.train.loop.passes import FusedPasses
+
+RELEASED: dict[str, Value] = {
+    "memory": "attention,gradients",
+    "gradient_accumulation_steps": 1,
+    "batch_size": 2,
+    "block_size": 8,
+    "dropout": 0.0,
+    "max_iters": 5,
+    "eval_interval": 3,
+    "warmup_iters": 0,
+}
+
+pytestmark = pytest.mark.usefixtures("kernels", "untraced")
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a card, but for what only a card can be asked."""
+    for module in (ladder, parallel, run_module):
+        monkeypatch.setattr(module, "pick_kernels", lambda *_: ("fused", "as on a card"))
+    monkeypatch.setattr(FusedPasses, "quicken", lambda *_: [])
+
+
+class Spoiled:
+    """In some passes the loss is not finite, or the first layer's gradient, or memory is full there. The first pass is
+    the rehearsal."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        nan: range = range(0),
+        infinite: range = range(0),
+        full: range = range(0),
+    ) -> None:
+        self._passes = -1
+        head, backward = fused_module.head_gradients, FusedGPT._backward
+
+        def spoiled_head(*given: Any, **how: Any) -> tuple[Tensor, Tensor]:
+            self._passes += 1
+            loss, d_y = head(*given, **how)
+            return (loss * torch.nan if self._passes in nan else loss), d_y
+
+        def spoiled_backward(fused: FusedGPT, layer: Layer, *given: Any) -> None:
+            backward(fused, layer, *given)
+            if layer is not fused._layers[0]:  # they take the step before that
+                return
+            if self._passes in infinite:
+                layer.projection.gradient[0, 0] = torch.inf
+            if self._passes in full:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB")
+
+        monkeypatch.setattr(fused_module, "head_gradients", spoiled_head)
+        monkeypatch.setattr(FusedGPT, "_backward", spoiled_backward)
+
+
+def saved(out: Path) -> Path:
+    """The newest checkpoint."""
+    found, _ = newest_whole(out)
+    assert found is not None
+    return found.path
+
+
+def counts(out: Path) -> dict[str, float]:
+    """The steps that each weight has taken."""
+    return {name: float(each) for name, each in files(saved(out)).items() if name.startswith("step.")}
+
+
+def skipped(told: Recorder) -> list[int]:
+    return [report.iteration for report, _ in told.all("step") if report.skipped]
+
+
+def test_it_learns_what_a_run_learns_that_keeps_its_gradients(corpus: Path, tmp_path: Path) -> None:
+    _, told = run(corpus, tmp_path / "released", **{**RELEASED, "grad_clip": 0.0})
+    _, kept = run(corpus, tmp_path / "kept", **{**RELEASED, "grad_clip": 0.0, "memory": "attention,averages"})
+    assert list(told.losses) == list(range(6))
+    assert list(told.losses.values()) == pytest.approx(list(kept.losses.values()), abs=1e-3)
+    assert told.losses[5] < told.losses[0] - 0.1
+    norms = [[each["grad_norm"] for each in events(tmp_path / name, "step")] for name in ("released", "kept")]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-2)
+    first = events(tmp_path / "released", "run")[0]
+    assert first["choices"]["memory"] == "attention, averages, gradients: asked for"
+
+
+def test_it_goes_on_from_its_checkpoint_as_if_nothing_had_been(corpus: Path, tmp_path: Path) -> None:
+    _, through = run(corpus, tmp_path / "through", **RELEASED)
+    _, first = run(corpus, tmp_path / "out", Stopping(2), **RELEASED)
+    _, rest = resume(tmp_path / "out")
+    assert {**first.losses, **rest.losses} == through.losses
+    one, other = (files(saved(tmp_path / name)) for name in ("through", "out"))
+    assert all(torch.equal(each, other[name]) for name, each in one.items())
+
+
+def test_a_loss_that_is_not_finite_leaves_no_trace(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiled(monkeypatch, nan=range(3, 4))
+    _, told = run(corpus, tmp_path / "out", **RELEASED)
+    assert skipped(told) == [2]
+    assert set(counts(tmp_path / "out").values()) == {5.0}  # of six
+
+
+def test_the_evidence_does_not_know_gradients_that_are_gone(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiled(monkeypatch, nan=range(2, 100))
+    with pytest.raises(UsageError, match="evidence-step-"):
+        run(corpus, tmp_path / "out", **{**RELEASED, "max_iters": 30})
+    (path,) = (tmp_path / "out").glob("evidence-step-*/evidence.json")
+    once_more = json.loads(path.read_text())["once_more"]
+    assert once_more == {"loss": "nan", "gradients_not_finite": None, "weights_not_finite": []}
+
+
+@pytest.mark.parametrize(("full", "step"), [(range(9), None), (range(6, 9), 3)])
+def test_memory_that_is_full_ends_it_and_what_is_saved_stays(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: range, step: int | None
+) -> None:
+    """In a rehearsal, and in a step that some layers have taken already: it cannot be taken again in two halves."""
+    Spoiled(monkeypatch, full=full)
+    with pytest.raises(UsageError, match=r"--batch_size=2: .* full; halve it and double --gradient_accumulation_steps"):
+        run(corpus, tmp_path / "out", **RELEASED)
+    whole, refused = newest_whole(tmp_path / "out")
+    assert (None if whole is None else whole.step, refused) == (step, [])
+
+
+def test_a_gradient_that_is_not_finite_is_told_as_what_it_is(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiled(monkeypatch, infinite=range(3, 4))
+    _, told = run(corpus, tmp_path / "out", **RELEASED)
+    assert skipped(told) == [2]
+    (note,) = [each for each in told.all("note") if "left out" in each]
+    assert "gradient norm inf: left out, but for layers behind the one whose gradient is not finite" in note
+    steps = counts(tmp_path / "out")
+    assert {each for name, each in steps.items() if ".h.1." in name} == {6.0}
+    assert {each for name, each in steps.items() if ".h.1." not in name} == {5.0}

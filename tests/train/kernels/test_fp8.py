@@ -1,0 +1,256 @@
+"""Matrices in 8 bits, which products are worth it, and who is told that there are none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from nanopace.config import Asked, TrainConfig
+from nanopace.errors import ConfigError
+from nanopace.ledger.file import LEDGER_FILE
+from nanopace.train import parallel, run
+from nanopace.train.kernels import fp8 as fp8_module
+from nanopace.train.kernels.fp8 import FP8, LARGEST, PRODUCTS, Eighth, pick_products, scale_after_norm
+from nanopace.train.models.fast import FastGPT
+from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.plan import resolve as settle
+from nanopace.train.plan.device import check_fp8, find_machine
+from nanopace.train.plan.origin import find_saved, settings_of
+from nanopace.train.ranks import Ranks
+from nanopace.train.run import train
+
+from ..conftest import TINY, Recorder
+
+DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+CARD = torch.device("cuda", 0)
+SHAPE = ModelShape(n_layer=1, n_head=1, n_embd=16, vocab_size=32, block_size=8)
+ASKED = TrainConfig(fp8=True, compile=True, dtype="bfloat16")
+
+
+def drawn(*size: int, scale: float = 1.0) -> Tensor:
+    return (torch.randn(size, generator=torch.Generator().manual_seed(size[0])) * scale).bfloat16().to(DEVICE)
+
+
+def normed(rows: int, width: int) -> tuple[Tensor, Tensor]:
+    """What a norm gives, and in 8 bits."""
+    y = functional.layer_norm(drawn(rows, width).float(), (width,)).bfloat16()
+    return y, (y.float() * scale_after_norm(width)).to(FP8)
+
+
+# --- the product -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("eight_bits")
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 300.0])
+def test_a_product_in_eight_bits(scale: float) -> None:
+    (y, y8), matrix = normed(16, 64), drawn(48, 64, scale=scale)
+    eighth = Eighth(matrix)
+    eighth.renew(matrix)
+    product, expected = eighth.product(y8), y.float() @ matrix.float().t()
+    assert product.dtype == torch.bfloat16
+    assert 0.01 < float((product - expected).norm() / expected.norm()) < 0.05  # of three bits and a rounded fourth
+    largest = matrix.float().abs().max() / LARGEST
+    rounded = (y8.float() / scale_after_norm(64)) @ ((matrix / largest).to(FP8).float() * largest).t()
+    assert float((product - rounded).norm() / rounded.norm()) < 5e-3
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_a_matrix_of_zeros_is_no_division_by_0() -> None:
+    eighth = Eighth(drawn(16, 32))
+    eighth.renew(torch.zeros_like(drawn(16, 32)))
+    assert eighth.product(normed(16, 32)[1]).count_nonzero() == 0
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_the_head_s_logits_in_eight_bits() -> None:
+    from nanopace.train.kernels.head import head_gradients
+
+    (x, x8), weight = normed(6, 32), drawn(48, 32)
+    weight8, targets = Eighth(weight), torch.tensor([3, 47, 0, 5, -1, 9], device=DEVICE)
+    weight8.renew(weight)
+    gradient = torch.zeros_like(weight, dtype=torch.float32)
+    loss, d_x = head_gradients(x, weight, gradient, targets, 0.5, x8=x8, weight8=weight8)
+    logits = weight8.product(x8).float().requires_grad_()
+    expected = functional.cross_entropy(logits, targets, ignore_index=-1)
+    (slope,) = torch.autograd.grad(expected * 0.5, logits)
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-4, atol=0)
+    for found, exact in ((d_x, slope @ weight.float()), (gradient, slope.t() @ x.float())):
+        assert float((found - exact).norm() / exact.norm()) < 2**-6  # of the logits' slopes, which are cut to bfloat16
+
+
+# --- which are worth it ----------------------------------------------------------------------------------------------
+
+Timed = Callable[..., None]
+
+
+@pytest.fixture
+def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timed]:
+    """Sets what a clock says of the next trials: norm, norm with 8 bits, bf16, 8 bits. Each is run all the same."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def say(*milliseconds: tuple[float, float, float, float]) -> None:
+        times = iter([time for each in milliseconds for time in each])
+
+        def run(do: Callable[[], object]) -> float:
+            do()
+            return next(times)
+
+        monkeypatch.setattr(fp8_module, "_time", run)
+        fp8_module._speeds.cache_clear()
+
+    yield say
+    fp8_module._speeds.cache_clear()
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_what_is_faster_is_picked_and_said_and_remembered(timed: Timed) -> None:
+    timed((1, 1.5, 3.0, 1.5), (1, 1, 3.0, 2.0), (2, 1, 3.3, 2.0))
+    sentence = "qkv, into and head: 1.50, 1.50 and 1.65 times as fast as bf16"
+    assert pick_products(SHAPE, 2, DEVICE) == (("qkv", "into", "head"), sentence)
+    assert pick_products(SHAPE, 2, DEVICE)[1] == sentence  # still the same run
+    timed()
+    assert pick_products(SHAPE, 2, DEVICE) == (("qkv", "into", "head"), sentence + ", measured before")
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_what_is_not_is_left_as_it_is(timed: Timed) -> None:
+    timed((1, 2, 3.0, 2.0), (1, 1, 3.0, 2.0), (1, 1, 3.0, 2.9))
+    assert pick_products(SHAPE, 2, DEVICE) == (
+        ("into",),
+        "into: 1.50 times as fast as bf16; as before: qkv 1.0 and head 1.03",
+    )
+    timed((1, 2, 3.0, 2.5), (1, 2, 3.0, 4.0))
+    assert pick_products(replace(SHAPE, vocab_size=70), 2, DEVICE) == (
+        (),
+        "none is faster than bf16; as before: qkv 0.86, into 0.6 and head impossible",
+    )
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_a_trial_that_fails_is_no_reason_to_stop(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed((1, 1, 3.0, 2.0), (1, 1, 3.0, 2.0), (1, 1, 3.0, 2.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "_scaled_mm", lambda *_, **__: torch.empty(-1))  # a RuntimeError of torch's own
+        found = pick_products(SHAPE, 2, DEVICE)
+    assert found[1].endswith("as before: qkv impossible, into impossible and head impossible")
+    timed(*[(1, 1, 3.0, 1.5)] * 3)  # the next start tries again
+    assert pick_products(SHAPE, 2, DEVICE)[0] == PRODUCTS
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_an_answer_that_cannot_be_read_is_found_again(timed: Timed, tmp_path: Path) -> None:
+    answers = tmp_path / "nanopace" / "fp8.json"
+    timed(*[(1, 1, 3.0, 2.0)] * 3)
+    pick_products(SHAPE, 2, DEVICE)
+    for written in ("qkv fast", "qkv 1.5; into 1.5", "out 1.50", "qkv nan"):
+        answers.write_text(json.dumps(dict.fromkeys(json.loads(answers.read_text()), written)))
+        timed(*[(1, 1, 3.0, 1.5)] * 3)
+        assert pick_products(SHAPE, 2, DEVICE)[1] == "qkv, into and head: 2.00, 2.00 and 2.00 times as fast as bf16"
+
+
+@pytest.mark.usefixtures("eight_bits")
+def test_a_run_gets_what_is_faster(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nanopace.train.fused.fast import FusedFastGPT
+    from nanopace.train.fused.gpt2 import FusedGPT
+
+    monkeypatch.setattr(parallel, "pick_kernels", lambda *_: ("fused", "as on a card"))
+    for recipe, model in (("gpt2", GPT(SHAPE)), ("fast", FastGPT(replace(SHAPE, recipe="fast")))):
+        for fp8 in (False, True):
+            timed((1, 1, 3.0, 2.0), (1, 1, 3.0, 3.0), (1, 1, 3.0, 2.0))
+            config = replace(ASKED, recipe=recipe, fp8=fp8, batch_size=1, block_size=2)
+            fused = parallel.spread(model.to(DEVICE), config, Ranks(), DEVICE).fused
+            assert isinstance(fused, (FusedGPT, FusedFastGPT))
+            matrices = fused._layers[0].attention, fused._layers[0].into, fused._head
+            assert [each.eighth is not None for each in matrices] == [fp8, False, fp8]
+
+
+def test_the_ledger_says_it(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU, to which we say for once that it has 8 bits."""
+    monkeypatch.setattr(settle, "check_fp8", lambda *_: None)
+    asked: list[tuple[int, torch.device]] = []
+    monkeypatch.setattr(
+        run, "pick_products", lambda _, rows, device: asked.append((rows, device)) or (("qkv",), "qkv: twice as fast")
+    )
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(tmp_path / "out"), "max_iters": 1, "eval_iters": 1}
+    for fp8, said in ((False, None), (True, "qkv: twice as fast")):
+        listener = Recorder()
+        train(Asked(given={**given, "fp8": fp8, "overwrite": True}, files=("config.py",)), listener=listener)
+        first = json.loads((tmp_path / "out" / LEDGER_FILE).read_text().splitlines()[0])
+        assert first["choices"].get("fp8") == said
+        assert listener.all("started")[0].choices.get("fp8") == said
+    assert asked == [(4 * 16, torch.device("cpu"))]
+
+
+# --- where there are none --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ada(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA GeForce RTX 4070")
+
+
+@pytest.mark.usefixtures("ada")
+def test_a_card_that_has_them_and_a_run_that_fits() -> None:
+    pytest.importorskip("triton")
+    check_fp8(ASKED, SHAPE, CARD, 1)
+    check_fp8(replace(ASKED, fp8=False), replace(SHAPE, dropout=0.1), torch.device("cpu"), 2)
+
+
+@pytest.mark.usefixtures("ada")
+@pytest.mark.parametrize(
+    ("said", "config", "shape", "ranks"),
+    [
+        ("compile=False", {"compile": False}, {}, 1),
+        ("fused=False", {"fused": False}, {}, 1),
+        ("dtype=float16", {"dtype": "float16"}, {}, 1),
+        ("parallel=fsdp", {"parallel": "fsdp"}, {}, 1),
+        ("dropout=0.1", {}, {"dropout": 0.1}, 1),
+        ("bias=True", {}, {"bias": True}, 1),
+        ("this run has 2 processes", {}, {}, 2),
+        ("n_embd must be a multiple of 16 with fp8=True: 24 is not", {}, {"n_embd": 24}, 1),
+    ],
+)
+def test_what_it_cannot_go_with(said: str, config: dict[str, Any], shape: dict[str, Any], ranks: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_fp8(replace(ASKED, **config), replace(SHAPE, **shape), CARD, ranks)
+    assert said in str(caught.value)
+    assert "fp8" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("ada")
+def test_a_card_that_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 6))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA GeForce RTX 3090")
+    with pytest.raises(ConfigError, match=r"fp8=True needs a card .* and NVIDIA GeForce RTX 3090 does not; leave"):
+        check_fp8(ASKED, SHAPE, CARD, 1)
+
+
+def test_a_run_without_a_card_is_refused_before_anything_is_written(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "fp8": True}
+    with pytest.raises(ConfigError, match=r"fp8=True needs a card that multiplies in 8 bits, .* and cpu does not"):
+        train(Asked(given=given, files=("config.py",)), listener=Recorder())
+    assert not (out / LEDGER_FILE).exists()
+
+
+def test_who_goes_on_without_a_card_goes_on_without_them(corpus: Path, tmp_path: Path) -> None:
+    """What its machine could do is no setting of a run."""
+    out = tmp_path / "out"
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 1, "eval_iters": 1}
+    train(Asked(given=given, files=("config.py",)), listener=Recorder())
+    saved = find_saved(out, Recorder())
+    of_a_card = replace(saved, config={**saved.config, "device": "cuda:0", "fp8": True})
+    assert "fp8" not in settings_of(of_a_card, Asked(given={}), find_machine("cpu"))
+    assert (
+        settings_of(of_a_card, Asked(given={"fp8": True}), find_machine("cpu"))["fp8"] is True
+    )  # asked for is asked for

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.corpus.shards.order import Order
+from nanopace.train.loop.evaluate import Estimate, Evaluator, pick_batch
+from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.ranks import Ranks
+
+ALL = 61  # windows of 16 tokens in the 1000 of the validation split, wherever the first one begins
+CPU = torch.device("cpu")
+SHAPE = ModelShape(n_layer=1, n_head=1, n_embd=8, vocab_size=257, block_size=16)
+
+
+def evaluator(corpus: Path, losses: object = None, **knobs: object) -> Evaluator:
+    settings = {"block_size": 16, "batch_size": 4, "windows": 10, "seed": 1, "device": CPU, **knobs}
+    return Evaluator(losses or by_first_token, open_corpus(corpus).val, **settings)  # type: ignore[arg-type]
+
+
+def by_first_token(tokens: Tensor, targets: Tensor) -> Tensor:
+    """A model whose loss on a window is that window's first token."""
+    assert tokens.shape == targets.shape == (4, 16)
+    return tokens[:, 0].float()
+
+
+def first_tokens(corpus: Path, count: int) -> np.ndarray:  # type: ignore[type-arg]
+    split = open_corpus(corpus).val
+    out = np.empty((count, 1), dtype=np.int64)
+    split.gather(Order(split, 16, 1).starts(0, count), 1, out)
+    return out[:, 0]
+
+
+def test_the_plain_way_gives_the_same(corpus: Path) -> None:
+    """Ten windows in batches of four: the last batch is filled up, and what fills it does not count."""
+    found = evaluator(corpus).evaluate()
+    values = first_tokens(corpus, 10)
+    assert found.loss == Estimate(values.mean(), pytest.approx(values.std(ddof=1) / math.sqrt(10)), 10)
+    assert found.change is None
+    assert found.bits_per_byte is None
+
+
+def test_ranks_share_every_window(corpus: Path) -> None:
+    """Ten windows among three ranks are four each: the last begins anew where they end."""
+    parts: list[np.ndarray] = []  # type: ignore[type-arg]
+
+    class OneOfThree(Ranks):
+        def exchange(self, values: object) -> np.ndarray:  # type: ignore[override,type-arg]
+            parts.append(np.asarray(values))
+            return np.stack([parts[-1]] * 3)
+
+    for rank in range(3):
+        assert evaluator(corpus, ranks=OneOfThree(rank, 3)).evaluate().loss.count == 10
+    assert [len(part) for part in parts] == [4, 4, 4]
+    tokens = first_tokens(corpus, 10).tolist()
+    assert np.concatenate(parts).tolist() == [*tokens, *tokens[:2]]
+
+
+def test_a_real_model_window_by_window(corpus: Path) -> None:
+    torch.manual_seed(0)
+    model = GPT(SHAPE).eval()
+    with torch.no_grad():
+        found = evaluator(corpus, model.sequence_losses).evaluate()
+        split = open_corpus(corpus).val
+        tokens = np.empty((10, 17), dtype=np.int64)
+        split.gather(Order(split, 16, 1).starts(0, 10), 17, tokens)
+        one_by_one = [float(model(*(torch.from_numpy(each[None]) for each in (w[:-1], w[1:])))) for w in tokens]
+    assert found.loss.mean == pytest.approx(np.mean(one_by_one), abs=1e-6)
+
+
+def test_the_same_windows_every_time_and_the_paired_change(corpus: Path) -> None:
+    shift = [0.0]
+    source = evaluator(corpus, lambda x, y: by_first_token(x, y) + shift[0])
+    first = source.evaluate()
+    shift[0] = -0.5
+    second = source.evaluate()
+    assert second.loss.mean == pytest.approx(first.loss.mean - 0.5)
+    assert second.change is not None
+    assert second.change.mean == pytest.approx(-0.5)
+    assert second.change.error < 1e-6 < second.loss.error  # the windows differ, their change does not
+
+
+def test_as_many_windows_as_the_error_needs(corpus: Path) -> None:
+    rough = evaluator(corpus, target_error=8.0).evaluate()
+    assert rough.loss.error <= 8.0
+    assert 10 < rough.loss.count < ALL
+    source = evaluator(corpus, target_error=1e-6)
+    assert source.evaluate().loss.count == source.windows == ALL  # all that there are
+    again = source.evaluate()
+    assert again.change is not None
+    assert again.change.count == ALL
+
+
+def test_a_spread_of_a_few_windows_is_not_trusted(corpus: Path) -> None:
+    source = evaluator(corpus, lambda *_: torch.ones(4), windows=3, target_error=0.5)
+    assert source.evaluate().loss.count == 16
+
+
+def test_bits_per_byte(corpus: Path) -> None:
+    """A loss of ln 2 a token is one bit a token; with two bytes a token, half a bit a byte."""
+    source = evaluator(corpus, lambda *_: torch.full((4,), math.log(2)), token_bytes=np.full(257, 2, dtype=np.int32))
+    assert source.evaluate().bits_per_byte == pytest.approx(0.5)
+
+
+def test_it_remembers_across_a_resume(corpus: Path) -> None:
+    before = evaluator(corpus, target_error=8.0)
+    first = before.evaluate()
+    after = evaluator(corpus, target_error=8.0)
+    after.restore(before.state())
+    assert after.windows == before.windows
+    second = after.evaluate()
+    assert second.change is not None
+    assert (second.change.mean, second.change.count) == (0.0, first.loss.count)
+
+
+def test_more_windows_than_there_are(corpus: Path) -> None:
+    assert evaluator(corpus, windows=10_000).evaluate().loss.count == ALL
+
+
+def test_one_window_has_no_error() -> None:
+    assert Estimate.of(np.array([1.0])).error == math.inf
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "expected", "why"),
+    [
+        (96, 96, "as in training"),
+        (32, 64, "more do not make a card any faster"),
+        (8, 17, "as many as fit where training's activations were"),
+        (1, 2, "as many as fit where training's activations were"),
+    ],
+)
+def test_a_card_is_filled_while_it_evaluates(batch_size: int, expected: int, why: str) -> None:
+    gpt2 = ModelShape(n_layer=12, n_head=12, n_embd=768, vocab_size=50304, block_size=1024)
+    assert pick_batch(gpt2, batch_size, torch.device("cuda")) == (expected, why)
+    assert pick_batch(gpt2, batch_size, CPU)[0] == batch_size

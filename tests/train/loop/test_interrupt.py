@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nanopace.literals import Value
+from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.loop.interrupt import ECHO_S, Interrupt
+
+from ...cli.conftest import unmeasured
+from ..conftest import TINY, write_corpus
+
+posix = pytest.mark.skipif(not hasattr(signal, "SIGTSTP"), reason="no Ctrl-Z here")
+
+
+class Hand:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_first_asks_and_the_second_leaves() -> None:
+    said: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupt(said.append) as interrupt:
+        assert not interrupt.asked
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt.asked
+        assert len(said) == 1
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("kinds", [(signal.SIGINT, signal.SIGINT), (signal.SIGINT, signal.SIGTERM)])
+def test_what_torchrun_passes_on_is_the_same_request(kinds: tuple[signal.Signals, signal.Signals]) -> None:
+    said: list[str] = []
+    clock = Hand()
+    with Interrupt(said.append, clock=clock, echoed=True) as interrupt:
+        signal.raise_signal(kinds[0])
+        clock.now += ECHO_S / 2
+        try:
+            signal.raise_signal(kinds[1])
+        except KeyboardInterrupt:
+            pytest.fail("it left at once")
+        assert interrupt.asked
+        assert len(said) == 1
+        clock.now += ECHO_S
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(kinds[1])
+
+
+def test_alone_two_are_two_however_soon() -> None:
+    with Interrupt(lambda _: None, clock=Hand()):
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+
+@posix
+def test_hanging_up_asks_once_however_often_and_whatever_comes_right_behind() -> None:
+    """The kernel and a shell both send it, and the end of a session a SIGTERM."""
+    said: list[str] = []
+    clock = Hand()
+    with Interrupt(said.append, clock=clock) as interrupt:
+        signal.raise_signal(signal.SIGHUP)
+        try:
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
+            clock.now += 2 * ECHO_S
+            signal.raise_signal(signal.SIGHUP)
+        except KeyboardInterrupt:
+            pytest.fail("it left at once")
+        assert interrupt.asked
+        assert len(said) == 1
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
+@posix
+def test_under_nohup_hanging_up_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupt(lambda _: None) as interrupt:
+            signal.raise_signal(signal.SIGHUP)
+            assert not interrupt.asked
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@posix
+def test_who_ignores_ctrl_z_goes_on_ignoring_it() -> None:
+    before = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    try:
+        with Interrupt(lambda _: None):
+            assert signal.getsignal(signal.SIGTSTP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+def command(room: Path, **knobs: Value) -> list[str]:
+    """A training that would take for ever."""
+    corpus = write_corpus(room / "corpus")
+    given = {
+        **TINY,
+        "dataset": str(corpus),
+        "out_dir": str(room / "out"),
+        "max_iters": 10**6,
+        "log_interval": 1,
+        **knobs,
+    }
+    flags = [f"--{name}={value}" for name, value in given.items()]
+    return [sys.executable, "-u", "-m", "nanopace", "train", *flags, "--no-report"]
+
+
+@contextmanager
+def training(room: Path, *before: str, **knobs: Value) -> Iterator[subprocess.Popen[str]]:
+    """`before`: a command that starts it."""
+    process = subprocess.Popen(
+        [*before, *command(room, **knobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**unmeasured(), "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(process: subprocess.Popen[str], iteration: int) -> None:
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if line.startswith("iter ") and int(line[5 : line.index(":")]) >= iteration:
+            return
+    raise AssertionError(f"it ended before iteration {iteration}:\n{said}")
+
+
+@posix
+@pytest.mark.parametrize("how", ["SIGTSTP", "SIGSTOP"])
+def test_a_stopped_process_is_a_stall_of_its_own(tmp_path: Path, how: str) -> None:
+    """A real run, stopped and continued: by Ctrl-Z, or by kill -STOP, of which nobody hears."""
+    with training(tmp_path) as process:
+        until(process, 5)
+        process.send_signal(signal.Signals[how])
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        stopped = time.monotonic()
+        time.sleep(3)
+        for _ in range(2):  # a shell's fg sends more than one at times
+            process.send_signal(signal.SIGCONT)
+        slept_ms = (time.monotonic() - stopped) * 1000
+        events = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
+        until(process, max(each["iteration"] for each in events if each["event"] == "step") + 20)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    events = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
+    stalls = [each for each in events if each["event"] == "stall"]
+    assert {each["reason"] for each in stalls} == {"suspend"}
+    assert 2990 <= sum(each["ms"] for each in stalls) < slept_ms + 2000  # a busy machine takes its time to wake it
+    assert all(each["ms"] < 1500 for each in events if each["event"] == "step")
+    assert events[-1]["wall_ms"] == pytest.approx(events[-1]["at_ms"], rel=0.02)
+
+
+def assert_saved_where_it_stopped(room: Path) -> None:
+    """A whole checkpoint of the very step after which it ended, and a ledger that says so."""
+    events = [json.loads(line) for line in (room / "out" / "ledger.jsonl").read_text().splitlines()]
+    assert (events[-1]["event"], events[-1]["reason"]) == ("end", "interrupted")
+    saved, refused = newest_whole(room / "out")
+    assert saved is not None
+    assert not refused
+    assert saved.step == max(each["iteration"] for each in events if each["event"] == "step") + 1
+
+
+@posix
+def test_hanging_up_saves(tmp_path: Path) -> None:
+    """A real run, which has not saved before; the signal comes twice, as from a shell that is closed."""
+    with training(tmp_path, eval_interval=10**6) as process:
+        until(process, 5)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+    assert "finishing the step and saving" in said
+    assert_saved_where_it_stopped(tmp_path)
+
+
+@posix
+def test_under_nohup_a_run_goes_on(tmp_path: Path) -> None:
+    with training(tmp_path, "nohup", eval_interval=10**6) as process:
+        until(process, 5)
+        process.send_signal(signal.SIGHUP)
+        until(process, 5 + 40)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 130
+    assert_saved_where_it_stopped(tmp_path)
+
+
+LEADER = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@posix
+@pytest.mark.parametrize("terminal", ["dumb", "xterm-256color"])
+def test_a_terminal_that_is_closed_costs_no_checkpoint(tmp_path: Path, terminal: str) -> None:
+    """A real one: the kernel sends SIGHUP, and whatever is printed from then on fails, the report, too."""
+    ours, theirs = os.openpty()
+    environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "TERM": terminal}
+    words = [each for each in command(tmp_path, eval_interval=10**6) if each != "--no-report"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEADER, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+    )
+    try:
+        os.close(theirs)
+        written = b""
+        while b"iter 5:" not in written:
+            written += os.read(ours, 65536)
+        os.close(ours)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert_saved_where_it_stopped(tmp_path)

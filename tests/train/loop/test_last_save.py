@@ -1,0 +1,227 @@
+"""A last save that fails: tried again, saved elsewhere, never called finished. Real processes, a full disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanopace.cli.main import main
+from nanopace.config import Asked
+from nanopace.literals import Value
+from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.run import train
+
+from ...cli.conftest import unmeasured
+from ..checkpoint.test_disk import fill, small_disk  # noqa: F401
+from ..conftest import TINY, Recorder
+from .test_interrupt import until
+
+HASTY = "from nanopace.train import loop; loop.WAITS = (0.01, 0.01)"  # put before it: its attempts are not waited for
+SLOW = """
+import os, sys, time
+from nanopace.train.loop.loop import loop
+plain = loop.Loop.step
+def step(self):
+    plain(self)
+    if self.iteration == 12:
+        with open(sys.argv[1], "wb", buffering=0) as file:
+            try:
+                while file.write(b"x" * 512): pass
+            except OSError: pass
+loop.Loop.step = step
+from nanopace.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""  # the command itself, on a disk that is full from step 12 on
+
+
+@pytest.fixture
+def command(corpus: Path, small_disk: Path) -> list[str]:  # noqa: F811
+    given = {**TINY, "dataset": corpus, "out_dir": small_disk / "out", "max_iters": 14, "save_interval": 4}
+    flags = [f"--{name}={value}" for name, value in given.items()]
+    return [sys.executable, "-c", SLOW, str(small_disk / "ballast"), "train", *flags, "--no-report"]
+
+
+def hastily(command: list[str]) -> list[str]:
+    return [HASTY + each if each == SLOW else each for each in command]
+
+
+def ended(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "ledger.jsonl").read_text().splitlines()[-1])
+    return found
+
+
+@pytest.fixture
+def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [*command, "--max_iters=1000000", "--save_interval=1000000", "--eval_interval=1000000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**unmeasured(), "OMP_NUM_THREADS": "1"},
+    ) as process:
+        yield process
+        process.kill()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def test_a_run_whose_last_step_is_not_saved_did_not_finish(command: list[str], small_disk: Path) -> None:  # noqa: F811
+    done = subprocess.run(hastily(command), capture_output=True, text=True, check=False, env=unmeasured())
+    assert done.returncode == 1, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("trained 15 steps, but step 15 could not be saved (")
+    assert "No space left on device" in last
+    assert "the newest whole checkpoint is of step 12" in last
+    assert last.endswith(f"go on with: nanopace train --init_from=resume --out_dir={small_disk / 'out'}")
+    assert "finished" not in done.stdout
+    assert names(small_disk / "out" / "checkpoints") == ["step-00000008", "step-00000012"]
+
+
+def test_it_is_saved_elsewhere(command: list[str], small_disk: Path, tmp_path: Path) -> None:  # noqa: F811
+    """And what is there goes on and can be sampled from."""
+    rescue = tmp_path / "other disk" / "rescue"
+    done = subprocess.run(
+        [*hastily(command), f"--rescue_dir={rescue}"], capture_output=True, text=True, check=False, env=unmeasured()
+    )
+    assert done.returncode == 1, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith(f"trained 15 steps; step 15 is not in {small_disk / 'out'} (")
+    assert f"but saved as {rescue}/checkpoints/step-00000015" in last
+    saved, refused = newest_whole(rescue)
+    assert saved is not None
+    assert (saved.step, refused) == (15, [])
+    told = Recorder()
+    given: dict[str, Value] = {"init_from": "resume", "out_dir": str(rescue), "max_iters": 16}
+    train(Asked(given=given), listener=told, started=time.monotonic())
+    assert list(told.losses) == [15, 16]
+    assert newest_whole(small_disk / "out")[0].step == 12  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_that_cannot_be_saved(
+    started: subprocess.Popen[str],
+    small_disk: Path,  # noqa: F811
+    number: signal.Signals,
+) -> None:
+    until(started, 13)
+    started.send_signal(number)
+    said, _ = started.communicate(timeout=60)
+    assert started.returncode == 1
+    assert "and nothing is saved (" in said.splitlines()[-1]
+    assert names(small_disk / "out" / "checkpoints") == []
+
+
+def test_one_more_ctrl_c_ends_the_attempts(started: subprocess.Popen[str]) -> None:
+    until(started, 13)
+    started.send_signal(signal.SIGINT)
+    assert started.stdout is not None
+    while "could not save" not in started.stdout.readline():
+        assert started.poll() is None
+    began = time.monotonic()
+    started.send_signal(signal.SIGINT)
+    said, _ = started.communicate(timeout=60)
+    assert started.returncode == 1
+    assert "nothing is saved" in said
+    assert time.monotonic() - began < 3
+
+
+class Mended(Recorder):
+    """The disk is full from step 12 on, and has room again when the last save has failed."""
+
+    def __init__(self, ballast: Path) -> None:
+        super().__init__()
+        self._ballast = ballast
+
+    def step(self, report: Any, shares: Any) -> None:
+        self.said.append(("step", (report, shares)))
+        if report.iteration == 12:
+            fill(self._ballast)
+
+    def note(self, text: str) -> None:
+        self.said.append(("note", text))
+        if "could not save" in text:
+            self._ballast.unlink()
+
+
+def test_a_disk_that_is_full_for_a_moment(corpus: Path, small_disk: Path) -> None:  # noqa: F811
+    out = small_disk / "out"
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 14, "save_interval": 100}
+    outcome = train(
+        Asked(given=given, files=("c.py",)), listener=Mended(small_disk / "ballast"), started=time.monotonic()
+    )
+    assert (outcome.reason, outcome.failure) == ("finished", None)
+    assert newest_whole(out)[0].step == 15  # type: ignore[union-attr]
+    assert ended(out)["reason"] == "finished"
+    assert "failure" not in ended(out)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempts come one upon the other."""
+    monkeypatch.setattr("nanopace.train.loop.loop.WAITS", (0.01, 0.01))
+
+
+@pytest.mark.usefixtures("hasty")
+def test_the_ledger_tells_the_truth(corpus: Path, tmp_path: Path) -> None:
+    """The checkpoints' folder is no folder any more; the ledger can be written."""
+    out = tmp_path / "out"
+
+    class InTheWay(Recorder):
+        def step(self, report: Any, shares: Any) -> None:  # noqa: ARG002
+            if report.iteration == 5:
+                (out / "checkpoints").rename(out / "aside")
+                (out / "checkpoints").touch()
+
+    given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 5, "save_interval": 100}
+    outcome = train(Asked(given=given, files=("c.py",)), listener=InTheWay(), started=time.monotonic())
+    assert (outcome.reason, outcome.checkpoint) == ("error", None)
+    end = ended(out)
+    assert (end["event"], end["reason"]) == ("end", "error")
+    assert "step-00000006: " in end["failure"]
+    assert "saved" not in end
+
+
+@pytest.mark.usefixtures("hasty")
+def test_two_runs_with_one_rescue_dir(corpus: Path, tmp_path: Path) -> None:
+    """The second one touches nothing of the first."""
+    for number in (1, 2):
+        out = tmp_path / f"out-{number}"
+        listener = _blocked(out)
+        given = {**TINY, "dataset": str(corpus), "out_dir": str(out), "max_iters": 2, "rescue_dir": str(tmp_path / "r")}
+        outcome = train(Asked(given=given, files=("c.py",)), listener=listener, started=time.monotonic())
+        place = tmp_path / "r" if number == 1 else tmp_path / "r" / "1"
+        assert outcome.checkpoint == str(place / "checkpoints" / "step-00000003")
+        assert outcome.reason == "finished"
+
+
+def _blocked(out: Path) -> Recorder:
+    class Blocked(Recorder):
+        def step(self, report: Any, shares: Any) -> None:  # noqa: ARG002
+            if (out / "checkpoints").is_dir():
+                (out / "checkpoints").rmdir()
+                (out / "checkpoints").touch()
+
+    return Blocked()
+
+
+@pytest.mark.parametrize("place", ["out", "file", "file/rescue"])
+def test_a_rescue_dir_that_is_none_is_said_before_training(
+    corpus: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    given = {**TINY, "dataset": corpus, "out_dir": "out", "rescue_dir": place}
+    assert main(["train", *(f"--{name}={value}" for name, value in given.items())]) == 2
+    assert f"--rescue_dir={place}: " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,205 @@
+"""The model of recipe `fast`, with and without each of its ingredients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from nanopace.hardware.flops import parameters
+from nanopace.knob_values import INGREDIENTS
+from nanopace.train.models.fast import (
+    CAP,
+    VALUE_TABLES,
+    FastGPT,
+    capped,
+    capped_cross_entropy,
+    queries_and_keys,
+    relu_squared,
+    residual_norm,
+    rms_norm,
+    rope_angles,
+    rotated,
+)
+from nanopace.train.models.gpt2 import INITIAL_STD, Cache, ModelShape
+
+from ..tiny import tiny_tokens
+
+FAST = ModelShape(n_layer=5, n_head=2, n_embd=16, vocab_size=300, block_size=12, recipe="fast")
+OF_THE_MODEL = [*INGREDIENTS["fast"][3:], ""]  # those before are the optimizer's and the schedule's
+
+
+def nudged(without: str = "", seed: int = 0) -> FastGPT:
+    """In eval mode, with no weight as it begins: a branch that begins at 0 would hide what is wrong in it."""
+    torch.manual_seed(seed)
+    model = FastGPT(replace(FAST, without=without)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.3)
+    return model
+
+
+@pytest.mark.parametrize("without", OF_THE_MODEL)
+@torch.no_grad()
+def test_no_token_sees_a_later_one(without: str) -> None:
+    model, tokens = nudged(without), tiny_tokens(FAST)
+    changed = tokens.clone()
+    changed[:, 7] = (changed[:, 7] + 1) % FAST.vocab_size
+    before, after = model.logits(tokens), model.logits(changed)
+    assert torch.equal(before[:, :7], after[:, :7])
+    assert not torch.allclose(before[:, 7], after[:, 7])
+    assert not torch.allclose(before[:, 8:], after[:, 8:])
+
+
+@pytest.mark.parametrize("without", OF_THE_MODEL)
+@pytest.mark.parametrize("pieces", [(1,) * 12, (5, 1, 1, 4, 1)])
+@torch.no_grad()
+def test_a_cache_changes_nothing(without: str, pieces: tuple[int, ...]) -> None:
+    """Positions go on where the cache ends."""
+    model, tokens = nudged(without), tiny_tokens(FAST)
+    cache = Cache(FAST, 3, torch.device("cpu"), torch.float32)
+    parts = [model.logits(piece, cache) for piece in tokens.split(pieces, dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), model.logits(tokens), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("without", OF_THE_MODEL)
+@torch.no_grad()
+def test_the_loss_is_the_cross_entropy_of_the_logits(without: str) -> None:
+    model, tokens = nudged(without), tiny_tokens(FAST)
+    targets = tokens.roll(-1, 1)
+    by_hand = -torch.log_softmax(model.logits(tokens), -1).gather(-1, targets[..., None])[..., 0]
+    torch.testing.assert_close(model(tokens, targets), by_hand.mean())
+    torch.testing.assert_close(model.sequence_losses(tokens, targets), by_hand.mean(dim=1))
+    torch.testing.assert_close(model.next_logits(tokens), model.logits(tokens)[:, -1])
+    targets[:, 6:] = -1
+    torch.testing.assert_close(model(tokens, targets), by_hand[:, :6].mean())
+
+
+@pytest.mark.parametrize("without", [each for each in OF_THE_MODEL if each])
+def test_every_ingredient_is_in_it_or_not(without: str) -> None:
+    """What is left out leaves other weights, or other logits from the same ones."""
+    torch.manual_seed(0)
+    full, less = FastGPT(FAST).state_dict(), FastGPT(replace(FAST, without=without)).state_dict()
+    full_model, less_model = nudged(), nudged(without)
+    same = {name: each.shape for name, each in full.items()} == {name: each.shape for name, each in less.items()}
+    assert same == (without in ("qk_norm", "relu2", "soft_cap"))
+    if same:
+        less_model.load_state_dict(full_model.state_dict())
+        tokens = tiny_tokens(FAST)
+        assert not torch.allclose(full_model.logits(tokens), less_model.logits(tokens), atol=1e-3)
+
+
+@torch.no_grad()
+def test_it_begins_near_an_even_guess() -> None:
+    """As GPT-2 does: logits begin with a deviation of 0.02 times the root of its width."""
+    torch.manual_seed(0)
+    tokens = tiny_tokens(FAST, batch=16)
+    uneven = (INITIAL_STD**2 * FAST.n_embd) / 2
+    assert FastGPT(FAST)(tokens, tokens.flip(1)).item() == pytest.approx(math.log(300) + uneven, abs=0.02)
+
+
+def test_its_first_gradient_reaches_every_weight_behind_a_branch_that_is_not_zero() -> None:
+    torch.manual_seed(0)
+    model = nudged()
+    model(tiny_tokens(FAST), tiny_tokens(FAST).roll(-1, 1)).backward()
+    assert all(each.grad is not None and bool(each.grad.any()) for each in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("n_layer", "layers"), [(1, {0}), (2, {0, 1}), (3, {0, 2}), (4, {0, 1, 2, 3}), (12, {0, 1, 10, 11})]
+)
+def test_tables_of_values_are_few_and_outside(n_layer: int, layers: set[int]) -> None:
+    model = FastGPT(replace(FAST, n_layer=n_layer))
+    assert 1 <= len(model.transformer["wve"]) <= VALUE_TABLES  # type: ignore[arg-type]
+    blocks = model.transformer["h"]
+    gated = {layer for layer in range(n_layer) if blocks[layer].attn.value_gate is not None}  # type: ignore[index]
+    assert gated == layers
+
+
+def test_parameters_are_those_that_are_multiplied() -> None:
+    norms = 5 * 2 * 16 + 16
+    assert FastGPT(FAST).parameter_count() == parameters(5, 16, 300) - norms
+
+
+def test_the_compiler_takes_it_whole() -> None:
+    """One graph, and the same numbers: nothing in it asks the host."""
+    model, tokens = nudged(), tiny_tokens(FAST)
+    for call in (model, model.sequence_losses):
+        compiled = torch.compile(call, dynamic=False, fullgraph=True, backend="eager")  # type: ignore[call-overload]
+        torch.testing.assert_close(compiled(tokens, tokens), call(tokens, tokens))
+
+
+def test_under_autocast_products_are_bfloat16_and_the_stream_is_not() -> None:
+    model, tokens = nudged(), tiny_tokens(FAST)
+    block = model.transformer["h"][1]  # type: ignore[index]
+    seen: dict[str, torch.dtype] = {}
+
+    def watch(name: str) -> object:
+        def hook(_: object, __: object, out: Tensor) -> None:
+            seen[name] = out.dtype
+
+        return hook
+
+    for name, module in (
+        ("stream", block),
+        ("attn", block.attn.c_attn),
+        ("mlp", block.mlp.c_proj),
+        ("head", model.lm_head),
+    ):
+        module.register_forward_hook(watch(name))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(tokens, tokens)
+    assert seen == {"stream": torch.float32, **dict.fromkeys(("attn", "mlp", "head"), torch.bfloat16)}
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, model(tokens, tokens), rtol=0.05, atol=0.05)
+
+
+def test_dropout_is_for_training_alone() -> None:
+    torch.manual_seed(0)
+    model, tokens = FastGPT(replace(FAST, dropout=0.5)).eval(), tiny_tokens(FAST)
+    assert torch.equal(model.logits(tokens), model.logits(tokens))
+    model.train()
+    assert not torch.equal(model.logits(tokens), model.logits(tokens))
+
+
+# --- the arithmetic --------------------------------------------------------------------------------------------------
+
+
+def test_what_two_tokens_are_to_each_other_depends_on_their_distance_alone() -> None:
+    q, k = torch.randn(2, 1, 1, 1, 1, 8, generator=torch.Generator().manual_seed(0))
+
+    def product(a: int, b: int) -> Tensor:
+        turned = (rotated(x, *rope_angles(torch.tensor([at]), 8)) for x, at in ((q, a), (k, b)))
+        return torch.stack([*turned]).prod(0).sum()
+
+    torch.testing.assert_close(product(3, 1), product(903, 901), atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(product(3, 1), product(3, 2), atol=1e-3)
+    torch.testing.assert_close(product(5, 5), (q * k).sum())
+
+
+def test_norms() -> None:
+    x, branch = torch.randn(2, 3, 5, 16)
+    total, normed = residual_norm(x, branch)
+    assert torch.equal(total, x + branch)
+    torch.testing.assert_close(normed, total / total.square().mean(-1, keepdim=True).sqrt())
+    torch.testing.assert_close(rms_norm(100 * x), rms_norm(x))
+    packed = torch.randn(2, 12, 3, 2, 8)
+    both = queries_and_keys(packed, rope_angles(torch.arange(12), 8), normed=True)
+    assert both.shape == (2, 12, 2, 2, 8)
+    torch.testing.assert_close(both.square().mean(-1), torch.ones(2, 12, 2, 2))  # turning keeps lengths
+    assert torch.equal(queries_and_keys(packed, None, normed=False), packed[:, :, :2])
+
+
+def test_logits_are_capped_softly() -> None:
+    logits = torch.tensor([-1e4, -1.0, 0.0, 0.1, 1e4])
+    assert capped(logits).tolist() == pytest.approx([-CAP, -0.9985, 0.0, 0.1, CAP], abs=1e-4)
+    assert capped(logits.bfloat16()).dtype == torch.float32
+    free = capped_cross_entropy(logits[None] / 1e3, torch.tensor([1]), cap=False)
+    torch.testing.assert_close(free, -torch.log_softmax(logits / 1e3, 0)[1])
+
+
+def test_relu_squared() -> None:
+    assert relu_squared(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [0.0, 0.0, 9.0]

@@ -1,0 +1,101 @@
+"""What is done without to save memory, and why."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from nanopace.config import TrainConfig
+from nanopace.errors import ConfigError
+from nanopace.knob_values import MEMORY_STEPS
+from nanopace.literals import Value
+from nanopace.train.plan.device import Machine
+from nanopace.train.plan.ladder import pick_steps, released_batch
+from nanopace.train.plan.plan import shape_of
+
+pytest.importorskip("triton")
+
+CARD = Machine(torch.device("cuda", 0), "a card", "some card", 12.0)
+
+
+LARGE: dict[str, Value] = {"n_layer": 36, "n_head": 20, "n_embd": 1280, "batch_size": 8}
+
+
+def picked(
+    machine: Machine = CARD, ranks: int = 1, micro_batch: int | None = None, **knobs: Value
+) -> tuple[tuple[str, ...], str]:
+    config = TrainConfig(**knobs)  # type: ignore[arg-type]
+    return pick_steps(config, shape_of(config, "gelu"), machine, ranks, micro_batch)
+
+
+def test_as_little_as_fits() -> None:
+    assert picked(batch_size=20) == ((), "all is kept: it takes about 8.0 of 12.0 GiB")
+    steps, why = picked(batch_size=40)
+    assert steps == ("activation",)
+    assert why == "activation: about 10.3 of 12.0 GiB, and 13.1 without activation"
+
+
+def test_eight_bits_are_counted() -> None:
+    assert picked(batch_size=20, fp8=True) == ((), "all is kept: it takes about 8.1 of 12.0 GiB")
+
+
+def test_what_is_asked_for_is_done() -> None:
+    assert picked(batch_size=8, memory="averages, hidden") == (("hidden", "averages"), "hidden, averages: asked for")
+    assert picked(batch_size=400, memory="") == ((), "all is kept: asked for")
+
+
+def test_what_is_not_known_or_cannot_be_is_left() -> None:
+    unknown = Machine(torch.device("cuda", 0), "a card")
+    assert picked(unknown, batch_size=400)[1] == "all is kept: how much memory there is, is unknown"
+    for kept in (picked(batch_size=400, fused=False), picked(ranks=2, batch_size=400)):
+        assert kept == ((), "all is kept: only our own kernels can do without")
+
+
+def test_gradients_are_released_where_a_step_is_one_micro_batch() -> None:
+    steps, why = picked(**LARGE, gradient_accumulation_steps=1)
+    assert steps == MEMORY_STEPS
+    everything = ", ".join(MEMORY_STEPS)
+    assert why == f"{everything}: about 10.1 of 12.0 GiB, and 12.7 without gradients"
+    assert picked(**LARGE, gradient_accumulation_steps=2)[0] == MEMORY_STEPS[:-1]
+
+
+def test_gradients_are_kept_where_memory_was_full_before() -> None:
+    """Then a step is two micro-batches, whatever batch_size says."""
+    assert picked(**LARGE, gradient_accumulation_steps=1, micro_batch=8)[0] == MEMORY_STEPS
+    for knobs in ({}, {"memory": "attention, gradients"}):
+        steps, _ = picked(**LARGE, **knobs, gradient_accumulation_steps=1, micro_batch=4)
+        assert steps[-2:] == ("attention", "averages")
+
+
+def test_gradients_bring_averages_along() -> None:
+    steps, _ = picked(batch_size=8, memory="gradients", gradient_accumulation_steps=1)
+    assert steps == ("averages", "gradients")
+
+
+def test_gradients_cannot_be_released_where_others_have_to_wait_for_them() -> None:
+    with pytest.raises(ConfigError, match="takes gradient_accumulation_steps=1, not 4"):
+        TrainConfig(memory="gradients", gradient_accumulation_steps=4)
+    with pytest.raises(ConfigError, match="memory=gradients and recipe=fast exclude each other"):
+        TrainConfig(memory="gradients", gradient_accumulation_steps=1, recipe="fast")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "fitting"),
+    [
+        ({"n_layer": 30, "n_head": 25, "n_embd": 1600}, 2),  # 1.0B
+        ({"n_layer": 30, "n_head": 25, "n_embd": 1600, "gradient_accumulation_steps": 8}, 2),
+        ({"n_layer": 48, "n_head": 25, "n_embd": 1600}, None),
+        ({"n_layer": 30, "n_head": 25, "n_embd": 1600, "memory": "averages"}, None),
+        ({"n_layer": 30, "n_head": 25, "n_embd": 1600, "fused": False}, None),
+        ({"n_layer": 30, "n_head": 20, "n_embd": 1600, "recipe": "fast"}, None),
+    ],
+)
+def test_what_fits_where_gradients_need_not_be_kept(knobs: dict[str, Value], fitting: int | None) -> None:
+    config = TrainConfig(**{"batch_size": 8, **knobs})  # type: ignore[arg-type]
+    assert released_batch(config, shape_of(config, "gelu"), CARD, 1) == fitting
+
+
+def test_a_name_that_is_none() -> None:
+    known = "activation, hidden, attention, averages, gradients"
+    with pytest.raises(ConfigError, match=f"memory must be auto, or some of {known}"):
+        TrainConfig(memory="hiden")

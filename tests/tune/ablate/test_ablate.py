@@ -1,0 +1,149 @@
+"""What is to be measured, and what came of it. The runs themselves are in test_trial.py and cli/test_ablate.py."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+
+import pytest
+
+from nanopace.errors import ConfigError, UsageError
+from nanopace.literals import Value
+from nanopace.tune.ablate import ablate
+from nanopace.tune.ablate.ablate import Ablation, Plan, Player, Tried, conclude, make_plan, measure, read_results
+from nanopace.tune.ablate.ablate_view import page, write
+from nanopace.tune.results import RESULTS
+from nanopace.tune.shapley import Share
+from nanopace.tune.trial import Outcome
+from nanopace.views.paper import Paper
+from nanopace.wording.catalog import words
+
+A: dict[str, Value] = {"batch_size": 16, "gradient_accumulation_steps": 32, "n_embd": 384, "learning_rate": 1e-3}
+B: dict[str, Value] = {"batch_size": 8, "gradient_accumulation_steps": 64, "learning_rate": 3e-4}
+
+
+def plan_of(a: dict[str, Value], b: dict[str, Value], together: tuple[tuple[str, ...], ...] = ()) -> Plan:
+    return make_plan(a, b, steps=5, repeats=2, evaluates=False, orders=4, together=together)
+
+
+def names(plan: Plan) -> list[str]:
+    return [player.name for player in plan.players]
+
+
+def test_every_knob_that_differs_is_a_player_and_every_combination_a_run() -> None:
+    plan = plan_of({**A, "out_dir": "a", "max_iters": 7, "seed": 1}, {**B, "out_dir": "b"})
+    assert names(plan) == ["gradient_accumulation_steps,batch_size", "n_embd", "learning_rate"]  # 512 sequences each
+    assert len(plan.combinations) == 8
+    assert len(plan.trials) == 16
+    settings = plan.settings(frozenset(["n_embd"]))
+    assert (settings["n_embd"], settings["batch_size"], settings["learning_rate"]) == (768, 16, 1e-3)
+    assert (settings["max_iters"], settings["save_interval"]) == (5, -1)
+    assert "device" not in settings  # nobody named one, so the machine has it
+
+
+def test_knobs_go_together_where_a_run_cannot_have_one_alone_or_somebody_says_so() -> None:
+    plan = plan_of({"n_head": 3, "n_embd": 60, "bias": True}, {"n_head": 4, "n_embd": 128, "bias": False})
+    assert names(plan) == ["n_head,n_embd", "bias"]
+    assert plan.players[0].before == (3, 60)
+    other = {**B, "gradient_accumulation_steps": 50}
+    assert len(plan_of(A, other).players) == 4
+    told = plan_of(A, other, (("batch_size", "n_embd"),))
+    assert names(told) == ["gradient_accumulation_steps", "batch_size,n_embd", "learning_rate"]
+
+
+def test_five_knobs_and_more_are_measured_along_some_orders() -> None:
+    plan = plan_of({**A, "n_layer": 6, "bias": True}, B)
+    assert len(plan.players) == 5
+    assert len(plan.orders) == 4
+    assert len(plan.combinations) < 2**5
+
+
+def test_configs_that_train_the_same_are_refused() -> None:
+    with pytest.raises(UsageError, match="differ in no knob"):
+        plan_of({"out_dir": "a", "batch_size": 12}, {"max_iters": 3})
+    with pytest.raises(ConfigError, match="n_embd must be a multiple"):
+        plan_of({"n_head": 7}, {})
+
+
+def outcome(rate: float, flops: float | None = 100.0, loss: float | None = None) -> Outcome:
+    return Outcome(failure=None, seconds=1.0, tokens_per_second=rate, flops_per_token=flops, loss=loss)
+
+
+def test_speed_is_divided_into_what_a_token_costs_and_how_well_the_machine_is_used() -> None:
+    """Twice the FLOPs, and a tenth better used; half the micro-batch, and nothing else."""
+    plan = plan_of({"n_embd": 384, "batch_size": 16}, {"n_embd": 768, "batch_size": 8})
+    tried = []
+    for changed, number in plan.trials:
+        wide = "n_embd" in changed
+        rate = 1000 * (0.55 if wide else 1.0) * math.exp(0.001 if number else -0.001)
+        tried.append(Tried(changed, number, outcome(rate, 200.0 if wide else 100.0)))
+    found = conclude(plan, tried)
+    assert found.tokens_per_second == pytest.approx((1000, 550))
+    assert found.flops is not None
+    assert found.utilisation is not None
+    batch, width = range(2)
+    assert found.speed[width].value == pytest.approx(math.log(0.55))
+    assert found.flops[width].value == pytest.approx(math.log(2))
+    assert found.utilisation[width].value == pytest.approx(math.log(1.1))
+    assert found.speed[width].shows
+    assert found.speed[batch].value == pytest.approx(0, abs=1e-9)
+    assert not found.speed[batch].shows
+    assert found.loss is None
+    unknown = [Tried(each.changed, each.number, outcome(1.0, None)) for each in tried]
+    assert conclude(plan, unknown).utilisation is None
+
+
+def test_the_loss_is_divided_too() -> None:
+    plan = make_plan({"learning_rate": 1e-3}, {}, steps=5, repeats=2, evaluates=True, orders=4)
+    tried = [Tried(changed, number, outcome(1.0, loss=4.0 - len(changed))) for changed, number in plan.trials]
+    found = conclude(plan, tried)
+    assert found.losses == (4.0, 3.0)
+    assert found.loss is not None
+    assert found.loss[0].value == -1.0
+
+
+def test_what_is_there_is_not_run_again_and_a_failure_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of({"batch_size": 16}, {})
+    ran: list[Path] = []
+
+    def run_trial(_: dict[str, Value], folder: Path, __: float) -> Outcome:
+        folder.mkdir()
+        ran.append(folder)
+        return Outcome(failure="memory", seconds=1.0) if len(ran) == 3 else outcome(float(len(ran)))
+
+    monkeypatch.setattr(ablate, "run_trial", run_trial)
+    told: list[Tried] = []
+    tried = measure(plan, tmp_path, 60, told.append)
+    assert told == tried
+    assert [each.outcome.failure for each in tried] == [None, None, "memory"]
+    kept = (tmp_path / RESULTS).read_text()
+    (tmp_path / RESULTS).write_text(kept[:-20])  # torn, as by a kill
+    assert [each.outcome for each in read_results(tmp_path)] == [each.outcome for each in tried[:2]]
+    again = measure(plan, tmp_path, 60, told.append)
+    assert [each.outcome.tokens_per_second for each in again] == [1.0, 2.0, 4.0, 5.0]
+    assert len(set(ran)) == 5  # no directory is used twice
+    assert [each.outcome for each in read_results(tmp_path)] == [each.outcome for each in again]
+
+
+def test_of_arithmetic_that_stays_the_same_nothing_is_said_and_long_names_break_at_an_underscore() -> None:
+    pytest.importorskip("jinja2")
+    players = (Player(("gradient_accumulation_steps",), (1,), (2,)), Player(("n_embd",), (64,), (128,)))
+    speed, flops = ((Share("a", x, 0.01), Share("b", y, 0.01)) for x, y in ((0.4, -0.5), (0.0, 1.0)))
+    found = Ablation(players, speed, flops, speed, None, (1000.0, 900.0), None, 8, False)
+    text = page(found, "A → B", words("en"))
+    assert "gradient_accumulation_steps made it 1.492 times as fast.<" in text
+    assert "n_embd made it 0.607 times as fast: a token costs 2.718 times" in text
+    assert "gradient_<wbr>accumulation_<wbr>steps: 1 → 2" in text
+
+
+def test_micro_batches_of_the_same_step_are_written_as_people_do() -> None:
+    players = (Player(("gradient_accumulation_steps", "batch_size"), (32, 16), (64, 8)),)
+    shares = (Share("a", -0.032, 0.002),)
+    found = Ablation(players, shares, None, None, None, (1000.0, 968.5), None, 8, False)
+    out = io.StringIO()
+    paper = Paper(out, 80, False)
+    write(found, words("en"), paper)
+    paper.finish()
+    assert "batch_size made it 0.969 times as fast." in out.getvalue()
+    assert "batch_size  16 x 32 → 8 x 64" in out.getvalue()

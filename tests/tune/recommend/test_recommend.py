@@ -1,0 +1,289 @@
+"""Recommendations: what is recommended fits, is close to the fastest, and keeps its promises about overhead."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nanopace.config import KNOBS, TrainConfig
+from nanopace.errors import UsageError
+from nanopace.hardware.cards import Card, all_cards, find_card
+from nanopace.hardware.memory import climb, fused_peak_bytes, usable_bytes
+from nanopace.hardware.speed import launch_seconds, token_seconds
+from nanopace.knob_values import MEMORY_STEPS
+from nanopace.tune.recommend.choices import learning_rate
+from nanopace.tune.recommend.datasets import KNOWN, Dataset
+from nanopace.tune.recommend.models import NAMED, Model, find_model
+from nanopace.tune.recommend.notes import headline, notes
+from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation, best_model, fits, recommend
+
+
+def knob(found: Recommendation, name: str) -> object:
+    return next(choice.value for choice in found.knobs if choice.knob == name)
+
+
+def codes(found: Recommendation) -> list[str]:
+    return [code for code, _ in notes(found)]
+
+
+def test_a_4070_and_gpt2() -> None:
+    found = recommend(find_card("4070"), NAMED["gpt2"])
+    assert (found.batch_size, found.accumulation, found.ladder) == (8, 64, ())
+    assert found.tokens_per_step == 524_288
+    assert found.tokens == pytest.approx(20 * found.parameters, rel=1e-3)
+    assert found.nanogpt_tokens_per_s is not None
+    assert found.nanogpt_tokens_per_s.low < 56_100 < found.nanogpt_tokens_per_s.high
+    assert (found.rungs[0].trainer, found.rungs[0].steps) == ("nanopace", ())
+    assert found.rungs[-1].micro_batch == 21  # nanoGPT's, as measured
+    assert found.kwh is not None
+    assert found.seconds is not None
+    assert found.kwh.expected == pytest.approx(0.2 * found.seconds.expected / 3600)
+
+
+def test_the_micro_batch_is_the_smallest_within_two_per_cent() -> None:
+    """By the same arithmetic, written once more: half of it would be slower by more than that."""
+    card, model = find_card("H200"), NAMED["gpt2"]
+    found = recommend(card, model)
+    work = token_seconds(card, *model.size, "nanopace")
+    assert work is not None
+
+    def speed(count: int) -> float:
+        return 1 / (work + launch_seconds(model.n_layer) / (count * 1024))
+
+    assert found.batch_size == 64
+    assert speed(64) >= 0.98 * speed(256) > speed(32)  # 512 would leave less than a tenth of the memory
+    assert found.rungs[0].micro_batch > 512
+
+
+@pytest.mark.parametrize("card", all_cards(), ids=lambda card: card.label)
+def test_what_is_recommended_fits_and_is_a_config(card: object) -> None:
+    card = next(each for each in all_cards() if each is card)
+    for model in NAMED.values():
+        if not fits(card, model):
+            with pytest.raises(UsageError, match=r"does not fit on .* GiB where gradients are kept, and") as raised:
+                recommend(card, model)
+            advice_holds(card, model, str(raised.value))
+            continue
+        found = recommend(card, model)
+        assert found.batch_size * found.accumulation * model.block_size == found.tokens_per_step == 524_288
+        assert found.memory_bytes <= usable_bytes(card.memory_gb)
+        assert found.evaluation_share <= found.nanogpt_evaluation_share <= 0.01
+        config = TrainConfig(**{choice.knob: choice.value for choice in found.knobs})  # type: ignore[arg-type]
+        assert config.tokens_per_iteration == 524_288
+
+
+def advice_holds(card: Card, model: Model, said: str) -> None:
+    """What the message tells to take instead fits, and no more does."""
+    if released := re.search(r"--batch (\d+) or less", said):
+        tokens = int(released[1])
+        found = recommend(card, model, step_tokens=tokens)
+        assert (found.batch_size, found.accumulation) == (tokens // 1024, 1)
+        assert found.ladder == MEMORY_STEPS
+        assert found.memory_bytes <= usable_bytes(card.memory_gb)
+        assert not fits(card, model, tokens + 1024)
+    elif smaller := re.search(r"--model (\S+),", said):
+        assert fits(card, NAMED[smaller[1]])
+    else:
+        assert "take fewer layers, a smaller block_size" in said
+
+
+def test_a_model_whose_gradients_do_not_fit_takes_steps_of_one_micro_batch() -> None:
+    model = find_model("n_layer=30,n_head=25,n_embd=1600")
+    card = find_card("4070")
+    with pytest.raises(
+        UsageError, match=r"takes 13\.8 GiB where gradients are kept, and there are 12; take --batch 3072"
+    ):
+        recommend(card, model)
+    found = recommend(card, model, step_tokens=2048)
+    assert (found.batch_size, found.accumulation) == (2, 1)
+    assert found.ladder == MEMORY_STEPS
+    assert "released" in codes(found)
+    assert knob(found, "memory") == "auto"
+    assert [rung.micro_batch for rung in found.rungs] == [0, 0, 0, 0, 0, 3, 0]
+    assert climb(*model.size, 2, card.memory_gb, single=True) == MEMORY_STEPS  # which is what the trainer asks
+
+
+def test_the_advised_step_fits_as_it_is_rounded() -> None:
+    """Steps of 64 sequences and more have a multiple of 16."""
+    card, model = find_card("4070"), find_model("n_layer=30,n_head=25,n_embd=1600,block_size=32")
+    with pytest.raises(UsageError, match="does not fit on") as raised:
+        recommend(card, model)
+    tokens = int(re.findall(r"--batch (\d+) or less", str(raised.value))[0])
+    assert recommend(card, model, step_tokens=tokens).batch_size == tokens // 32 == 112
+    assert fused_peak_bytes(*model.size, 121, MEMORY_STEPS) <= usable_bytes(card.memory_gb)
+    assert not fits(card, model, 121 * 32)  # that would be a step of 128
+
+
+def test_gradients_are_kept_where_they_fit() -> None:
+    """Though without them 14 sequences would, and a step of 8 at once would be faster."""
+    found = recommend(find_card("4070"), NAMED["gpt2-large"], step_tokens=8192)
+    assert (found.batch_size, found.accumulation) == (1, 8)
+    assert "gradients" not in found.ladder
+    assert "released" not in codes(found)
+    assert found.rungs[-2].steps == MEMORY_STEPS
+    assert found.rungs[-2].micro_batch >= 8
+    assert all("gradients" not in rung.steps for rung in recommend(find_card("4070"), NAMED["gpt2-large"]).rungs)
+
+
+@pytest.mark.parametrize(("model", "reason"), [("gpt2-large", "batch_size_tight"), ("gpt2", "batch_size_untimed")])
+def test_what_just_fits_is_not_said_to_have_room(model: str, reason: str) -> None:
+    found = recommend(find_card("T4"), NAMED[model])
+    assert [each.reason for each in found.knobs if each.knob == "batch_size"] == [reason]
+
+
+def test_the_ladder_is_climbed_only_as_far_as_needed() -> None:
+    found = recommend(find_card("4070"), NAMED["gpt2-large"])
+    assert found.ladder == ("activation", "hidden", "attention", "averages")
+    assert not found.nanogpt_fits
+    assert "nanogpt_never" in codes(found)
+    assert "long_alone" in codes(found)  # several cards run torch.compile's kernels, and those do not hold it
+    assert knob(found, "memory") == "auto"
+    largest = [rung.micro_batch for rung in found.rungs]
+    assert largest[:5] == sorted(largest[:5])
+    assert largest[0] == 0
+
+
+def test_the_largest_of_each_rung_is_the_largest() -> None:
+    card, model = find_card("4070"), NAMED["gpt2"]
+    for rung in recommend(card, model).rungs[:-1]:
+        most = usable_bytes(12)
+        assert fused_peak_bytes(*model.size, rung.micro_batch, rung.steps) <= most
+        assert fused_peak_bytes(*model.size, rung.micro_batch + 1, rung.steps) > most
+
+
+def test_without_a_model_the_largest_that_two_weeks_are_enough_for() -> None:
+    assert best_model(find_card("4070")).name == "gpt2-medium"
+    assert best_model(find_card("H200")).name == "gpt2-xl"
+    assert best_model(find_card("2080 Ti")).name == "gpt2"  # its speed is unknown
+    found = recommend(find_card("4070"), NAMED["gpt2-large"])
+    assert found.seconds is not None
+    assert found.seconds.expected > TWO_WEEKS_S
+
+
+def test_several_cards_share_the_step() -> None:
+    one, four, eight = recommend(find_card("4090"), NAMED["gpt2"]).together
+    assert (one.count, four.count, eight.count) == (1, 4, 8)
+    assert four.accumulation % 4 == eight.accumulation % 8 == 0
+    assert four.batch_size * four.accumulation == eight.batch_size * eight.accumulation == 512
+    assert one.tokens_per_s is not None
+    assert eight.tokens_per_s is not None
+    assert eight.tokens_per_s.high < 8 * one.tokens_per_s.high
+    assert eight.tokens_per_s.low > one.tokens_per_s.low
+    assert eight.link == "host"
+    assert recommend(find_card("H200"), NAMED["gpt2"]).together[2].link == "nvlink"
+
+
+def test_more_tokens_than_there_is_text() -> None:
+    card, small = find_card("4070"), find_model("n_layer=6,n_head=6,n_embd=384,block_size=256")
+    found = recommend(card, small, tokens=100_000_000, step_tokens=16_384, dataset=KNOWN["shakespeare"])
+    assert found.epochs == pytest.approx(331, abs=1)
+    assert [code for code, _ in headline(found)] == ["overfits", "loss_passes"]
+    assert knob(found, "beta2") == 0.99
+    assert headline(recommend(card, NAMED["gpt2"], tokens=10**10)) == []
+    unknown = recommend(card, NAMED["gpt2"], dataset=Dataset("mine"))
+    assert unknown.epochs is unknown.dataset_tokens is unknown.effective_tokens is unknown.enough_tokens is None
+
+
+def test_text_that_is_enough_for_the_model_is_read_as_often_as_asked_for() -> None:
+    """Of 1B tokens gpt2 gets its 20 a parameter in 2.5 passes; of 100M it gets 16 passes, and no more."""
+    card, model = find_card("H200"), NAMED["gpt2"]
+    plenty, little = (recommend(card, model, dataset=Dataset("mine", tokens)) for tokens in (10**9, 10**8))
+    assert (plenty.tokens, knob(plenty, "dropout")) == (recommend(card, model).tokens, 0.0)
+    assert little.epochs == pytest.approx(16, rel=0.001)
+    assert little.effective_tokens == pytest.approx(1.058e9, rel=0.001)
+    assert little.loss is not None
+    assert plenty.loss is not None
+    assert little.loss.expected == pytest.approx(4.22, abs=0.01)
+    assert plenty.loss.expected < little.loss.expected
+    assert {each.reason for each in little.knobs if each.knob == "max_iters"} == {"max_iters_data"}
+    assert best_model(card, Dataset("mine", 10**8)).name == "6x384"
+    assert best_model(card, Dataset("mine", 10**9)).name == "gpt2-large"  # 15 passes; gpt2-xl asks for 31
+
+
+@pytest.mark.parametrize(
+    ("tokens", "step"),
+    [(None, 524_288), (10**9, 524_288), (524_288_000, 524_288), (500_000_000, 262_144), (10**7, 8192), (5000, 1024)],
+)
+def test_a_short_run_has_smaller_steps(tokens: int | None, step: int) -> None:
+    """A thousand steps at least, as long as a step has a sequence."""
+    assert recommend(find_card("4090"), NAMED["gpt2"], tokens=tokens).tokens_per_step == step
+
+
+@pytest.mark.parametrize(
+    ("dataset", "reason"),
+    [
+        (Dataset("mine"), "dropout_unknown"),
+        (Dataset("mine", 10**10), "dropout"),
+        (Dataset("mine", 10**9), "dropout_few"),
+        (Dataset("mine", 3 * 10**8), "dropout_repeated"),
+        (Dataset("mine", 10**8), "dropout_overfitting"),
+    ],
+)
+def test_why_there_is_dropout_or_none(dataset: Dataset, reason: str) -> None:
+    """Of a dataset whose size nobody knows, it is not said how often it is read."""
+    found = recommend(find_card("4090"), NAMED["gpt2"], dataset=dataset)
+    assert [each.reason for each in found.knobs if each.knob == "dropout"] == [reason]
+
+
+def test_dropout_does_not_make_a_model_too_large() -> None:
+    """Our kernels hold gpt2-large in 12 GB, and torch.compile's do not: then it trains without dropout."""
+    found = recommend(find_card("4070"), NAMED["gpt2-large"], dataset=KNOWN["shakespeare"])
+    assert (knob(found, "dropout"), found.ladder[0]) == (0.0, "activation")
+    small = recommend(find_card("4070"), NAMED["gpt2"], dataset=KNOWN["shakespeare"])
+    assert (knob(small, "dropout"), small.ladder, small.tokens_per_s) == (0.2, (), small.nanogpt_tokens_per_s)
+
+
+def test_cards_without_bf16() -> None:
+    turing, pascal = recommend(find_card("2080 Ti"), NAMED["gpt2"]), recommend(find_card("1080 Ti"), NAMED["gpt2"])
+    assert (knob(turing, "dtype"), knob(pascal, "dtype")) == ("float16", "float32")
+    assert turing.tokens_per_s is turing.seconds is turing.kwh is None
+    assert codes(turing)[:2] == ["no_bf16", "no_kernels"]
+    assert pascal.batch_size <= pascal.rungs[0].micro_batch < turing.rungs[0].micro_batch
+    assert knob(recommend(find_card("M2 Max"), NAMED["gpt2"]), "device") == "mps"
+    assert codes(recommend(find_card("5090 laptop"), NAMED["gpt2"]))[0] == "peak_unknown"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rate"), [(10e6, 1e-3), (125e6, 6e-4), (350e6, 3e-4), (760e6, 2.5e-4), (1.3e9, 2e-4), (1e12, 1.2e-4)]
+)
+def test_learning_rates_are_those_of_gpt3(parameters: float, rate: float) -> None:
+    assert learning_rate(parameters) == rate
+    assert learning_rate(1.01 * parameters) <= rate
+
+
+def test_too_little() -> None:
+    with pytest.raises(UsageError, match=r"--tokens 1,000: less than one sequence of 1024 tokens"):
+        recommend(find_card("4070"), NAMED["gpt2"], tokens=1000)
+    with pytest.raises(UsageError, match=r"--tokens 5,000: less than one step of 8,192"):
+        recommend(find_card("4070"), NAMED["gpt2"], tokens=5000, step_tokens=8192)
+    with pytest.raises(UsageError, match=r"--batch 1,000: less than one sequence of 1024 tokens"):
+        recommend(find_card("4070"), NAMED["gpt2"], step_tokens=1000)
+    with pytest.raises(UsageError, match=r"there are 12; take --model gpt2-large, or a card with 23 GB and more"):
+        recommend(find_card("4070"), NAMED["gpt2-xl"])
+    with pytest.raises(UsageError, match="take fewer layers, a smaller block_size"):
+        recommend(find_card("3050 laptop"), Model("small", 12, 12, 768, 65536, 50304))
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["4070", "H200", "L4", "MI300X", "2080 Ti"]),
+    st.integers(1, 16),
+    st.integers(1, 12),
+    st.sampled_from([128, 256, 768, 1024]),
+    st.integers(1024, 10**6),
+    st.integers(10**6, 10**11),
+)
+def test_any_shape_batch_and_budget(card: str, layers: int, heads: int, block: int, step: int, tokens: int) -> None:
+    model = Model("any", layers, heads, 64 * heads, block)
+    found = recommend(find_card(card), model, tokens=tokens, step_tokens=step)
+    assert found.batch_size * found.accumulation * block == found.tokens_per_step
+    assert found.tokens_per_step == pytest.approx(step, rel=0.34)
+    values = {
+        choice.knob: choice.value for choice in found.knobs if KNOBS[choice.knob].nanogpt or choice.knob == "vocab_size"
+    }
+    assert TrainConfig(**values).max_iters >= 1  # type: ignore[arg-type]
+    assert int(values["eval_interval"]) <= found.max_iters
+    assert found.nanogpt_evaluation_share <= 0.01 or int(values["eval_interval"]) == found.max_iters
