@@ -100,6 +100,12 @@ def test_alike_steps_become_one_row_and_a_slow_one_stays() -> None:
     assert [row.iteration for row in run.rows if row.ms == 900.0] == [700]
 
 
+def test_a_step_that_is_printed_twice_is_read_line_by_line() -> None:
+    text = "\n".join(step(n - (n >= 10), 100.5, 0) for n in range(20)) + "\n"
+    bulk, by_line = (runs_of(NanochatReader, feed, text) for feed in (feed_bulk_nanochat, plain))
+    assert [said(run) for run in bulk] == [said(run) for run in by_line]
+
+
 def test_the_lines_that_nanochat_prints_are_the_usual_ones() -> None:
     printed = [line for path in sorted(KEPT.glob("*.log")) for line in path.read_text().splitlines()]
     steps = [line for line in printed if line.startswith("step ") and "ms |" in line]

@@ -234,6 +234,31 @@ def test_a_finetuned_gpt2() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("gpt2", [12, 12, 768]),
+        ("gpt2-medium", [24, 16, 1024]),
+        ("gpt2-large", [36, 20, 1280]),
+        ("gpt2-xl", [48, 25, 1600]),
+    ],
+)
+def test_the_shapes_of_gpt2(name: str, shape: list[int]) -> None:
+    run = feed(f"Initializing from OpenAI GPT-2 weights: {name}", ROW)
+    assert [run.value(knob) for knob in ("n_layer", "n_head", "n_embd")] == shape
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("found vocab_size = 65 (inside data/shakespeare_char/meta.pkl)", 65),
+        ("using GPT-2 default of 50257 (rounded up to 50304 for efficiency)", 50304),
+    ],
+)
+def test_the_vocabulary_that_a_header_names(line: str, size: int) -> None:
+    assert feed(line, ROW).value("vocab_size") == size
+
+
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
