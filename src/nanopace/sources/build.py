@@ -19,7 +19,6 @@ from nanopace.run import (
     Evaluation,
     Fact,
     FactValue,
-    Format,
     GpuUse,
     Metric,
     Origin,
@@ -32,14 +31,14 @@ from nanopace.run import (
 )
 from nanopace.sources.draft import Draft, Drafts, Told
 from nanopace.sources.fold import Mixture
+from nanopace.sources.log_format import LogFormat
 
 _LONGEST_UNREAD = 80  # characters
+_UNKNOWN = LogFormat(name="log", trainer="", reader="")
 
 
 class LineReader(Protocol):
-    """A format's reader. It is made with a RunBuilder (and calls its `describe`), then fed every line of the log."""
-
-    format: Format
+    """A format's reader. It is made with a RunBuilder and a terminal's width, then fed every line of the log."""
 
     def feed(self, line: str) -> bool:
         """One line, cleaned of terminal debris and without its end. True if it was understood."""
@@ -54,13 +53,10 @@ class LineReader(Protocol):
 class RunBuilder:
     """Takes what happened in the order of the log; `finish` gives the Runs, one or several."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, format: LogFormat = _UNKNOWN) -> None:
         self.name = name
+        self.format = format
         self.evaluations_seen = 0
-        self._format: Format = "nanogpt"
-        self._row_contains_evaluation = True
-        self._mfu_smoothing: float | None = None
-        self._evaluations_in_order = True
         self._done = Drafts()
         self._draft = Draft()
         self._waiting: list[Evaluation] = []  # since the last row: does the next one contain them?
@@ -70,20 +66,6 @@ class RunBuilder:
         self._failed = False  # an attempt ended before its first row
         self._next = Told()
         self._rollbacks: list[Rollback] = []  # those that no row has followed yet
-
-    def describe(
-        self,
-        format: Format,
-        *,
-        row_contains_evaluation: bool = True,
-        mfu_smoothing: float | None = None,
-        evaluations_in_order: bool = True,
-    ) -> None:
-        """What holds for every run of this format. `evaluations_in_order`: that of an iteration precedes its row."""
-        self._format = format
-        self._row_contains_evaluation = row_contains_evaluation
-        self._mfu_smoothing = mfu_smoothing
-        self._evaluations_in_order = evaluations_in_order
 
     # --- what readers call -------------------------------------------------------------------------------------------
 
@@ -281,7 +263,7 @@ class RunBuilder:
             self._draft.end_with(rollback)
         if self._draft.rows:
             self._done.add(self._draft)
-        runs = [self._run(draft, name) for name, draft in self._done.named(self.name)]
+        runs = [draft.run(name, self.format) for name, draft in self._done.named(self.name)]
         if len(runs) < self._done.count:
             runs[0] = replace(runs[0], runs_of_file=self._done.count)
         return runs
@@ -302,18 +284,16 @@ class RunBuilder:
         if iteration > draft.rows.last_iteration[-1] and not (self._waiting or self._began or restarted):
             return  # nearly always
         first, last = draft.rows.iteration[0], draft.rows.last_iteration[-1]
-        start = iteration
-        if self._evaluations_in_order:
-            start = min(
-                [iteration, *(e.iteration for e in self._waiting if e.iteration < last or self._began or restarted)]
-            )
+        start = min(
+            [iteration, *(e.iteration for e in self._waiting if e.iteration < last or self._began or restarted)]
+        )
         back = start <= last
         another = start == 0 or (back and self._fresh is True) or (start < first and self._fresh is not False)
         if another:
             self._done.add(draft)
             self._draft = Draft()
         elif back or restarted or (self._began and self._fresh is False):
-            draft.restart(start, self._row_contains_evaluation)
+            draft.restart(start, self.format.row_contains_evaluation)
         self._begin_with_row()
 
     def _begin_with_row(self) -> None:
@@ -327,14 +307,14 @@ class RunBuilder:
         followed = not (self._began and self._fresh)
         for rollback in self._rollbacks:
             if followed:
-                self._draft.roll_back(rollback, self._row_contains_evaluation)
+                self._draft.roll_back(rollback, self.format.row_contains_evaluation)
             else:
                 self._draft.end_with(rollback)
         self._rollbacks.clear()
 
     def _keep_waiting(self, iteration: int | None = None, index: int | None = None) -> None:
         """Settle the evaluations and checkpoints since the last row; those of `iteration` are inside row `index`."""
-        if not self._row_contains_evaluation:
+        if not self.format.row_contains_evaluation:
             index = None
         for evaluation in self._waiting:
             row = index if evaluation.iteration == iteration else None
@@ -344,9 +324,6 @@ class RunBuilder:
             self._draft.save(save if row is None else replace(save, row=row))
         self._waiting.clear()
         self._waiting_saves.clear()
-
-    def _run(self, draft: Draft, name: str) -> Run:
-        return draft.run(name, self._format, self._row_contains_evaluation, self._mfu_smoothing)
 
 
 def kept_loss(loss: float | None) -> float | None:

@@ -18,6 +18,7 @@ from typing import BinaryIO, cast
 from nanopace.compressed import DENSEST, Density, TooDenseError, counted, decompressed
 from nanopace.errors import InputError
 from nanopace.sources.detect import SNIFF_BYTES, Detector
+from nanopace.sources.formats.registry import add_formats_of_packages
 from nanopace.sources.text import CHUNK, lines, looks_binary
 
 Source = str | Path | BinaryIO
@@ -126,7 +127,9 @@ def _head(path: Path) -> list[str] | None:
                 read += len(chunk)
     except (OSError, InputError):
         return None
-    return [line for line, _ in lines([head])] if detector.has_row else None
+    if not detector.has_row:
+        return _head(path) if add_formats_of_packages() else None
+    return [line for line, _ in lines([head])]
 
 
 def _open_file(path: Path) -> io.BufferedReader:
