@@ -35,6 +35,8 @@ def find_format(name: str) -> LogFormat:
 
 def register(format: LogFormat) -> None:
     """Add a format behind those that are known. The first one of a name stays."""
+    if not isinstance(format, LogFormat):
+        raise TypeError(f"{format!r} is no LogFormat")
     _known.setdefault(format.name, format)
 
 
