@@ -29,7 +29,7 @@ from nanopace.run import (
     Stage,
     Unread,
 )
-from nanopace.sources.draft import Draft, Drafts, Told
+from nanopace.sources.draft import Details, Draft, Drafts
 from nanopace.sources.fold import Mixture
 from nanopace.sources.log_format import LogFormat
 
@@ -64,7 +64,7 @@ class RunBuilder:
         self._began = False  # a process announced itself and has no row yet
         self._fresh: bool | None = None  # it starts from scratch (True), from a checkpoint (False), or does not say
         self._failed = False  # an attempt ended before its first row
-        self._next = Told()
+        self._next = Details()
         self._rollbacks: list[Rollback] = []  # those that no row has followed yet
 
     # --- what readers call -------------------------------------------------------------------------------------------
@@ -74,20 +74,20 @@ class RunBuilder:
         if self._draft.rows and not self._began:
             self._keep_waiting()
             self._began, self._fresh = True, None
-            self._next = Told()
+            self._next = Details()
         elif self._failed:
-            self._told().facts.clear()
+            self._details().facts.clear()
         self._failed = False
         if fresh is not None:
             self._fresh = fresh
 
     def fact(self, name: str, value: FactValue, origin: Origin = "log", because: Because | None = None) -> None:
         """A knob or a derived fact. The last one said counts: a flag comes after the config that it overrides."""
-        self._told().facts[name] = Fact(value, origin, because)
+        self._details().facts[name] = Fact(value, origin, because)
 
     def forget(self, name: str) -> None:
         """A fact that turned out to be none."""
-        self._told().facts.pop(name, None)
+        self._details().facts.pop(name, None)
 
     def unread(self, line: int, text: str) -> None:
         """A line that looks like an evaluation and is none that can be read."""
@@ -179,7 +179,7 @@ class RunBuilder:
 
     def span(self, span: Span) -> None:
         """A phase that the trainer measured itself."""
-        self._told().spans.append(span)
+        self._details().spans.append(span)
 
     def rollback(self, iteration: int, failed_at: int, data_offset: int = 1) -> None:
         """The process went back to `iteration`. What it did since is kept until it does it again."""
@@ -192,7 +192,7 @@ class RunBuilder:
 
     def watches_loss(self) -> None:
         """The trainer tells of every loss that stands out."""
-        self._told().watches_loss = True
+        self._details().watches_loss = True
 
     def spike(self, spike: LossSpike) -> None:
         """The loss of the row just given stands out."""
@@ -200,11 +200,11 @@ class RunBuilder:
 
     def micro_batch(self, change: MicroBatch) -> None:
         """From here on the pieces of a step, or of an evaluation, are smaller."""
-        self._told().micro_batches.append(change)
+        self._details().micro_batches.append(change)
 
     def note(self, note: Note) -> None:
         """Something that a person should see."""
-        self._told().notes.append(note)
+        self._details().notes.append(note)
 
     def rank_lags(self, lags: tuple[RankLag, ...]) -> None:
         """Of the run so far, over all its processes."""
@@ -212,7 +212,7 @@ class RunBuilder:
 
     def stage(self, stage: Stage | None) -> None:
         """Which part of the training this is, as far as a line tells; the last one to tell counts."""
-        self._told().stage = stage or self._told().stage
+        self._details().stage = stage or self._details().stage
 
     def told_training(self, seconds: float) -> None:
         """The steps so far by the trainer's own count."""
@@ -270,7 +270,7 @@ class RunBuilder:
 
     # --- history -----------------------------------------------------------------------------------------------------
 
-    def _told(self) -> Told:
+    def _details(self) -> Details:
         return self._next if self._began else self._draft
 
     def _settle(self, iteration: int, restarted: bool) -> None:
@@ -300,7 +300,7 @@ class RunBuilder:
         """What the process said before its first row is part of this run."""
         self._draft.take(self._next)
         self._began, self._fresh, self._failed = False, None, False
-        self._next = Told()
+        self._next = Details()
 
     def _go_back(self) -> None:
         """A rollback is one as soon as a row follows. Where none did, it was the end, and nothing was done again."""

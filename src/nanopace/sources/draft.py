@@ -34,12 +34,12 @@ from nanopace.sources.by_iteration import ByIteration, Event
 from nanopace.sources.fold import divide, fold_behind, take_rows
 from nanopace.sources.log_format import LogFormat
 
-UNFOLDED = 500  # rows at the beginning of a run that stay single, as in bulk.py
+UNFOLDED = 500  # rows at the beginning of a run that stay single, as in bulk/nanogpt.py
 FOLD_ROWS = 400_000  # that are kept single before they are folded: a log of 16 MB has fewer
 MOST_RUNS = 256  # of one file that are kept, half of them from its beginning: nobody reads more reports
 
 
-class Told:
+class Details:
     """What a process says beside its rows. Only its first row shows which run it belongs to."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Told:
         self.watches_loss = False
         self.stage: Stage | None = None
 
-    def take(self, other: Told) -> None:
+    def take(self, other: Details) -> None:
         self.facts.update(other.facts)
         self.spans += other.spans
         self.micro_batches += other.micro_batches
@@ -59,7 +59,7 @@ class Told:
         self.stage = other.stage or self.stage
 
 
-class Draft(Told):
+class Draft(Details):
     """A run so far."""
 
     def __init__(self) -> None:

@@ -84,7 +84,7 @@ def find_logs(directory: str | Path) -> list[Path]:
     """
     from nanopace.files import walk
     from nanopace.ledger.file import LEDGER_FILE, SET_ASIDE
-    from nanopace.sources.same_run import introduced, without_twins  # brings the ledger along
+    from nanopace.sources.same_run import identify, without_printed_copies  # brings the ledger along
 
     found: list[Path] = []
     left = _MOST_FILES
@@ -98,8 +98,8 @@ def find_logs(directory: str | Path) -> list[Path]:
             if path.suffix.lower() not in _NO_LOGS and not name.startswith("."):
                 head = _head(path)
                 if head is not None:
-                    logs[path] = introduced(head)
-        found += without_twins(logs)
+                    logs[path] = identify(head)
+        found += without_printed_copies(logs)
         left = max(0, left - len(files))
         others = {"node_modules"}
         if any(each is not None and each.is_ledger for each in logs.values()):

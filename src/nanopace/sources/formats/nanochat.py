@@ -112,7 +112,7 @@ class NanochatReader:
         return self._process.form == lines.stage_of_form(total=total, epoch=epoch)
 
     def feed_steps(self, steps: Together) -> None:
-        """Many at once, as bulk_nanochat.py reads them."""
+        """Many at once, as bulk/nanochat.py reads them."""
         self._open = ""
         for row in steps.rows:
             self._builder.row(row)

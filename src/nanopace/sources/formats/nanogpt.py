@@ -91,7 +91,7 @@ class NanogptReader:
         return False
 
     def feed_row(self, row: Row) -> None:
-        """A row that was read elsewhere (bulk.py), in its place among the lines."""
+        """A row that was read elsewhere (bulk/nanogpt.py), in its place among the lines."""
         self._release()
         self._close_config()
         self.mfu_seen |= row.mfu is not None

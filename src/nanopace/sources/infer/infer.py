@@ -33,7 +33,7 @@ _DEPENDENT = ("dtype", "device", "init_from")
 _SAID_ANYWAY = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
 
 # What a reader saw of the rows and the head; it serves to infer, and is no fact of the run.
-_SEEN = ("row_tokens", "other_columns", "fork_settings", "loss_unit")
+_HINTS = ("row_tokens", "other_columns", "fork_settings", "loss_unit")
 
 Conflict = tuple[str, FactValue, FactValue]
 
@@ -81,15 +81,15 @@ def complete(
         if count > 1:
             known.facts["gpu_count"] = Fact(count, "flag")
     groups = {name: int(known.facts.pop(name).value) for name in GROUP_FACTS if name in known.facts}
-    seen = {name: known.facts.pop(name).value for name in _SEEN if name in known.facts}
+    hints = {name: known.facts.pop(name).value for name in _HINTS if name in known.facts}
     _infer_intervals(known, run)
     format = find_format(run.format)
     if format.rows_may_cover:
-        run = spread(run, known.number, row_tokens=seen.get("row_tokens"), a_fork="other_columns" in seen)
+        run = spread(run, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints)
     if format.printed_peak is not None:
         known.add("printed_peak_tflops", _printed_peak(known, format.printed_peak), "trainer")
     if format.nanogpt_defaults:
-        _infer_model(known, run, groups, had_config=config is not None, seen=frozenset(seen))
+        _infer_model(known, run, groups, had_config=config is not None, hints=frozenset(hints))
     elif format.gpt2_shape and "parameters" not in known.facts:
         _infer_parameters(known)
     if format.gpt2_shape:
@@ -174,12 +174,12 @@ def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> N
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
-def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, seen: frozenset[str]) -> None:
+def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, hints: frozenset[str]) -> None:
     shape = shape_of_groups(groups)
     for name, value in shape.items():
         known.check(name, value)
         known.add(name, value, "parameter_groups")
-    if "fork_settings" not in seen and _defaults_hold(known, run, had_config):
+    if "fork_settings" not in hints and _defaults_hold(known, run, had_config):
         from nanopace.config import KNOBS
 
         for knob in KNOBS.values():
@@ -192,7 +192,7 @@ def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_confi
         known.add("vocab_size", vocabulary, "parameter_groups")
         known.add("block_size", block, "parameter_groups")
     init_from = known.facts.get("init_from")
-    if (init_from is None or init_from.value == "scratch") and "loss_unit" not in seen:  # ln(V) is in nats
+    if (init_from is None or init_from.value == "scratch") and "loss_unit" not in hints:  # ln(V) is in nats
         known.add("vocab_size", vocabulary_of_loss(run, known.number("n_embd")), "first_loss")
     _infer_parameters(known)
 
