@@ -49,7 +49,8 @@ def override(text: str) -> tuple[str, Value]:
 
 def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
     """The logs that are meant: a directory stands for those in it, which are named on stderr."""
-    from nanopace.sources.runs import FORMATS, find_logs
+    from nanopace.sources.formats.registry import known_trainers
+    from nanopace.sources.runs import find_logs
     from nanopace.views.paper import clean
 
     if arguments.count("-") > 1:
@@ -64,7 +65,7 @@ def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
             raise NotALog(
                 "{path}: no training log in this directory; known are the logs of {formats}",
                 path=argument,
-                formats=FORMATS,
+                formats=known_trainers(),
             )
         names = ", ".join(os.path.relpath(log, argument) for log in logs)
         said = words.plural(

@@ -145,7 +145,9 @@ class Words:
 
     def format(self, code: str) -> str:
         """The trainer that wrote a log."""
-        return self.text(labels.FORMATS[code])
+        from nanopace.sources.formats.registry import find_format  # who asks has read a log
+
+        return self.text(labels.FORMATS[code]) if code in labels.FORMATS else find_format(code).trainer
 
     def ending(self, code: str) -> str:
         """How a run ended."""

@@ -1,4 +1,4 @@
-"""numpy's folding and its plain twin must agree."""
+"""numpy's folding and the plain one must agree."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import pytest
 
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.nanogpt import NanogptReader
 from nanopace.sources.formats.nanogpt_lines import begins_line, read_line
+from nanopace.sources.formats.table import NANOGPT
 
 Read = Callable[..., list[Run]]
 Rows = Callable[..., str]
@@ -17,7 +17,7 @@ Rows = Callable[..., str]
 
 def feed(*lines: str, cut: str | None = None, width: int = 0) -> Run:
     builder = RunBuilder("log")
-    reader = NanogptReader(builder, width)
+    reader = NANOGPT.open_reader(builder, width)
     for line in lines:
         reader.feed(line)
     if cut is not None:

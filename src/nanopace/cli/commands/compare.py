@@ -119,7 +119,7 @@ def _read(sources: Sequence[str], settings: Lettered, stage: Stage | None) -> St
 
 def _kind(run: Run) -> Stage | None:
     """What a run may be compared with. Trainers without stages do what nanochat calls base training."""
-    return "base" if run.stage is None and run.format != "nanochat" else run.stage
+    return "base" if run.stage is None and not run.has_stages else run.stage
 
 
 def _letter(index: int) -> str:
