@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nanopace.tune.recommend import budget, notes
-from nanopace.tune.recommend.recommend import choices as knobs
+from nanopace.tune.recommend import choices as knobs
 from nanopace.tune.recommend.several_cards import _LINKS
 from nanopace.wording.catalog import LANGUAGES, words
 from nanopace.wording.reasons import LINKS, NOTES, REASONS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from nanopace.cli.display import lines as display_lines
 from nanopace.cli.streams import new_losses
-from nanopace.views.paper import fit_encoding
+from nanopace.views.terminal_writer import fit_encoding
 
 if TYPE_CHECKING:
     from nanopace.cli.display.live import LiveDisplay

@@ -20,7 +20,7 @@ from rich.text import Text
 from nanopace.cli.display import lines as display_lines
 from nanopace.cli.display.display import Display
 from nanopace.cli.display.frame import State
-from nanopace.views.paper import fit_encoding
+from nanopace.views.terminal_writer import fit_encoding
 
 if TYPE_CHECKING:
     from rich.console import Console
