@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nanopace.cli.html import check_target, write_page
+from nanopace.wording.numbers import KNOWN_LANGUAGES
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def add_language(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--lang", metavar="LANG", help="en, de, fr or es; else the locale's")
+    parser.add_argument("--lang", metavar="LANG", help=f"{KNOWN_LANGUAGES}; else the locale's")
 
 
 def add_stage(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +72,7 @@ def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Nam
     if args.html is not None:
         write_page(args.html, render(results, format="html", lang=words.lang))
         if sys.stderr.isatty():
-            from nanopace.views.terminal_writer import clean
+            from nanopace.wording.printable import clean
 
             print(clean(words.text("{path} is written.", path=args.html)), file=sys.stderr)
     if args.json:

@@ -50,7 +50,7 @@ def override(text: str) -> tuple[str, Value]:
 def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
     """The logs that are meant: a directory stands for those in it, which are named on stderr."""
     from nanopace.sources.runs import FORMATS, find_logs
-    from nanopace.views.terminal_writer import clean
+    from nanopace.wording.printable import clean
 
     if arguments.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
@@ -127,7 +127,7 @@ class _Bar:
         from rich.markup import escape
 
         from nanopace.cli.display.bar import bar_of_bytes
-        from nanopace.views.terminal_writer import clean
+        from nanopace.wording.printable import clean
 
         progress = bar_of_bytes()
         task = progress.add_task(escape(clean(os.path.basename(self._name))), total=total)

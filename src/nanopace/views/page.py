@@ -34,13 +34,12 @@ from nanopace.views.report import Report, phase_name, span_of
 from nanopace.views.sections import Explained
 from nanopace.views.waterfall import Bar
 from nanopace.wording.catalog import Words
+from nanopace.wording.printable import visible
 
 if TYPE_CHECKING:
     from nanopace.views.comparing import Pair
 
 ROOM = Path(__file__).parent
-INVISIBLE = dict.fromkeys([*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0)])
-INVISIBLE |= dict.fromkeys([0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
 SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 MOST_SLOW_ROWS = 500  # in a page; the JSON has them all
@@ -249,7 +248,7 @@ def _render(template: str, words: Words, drawn: dict[str, Chart], **content: obj
         version=__version__,
         **content,
     )
-    return _visible(page)
+    return visible(page)
 
 
 def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
@@ -261,12 +260,6 @@ def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
         lines = [block if isinstance(block, Line) else Line((str(block),)) for block in each if not is_table]
         groups.append((tables, lines))
     return groups
-
-
-def _visible(text: str) -> str:
-    """Without what cannot be seen but can mislead: control characters, marks that turn the direction of writing, and
-    the bytes of a file's name that are no text."""
-    return text.translate(INVISIBLE).encode("utf-8", "replace").decode("utf-8")
 
 
 def _headings(words: Words) -> dict[str, str]:
@@ -301,7 +294,7 @@ def _data(drawn: dict[str, Chart], words: Words) -> dict[str, object]:
 def _drawable(chart: Chart) -> dict[str, object]:
     plain = asdict(chart)
     for series in plain["series"]:
-        series["label"] = _visible(series["label"])
+        series["label"] = visible(series["label"])
         kept = [column for column in ("x", "y", "low", "high") if series[column]]
         points = zip(*([_short(value) for value in series[column]] for column in kept), strict=True)
         ordered = sorted((point for point in points if point[0] is not None), key=lambda point: point[0])
@@ -331,5 +324,5 @@ def _asset(name: str) -> Markup:
 
 def _permission(script: str) -> Markup:
     """For the page's policy: this very script may run. Another one may not, wherever it came from."""
-    digest = hashlib.sha256(_visible(_asset(script)).encode()).digest()
+    digest = hashlib.sha256(visible(_asset(script)).encode()).digest()
     return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")

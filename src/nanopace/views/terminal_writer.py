@@ -15,17 +15,13 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from nanopace.views.document import Block, Cell, Line, Section, Table, Text, as_cell
+from nanopace.wording.printable import clean
 
 NARROWEST, WIDEST = 40, 120
 FOLDED = 8  # columns: no cell is folded to less
 # The terminal's own 16 colours: whoever chose its background chose them to be legible on it.
 _CODES = {"bold": "1", "red": "31", "green": "32", "magenta": "35", "cyan": "36"}
 _PLAIN = dict(zip("–·×±∞…→ß’\u202f▁▂▃▄▅▆▇█", "--x~*.>s' _.-=+*%#", strict=True))
-
-
-def clean(text: str) -> str:
-    """One line without control characters."""
-    return "".join(c if c.isprintable() or c in "\u00a0\u202f" else " " for c in text)
 
 
 def columns(text: str) -> int:

@@ -174,6 +174,6 @@ def _title(stage: Stage | None, words: Words) -> str:
 
 
 def _remark(text: str) -> None:
-    from nanopace.views.terminal_writer import clean
+    from nanopace.wording.printable import clean
 
     print(clean(text), file=sys.stderr)
