@@ -51,7 +51,7 @@ def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
     """The logs that are meant: a directory stands for those in it, which are named on stderr."""
     from nanopace.sources.formats.registry import known_trainers
     from nanopace.sources.runs import find_logs
-    from nanopace.views.paper import clean
+    from nanopace.wording.printable import clean
 
     if arguments.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
@@ -128,7 +128,7 @@ class _Bar:
         from rich.markup import escape
 
         from nanopace.cli.display.bar import bar_of_bytes
-        from nanopace.views.paper import clean
+        from nanopace.wording.printable import clean
 
         progress = bar_of_bytes()
         task = progress.add_task(escape(clean(os.path.basename(self._name))), total=total)
