@@ -153,7 +153,7 @@ class Disk:
 
 def test_a_full_disk_is_said_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, said = tmp_path / "run.jsonl", list[str]()
-    with LedgerWriter(path, tell=said.append) as ledger:
+    with LedgerWriter(path, on_trouble=said.append) as ledger:
         disk = Disk(monkeypatch, room=10)
         for event in EVENTS[:5]:
             ledger.append(event)
@@ -175,7 +175,7 @@ def test_a_full_disk_is_said_once_and_nothing_is_lost(tmp_path: Path, monkeypatc
 def test_what_waits_is_bounded_and_what_is_dropped_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, said = tmp_path / "run.jsonl", list[str]()
     monkeypatch.setattr("nanopace.ledger.file.KEPT", 100)
-    with LedgerWriter(path, tell=said.append) as ledger:
+    with LedgerWriter(path, on_trouble=said.append) as ledger:
         disk = Disk(monkeypatch, room=0)
         for iteration in range(150):
             ledger.append(StepEvent(iteration, 1.0))
@@ -187,7 +187,7 @@ def test_what_waits_is_bounded_and_what_is_dropped_is_counted(tmp_path: Path, mo
 
 def test_a_disk_that_stays_full_is_said_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = list[str]()
-    with LedgerWriter(tmp_path / "run.jsonl", tell=said.append) as ledger:
+    with LedgerWriter(tmp_path / "run.jsonl", on_trouble=said.append) as ledger:
         Disk(monkeypatch, room=0)
         for event in EVENTS:
             ledger.append(event)
@@ -200,7 +200,7 @@ def test_a_sync_that_fails_is_said_and_no_end(tmp_path: Path, monkeypatch: pytes
         raise OSError(122, "Disk quota exceeded")
 
     path, said = tmp_path / "run.jsonl", list[str]()
-    with LedgerWriter(path, tell=said.append) as ledger:
+    with LedgerWriter(path, on_trouble=said.append) as ledger:
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", failing)
             ledger.append(EVENTS[4])
@@ -212,7 +212,7 @@ def test_a_sync_that_fails_is_said_and_no_end(tmp_path: Path, monkeypatch: pytes
 def test_a_ledger_that_vanishes_begins_anew_with_its_introduction(tmp_path: Path) -> None:
     path, said = tmp_path / "out" / "run.jsonl", list[str]()
     path.parent.mkdir()
-    with LedgerWriter(path, tell=said.append) as ledger:
+    with LedgerWriter(path, on_trouble=said.append) as ledger:
         ledger.append(EVENTS[0])
         ledger.append(EVENTS[1])
         shutil.rmtree(path.parent)

@@ -16,6 +16,7 @@ import pytest
 
 from nanopace.cli.main import main
 from nanopace.config import Asked
+from nanopace.ledger import StepEvent
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import newest_whole
 from nanopace.train.run import train
@@ -143,9 +144,9 @@ class Mended(Recorder):
         super().__init__()
         self._ballast = ballast
 
-    def step(self, report: Any, shares: Any) -> None:
-        self.said.append(("step", (report, shares)))
-        if report.iteration == 12:
+    def step(self, event: StepEvent) -> None:
+        self.said.append(("step", event))
+        if event.iteration == 12:
             fill(self._ballast)
 
     def note(self, text: str) -> None:
@@ -178,8 +179,8 @@ def test_the_ledger_tells_the_truth(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     class InTheWay(Recorder):
-        def step(self, report: Any, shares: Any) -> None:  # noqa: ARG002
-            if report.iteration == 5:
+        def step(self, event: StepEvent) -> None:
+            if event.iteration == 5:
                 (out / "checkpoints").rename(out / "aside")
                 (out / "checkpoints").touch()
 
@@ -207,7 +208,7 @@ def test_two_runs_with_one_rescue_dir(corpus: Path, tmp_path: Path) -> None:
 
 def _blocked(out: Path) -> Recorder:
     class Blocked(Recorder):
-        def step(self, report: Any, shares: Any) -> None:  # noqa: ARG002
+        def step(self, _: StepEvent) -> None:
             if (out / "checkpoints").is_dir():
                 (out / "checkpoints").rmdir()
                 (out / "checkpoints").touch()

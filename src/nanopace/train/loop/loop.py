@@ -7,9 +7,11 @@ later, so that nobody waits for anybody. Evaluations and checkpoints come betwee
 from __future__ import annotations
 
 import gc
+import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,15 +22,14 @@ from nanopace.ledger import CheckpointEvent, NoteEvent
 from nanopace.train.checkpoint.best import BEST
 from nanopace.train.checkpoint.rng_state import random_states
 from nanopace.train.clock.step_events import LAST_SAVE, Bookkeeper
-from nanopace.train.listener import SaveReport
-from nanopace.train.loop.evaluation_report import eval_event, eval_report
+from nanopace.train.loop.evaluate import with_train_loss
 from nanopace.train.loop.evidence import save_evidence
 from nanopace.train.loop.interrupt import Interrupt
 from nanopace.train.loop.last_save import WAITS, Unsaved, waited
 from nanopace.train.loop.loss_watch import NotFiniteError
 from nanopace.train.loop.parts import Parts
 from nanopace.train.loop.schedule import learning_rate
-from nanopace.train.loop.step_reports import IN_FLIGHT, Reporter
+from nanopace.train.loop.step_reports import IN_FLIGHT, StepReports
 from nanopace.train.loop.stepper import Stepper
 from nanopace.train.optim.optimizer import set_learning_rate
 
@@ -38,7 +39,7 @@ class Loop:
         self._parts = parts
         self._config, self._clock, self._listener = parts.config, parts.clock, parts.listener
         self._books = Bookkeeper(parts.clock, parts.ledger)
-        self._reports = Reporter(parts, self._books, lambda: interrupt.asked)
+        self._reports = StepReports(parts, self._books, lambda: interrupt.asked)
         self._asked = lambda: interrupt.asked
         self._best = parts.best
         self._saved_step = parts.saved_step  # a resumed step need not be saved again
@@ -115,7 +116,7 @@ class Loop:
             self._wait_for_copies(step)
         norm = self._stepper.update(loss)
         self._reports.add(step, loss, norm, rate)
-        self._reports.tell()
+        self._reports.report()
         self._clock.mark("logging", step)
         self._check(step - IN_FLIGHT)
 
@@ -158,7 +159,7 @@ class Loop:
         if step in (0, self._saved_step) or self._config.eval_only:
             return
         self._listener.phase("checkpoint")
-        self._reports.tell(0)  # the losses up to here belong into it
+        self._reports.report(0)  # the losses up to here belong into it
         self._clock.mark("logging", step)
         self._save_is_due = self._reports.watch.in_doubt and not anyway
         if self._save_is_due:
@@ -185,32 +186,27 @@ class Loop:
 
     def _evaluate(self, step: int) -> None:
         self._listener.phase("evaluation")
-        self._reports.tell(0)
+        self._reports.report(0)
         self._clock.mark("logging", step)
         parts = self._parts
         parts.model.eval()
         with torch.no_grad(), self._stepper.autocast:
             validation = self._stepper.evaluate(step, parts.validation)
-            second = None if parts.training is None else self._stepper.evaluate(step, parts.training).loss
+            second = None if parts.training is None else self._stepper.evaluate(step, parts.training)
         parts.model.train()
         self._clock.mark("evaluation", step).wait()
         self._books.settle()
-        report = eval_report(
-            step,
-            validation,
-            second,
-            self._reports.recent,
-            ms=self._books.evaluation_ms(step),
-            best=None if self._best is None else self._best[1],
-        )
+        event = with_train_loss(validation, second, self._reports.recent)
         self._reports.recent.clear()
-        parts.ledger.append(eval_event(report))
-        self._listener.evaluated(report)
-        if report.best:
-            self._keep_best(step, report.val)
+        parts.ledger.append(replace(event, ms=round(self._books.evaluation_ms(step), 4)))
+        if event.val is not None and self._is_best(event.val):
+            self._keep_best(step, event.val)
         gc.collect()
         self._clock.mark("other", step)
         self._listener.phase("step")
+
+    def _is_best(self, loss: float) -> bool:
+        return math.isfinite(loss) and (self._best is None or loss < self._best[1])
 
     def _keep_best(self, step: int, loss: float) -> None:
         self._best = (step, loss)
@@ -235,31 +231,20 @@ class Loop:
                 continue
             self._failed, self._unsaved, self._whole = None, None, result.path
             self._books.settle()
-            stall = self._books.checkpoint_ms(result.step)
-            report = SaveReport(
-                iteration=result.step,
-                path=str(result.path),
-                stall_ms=stall,
-                background_ms=result.background_ms,
-                bytes=result.bytes,
-            )
+            stall_ms = round(self._books.checkpoint_ms(result.step), 4)
             self._parts.ledger.append(
-                CheckpointEvent(
-                    result.step, str(result.path), round(stall, 4), round(result.background_ms, 3), result.bytes
-                )
+                CheckpointEvent(result.step, str(result.path), stall_ms, round(result.background_ms, 3), result.bytes)
             )
-            self._listener.saved(report)
 
     def _note(self, text: str) -> None:
         """Something that a person should see, now and in the ledger."""
         self._parts.ledger.append(NoteEvent(text, self.iteration))
-        self._listener.note(text)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
         """The last steps' rows, a last checkpoint, a last evaluation unless there was one a step ago."""
-        self._reports.tell(0)
+        self._reports.report(0)
         self._clock.mark("logging", self.iteration)
         if not self._reports.stopping:
             self._check(self.iteration)
@@ -274,7 +259,7 @@ class Loop:
         """Wait until all checkpoints are whole, or failed, and tell of them. Nothing can be saved after that.
 
         `last`: nor will there be another chance."""
-        self._reports.tell(0)
+        self._reports.report(0)
         self._clock.mark("other", self.iteration)
         self._parts.checkpointer.close()
         if last:
