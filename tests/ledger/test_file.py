@@ -151,6 +151,18 @@ class Disk:
         return written
 
 
+def test_whoever_listens_hears_of_what_is_appended_once_it_is_written(tmp_path: Path) -> None:
+    path, heard = tmp_path / "run.jsonl", list[tuple[Event, int]]()
+    with LedgerWriter(path, on_event=lambda event: heard.append((event, len(read(path))))) as ledger:
+        ledger.append(EVENTS[0])
+        ledger.write(EVENTS[1])
+        ledger.append(EVENTS[2])
+    assert heard == [(EVENTS[0], 1), (EVENTS[2], 3)]
+    only_heard = list[Event]()
+    LedgerWriter(None, on_event=only_heard.append).append(EVENTS[0])
+    assert only_heard == [EVENTS[0]]
+
+
 def test_a_full_disk_is_said_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, said = tmp_path / "run.jsonl", list[str]()
     with LedgerWriter(path, on_trouble=said.append) as ledger:

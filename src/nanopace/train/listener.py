@@ -1,4 +1,4 @@
-"""What a run tells while it trains: the events of its ledger, and the little that is no event.
+"""What a run reports while it trains: the events of its ledger, and the little that is no event.
 
 Who listens decides what is printed; the trainer prints nothing itself.
 """

@@ -207,11 +207,11 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
 
 def _saved(start: Start, loop: Loop | None, *, all_here: bool) -> tuple[Path | None, str | None]:
     """The newest checkpoint, and why out_dir does not hold that of the last step, if it does not."""
-    unsaved, newest = (None, None) if loop is None else (loop.unsaved, loop.newest_checkpoint)
+    unsaved, newest = (None, None) if loop is None else (loop.saves.unsaved, loop.saves.newest)
     if unsaved is None and not start.claim.lost:
         return newest or (None if start.resumed is None else start.resumed.path), None
     failure = f"{start.out_dir}: another training has it by now" if unsaved is None else str(unsaved)
-    if loop is not None and all_here and start.ranks.first and not loop.rescued:
+    if loop is not None and all_here and start.ranks.first and not loop.saves.rescued:
         saved, _ = newest_whole(start.claim.home)  # as it is now: others may have been there
         newest = None if saved is None else saved.path
     return newest, failure

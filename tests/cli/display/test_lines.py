@@ -54,6 +54,12 @@ def test_a_row(known: dict[str, Any], line: str) -> None:
     assert display_lines.step(step(**known), mfu) == line
 
 
+def test_the_mfu_is_of_the_real_peak_where_that_is_known() -> None:
+    assert introduction().mfu(step()) == pytest.approx(0.412)
+    assert introduction(peak_flops=None).mfu(step()) is None
+    assert introduction().mfu(step(ms=0.0)) is None
+
+
 @pytest.mark.parametrize(
     ("width", "ends"),
     [(90, "norm 0.84, lr 6.00e-04"), (80, "388592 tok/s, norm 0.84"), (60, "mfu 41.20%"), (20, "mfu 41.20%")],

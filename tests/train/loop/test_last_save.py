@@ -26,10 +26,10 @@ from ..checkpoint.test_disk import fill, small_disk  # noqa: F401
 from ..conftest import TINY, Recorder
 from .test_interrupt import until
 
-HASTY = "from nanopace.train import loop; loop.WAITS = (0.01, 0.01)"  # put before it: its attempts are not waited for
+HASTY = "from nanopace.train.loop import saves; saves.WAITS = (0.01, 0.01)"  # its attempts come at once
 SLOW = """
 import os, sys, time
-from nanopace.train.loop.loop import loop
+from nanopace.train.loop import loop
 plain = loop.Loop.step
 def step(self):
     plain(self)
@@ -170,7 +170,7 @@ def test_a_disk_that_is_full_for_a_moment(corpus: Path, small_disk: Path) -> Non
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attempts come one upon the other."""
-    monkeypatch.setattr("nanopace.train.loop.loop.WAITS", (0.01, 0.01))
+    monkeypatch.setattr("nanopace.train.loop.saves.WAITS", (0.01, 0.01))
 
 
 @pytest.mark.usefixtures("hasty")

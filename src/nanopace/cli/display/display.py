@@ -52,7 +52,7 @@ class Display:
         if isinstance(event, StepEvent):
             self._iteration = event.iteration
             if display_lines.is_worth_a_row(event, self._intro.log_interval):
-                self._log(display_lines.step(event, self._intro.mfu(event)), row=True)
+                self._log(event)
         elif (line := display_lines.of_event(event)) is not None:
             self._log(line)
 
@@ -72,9 +72,12 @@ class Display:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _log(self, line: str, *, row: bool = False) -> None:
-        """`row`: of a step."""
+    def _log(self, line: str | StepEvent) -> None:
+        """A line, or a step, which has a row."""
         raise NotImplementedError
+
+    def _row(self, step: StepEvent) -> str:
+        return display_lines.step(step, self._intro.mfu(step))
 
     def _report_lost_output(self) -> None:
         """The stream may fail. Called outside of any print, since the ledger may itself have something to say."""
@@ -93,9 +96,9 @@ class PlainLines(Display):
         self._waiting: deque[str] = deque()
         self._printing = False
 
-    def _log(self, line: str, *, row: bool = False) -> None:  # noqa: ARG002
+    def _log(self, line: str | StepEvent) -> None:
         """A note may come from a signal handler in the middle of another line: whoever is at that one prints both."""
-        self._waiting.append(line)
+        self._waiting.append(line if isinstance(line, str) else self._row(line))
         if self._printing:
             return
         self._printing = True

@@ -1,6 +1,6 @@
 """What the live display shows at one moment, before anything of it is on a screen.
 
-The loop tells what happens, thousands of times a second if need be, so taking it down costs a few microseconds and no
+The loop reports what happens, thousands of times a second if need be, so keeping it costs a few microseconds and no
 lock; `frame` makes the lines, a few times a second, in another thread.
 """
 
@@ -37,7 +37,7 @@ Piece = tuple[str, str]  # a text and its style
 
 
 class State:
-    """All that was told so far, as far as it is shown."""
+    """What the loop reported so far, as far as it is shown."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,6 +1,6 @@
 """The live display: a few lines at the bottom of the terminal, and the log scrolling above them.
 
-The loop's thread only takes down what it is told. Another one writes, four times a second, whatever the rate of the
+The loop's thread only keeps what it reports. Another one writes, four times a second, whatever the rate of the
 steps: mostly while the loop waits for the card, so that nobody waits for a terminal.
 """
 
@@ -24,7 +24,7 @@ from nanopace.views.paper import fit_encoding
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nanopace.ledger import Event
+    from nanopace.ledger import Event, StepEvent
     from nanopace.train.listener import Introduction, Outcome
 
 EVERY_S = 0.25
@@ -37,7 +37,7 @@ class LiveDisplay(Display):
         super().__init__()
         self._console = console
         self._state = State()
-        self._lines: deque[tuple[str, bool]] = deque()  # to be printed above the display, and whether it is a row
+        self._lines: deque[str | StepEvent] = deque()  # to be printed above the display
         self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False, transient=True)
         self._drawn_width = 0  # of the terminal, when it was last drawn
         self._drawn: list[int] = []  # and how long the lines were
@@ -79,8 +79,8 @@ class LiveDisplay(Display):
                 self._live.refresh()
             self._report_lost_output()
 
-    def _log(self, line: str, *, row: bool = False) -> None:
-        self._lines.append((line, row))
+    def _log(self, line: str | StepEvent) -> None:
+        self._lines.append(line)
         if self._thread.ident is None:  # nothing is shown yet, and nobody else prints
             self._print_lines()
 
@@ -89,8 +89,8 @@ class LiveDisplay(Display):
         self._gather_broken_lines()
         lines = []
         while self._lines:
-            line, row = self._lines.popleft()
-            lines.append(fitting_row(line, self._console.width) if row else line)
+            line = self._lines.popleft()
+            lines.append(line if isinstance(line, str) else fitting_row(self._row(line), self._console.width))
         if lines:
             self._console.print(Text("\n".join(map(self._shown, lines))), soft_wrap=True)
         return bool(lines)
