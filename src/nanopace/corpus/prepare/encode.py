@@ -19,6 +19,7 @@ from nanopace.corpus.prepare.shard_writer import SplitWriter
 from nanopace.corpus.shards.manifest import SPLITS, Dtype, Manifest, check_files, smallest_dtype, write_manifest
 from nanopace.corpus.tokenizers.tokenizer import Ids, Tokenizer
 from nanopace.errors import InputError
+from nanopace.files import sync_directory
 
 _SECONDS_BETWEEN_COMMITS: Final = 2.0
 
@@ -145,10 +146,12 @@ class Work:
         self._journal = replace(self._journal, place=batch.place, counts=counts, seen=self._seen.count)
 
     def _commit(self) -> None:
-        """First the tokens, then the journal that counts them, then the names of finished shards."""
+        """First the tokens and their files' names, then the journal that counts them, then the names of finished
+        shards, then the manifest that lists them; each is on the disk before the next."""
         self._seen.sync()
         for writer in self._splits.values():
             writer.sync()
+        sync_directory(self._directory)
         self._journal = replace(
             self._journal,
             finished={name: tuple(writer.finished) for name, writer in self._splits.items()},
@@ -157,6 +160,7 @@ class Work:
         self._journal.write(self._directory)
         for writer in self._splits.values():
             writer.publish()
+        sync_directory(self._directory)
         self._write_manifest(complete=False)
 
     def _finished(self) -> int:

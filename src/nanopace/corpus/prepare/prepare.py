@@ -28,6 +28,7 @@ from nanopace.corpus.shards.manifest import MANIFEST, SPLITS, SplitName, check_f
 from nanopace.corpus.tokenizers.base import TOKENIZER_FILE
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nanopace.errors import InputError, NanopaceError
+from nanopace.files import make_directory
 
 __all__ = ["Recipe", "Status", "Summary", "Told", "ensure", "prepare"]
 
@@ -58,8 +59,7 @@ def prepare(
     began = time.monotonic()
     inputs = inputs_of(files, recipe)
     try:
-        made = [each for each in (directory, *directory.parents) if not each.exists()]
-        directory.mkdir(parents=True, exist_ok=True)
+        made = make_directory(directory)
         with _alone_in(directory):
             _remove(directory, _LEFT_OVER)
             if restart:

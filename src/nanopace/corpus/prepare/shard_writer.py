@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from nanopace.corpus.prepare.growing import open_growing
 from nanopace.corpus.shards.manifest import TOKEN_BYTES, Dtype, ShardEntry, SplitName, shard_name
-from nanopace.files import open_regular, sync_directory
+from nanopace.files import open_regular
 
 Ids = npt.NDArray[np.unsignedinteger]
 
@@ -128,7 +128,6 @@ class SplitWriter:
         for number in range(len(self.finished)):
             with contextlib.suppress(FileNotFoundError):  # it has its name already
                 os.replace(self._part(number), self._directory / shard_name(self._split, number))
-        sync_directory(self._directory)
 
     def close(self) -> None:
         self._file.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nanopace.errors import InputError
-from nanopace.files import discard, sync_directory
+from nanopace.files import discard, make_directory, sync_directory, sync_file
 
 
 @contextmanager
@@ -36,11 +36,11 @@ def whole_directory(path: Path) -> Iterator[Path]:
     """A directory to write files into, which are synced and get their place all at once."""
     temporary, condemned = _beside(path), _beside(path, "old")
     try:
-        temporary.mkdir(parents=True)
+        make_directory(path.parent)
+        temporary.mkdir()
         yield temporary
         for file in temporary.iterdir():
-            with open(file, "rb") as written:
-                os.fsync(written.fileno())
+            sync_file(file)
         sync_directory(temporary)
         if os.path.lexists(
             path
