@@ -34,7 +34,7 @@ from nanopace.corpus.shards.order import Order
 from nanopace.train.checkpoint.layout import verified
 from nanopace.train.formats.nanogpt_checkpoint import load_nanogpt, save_nanogpt
 from nanopace.train.formats.pretrained import Pretrained
-from nanopace.train.loop.evaluate import Evaluation, Evaluator
+from nanopace.train.loop.evaluate import Evaluator
 from nanopace.train.models.gpt2 import GPT, ModelShape
 
 STEPS, CUDA_STEPS = 500, 200
@@ -116,12 +116,12 @@ def _same_windows(
         theirs = given_windows(seeded(nanogpt, room, seed), room / "starts.npy")
         run_nanogpt(theirs, {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log")
         model = load_nanogpt(room / "theirs" / "ckpt.pt").model(config.device)
-        losses["nanoGPT"].append(_evaluate(model, corpus).loss.mean)
+        losses["nanoGPT"].append(_evaluate(model, corpus))
         begun = {"init_from": str(_drawn(room / "begun.pt", config, corpus, seed)), "seed": SEEDS[0], "keep_last": 5}
         for name, how in ways.items():
             out = room / name
             run_nanopace({**knobs, **how, **begun, "out_dir": str(out)}, room / "ours.log")
-            losses[name].append(_evaluate(_load(out, steps).to(config.device), corpus).loss.mean)
+            losses[name].append(_evaluate(_load(out, steps).to(config.device), corpus))
             shutil.rmtree(out)
         print(f"seed {seed}:", *(f"{name} {each[-1]:.4f}" for name, each in losses.items()), flush=True)
     print(f"validation loss after {steps} steps on the same windows: nanoGPT {_spread(losses['nanoGPT'])}")
@@ -192,7 +192,7 @@ def _own_windows(nanogpt: Path, corpus: Corpus, room: Path) -> None:
         model = _load(out)
         their_model = load_nanogpt(room / "theirs" / "ckpt.pt").model()
         for name, result, trained in (("nanopace", ours, model), ("nanoGPT", theirs, their_model)):
-            losses[name].append(_evaluate(trained, corpus).loss.mean)
+            losses[name].append(_evaluate(trained, corpus))
             times[name] += [row.ms for row in result.run.rows][5:]
         print(f"seed {seed}: nanopace {losses['nanopace'][-1]:.4f}, nanoGPT {losses['nanoGPT'][-1]:.4f}", flush=True)
     ours_loss, theirs_loss = (fmean(losses[name]) for name in losses)
@@ -207,7 +207,7 @@ def _own_windows(nanogpt: Path, corpus: Corpus, room: Path) -> None:
 
 
 @torch.no_grad()
-def _evaluate(model: GPT, corpus: Corpus) -> Evaluation:
+def _evaluate(model: GPT, corpus: Corpus) -> float:
     model.eval()
     evaluator = Evaluator(
         model.sequence_losses,
@@ -218,7 +218,9 @@ def _evaluate(model: GPT, corpus: Corpus) -> Evaluation:
         seed=7,
         device=next(model.parameters()).device,
     )
-    return evaluator.evaluate()
+    loss = evaluator.evaluate(0).val
+    assert loss is not None
+    return loss
 
 
 def _tokens(split: Split) -> np.ndarray:

@@ -147,7 +147,7 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
             seed=7,
             device=machine.device,
         )
-        loss = evaluator.evaluate().loss.mean
+        loss = evaluator.evaluate(config.max_iters).val
     result = {"loss": loss, "seconds": seconds, "steps": config.max_iters, "tokens": tokens}
     if args.keep is not None:
         with args.keep.open("a") as file:

@@ -102,18 +102,18 @@ class Judge:
             self._evaluator.restore(self._first)
         half = torch.autocast("cuda", torch.bfloat16) if self._device.type == "cuda" else nullcontext()
         with torch.no_grad(), half:
-            found = self._evaluator.evaluate()
+            found = self._evaluator.evaluate(0)
         if self._first is None:
             self._first = self._evaluator.state()
         self._model = None
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         return {
-            "loss": found.loss.mean,
-            "error": found.loss.error,
-            "windows": found.loss.count,
-            "difference": None if found.change is None else found.change.mean,
-            "difference_error": None if found.change is None else found.change.error,
+            "loss": found.val,
+            "error": found.val_error,
+            "windows": found.windows,
+            "difference": found.change,
+            "difference_error": found.change_error,
         }
 
 

@@ -109,9 +109,7 @@ def test_an_evaluation_that_does_not_fit(corpus: Path, tmp_path: Path, monkeypat
     _, told = run(corpus, tmp_path / "out", **BROAD, compile=False)
     found = events(tmp_path / "out", "micro_batch")
     assert {each["where"] for each in found} == {"evaluation"}
-    assert [each.val for each in told.all("evaluated")] == pytest.approx(
-        [each.val for each in large.all("evaluated")], abs=0.03
-    )
+    assert [each.val for each in told.all("eval")] == pytest.approx([each.val for each in large.all("eval")], abs=0.03)
 
 
 def test_a_limit_that_is_none(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
@@ -141,7 +139,7 @@ def test_a_step_that_is_not_finite_leaves_no_trace(
     faulty = Faulty(monkeypatch, fault, [4])
     _, told = run(corpus, tmp_path / "out", max_iters=8, dtype=dtype, compile=False)
     assert [step for step, changed in faulty.changed.items() if not changed] == [4]
-    assert [report.iteration for report, _ in told.all("step") if report.skipped] == [4]
+    assert [event.iteration for event in told.all("step") if event.skipped] == [4]
 
 
 @pytest.mark.parametrize("compiled", [False, True])

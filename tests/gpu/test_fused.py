@@ -139,7 +139,7 @@ def test_runs_with_and_without_them_learn_alike(corpus: Path, tmp_path: Path) ->
     assert ours.losses[30] < ours.losses[0] - 1
     assert ours.losses[0] == pytest.approx(compiled.losses[0], abs=2e-3)
     assert ours.losses[30] == pytest.approx(compiled.losses[30], abs=0.02)
-    assert ours.all("evaluated")[-1].val == pytest.approx(compiled.all("evaluated")[-1].val, abs=0.02)
+    assert ours.all("eval")[-1].val == pytest.approx(compiled.all("eval")[-1].val, abs=0.02)
 
 
 @pytest.mark.parametrize("bound", [0.0, float("inf")])
@@ -246,7 +246,7 @@ def test_a_run_in_eight_bits_learns_as_one_without(
     assert told.losses[30] < told.losses[0] - 1
     assert told.losses[0] != plain.losses[0]
     assert told.losses[30] == pytest.approx(plain.losses[30], abs=0.02)
-    assert told.all("evaluated")[-1].val == pytest.approx(plain.all("evaluated")[-1].val, abs=0.02)
+    assert told.all("eval")[-1].val == pytest.approx(plain.all("eval")[-1].val, abs=0.02)
     choices = [events(tmp_path / each, "run")[0]["choices"].get("fp8") for each in ("plain", "fp8")]
     assert choices[0] is None
     assert re.fullmatch(r"qkv, into and head: [\d.]+, [\d.]+ and [\d.]+ times as fast as bf16", choices[1])

@@ -158,9 +158,21 @@ class Disk:
         return written
 
 
+def test_whoever_listens_hears_of_what_is_appended_once_it_is_written(tmp_path: Path) -> None:
+    path, heard = tmp_path / "run.jsonl", list[tuple[Event, int]]()
+    with LedgerWriter(path, on_event=lambda event: heard.append((event, len(read(path))))) as ledger:
+        ledger.append(EVENTS[0])
+        ledger.write(EVENTS[1])
+        ledger.append(EVENTS[2])
+    assert heard == [(EVENTS[0], 1), (EVENTS[2], 3)]
+    only_heard = list[Event]()
+    LedgerWriter(None, on_event=only_heard.append).append(EVENTS[0])
+    assert only_heard == [EVENTS[0]]
+
+
 def test_a_full_disk_is_said_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, said = tmp_path / "run.jsonl", list[str]()
-    with LedgerWriter(path, tell=said.append) as ledger:
+    with LedgerWriter(path, on_trouble=said.append) as ledger:
         disk = Disk(monkeypatch, room=10)
         for event in EVENTS[:5]:
             ledger.append(event)
@@ -182,7 +194,7 @@ def test_a_full_disk_is_said_once_and_nothing_is_lost(tmp_path: Path, monkeypatc
 def test_what_waits_is_bounded_and_what_is_dropped_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, said = tmp_path / "run.jsonl", list[str]()
     monkeypatch.setattr("nanopace.ledger.file.KEPT", 100)
-    with LedgerWriter(path, tell=said.append) as ledger:
+    with LedgerWriter(path, on_trouble=said.append) as ledger:
         disk = Disk(monkeypatch, room=0)
         for iteration in range(150):
             ledger.append(StepEvent(iteration, 1.0))
@@ -194,7 +206,7 @@ def test_what_waits_is_bounded_and_what_is_dropped_is_counted(tmp_path: Path, mo
 
 def test_a_disk_that_stays_full_is_said_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = list[str]()
-    with LedgerWriter(tmp_path / "run.jsonl", tell=said.append) as ledger:
+    with LedgerWriter(tmp_path / "run.jsonl", on_trouble=said.append) as ledger:
         Disk(monkeypatch, room=0)
         for event in EVENTS:
             ledger.append(event)
@@ -208,7 +220,7 @@ def test_a_sync_that_fails_is_said_and_no_end(tmp_path: Path, monkeypatch: pytes
         raise error
 
     path, said = tmp_path / "run.jsonl", list[str]()
-    with LedgerWriter(path, tell=said.append) as ledger:
+    with LedgerWriter(path, on_trouble=said.append) as ledger:
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", failing)
             ledger.append(EVENTS[4])
@@ -220,7 +232,7 @@ def test_a_sync_that_fails_is_said_and_no_end(tmp_path: Path, monkeypatch: pytes
 def test_a_ledger_that_vanishes_begins_anew_with_its_introduction(tmp_path: Path) -> None:
     path, said = tmp_path / "out" / "run.jsonl", list[str]()
     path.parent.mkdir()
-    with LedgerWriter(path, tell=said.append) as ledger:
+    with LedgerWriter(path, on_trouble=said.append) as ledger:
         ledger.append(EVENTS[0])
         ledger.append(EVENTS[1])
         shutil.rmtree(path.parent)

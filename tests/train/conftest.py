@@ -15,6 +15,7 @@ import torch
 from nanopace.config import Asked
 from nanopace.corpus.shards.manifest import Manifest, ShardEntry, write_manifest
 from nanopace.corpus.tokenizers.tokenizer import bytes_tokenizer
+from nanopace.ledger import Event, NoteEvent
 from nanopace.literals import Value
 from nanopace.train.plan.device import has_fp8
 
@@ -72,10 +73,13 @@ def write_corpus(directory: Path, *, train: int = 4000, val: int = 1000, seed: i
 
 
 class Recorder:
-    """A listener that remembers."""
+    """A listener that remembers: an event by its name, as if each kind had a method, and of a note its text."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, Any]] = []
+
+    def event(self, event: Event) -> None:
+        getattr(self, event.name)(event.text if isinstance(event, NoteEvent) else event)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -87,7 +91,7 @@ class Recorder:
 
     @property
     def losses(self) -> dict[int, float]:
-        return {report.iteration: report.loss for report, _ in self.all("step")}
+        return {event.iteration: event.loss for event in self.all("step")}
 
 
 @pytest.fixture

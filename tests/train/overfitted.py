@@ -38,7 +38,7 @@ def overfit(directory: Path) -> tuple[Path, dict[int, float]]:
     }
     told = Recorder()
     train(Asked(given=given, files=("config.py",)), listener=told)
-    return directory / "out", {report.iteration: report.val for report in told.all("evaluated")}
+    return directory / "out", {report.iteration: report.val for report in told.all("eval")}
 
 
 def plain_loss(weights: Path, corpus: Path) -> float:

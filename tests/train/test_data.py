@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,9 +17,9 @@ from nanopace.corpus.shards import token_files as tokens
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.errors import InputError
+from nanopace.ledger import StepEvent
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import STATE, checksum_of, newest_whole
-from nanopace.train.listener import StepReport
 from nanopace.train.loop.batches import Batches
 from nanopace.train.run import train
 
@@ -32,9 +31,9 @@ class Meddling(Recorder):
         super().__init__()
         self._meddle = meddle
 
-    def step(self, report: StepReport, shares: Any) -> None:
-        self.said.append(("step", (report, shares)))
-        if report.iteration == 7:
+    def step(self, event: StepEvent) -> None:
+        self.said.append(("step", event))
+        if event.iteration == 7:
             self._meddle()
 
 

@@ -31,7 +31,7 @@ def evaluated(corpus: Path, out: Path, **knobs: Value) -> tuple[int, float]:
     assert (contents(out), [(path, path.stat().st_mtime_ns) for path in sorted(out.rglob("*"))]) == before
     assert outcome.reason == "finished"
     assert not told.losses
-    (report,) = told.all("evaluated")
+    (report,) = told.all("eval")
     assert report.train is not None  # of a second pass, as nanoGPT's
     assert report.train_steps is None
     return report.iteration, report.val
@@ -81,5 +81,5 @@ def test_while_another_training_runs(tmp_path: Path) -> None:
         outcome, told = run(tmp_path / "corpus", out, eval_only=True, init_from="resume")
         assert process.poll() is None
         assert outcome.checkpoint is not None
-        assert told.all("evaluated")[0].iteration >= 20
-        until(process, told.all("evaluated")[0].iteration + 1)
+        assert told.all("eval")[0].iteration >= 20
+        until(process, told.all("eval")[0].iteration + 1)

@@ -116,12 +116,12 @@ def test_a_step_that_is_not_finite_leaves_no_trace(
     outcome, told = run(corpus, tmp_path / "out", max_iters=8, **chosen)
     assert outcome.reason == "finished"
     assert [step for step, changed in faulty.changed.items() if not changed] == [4]
-    assert [report.iteration for report, _ in told.all("step") if report.skipped] == [4]
+    assert [event.iteration for event in told.all("step") if event.skipped] == [4]
     assert [each["iteration"] for each in events(tmp_path / "out", "step") if each.get("skipped")] == [4]
     notes = [each for each in told.all("note") if "left out" in each]
     assert len(notes) == 1
     assert notes[0].startswith("step 4: ")
-    assert np.isfinite([each.train for each in told.all("evaluated")[1:]]).all()
+    assert np.isfinite([each.train for each in told.all("eval")[1:]]).all()
 
 
 def test_a_scale_that_is_too_high_is_no_fault(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_scale_that_is_too_high_is_no_fault(corpus: Path, tmp_path: Path, monk
     outcome, told = run(corpus, tmp_path / "out", max_iters=9)
     assert outcome.reason == "finished"
     assert not any(faulty.changed[step] for step in (3, 4, 5, 6))  # GradScaler left them out
-    assert not any(report.skipped for report, _ in told.all("step"))
+    assert not any(event.skipped for event in told.all("step"))
     assert not told.all("note")
 
 
@@ -142,7 +142,7 @@ def test_a_loss_that_is_not_finite_is_a_fault_in_float16_too(
     monkeypatch.setattr(plan, "pick_dtype", lambda *_, **__: ("float16", "as on a card"))
     _, told = run(corpus, tmp_path / "out", max_iters=8)
     assert not faulty.changed[4]
-    assert [report.iteration for report, _ in told.all("step") if report.skipped] == [4]
+    assert [event.iteration for event in told.all("step") if event.skipped] == [4]
 
 
 def test_after_a_few_in_a_row_training_goes_back_and_meets_other_data(
@@ -157,14 +157,14 @@ def test_after_a_few_in_a_row_training_goes_back_and_meets_other_data(
     (back,) = events(out, "rollback")
     assert (back["iteration"], back["failed_at"]) == (5, 9)
     assert back["checkpoint"].endswith("step-00000005")
-    reports = [report for report, _ in told.all("step")]
-    again = next(number for number, report in enumerate(reports) if number and report.iteration == 5 < number)
-    assert [each.iteration for each in reports[again:]] == list(range(5, 21))
-    before = {each.iteration: each.loss for each in reports[:again]}
+    steps = told.all("step")
+    again = next(number for number, each in enumerate(steps) if number and each.iteration == 5 < number)
+    assert [each.iteration for each in steps[again:]] == list(range(5, 21))
+    before = {each.iteration: each.loss for each in steps[:again]}
     assert {step: before[step] for step in range(7)} == {step: whole.losses[step] for step in range(7)}
-    assert reports[again].loss != before[5]  # the same weights, and other data
+    assert steps[again].loss != before[5]  # the same weights, and other data
     assert any("back to " in each and "step-00000005" in each for each in told.all("note"))
-    assert sum(report.skipped for report in reports) == STREAK
+    assert sum(each.skipped for each in steps) == STREAK
     saved, _ = newest_whole(out)
     assert saved is not None
     assert saved.state["data_offset"] == 1
@@ -193,7 +193,7 @@ def test_without_a_checkpoint_it_begins_anew(corpus: Path, tmp_path: Path, monke
     assert outcome.reason == "finished"
     (back,) = events(tmp_path / "out", "rollback")
     assert (back["iteration"], back.get("checkpoint")) == (0, None)
-    first = [report.loss for report, _ in told.all("step") if report.iteration == 0]
+    first = [event.loss for event in told.all("step") if event.iteration == 0]
     assert len(first) == 2
     assert first[0] != first[1]
 
@@ -204,7 +204,7 @@ def test_no_checkpoint_is_made_of_a_moment_that_may_be_bad(
     """It is due at 5, in the middle of the faults, and made as soon as they are over."""
     Faulty(monkeypatch, nan_loss, [3, 4, 6])
     _, told = run(corpus, tmp_path / "out", max_iters=12)
-    assert [each.iteration for each in told.all("saved")] == [6, 10, 13]
+    assert [each.iteration for each in told.all("checkpoint")] == [6, 10, 13]
 
 
 def test_a_second_time_it_stops_and_keeps_the_evidence(
@@ -278,7 +278,7 @@ def test_a_spike_is_flagged_and_the_rest_of_the_run_is_not(
 ) -> None:
     Faulty(monkeypatch, lambda loss: loss + 5, [90])
     _, told = run(corpus, tmp_path / "out", max_iters=120, lr_decay_iters=120, eval_interval=200)
-    flagged = {report.iteration: report.spike for report, _ in told.all("step") if report.spike is not None}
+    flagged = {event.iteration: event.spike for event in told.all("step") if event.spike is not None}
     assert list(flagged) == [90]
     assert flagged[90] >= SPIKE_Z
     (event,) = [each for each in events(tmp_path / "out", "step") if "spike" in each]

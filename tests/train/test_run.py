@@ -16,10 +16,11 @@ from safetensors.torch import load_file
 from nanopace import diagnose, open_run
 from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, NanopaceError, UsageError
+from nanopace.ledger import StepEvent
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import checkpoint_directories, checksum_of, newest_whole
 from nanopace.train.formats.convert import convert
-from nanopace.train.listener import Outcome, StepReport
+from nanopace.train.listener import Outcome
 from nanopace.train.loop.loop import Loop
 from nanopace.train.run import train
 
@@ -33,9 +34,9 @@ class Stopping(Recorder):
         super().__init__()
         self._at = at
 
-    def step(self, report: StepReport, shares: Any) -> None:
-        self.said.append(("step", (report, shares)))
-        if report.iteration == self._at:
+    def step(self, event: StepEvent) -> None:
+        self.said.append(("step", event))
+        if event.iteration == self._at:
             import signal
 
             signal.raise_signal(signal.SIGINT)
@@ -81,7 +82,7 @@ def test_a_run_learns_and_tells(finished: tuple[Path, Outcome, Recorder]) -> Non
     assert (outcome.reason, outcome.iteration) == ("finished", 21)  # nanoGPT's count: iterations 0 to max_iters
     assert list(told.losses) == list(range(21))
     assert told.losses[20] < told.losses[0] - 1
-    evaluations = told.all("evaluated")
+    evaluations = told.all("eval")
     assert [each.iteration for each in evaluations] == [0, 5, 10, 15, 20]
     assert evaluations[-1].val < evaluations[0].val - 1
     assert evaluations[0].train is None
@@ -89,7 +90,7 @@ def test_a_run_learns_and_tells(finished: tuple[Path, Outcome, Recorder]) -> Non
     assert evaluations[1].train_steps == 5
     assert 0 < evaluations[1].bits_per_byte < 8
     assert evaluations[1].change == pytest.approx(evaluations[1].val - evaluations[0].val)
-    assert [Path(each.path).name for each in told.all("saved")] == [f"step-{n:08d}" for n in (5, 10, 15, 20, 21)]
+    assert [Path(each.path).name for each in told.all("checkpoint")] == [f"step-{n:08d}" for n in (5, 10, 15, 20, 21)]
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-00000020", "step-00000021"]
     assert json.loads((out / "best.json").read_text())["step"] == 20
 
@@ -147,10 +148,8 @@ def test_a_resumed_run_is_the_same_run(corpus: Path, tmp_path: Path, at: int) ->
     ended, after = resume(tmp_path / "cut")
     assert (ended.reason, ended.iteration) == ("finished", 21)
     assert {**before.losses, **after.losses} == whole.losses
-    there = {each.iteration: (each.val, each.train, each.change) for each in whole.all("evaluated")}
-    here = {
-        each.iteration: (each.val, each.train, each.change) for each in before.all("evaluated") + after.all("evaluated")
-    }
+    there = {each.iteration: (each.val, each.train, each.change) for each in whole.all("eval")}
+    here = {each.iteration: (each.val, each.train, each.change) for each in before.all("eval") + after.all("eval")}
     assert here == there
     a, b = (files(tmp_path / name / "checkpoints" / "step-00000021") for name in ("whole", "cut"))
     assert a.keys() == b.keys()
@@ -196,19 +195,22 @@ def test_nothing_is_lost_by_a_second_run(finished: tuple[Path, Outcome, Recorder
 
 def test_a_checkpoint_only_for_a_new_best(corpus: Path, tmp_path: Path) -> None:
     _, told = run(corpus, tmp_path / "out", always_save_checkpoint=False, learning_rate=0.0, min_lr=0.0)
-    assert [each.best for each in told.all("evaluated")] == [True, False, False, False, False]
-    assert [each.iteration for each in told.all("saved")] == [21]  # the end is saved whatever comes
+    first, *_ = told.all("eval")
+    saved, _ = newest_whole(tmp_path / "out")
+    assert saved is not None
+    assert saved.best == (0, first.val)
+    assert [each.iteration for each in told.all("checkpoint")] == [21]  # the end is saved whatever comes
 
 
 def test_the_save_interval_is_its_own(corpus: Path, tmp_path: Path) -> None:
     _, told = run(corpus, tmp_path / "out", save_interval=4, keep_last=9)
-    assert [each.iteration for each in told.all("saved")] == [4, 8, 12, 16, 20, 21]
+    assert [each.iteration for each in told.all("checkpoint")] == [4, 8, 12, 16, 20, 21]
 
 
 def test_the_best_is_kept_apart(corpus: Path, tmp_path: Path) -> None:
     """It gets worse after a learning rate that is far too high sets in."""
     _, told = run(corpus, tmp_path / "out", learning_rate=0.9, min_lr=0.0, warmup_iters=18, keep_last=1, max_iters=30)
-    best = min(told.all("evaluated"), key=lambda each: each.val).iteration
+    best = min(told.all("eval"), key=lambda each: each.val).iteration
     kept = {path.name for path in (tmp_path / "out" / "checkpoints").iterdir()}
     assert kept == {"step-00000031", f"step-{best:08d}"}
 
@@ -216,7 +218,7 @@ def test_the_best_is_kept_apart(corpus: Path, tmp_path: Path) -> None:
 def test_evaluate_and_leave(corpus: Path, tmp_path: Path) -> None:
     outcome, told = run(corpus, tmp_path / "out", eval_only=True, eval_train="steps")
     assert (outcome.reason, outcome.iteration, outcome.checkpoint) == ("finished", 0, None)
-    (report,) = told.all("evaluated")
+    (report,) = told.all("eval")
     assert report.train == pytest.approx(report.val, abs=0.1)  # as nanoGPT does: there are no steps to tell of
     assert report.train_steps is None
     assert not told.all("step")
@@ -225,15 +227,15 @@ def test_evaluate_and_leave(corpus: Path, tmp_path: Path) -> None:
 def test_a_run_that_is_evaluated_later_tells_of_no_steps(finished: tuple[Path, Outcome, Recorder]) -> None:
     out, _, before = finished
     _, told = resume(out, eval_only=True, max_iters=21, eval_interval=21)
-    (report,) = told.all("evaluated")
+    (report,) = told.all("eval")
     assert report.train_steps is None
-    assert report.train < before.all("evaluated")[0].val
+    assert report.train < before.all("eval")[0].val
 
 
 def test_a_rate_that_never_changes_and_nothing_clipped(corpus: Path, tmp_path: Path) -> None:
     _, told = run(corpus, tmp_path / "out", decay_lr=False, grad_clip=0.0, max_iters=2)
-    assert {report.lr for report, _ in told.all("step")} == {1e-2}
-    assert all(report.grad_norm > 0 for report, _ in told.all("step"))
+    assert {event.lr for event in told.all("step")} == {1e-2}
+    assert all(event.grad_norm > 0 for event in told.all("step"))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -253,7 +255,7 @@ def test_finetuning_takes_the_weights_and_begins_at_zero(
     out, _, before = finished
     outcome, told = run(corpus, tmp_path / "fine", init_from=str(out), learning_rate=0.0, min_lr=0.0, max_iters=0)
     assert outcome.iteration == 1
-    assert told.all("evaluated")[0].val == pytest.approx(before.all("evaluated")[-1].val, abs=0.1)
+    assert told.all("eval")[0].val == pytest.approx(before.all("eval")[-1].val, abs=0.1)
 
 
 def test_a_shorter_context_may_be_asked_of_weights(
@@ -261,7 +263,7 @@ def test_a_shorter_context_may_be_asked_of_weights(
 ) -> None:
     out, *_ = finished
     _, told = run(corpus, tmp_path / "fine", init_from=str(out), block_size=8, max_iters=0)
-    assert told.all("evaluated")[0].val < 4
+    assert told.all("eval")[0].val < 4
     with pytest.raises(ConfigError, match=r"n_layer is 2 in .*, and cannot be 3"):
         run(corpus, tmp_path / "deeper", init_from=str(out), n_layer=3)
     assert not (tmp_path / "deeper").exists()
@@ -281,7 +283,7 @@ def test_the_disk_may_fail_and_training_goes_on(corpus: Path, tmp_path: Path, mo
     outcome, told = run(corpus, tmp_path / "out")
     assert outcome.reason == "finished"
     assert len([each for each in told.all("note") if "No space left" in each]) == 1
-    assert [each.iteration for each in told.all("saved")] == [10, 15, 20, 21]
+    assert [each.iteration for each in told.all("checkpoint")] == [10, 15, 20, 21]
     assert "No space left" in events(tmp_path / "out", "note")[0]["text"]
 
 
@@ -381,5 +383,5 @@ def test_weights_of_others_can_be_the_beginning(
     convert(out, target, to=form, force=False)
     _, told = run(corpus, tmp_path / "fine", init_from=str(target), learning_rate=0.0, min_lr=0.0, max_iters=0)
     _, own = run(corpus, tmp_path / "own", init_from=str(out), learning_rate=0.0, min_lr=0.0, max_iters=0)
-    assert told.all("evaluated")[0].val == own.all("evaluated")[0].val
-    assert told.all("evaluated")[0].val == pytest.approx(before.all("evaluated")[-1].val, abs=0.1)
+    assert told.all("eval")[0].val == own.all("eval")[0].val
+    assert told.all("eval")[0].val == pytest.approx(before.all("eval")[-1].val, abs=0.1)

@@ -10,10 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nanopace.errors import UsageError
+from nanopace.ledger import EvalEvent, Event, StepEvent
 from nanopace.literals import Value
 
 if TYPE_CHECKING:
-    from nanopace.train.listener import EvalReport, Introduction, Listener, Outcome, SaveReport, StepReport
+    from nanopace.train.listener import Introduction, Listener, Outcome
 
 
 class WeightsAndBiases:
@@ -27,32 +28,34 @@ class WeightsAndBiases:
         self._listener = listener
         self._wandb: Any = wandb
         self._given, self._project, self._name = given, project, name
-        self._last: StepReport | None = None
+        self._intro: Introduction | None = None
+        self._last: StepEvent | None = None
 
     def started(self, intro: Introduction) -> None:
+        self._intro = intro
         self._wandb.init(project=self._project, name=self._name, config=dict(self._given))
         self._listener.started(intro)
 
     def phase(self, name: str) -> None:
         self._listener.phase(name)
 
-    def step(self, report: StepReport, shares: Mapping[str, float]) -> None:
-        self._last = report
-        self._listener.step(report, shares)
+    def event(self, event: Event) -> None:
+        if isinstance(event, StepEvent):
+            self._last = event
+        elif isinstance(event, EvalEvent):
+            self._send(event)
+        self._listener.event(event)
 
-    def evaluated(self, report: EvalReport) -> None:
+    def _send(self, event: EvalEvent) -> None:
         sent: dict[str, float | None] = {
-            "iter": report.iteration,
-            "train/loss" if report.train_steps is None else "train/loss_of_steps": report.train,
-            "val/loss": report.val,
+            "iter": event.iteration,
+            "train/loss" if event.train_steps is None else "train/loss_of_steps": event.train,
+            "val/loss": event.val,
         }
-        if self._last is not None:
-            sent |= {"lr": self._last.lr, "mfu": None if self._last.mfu is None else self._last.mfu * 100}
+        if self._last is not None and self._intro is not None:
+            mfu = self._intro.mfu(self._last)
+            sent |= {"lr": self._last.lr, "mfu": None if mfu is None else mfu * 100}
         self._wandb.log({name: value for name, value in sent.items() if value is not None})
-        self._listener.evaluated(report)
-
-    def saved(self, report: SaveReport) -> None:
-        self._listener.saved(report)
 
     def note(self, text: str) -> None:
         self._listener.note(text)

@@ -1,4 +1,4 @@
-"""What a trainer tells of its run, event by event: the only words that trainer and analyst share.
+"""What a trainer records of its run, event by event: the only words that trainer and analyst share.
 
 An event is one line of JSON, described in docs/ledger-format.md. The dataclasses below are the format: their fields
 are the keys, and a field's annotation says how it is checked when it is read (codec.py).

@@ -38,6 +38,10 @@ _SYNCED = (RunEvent, CheckpointEvent, ResumeEvent, EndEvent)
 _OPENING = (RunEvent, ResumeEvent)  # without them nobody could tell what the lines after them are about
 
 
+def _ignore(_: object) -> None:
+    pass
+
+
 class LedgerWriter:
     """Appends events to a ledger, which may exist already."""
 
@@ -46,19 +50,23 @@ class LedgerWriter:
         path: str | os.PathLike[str] | None,
         clock: Callable[[], float] = time.monotonic,
         began: float | None = None,
-        tell: Callable[[str], None] | None = None,
+        on_event: Callable[[Event], object] = _ignore,
+        on_trouble: Callable[[str], object] = _ignore,
         home: Callable[[], Path] | None = None,
     ) -> None:
         """`path`: None writes nowhere: where several processes train, only the first one has a ledger.
 
         `began`: when the process did, by the same clock; its stamps count from there, and else from now.
 
-        `tell` hears, once, that the disk takes no more lines, and once that it does again.
+        `on_event` hears of every event that is appended, after it is written.
+
+        `on_trouble` hears, once, that the disk takes no more lines, and once that it does again.
 
         `home` says before each line which directory is the run's by now: where it is another one, the ledger begins
         anew there.
         """
-        self._path, self._clock, self._tell, self._home = Path(path or os.devnull), clock, tell, home
+        self._path, self._clock, self._home = Path(path or os.devnull), clock, home
+        self._on_event, self._on_trouble = on_event, on_trouble
         self._directory = self._path.parent
         self._began = clock() if began is None else began
         self._turn = threading.RLock()  # a signal's handler may append in the middle of an append
@@ -81,7 +89,12 @@ class LedgerWriter:
         return len(self._waiting)
 
     def append(self, event: Event) -> None:
-        """Write one event, stamped with the time if it has no stamp of its own. A disk that refuses it is no error."""
+        """Write one event, and tell whoever listens of it."""
+        self.write(event)
+        self._on_event(event)
+
+    def write(self, event: Event) -> None:
+        """One line, stamped with the time if it has no stamp of its own. A disk that refuses it is no error."""
         if self._file < 0:
             return
         line = to_json(event, at_ms=round((self._clock() - self._began) * 1000, 3)).encode("ascii") + b"\n"
@@ -92,7 +105,7 @@ class LedgerWriter:
                 if synced:
                     self._look_after_it()
                 self._catch_up()
-                self._write(line)
+                self._write_line(line)
             except OSError as error:
                 self._keep(line, error)
                 return
@@ -122,8 +135,8 @@ class LedgerWriter:
             self._follow()
             self._catch_up()
             self.sync()
-        if self._waiting and self._tell is not None:
-            self._tell(f"{self._path}: {self._lost + len(self._waiting)} lines could not be written")
+        if self._waiting:
+            self._on_trouble(f"{self._path}: {self._lost + len(self._waiting)} lines could not be written")
         os.close(self._file)
         self._file = -1
 
@@ -140,7 +153,7 @@ class LedgerWriter:
         self._torn = not self._ends_with_newline()
         self._name_is_synced = False  # also where it was there before: who made it may have been killed
 
-    def _write(self, line: bytes) -> None:
+    def _write_line(self, line: bytes) -> None:
         if self._torn:  # somebody died in the middle of a line: what they wrote stays, and we begin on a fresh one
             line = b"\n" + line
         written = os.write(self._file, line)
@@ -157,8 +170,8 @@ class LedgerWriter:
             if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino):
                 return
         make_directory(self._path.parent)
-        if self._begins_anew() and self._tell is not None:
-            self._tell(f"{self._path} was removed; it begins anew")
+        if self._begins_anew():
+            self._on_trouble(f"{self._path} was removed; it begins anew")
 
     def _follow(self) -> None:
         """The run's directory may be another's by now: then nothing more is written into the file that was there."""
@@ -180,7 +193,7 @@ class LedgerWriter:
         empty = os.fstat(self._file).st_size == 0
         for line in self._opening if empty else ():
             if line not in self._waiting:
-                self._write(line)
+                self._write_line(line)
         return empty
 
     def _ends_with_newline(self) -> bool:
@@ -199,23 +212,21 @@ class LedgerWriter:
 
     def _catch_up(self) -> None:
         while self._waiting:
-            self._write(self._waiting[0])
+            self._write_line(self._waiting[0])
             self._waiting.popleft()
 
     def _in_trouble(self, error: OSError) -> None:
         if self._trouble is None:
             self._trouble = error.strerror or str(error)
-            if self._tell is not None:
-                self._tell(
-                    f"could not write {self._path}: {self._trouble}; "
-                    f"training goes on, and the lines are written when the disk takes them"
-                )
+            self._on_trouble(
+                f"could not write {self._path}: {self._trouble}; "
+                f"training goes on, and the lines are written when the disk takes them"
+            )
 
     def _recovered(self) -> None:
         self._trouble = None
-        if self._tell is not None:
-            lost = f"but for {self._lost} lines, which were too many to keep" if self._lost else "nothing is missing"
-            self._tell(f"{self._path} is written again; {lost}")
+        lost = f"but for {self._lost} lines, which were too many to keep" if self._lost else "nothing is missing"
+        self._on_trouble(f"{self._path} is written again; {lost}")
         self._lost = 0
 
 

@@ -1,10 +1,15 @@
-"""What the loop tells while it trains. Who listens decides what is printed; the loop prints nothing itself."""
+"""What a run reports while it trains: the events of its ledger, and the little that is no event.
+
+Who listens decides what is printed; the trainer prints nothing itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from nanopace.ledger import Event, StepEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,52 +22,15 @@ class Introduction:
     tokens_per_step: int
     log_interval: int = 1
     choices: Mapping[str, str] = field(default_factory=dict)  # "device": "cpu: no CUDA card was found", ...
-    # For a listener whom nobody hears any more: a line into the ledger, and the iteration it is about.
-    take_down: Callable[[str, int], None] = lambda _text, _iteration: None
+    flops_per_step: float = 0.0
+    peak_flops: float | None = None  # of all cards, by their data sheet; None: unknown card
+    phase_shares: Callable[[], Mapping[str, float]] = dict  # of the wall clock so far, by phase; they sum to 1
+    # For a listener whom nobody hears any more: a note for the ledger alone, and the iteration it is about.
+    note_in_ledger: Callable[[str, int], None] | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepReport:
-    """One training step. `ms` is the step alone."""
-
-    iteration: int
-    loss: float  # mean of all micro-batches
-    ms: float
-    tokens: int
-    lr: float
-    grad_norm: float | None  # before clipping; None: unknown
-    mfu: float | None  # of the card's real peak, 0.412 for 41.2%; None: unknown card
-    skipped: bool = False  # loss or gradient was not finite, so the weights stayed as they were
-    spike: float | None = None  # by how many standard deviations the loss stands out; only where it does
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalReport:
-    """One evaluation, before the step of the same iteration."""
-
-    iteration: int
-    val: float
-    val_error: float  # standard error
-    windows: int
-    ms: float
-    train: float | None = None  # of the steps since the last evaluation, or of nanoGPT's second pass
-    train_error: float | None = None
-    train_steps: int | None = None  # how many steps `train` is the mean of; None: a second pass
-    bits_per_byte: float | None = None  # None: the tokens' lengths in bytes are unknown
-    change: float | None = None  # to the evaluation before, window by window
-    change_error: float | None = None
-    best: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveReport:
-    """One checkpoint, once it is whole on the disk."""
-
-    iteration: int
-    path: str
-    stall_ms: float
-    background_ms: float
-    bytes: int
+    def mfu(self, step: StepEvent) -> float | None:
+        """Of the cards' real peak, 0.412 for 41.2%."""
+        return self.flops_per_step / (step.ms / 1000) / self.peak_flops if self.peak_flops and step.ms > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +56,10 @@ class Listener(Protocol):
     def phase(self, name: str) -> None:
         """What begins now: startup, compile, step, evaluation, checkpoint."""
 
-    def step(self, report: StepReport, shares: Mapping[str, float]) -> None:
-        """Every step, not only those that are logged. `shares`: of the wall clock so far, by phase; they sum to 1."""
-
-    def evaluated(self, report: EvalReport) -> None: ...
-
-    def saved(self, report: SaveReport) -> None: ...
+    def event(self, event: Event) -> None:
+        """Every event, as the ledger has it by now: every step, not only those that are logged."""
 
     def note(self, text: str) -> None:
-        """One line that a person should see."""
+        """A line for whoever watches, which is not in the ledger."""
 
     def finished(self, outcome: Outcome) -> None: ...

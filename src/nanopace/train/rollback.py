@@ -13,7 +13,6 @@ from pathlib import Path
 from nanopace.errors import UsageError
 from nanopace.ledger import LedgerWriter, NoteEvent, RollbackEvent
 from nanopace.train.checkpoint.layout import Saved, newest_whole
-from nanopace.train.listener import Listener
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.loss_watch import STREAK
 from nanopace.train.plan.origin import further
@@ -23,8 +22,8 @@ from nanopace.train.plan.start import Start
 class Rollbacks:
     """Those of one process."""
 
-    def __init__(self, ledger: LedgerWriter, listener: Listener) -> None:
-        self._ledger, self._listener = ledger, listener
+    def __init__(self, ledger: LedgerWriter) -> None:
+        self._ledger = ledger
         self._failures: list[int] = []  # the step at which each began
 
     @property
@@ -42,7 +41,7 @@ class Rollbacks:
         if start.resumed is not None and not start.resumed.ours:
             saved = further(saved, start.resumed)
         for error in refused:
-            self._note(str(error), failed_at)
+            self._ledger.append(NoteEvent(str(error), failed_at))
         if _is_hopeless(start, saved, before):
             return None
         again = replace(
@@ -54,16 +53,12 @@ class Rollbacks:
         step = 0 if saved is None else saved.step
         path = None if saved is None else str(saved.path)
         self._ledger.append(RollbackEvent(step, failed_at, path, again.order_offset))
-        self._note(
+        text = (
             f"step {failed_at}: {STREAK} steps in a row were not finite; back to {path or 'the beginning'}, "
-            "and on with another order of the data",
-            failed_at,
+            "and on with another order of the data"
         )
+        self._ledger.append(NoteEvent(text, failed_at))
         return again
-
-    def _note(self, text: str, step: int) -> None:
-        self._ledger.append(NoteEvent(text, step))
-        self._listener.note(text)
 
 
 def _is_hopeless(start: Start, saved: Saved | None, before: int | None) -> bool:

@@ -42,7 +42,7 @@ from nanopace.train.plan.resolve import Wishes, out_dir_of, settle
 from nanopace.train.plan.start import Start
 from nanopace.train.ranks import Ranks, Silent, elastic, joined
 from nanopace.train.rollback import Rollbacks, diverged
-from nanopace.train.setup import build, introduce
+from nanopace.train.setup import build, introduce, peak_flops
 from nanopace.train.warm_start import (
     begin_to_load_the_compiler,
     keep_compiled,
@@ -116,8 +116,10 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
     if set_aside is not None:
         listener.note(set_aside)
     path = start.out_dir / LEDGER_FILE if writes else None  # one ledger: the first rank's
-    with LedgerWriter(path, clock.now, began=started, tell=listener.note, home=start.claim.directory) as ledger:
-        introduce(start, ledger, choices)
+    with LedgerWriter(
+        path, clock.now, began=started, on_event=listener.event, on_trouble=listener.note, home=start.claim.directory
+    ) as ledger:
+        run = introduce(start, ledger, choices)
         first_step = start.resumed.step if start.resumed else 0
         listener.started(
             Introduction(
@@ -127,7 +129,10 @@ def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
                 tokens_per_step=config.tokens_per_iteration,
                 log_interval=config.log_interval,
                 choices=choices,
-                take_down=lambda text, iteration: ledger.append(NoteEvent(text, iteration)),
+                flops_per_step=(run.flops_per_token or 0.0) * config.tokens_per_iteration,
+                peak_flops=peak_flops(start),
+                phase_shares=clock.shares,
+                note_in_ledger=lambda text, iteration: ledger.write(NoteEvent(text, iteration)),
             )
         )
         outcome = _run(start, ledger, clock, listener)
@@ -151,7 +156,7 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
     """Whatever happens, the ledger ends with why."""
     reason, all_here = "error", False
     loop: Loop | None = None
-    rollbacks = Rollbacks(ledger, listener)
+    rollbacks = Rollbacks(ledger)
     monitor = Monitor(ledger.append, lambda: 0 if loop is None else loop.iteration, start.machine.uuid)
     if start.machine.device.type == "cuda":
         monitor.start()
@@ -202,11 +207,11 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
 
 def _saved(start: Start, loop: Loop | None, *, all_here: bool) -> tuple[Path | None, str | None]:
     """The newest checkpoint, and why out_dir does not hold that of the last step, if it does not."""
-    unsaved, newest = (None, None) if loop is None else (loop.unsaved, loop.newest_checkpoint)
+    unsaved, newest = (None, None) if loop is None else (loop.saves.unsaved, loop.saves.newest)
     if unsaved is None and not start.claim.lost:
         return newest or (None if start.resumed is None else start.resumed.path), None
     failure = f"{start.out_dir}: another training has it by now" if unsaved is None else str(unsaved)
-    if loop is not None and all_here and start.ranks.first and not loop.rescued:
+    if loop is not None and all_here and start.ranks.first and not loop.saves.rescued:
         saved, _ = newest_whole(start.claim.home)  # as it is now: others may have been there
         newest = None if saved is None else saved.path
     return newest, failure

@@ -94,7 +94,6 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
             "windows": start.windows_before(step),
             "versions": versions(),
         },
-        peak_flops=_peak_flops(start),
         flops_per_step=_flops_per_token(model, config) * config.tokens_per_iteration,
         measured_flops=_measured_flops(start),
         ranks=ranks,
@@ -113,35 +112,35 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
     return parts
 
 
-def introduce(start: Start, ledger: LedgerWriter, choices: Mapping[str, str]) -> None:
+def introduce(start: Start, ledger: LedgerWriter, choices: Mapping[str, str]) -> RunEvent:
     """The first events of a ledger: who runs what on what."""
     config, machine = start.config, start.machine
     model = outline(start.shape)
-    ledger.append(
-        RunEvent(
-            started=datetime.now().astimezone().isoformat(timespec="seconds"),
-            nanopace=__version__,
-            config=config.as_dict(),
-            monotonic_s=time.monotonic(),
-            python=platform.python_version(),
-            torch=torch.__version__,
-            code_hash=_code_hash(),
-            gpu=machine.name,
-            gpu_memory_gb=None if machine.card_memory_gb is None else round(machine.card_memory_gb, 2),
-            gpu_sms=machine.sms,
-            gpu_count=start.ranks.size if machine.device.type == "cuda" else None,
-            measured_tflops=start.measured_tflops,
-            world_size=start.ranks.size,
-            parameters=_parameters(model),
-            flops_per_token=_flops_per_token(model, config),
-            tokens_per_iteration=config.tokens_per_iteration,
-            choices=dict(choices),
-            corpus=start.corpus.fingerprint,
-            tokenizer=None if start.corpus.tokenizer is None else start.corpus.tokenizer.hash,
-        )
+    run = RunEvent(
+        started=datetime.now().astimezone().isoformat(timespec="seconds"),
+        nanopace=__version__,
+        config=config.as_dict(),
+        monotonic_s=time.monotonic(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        code_hash=_code_hash(),
+        gpu=machine.name,
+        gpu_memory_gb=None if machine.card_memory_gb is None else round(machine.card_memory_gb, 2),
+        gpu_sms=machine.sms,
+        gpu_count=start.ranks.size if machine.device.type == "cuda" else None,
+        measured_tflops=start.measured_tflops,
+        world_size=start.ranks.size,
+        parameters=_parameters(model),
+        flops_per_token=_flops_per_token(model, config),
+        tokens_per_iteration=config.tokens_per_iteration,
+        choices=dict(choices),
+        corpus=start.corpus.fingerprint,
+        tokenizer=None if start.corpus.tokenizer is None else start.corpus.tokenizer.hash,
     )
+    ledger.append(run)
     if start.resumed is not None:
         ledger.append(ResumeEvent(start.resumed.step, str(start.resumed.path)))
+    return run
 
 
 def versions() -> dict[str, str]:
@@ -242,7 +241,7 @@ def _restore_randomness(parts: Parts, saved: Saved) -> None:
         seed_dropout(parts.config.seed + saved.step, parts.ranks)
 
 
-def _peak_flops(start: Start) -> float | None:
+def peak_flops(start: Start) -> float | None:
     """Of all cards together."""
     peak = start.machine.peak_flops(start.config.dtype)
     return None if peak is None else peak * start.ranks.size

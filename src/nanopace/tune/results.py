@@ -1,20 +1,54 @@
-"""What trials have found, kept line by line as they end, so that an interrupted measurement goes on from there."""
+"""Where trials are kept, and what they found, line by line as they end: an interrupted measurement goes on there."""
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nanopace.files import open_own, read_bounded
+from nanopace.errors import UsageError
+from nanopace.files import check_own, open_own, read_bounded, write_durably
 from nanopace.record import field_names
 from nanopace.tune.trial import Outcome
 
 RESULTS = "results.jsonl"
+_PLAN = "plan.json"
 _LARGEST = 64 << 20  # bytes: trials of a lifetime
 _MOST = 1e30  # of whatever a trial counts
+
+
+@contextmanager
+def trials_directory(keep: str | None, plan: str) -> Iterator[Path]:
+    """The directory that is named, or one of its own that is gone afterwards."""
+    if keep is not None:
+        folder = Path(keep)
+        _claim(folder, plan)
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="nanopace-trials-") as name:
+        yield Path(name)
+
+
+def _claim(folder: Path, plan: str) -> None:
+    """For the trials of this plan alone: those of another would be mixed into them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file, wanted = folder / _PLAN, plan.encode()
+        for name in (_PLAN, RESULTS):
+            check_own(folder / name)
+        if os.path.lexists(file):
+            if read_bounded(file, len(wanted)) != wanted:
+                raise UsageError("{path}: holds other runs; name another directory, or remove it", path=folder)
+        elif any(folder.iterdir()):
+            raise UsageError("{path}: is not empty; name another directory, or remove it", path=folder)
+        else:
+            write_durably(file, wanted)
+    except OSError as error:
+        raise UsageError("{path}: cannot be written: {reason}", path=folder, reason=error.strerror or error) from None
 
 
 def keep_result(folder: Path, changed: object, number: int, outcome: Outcome) -> None:

@@ -15,7 +15,7 @@ from nanopace.cli.display.live import LiveDisplay
 from nanopace.train.listener import Listener
 from nanopace.version import __version__
 
-from ..reports import SHARES, evaluation, introduction, outcome, save, step
+from ..sample_events import checkpoint, evaluation, introduction, outcome, step
 
 
 class Watched(io.StringIO):
@@ -32,9 +32,9 @@ def run(listener: Listener) -> None:
     listener.started(introduction(log_interval=100))
     listener.phase("step")
     for iteration in range(98, 103):
-        listener.step(step(iteration), SHARES)
-    listener.evaluated(evaluation())
-    listener.saved(save())
+        listener.event(step(iteration))
+    listener.event(evaluation())
+    listener.event(checkpoint())
     listener.note("the disk\nis slow")
     listener.finished(outcome(utilisation=0.5, measured_tflops=600.0, logging=0.02))
 
@@ -61,7 +61,7 @@ def test_a_line_is_there_at_once() -> None:
     out = Watched()
     lines = PlainLines(out)
     for iteration in range(3):
-        lines.step(step(iteration), SHARES)
+        lines.event(step(iteration))
         assert out.flushed.splitlines()[-1].startswith(f"iter {iteration}: ")
 
 
@@ -76,7 +76,7 @@ def test_a_note_in_the_middle_of_a_line_comes_after_it() -> None:
 
     out = Interrupted()
     lines = PlainLines(out)
-    lines.step(step(7), SHARES)
+    lines.event(step(7))
     lines.note("later")
     assert [line[:6] for line in out.getvalue().splitlines()] == ["iter 7", "interr", "later"]
 
@@ -116,7 +116,7 @@ def test_what_stands_out_has_a_row_whether_it_is_its_turn_or_not() -> None:
     lines = PlainLines(out)
     lines.started(introduction(log_interval=100, choices={}))
     for report in (step(101, spike=8.3), step(102), step(103, skipped=True)):
-        lines.step(report, SHARES)
+        lines.event(report)
     assert [line.split(":")[0] for line in out.getvalue().splitlines()[1:]] == ["iter 101", "iter 103"]
 
 
@@ -124,5 +124,5 @@ def test_a_log_that_has_no_greek_letters() -> None:
     raw = io.BytesIO()
     lines = PlainLines(io.TextIOWrapper(raw, encoding="ascii"))
     lines.started(introduction(choices={}))
-    lines.step(step(spike=8.3), SHARES)
+    lines.event(step(spike=8.3))
     assert b"mfu 41.20%, spike 8.3?, 388592 tok/s" in raw.getvalue()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nanopace.cli.display.frame import Losses, State
 
-from ..reports import SHARES, evaluation, introduction, step
+from ..sample_events import evaluation, introduction, step
 
 
 class Clock:
@@ -38,8 +38,8 @@ def trained(clock: Clock) -> State:
     state.started(introduction())
     for iteration in range(500):
         clock.now = 1000.0 + 0.2 * iteration
-        state.step(step(iteration, loss=11.0 - iteration / 100), SHARES)
-    state.evaluated(evaluation())
+        state.event(step(iteration, loss=11.0 - iteration / 100))
+    state.event(evaluation())
     state.phase("evaluation")
     return state
 
@@ -66,20 +66,21 @@ def test_before_the_first_step() -> None:
 
 def test_a_phase_that_nobody_knows_has_its_own_name() -> None:
     state = State()
+    state.started(introduction(phase_shares=lambda: {"teleport": 1.0}))
     state.phase("teleport")
-    state.step(step(), {"teleport": 1.0})
-    assert shown(state)[0].startswith("now: teleport, ")
-    assert shown(state)[1] == "teleport 100.0%"
+    state.event(step())
+    assert shown(state)[1].startswith("now: teleport, ")
+    assert shown(state)[2] == "teleport 100.0%"
 
 
 def test_after_the_first_step_nobody_knows_how_long_it_will_take(clock: Clock) -> None:
     state = State(clock)
-    state.started(introduction())
-    state.step(step(0, mfu=None, ms=0.0), {})
+    state.started(introduction(peak_flops=None, phase_shares=dict))
+    state.event(step(0, ms=0.0))
     assert shown(state)[0].endswith("─ 0%")
     assert shown(state)[1] == "loss 3.2841 ▁"
     clock.now += 1.5
-    state.step(step(1, mfu=None), {})
+    state.event(step(1))
     assert shown(state)[0].endswith("─ 0%, 49 min 58 s left")
     assert "mfu" not in shown(state)[1]
 
@@ -91,9 +92,9 @@ def test_after_the_first_step_nobody_knows_how_long_it_will_take(clock: Clock) -
 def test_what_is_left(clock: Clock, per_step: float, left: str) -> None:
     state = State(clock)
     state.started(introduction(last_step=2001))
-    state.step(step(0), {})
+    state.event(step(0))
     clock.now += per_step
-    state.step(step(1), {})
+    state.event(step(1))
     assert shown(state)[0].endswith(f", {left} left")
 
 
@@ -101,9 +102,9 @@ def test_a_resumed_run_begins_where_it_went_on_and_knows_its_own_pace(clock: Clo
     state = State(clock)
     state.started(introduction(first_step=1000, last_step=1999))
     assert shown(state)[0].startswith("step 1,000 of 1,999 " + "━" * 30 + "─")
-    state.step(step(1000), {})
+    state.event(step(1000))
     clock.now += 1.0
-    state.step(step(1001), {})
+    state.event(step(1001))
     assert shown(state)[0].endswith("50%, 16 min 38 s left")
 
 
@@ -113,9 +114,9 @@ def test_no_line_is_longer_than_the_terminal_is_wide(width: int) -> None:
     state = State()
     state.started(introduction())
     for iteration in range(50):
-        state.step(step(iteration), SHARES)
+        state.event(step(iteration))
         state.phase("evaluation")
-    state.evaluated(evaluation())
+    state.event(evaluation())
     lines = shown(state, width)
     assert len(lines) == 4
     assert max(map(len, lines)) <= width
@@ -132,16 +133,16 @@ def test_a_narrow_terminal_has_whole_parts(trained: State) -> None:
 
 def test_a_loss_that_diverged_is_said_and_not_drawn() -> None:
     state = State()
-    state.step(step(0, loss=5.0), {})
-    state.step(step(1, loss=math.nan), {})
-    state.step(step(2, loss=math.inf), {})
+    state.event(step(0, loss=5.0))
+    state.event(step(1, loss=math.nan))
+    state.event(step(2, loss=math.inf))
     assert shown(state)[-1] == "loss inf ▁"
 
 
 def test_a_rate_in_its_own_size() -> None:
     for tokens, rate in ((50, "50 tok/s"), (50_000, "50.0k tok/s"), (50_000_000, "50.0M tok/s")):
         state = State()
-        state.step(step(tokens=tokens, ms=1000.0), {})
+        state.event(step(tokens=tokens, ms=1000.0))
         assert shown(state)[0].startswith(rate)
 
 
@@ -164,20 +165,20 @@ def test_a_step_costs_next_to_nothing() -> None:
     report = step()
     begin = time.perf_counter()
     for _ in range(10_000):
-        state.step(report, SHARES)
+        state.event(report)
     assert (time.perf_counter() - begin) / 10_000 < 50e-6
 
 
 def test_what_was_skipped_is_counted_and_shown(trained: State) -> None:
     assert not any("skipped" in line for line in shown(trained))
-    trained.step(step(500, loss=math.nan, skipped=True), SHARES)
-    trained.step(step(501, loss=math.nan, skipped=True), SHARES)
+    trained.event(step(500, loss=math.nan, skipped=True))
+    trained.event(step(501, loss=math.nan, skipped=True))
     assert shown(trained)[1].endswith("mfu 41.20%, 2 skipped")
 
 
 def test_training_that_goes_back_has_its_time_and_its_curve_from_there(trained: State, clock: Clock) -> None:
-    trained.step(step(300), SHARES)
+    trained.event(step(300))
     assert shown(trained)[0].endswith(" 15%")  # nobody knows yet how long it takes from here
     clock.now += 2
-    trained.step(step(310), SHARES)
+    trained.event(step(310))
     assert shown(trained)[0].endswith("5 min 38 s left")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nanopace.cli.display import lines as display_lines
 from nanopace.version import __version__
 
-from ..reports import evaluation, introduction, outcome, save, step
+from ..sample_events import checkpoint, evaluation, introduction, outcome, step
 
 # As people have them in their scripts for nanoGPT.
 NANOGPT_ROW = re.compile(r"^iter (\d+): loss ([\d.]+|nan|inf), time ([\d.]+)ms, mfu (-?[\d.]+)%")
@@ -50,7 +50,14 @@ def test_the_introduction() -> None:
     ],
 )
 def test_a_row(known: dict[str, Any], line: str) -> None:
-    assert display_lines.step(step(**known)) == line
+    mfu = known.pop("mfu", 0.412)
+    assert display_lines.step(step(**known), mfu) == line
+
+
+def test_the_mfu_is_of_the_real_peak_where_that_is_known() -> None:
+    assert introduction().mfu(step()) == pytest.approx(0.412)
+    assert introduction(peak_flops=None).mfu(step()) is None
+    assert introduction().mfu(step(ms=0.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +65,7 @@ def test_a_row(known: dict[str, Any], line: str) -> None:
     [(90, "norm 0.84, lr 6.00e-04"), (80, "388592 tok/s, norm 0.84"), (60, "mfu 41.20%"), (20, "mfu 41.20%")],
 )
 def test_a_row_on_a_narrow_terminal(width: int, ends: str) -> None:
-    row = display_lines.step(step())
+    row = display_lines.step(step(), 0.412)
     fitted = display_lines.fitting_row(row, width)
     assert fitted.endswith(ends)
     assert row.startswith(fitted)
@@ -94,7 +101,7 @@ def test_an_evaluation(known: dict[str, Any], line: str) -> None:
 
 @given(st.floats(0, 100), st.floats(0.01, 1e7), st.floats(0, 2))
 def test_scripts_for_nanogpt_go_on_working(loss: float, ms: float, mfu: float) -> None:
-    row = NANOGPT_ROW.match(display_lines.step(step(loss=loss, ms=ms, mfu=mfu)))
+    row = NANOGPT_ROW.match(display_lines.step(step(loss=loss, ms=ms), mfu))
     assert row
     assert [float(value) for value in row.groups()] == pytest.approx([100, loss, ms, 100 * mfu], abs=0.00501)
     found = NANOGPT_EVALUATION.match(display_lines.evaluation(evaluation(train=loss, train_steps=None)))
@@ -111,7 +118,7 @@ def test_no_script_takes_the_loss_of_the_steps_for_nanogpts() -> None:
 )
 def test_a_checkpoint(count: int, size: str) -> None:
     line = f"saved out/checkpoints/step-00000250, time 12.30ms, in the background 1840.00ms, {size}"
-    assert display_lines.saved(save(bytes=count)) == line
+    assert display_lines.saved(checkpoint(bytes=count)) == line
 
 
 @pytest.mark.parametrize(
@@ -157,6 +164,6 @@ def test_the_way_to_go_on_can_be_pasted_into_a_shell(out_dir: str) -> None:
 def test_a_name_breaks_no_line_and_moves_no_cursor() -> None:
     odd = "a\nb\x1b[2Jc"
     lines = [*display_lines.introduction(introduction(out_dir=odd, choices={odd: odd}))]
-    lines += [display_lines.saved(save(path=odd)), display_lines.outcome(outcome(reason="interrupted"), odd)]
+    lines += [display_lines.saved(checkpoint(path=odd)), display_lines.outcome(outcome(reason="interrupted"), odd)]
     assert len(lines) == 4
     assert all(line.isprintable() for line in lines)

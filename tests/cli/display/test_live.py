@@ -20,7 +20,7 @@ from nanopace.cli.display.live import LiveDisplay
 from nanopace.version import __version__
 
 from ..conftest import unmeasured
-from ..reports import SHARES, evaluation, introduction, outcome, save, step
+from ..sample_events import checkpoint, evaluation, introduction, outcome, step
 from ..screen import Screen
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,8 +68,8 @@ def test_the_log_scrolls_above_the_display(terminal: Terminal, begin: Begin) -> 
     display.started(introduction(log_interval=100))
     display.phase("step")
     for iteration in range(200):
-        display.step(step(iteration), SHARES)
-    display.evaluated(evaluation())
+        display.event(step(iteration))
+    display.event(evaluation())
     wait_for(lambda: "±0.0031 at 250" in terminal.screen().lines[-1])
     lines = terminal.screen().lines
     assert lines[0] == f"nanopace {__version__} train: out, 65,536 tokens a step, steps 0 to 2000"
@@ -84,9 +84,9 @@ def test_in_the_end_only_the_log_is_left(terminal: Terminal, begin: Begin) -> No
     assert terminal.screen().lines == ["before it began"]
     display.started(introduction(choices={}))
     for iteration in range(3):
-        display.step(step(iteration), SHARES)
+        display.event(step(iteration))
         time.sleep(0.02)
-    display.saved(save())
+    display.event(checkpoint())
     display.note("a note\x1b[2J")
     display.finished(outcome(utilisation=0.5, measured_tflops=600.0))
     display.close()
@@ -102,7 +102,7 @@ def test_with_a_line_for_every_step_no_line_is_lost(terminal: Terminal, begin: B
     display.started(introduction(choices={}))
     began = time.perf_counter()
     for iteration in range(5000):
-        display.step(step(iteration), SHARES)
+        display.event(step(iteration))
     each = (time.perf_counter() - began) / 5000
     display.finished(outcome())
     rows = [line.partition(":")[0] for line in terminal.screen().lines if line.startswith("iter")]
@@ -118,7 +118,7 @@ def test_it_draws_no_more_than_a_few_times_a_second(begin: Begin) -> None:
     display.started(introduction(log_interval=1_000_000))
     began = time.monotonic()
     while time.monotonic() < began + 0.3:
-        display.step(step(1), SHARES)
+        display.event(step(1))
         display.phase("step")
     display.close()
     assert 3 <= len(frames) <= 0.3 / 0.01 + 5
@@ -127,7 +127,7 @@ def test_it_draws_no_more_than_a_few_times_a_second(begin: Begin) -> None:
 def test_a_terminal_that_was_made_narrower_is_tidied_up(terminal: Terminal, begin: Begin) -> None:
     display = begin()
     display.started(introduction(log_interval=1000, choices={}))
-    display.step(step(1), SHARES)
+    display.event(step(1))
     wait_for(lambda: len(terminal.screen().lines) > 4)
     broken = sum((drawn - 1) // 30 for drawn in display._drawn)
     assert broken >= 3
@@ -148,8 +148,8 @@ def test_a_terminal_without_blocks_gets_what_it_has(terminal: Terminal, begin: B
     display = begin()
     display.started(introduction(out_dir="größe", choices={}))
     for iteration in range(3):
-        display.step(step(iteration), SHARES)
-    display.evaluated(evaluation())
+        display.event(step(iteration))
+    display.event(evaluation())
     wait_for(lambda: "at 250" in terminal.screen().lines[-1])
     assert terminal.getvalue().isascii()
 
@@ -157,7 +157,7 @@ def test_a_terminal_without_blocks_gets_what_it_has(terminal: Terminal, begin: B
 def test_leaving_its_context_closes_it(terminal: Terminal, begin: Begin) -> None:
     with begin() as display:
         display.started(introduction(choices={}))
-        display.step(step(7), SHARES)
+        display.event(step(7))
     assert [line[:6] for line in terminal.screen().lines] == ["nanopa", "iter 7"]
 
 
@@ -169,7 +169,8 @@ def test_one_that_never_began_leaves_no_trace(terminal: Terminal, begin: Begin) 
 PROGRAM = """
 import contextlib, signal, sys, time
 from nanopace.cli.display.display import display_for
-from nanopace.train.listener import Introduction, StepReport
+from nanopace.ledger import StepEvent
+from nanopace.train.listener import Introduction
 
 def handle(*_):
     if "twice" in told:
@@ -183,8 +184,7 @@ display = display_for(sys.stdout)
 with display if "with" in sys.argv else contextlib.nullcontext():
     display.started(Introduction(out_dir="out", first_step=0, last_step=10**6, tokens_per_step=8))
     for iteration in range(10**6):
-        report = StepReport(iteration=iteration, loss=3.0, ms=1.0, tokens=8, lr=1e-3, grad_norm=None, mfu=None)
-        display.step(report, {"step": 1.0})
+        display.event(StepEvent(iteration, 1.0, loss=3.0, tokens=8, lr=1e-3))
         time.sleep(0.001)
 """
 

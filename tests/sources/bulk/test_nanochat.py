@@ -102,7 +102,7 @@ def test_alike_steps_become_one_row_and_a_slow_one_stays() -> None:
 
 def test_a_step_that_is_printed_twice_is_read_line_by_line() -> None:
     text = "\n".join(step(n - (n >= 10), 100.5, 0) for n in range(20)) + "\n"
-    bulk, by_line = (runs_of(NanochatReader, feed, text) for feed in (feed_bulk_nanochat, plain))
+    bulk, by_line = (runs_of(NANOCHAT, feed, text) for feed in (feed_bulk_nanochat, plain))
     assert [said(run) for run in bulk] == [said(run) for run in by_line]
 
 

@@ -13,10 +13,11 @@ import pytest
 
 from nanopace import compare, diagnose, render
 from nanopace.cli.display.display import PlainLines
+from nanopace.ledger import CheckpointEvent, EvalEvent, StepEvent
 from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOPACE
-from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
+from nanopace.train.listener import Introduction, Outcome
 
 Read = Callable[..., list[Run]]
 
@@ -33,6 +34,11 @@ CHOICES = {
 }
 
 
+class SameMfu(Introduction):
+    def mfu(self, _: StepEvent) -> float:
+        return 0.412
+
+
 def print_run(
     out: io.StringIO,
     first: int = 0,
@@ -47,7 +53,7 @@ def print_run(
     """A process of `nanopace train` on an H200: steps of 1100 ms, an evaluation of 800 ms and a save every 250."""
     lines = PlainLines(out)
     lines.started(
-        Introduction(
+        SameMfu(
             out_dir="runs/out, 2",
             first_step=first,
             last_step=last,
@@ -61,17 +67,13 @@ def print_run(
         loss = 3 + 8 / (1 + iteration / 100)
         if iteration % 250 == 0:
             train = {"train": loss + 0.1, "train_error": 0.01, "train_steps": 250} if iteration > first else {}
-            report = {"val": loss, "val_error": 0.0031, "windows": 1600, "ms": 800.0, "bits_per_byte": 0.98, **train}
-            lines.evaluated(EvalReport(iteration=iteration, **report))  # type: ignore[arg-type]
+            known = {"val": loss, "val_error": 0.0031, "windows": 1600, "ms": 800.0, "bits_per_byte": 0.98, **train}
+            lines.event(EvalEvent(iteration, **known))  # type: ignore[arg-type]
         if iteration % 250 == 4 and iteration > first + 4:  # four steps later it is on the disk
             path = f"runs/out, 2/checkpoints/step-{iteration - 4:08d}"
-            lines.saved(
-                SaveReport(iteration=iteration - 4, path=path, stall_ms=12.3, background_ms=1840.0, bytes=10**9)
-            )
+            lines.event(CheckpointEvent(iteration - 4, path, stall_ms=12.3, background_ms=1840.0, bytes=10**9))
         ms = 1100.0 + iteration % 7 / 10
-        lines.step(
-            StepReport(iteration=iteration, loss=loss, ms=ms, tokens=524_288, lr=6e-4, grad_norm=0.84, mfu=0.412), {}
-        )
+        lines.event(StepEvent(iteration, ms, loss, tokens=524_288, lr=6e-4, grad_norm=0.84))
     if end is not None:
         told: dict[str, Any] = {"reason": end, "iteration": stop - 1, "wall_ms": 1000 * wall_s, "energy_kwh": kwh}
         lines.finished(Outcome(ledger="out/ledger.jsonl", checkpoint="x", **told))

@@ -173,7 +173,7 @@ def test_checkpoints_of_another_run_behind_a_link(
 def test_a_link_that_comes_while_training_runs(
     shared_corpus: Path, overfitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nanopace.train.loop.loop.WAITS", (0.01,))
+    monkeypatch.setattr("nanopace.train.loop.saves.WAITS", (0.01,))
     theirs, out = tmp_path / "theirs", tmp_path / "out"
     shutil.copytree(overfitted, theirs)
     before = steps(theirs)

@@ -201,11 +201,11 @@ def begun(finished: Run, out_dir: Path, flags: frozenset[str] = frozenset(), **k
 def test_a_new_run_begins_with_the_best(finished: Run, tmp_path: Path) -> None:
     out, losses = finished
     told = begun(finished, tmp_path / "b", init_from=str(out), eval_iters=20)
-    assert told.all("evaluated")[0].val == pytest.approx(losses[best(losses)], abs=1e-6)
+    assert told.all("eval")[0].val == pytest.approx(losses[best(losses)], abs=1e-6)
     header = told.all("started")[0].choices["init_from"]
     assert header == f"{checkpoint(out, best(losses))}: {choose(out)}"
     told = begun(finished, tmp_path / "l", init_from=str(out), eval_iters=20, which="last")
-    assert told.all("evaluated")[0].val > losses[best(losses)] + 0.05
+    assert told.all("eval")[0].val > losses[best(losses)] + 0.05
     assert told.all("started")[0].choices["init_from"] == f"{checkpoint(out, 201)}: step 201, the last"
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from nanopace.ledger import CheckpointEvent, Event, NoteEvent, RunEvent, StepEve
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole, step_of, verified
 from nanopace.train.checkpoint.write import remove_checkpoint
-from nanopace.train.listener import Outcome, StepReport
+from nanopace.train.listener import Outcome
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
@@ -37,11 +36,11 @@ class Troubled(Recorder):
         self.held: int | None = None  # the newest checkpoint at the end of the trouble
         self.out = Path()
 
-    def step(self, report: StepReport, shares: Any) -> None:
-        self.said.append(("step", (report, shares)))
-        if report.iteration == BEGINS:
+    def step(self, event: StepEvent) -> None:
+        self.said.append(("step", event))
+        if event.iteration == BEGINS:
             self._begin()
-        if report.iteration == ENDS and self._end is not None:
+        if event.iteration == ENDS and self._end is not None:
             saved, _ = newest_whole(self.out)
             self.held = None if saved is None else saved.step
             self._end()
@@ -92,7 +91,7 @@ def check_survived(out: Path, told: Troubled, reason: str) -> None:
     assert reason in said[0]
     assert told.held is not None  # the last good one stayed
     assert told.held <= BEGINS + 3
-    saves = [each.iteration for each in told.all("saved")]
+    saves = [each.iteration for each in told.all("checkpoint")]
     assert {2, 48, 50, 52, 53} <= set(saves)
     assert not set(range(8, 44)) & set(saves)
     found = events(out)
@@ -235,7 +234,7 @@ def test_a_best_that_cannot_be_written_down(corpus: Path, tmp_path: Path) -> Non
     told = InTheWay()
     assert run(corpus, tmp_path / "out", told).reason == "finished"
     assert any("best.json: Is a directory" in each for each in told.all("note"))
-    assert [each.iteration for each in told.all("saved")][-2:] == [52, 53]
+    assert [each.iteration for each in told.all("checkpoint")][-2:] == [52, 53]
 
 
 def flip(out: Path, step: int) -> None:
@@ -330,6 +329,6 @@ def test_whatever_befalls_the_thread_that_saves_it_goes_on(
     monkeypatch.setattr("nanopace.train.checkpoint.saver.remove_checkpoint", broken)
     told = Recorder()
     assert run(corpus, tmp_path / "out", told, max_iters=9).reason == "finished"
-    assert [each.iteration for each in told.all("saved")] == [2, 4, 6, 8, 10]
+    assert [each.iteration for each in told.all("checkpoint")] == [2, 4, 6, 8, 10]
     said = [each for each in told.all("note") if "could not remove old checkpoints: unforeseen" in each]
     assert len(said) == 1

@@ -99,7 +99,7 @@ def counts(out: Path) -> dict[str, float]:
 
 
 def skipped(told: Recorder) -> list[int]:
-    return [report.iteration for report, _ in told.all("step") if report.skipped]
+    return [event.iteration for event in told.all("step") if event.skipped]
 
 
 def test_it_learns_what_a_run_learns_that_keeps_its_gradients(corpus: Path, tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ import pytest
 
 from nanopace.cli.main import main
 from nanopace.config import Asked
+from nanopace.ledger import StepEvent
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import newest_whole
-from nanopace.train.loop.last_save import waited
+from nanopace.train.loop.saves import _waited as waited
 from nanopace.train.run import train
 
 from ...cli.conftest import unmeasured
@@ -26,7 +27,7 @@ from ..checkpoint.test_disk import fill, small_disk  # noqa: F401
 from ..conftest import TINY, Recorder
 from .test_interrupt import until
 
-HASTY = "from nanopace.train.loop import loop; loop.WAITS = (0.01, 0.01)"  # put before it: attempts without waiting
+HASTY = "from nanopace.train.loop import saves; saves.WAITS = (0.01, 0.01)"  # its attempts come at once
 SLOW = """
 import os, sys, time
 from nanopace.train.loop import loop
@@ -154,9 +155,9 @@ class Mended(Recorder):
         super().__init__()
         self._ballast = ballast
 
-    def step(self, report: Any, shares: Any) -> None:
-        self.said.append(("step", (report, shares)))
-        if report.iteration == 12:
+    def step(self, event: StepEvent) -> None:
+        self.said.append(("step", event))
+        if event.iteration == 12:
             fill(self._ballast)
 
     def note(self, text: str) -> None:
@@ -180,7 +181,7 @@ def test_a_disk_that_is_full_for_a_moment(corpus: Path, small_disk: Path) -> Non
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attempts come one upon the other."""
-    monkeypatch.setattr("nanopace.train.loop.loop.WAITS", (0.01, 0.01))
+    monkeypatch.setattr("nanopace.train.loop.saves.WAITS", (0.01, 0.01))
 
 
 @pytest.mark.usefixtures("hasty")
@@ -189,8 +190,8 @@ def test_the_ledger_tells_the_truth(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     class InTheWay(Recorder):
-        def step(self, report: Any, shares: Any) -> None:  # noqa: ARG002
-            if report.iteration == 5:
+        def step(self, event: StepEvent) -> None:
+            if event.iteration == 5:
                 (out / "checkpoints").rename(out / "aside")
                 (out / "checkpoints").touch()
 
@@ -218,7 +219,7 @@ def test_two_runs_with_one_rescue_dir(corpus: Path, tmp_path: Path) -> None:
 
 def _blocked(out: Path) -> Recorder:
     class Blocked(Recorder):
-        def step(self, report: Any, shares: Any) -> None:  # noqa: ARG002
+        def step(self, _: StepEvent) -> None:
             if (out / "checkpoints").is_dir():
                 (out / "checkpoints").rmdir()
                 (out / "checkpoints").touch()

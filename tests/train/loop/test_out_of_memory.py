@@ -60,7 +60,7 @@ PLAIN: dict[str, Value] = {"dropout": 0.0, "max_iters": 10, "batch_size": 12, "g
 
 
 def vals(told: Recorder) -> list[float]:
-    return [each.val for each in told.all("evaluated")]
+    return [each.val for each in told.all("eval")]
 
 
 def test_a_batch_that_does_not_fit_is_halved_before_the_first_step(
@@ -166,7 +166,7 @@ class Limiting(Recorder):
 train(Asked(given={first!r}, files=("config.py",)), listener=Recorder(), started=time.monotonic())
 listener = Limiting()
 train(Asked(given={given!r}, files=("config.py",)), listener=listener, started=time.monotonic())
-print(json.dumps([list(listener.losses.values()), [each.val for each in listener.all("evaluated")]]))
+print(json.dumps([list(listener.losses.values()), [each.val for each in listener.all("eval")]]))
 """
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nanopace.config import Asked, TrainConfig
-from nanopace.train.listener import StepReport
+from nanopace.ledger import StepEvent
 from nanopace.train.loop.passes import PlainPasses, autocast
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.plan import device as device_module
@@ -136,10 +136,10 @@ def test_who_wants_nothing_compiled_gets_nothing_of_ours() -> None:
 class Counting(Recorder):
     """How many functions torch had taken apart by the end of each step."""
 
-    def step(self, report: StepReport, shares: Any) -> None:
+    def step(self, event: StepEvent) -> None:
         from torch._dynamo.utils import counters
 
-        self.said.append(("step", (report, shares)))
+        self.said.append(("step", event))
         self.said.append(("taken apart", counters["frames"]["total"]))
 
 

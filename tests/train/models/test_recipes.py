@@ -15,10 +15,11 @@ from nanopace.config import KNOBS, Asked, TrainConfig
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.errors import ConfigError, InputError
 from nanopace.knob_values import INGREDIENTS, ingredients
+from nanopace.ledger import StepEvent
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import checkpoint_directories, read_state, verified
 from nanopace.train.formats.convert import convert, open_pretrained
-from nanopace.train.listener import Outcome, StepReport
+from nanopace.train.listener import Outcome
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.generate import generate
 from nanopace.train.models.gpt2 import GPT, ModelShape
@@ -45,9 +46,9 @@ class Stopping(Recorder):
         super().__init__()
         self._at = at
 
-    def step(self, report: StepReport, shares: object) -> None:
-        self.said.append(("step", (report, shares)))
-        if report.iteration == self._at:
+    def step(self, event: StepEvent) -> None:
+        self.said.append(("step", event))
+        if event.iteration == self._at:
             import signal
 
             signal.raise_signal(signal.SIGINT)
@@ -88,9 +89,9 @@ def test_as_many_steps_teach_it_more_than_gpt2(shared_corpus: Path, tmp_path: Pa
     for rate in (3e-3, 1e-2, 3e-2):
         gpt2: dict[str, Value] = {"learning_rate": rate, "min_lr": rate / 10, "warmup_iters": 6, "lr_decay_iters": 60}
         _, told = run(shared_corpus, tmp_path / f"gpt2-{rate}", recipe="gpt2", **gpt2, **knobs)
-        losses[rate] = [each.val for each in told.all("evaluated")]
+        losses[rate] = [each.val for each in told.all("eval")]
     _, told = run(shared_corpus, tmp_path / "fast", **knobs)
-    fast = [each.val for each in told.all("evaluated")]
+    fast = [each.val for each in told.all("eval")]
     assert fast[0] == pytest.approx(losses[1e-2][0], abs=0.1)
     assert fast[1] < min(each[1] for each in losses.values()) - 0.05
     assert fast[2] < min(each[2] for each in losses.values()) - 0.02
@@ -100,7 +101,7 @@ def test_as_many_steps_teach_it_more_than_gpt2(shared_corpus: Path, tmp_path: Pa
 def test_every_ingredient_can_be_left_out(shared_corpus: Path, tmp_path: Path, without: str) -> None:
     outcome, told = run(shared_corpus, tmp_path / "out", without=without, max_iters=2, eval_interval=2)
     assert outcome.reason == "finished"
-    first, last = (each.val for each in told.all("evaluated"))
+    first, last = (each.val for each in told.all("eval"))
     assert last < first
     saved = verified(checkpoint_directories(tmp_path / "out")[0])
     assert (saved.shape.without, saved.config["without"]) == (without, without)

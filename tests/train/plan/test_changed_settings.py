@@ -103,7 +103,7 @@ def test_what_has_changed_is_said(corpus: Path, tmp_path: Path) -> None:
         "seed is 7 now and was 1337: the data goes on in another order, and windows of this epoch may come again"
     )
     assert said["changed since the checkpoint"] == "dropout 0.1 -> 0.0, learning_rate 0.01 -> 0.005, max_iters 1 -> 3"
-    assert told.all("evaluated")[0].change is None  # other windows were evaluated before
+    assert told.all("eval")[0].change is None  # other windows were evaluated before
     ledger = [json.loads(line) for line in (tmp_path / "out" / "ledger.jsonl").read_text().splitlines()]
     assert [each["choices"].get("data") for each in ledger if each["event"] == "run"] == [None, said["data"]]
 

@@ -60,7 +60,8 @@ def _measured(given: dict[str, Value] | None, budget_s: float, args: argparse.Na
     import json
     from importlib.util import find_spec
 
-    from nanopace.cli.display.trials import Trials, room_for_trials
+    from nanopace.cli.display.trials import Trials
+    from nanopace.tune.results import trials_directory
     from nanopace.tune.search.tune import tune
     from nanopace.tune.search.tune_view import setting_name
 
@@ -68,12 +69,12 @@ def _measured(given: dict[str, Value] | None, budget_s: float, args: argparse.Na
         raise UsageError(
             "nanopace {command} needs {package}: pip install 'nanopace[train]'", command="tune", package="torch"
         )
-    with room_for_trials(args.keep, json.dumps({"tune": given})) as folder, Trials(None, words, budget_s) as trials:
+    with trials_directory(args.keep, json.dumps({"tune": given})) as folder, Trials(None, words, budget_s) as trials:
         return tune(
             given,
             folder,
             budget_s,
-            lambda each: trials.tell(each.outcome, [setting_name(each.changed) or words.text("as given")]),
+            lambda each: trials.add(each.outcome, [setting_name(each.changed) or words.text("as given")]),
         )
 
 

@@ -1,26 +1,23 @@
-"""The progress bar of whatever is counted in bytes: how many, how fast, how long still."""
+"""The progress bars of long commands."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
+
+
+def progress_bar(*columns: ProgressColumn | str) -> Progress:
+    """A name, a bar, and these columns. On stderr, gone when it is done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress
+
+    return Progress("{task.description}", BarColumn(), *columns, console=Console(stderr=True), transient=True)
 
 
 def bar_of_bytes(*more: str) -> Progress:
-    """On stderr, gone when it is done. `more`: columns of text before the time that is left."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    """How many bytes, how fast, how long still. `more`: columns of text before the time that is left."""
+    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    return Progress(
-        *columns, *map(TextColumn, more), TimeRemainingColumn(), console=Console(stderr=True), transient=True
-    )
+    return progress_bar(DownloadColumn(), TransferSpeedColumn(), *more, TimeRemainingColumn())

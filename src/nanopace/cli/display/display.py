@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self, TextIO
 
 from nanopace.cli.display import lines as display_lines
 from nanopace.cli.streams import new_losses
+from nanopace.ledger import Event, StepEvent
+from nanopace.train.listener import Introduction
 from nanopace.views.terminal_writer import fit_encoding
 from nanopace.wording.printable import one_line
 
 if TYPE_CHECKING:
     from nanopace.cli.display.live import LiveDisplay
-    from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
+    from nanopace.train.listener import Outcome
 
 _DUMB = ("dumb", "unknown")
 
@@ -34,28 +35,61 @@ def display_for(stdout: TextIO) -> LiveDisplay | PlainLines:
 
 
 class Display:
-    """What both have: a run's directory and rows, and a stream that may fail, which the ledger is told of."""
+    """A listener that has a line for everything that is worth one. How it gets to the screen, `_log` knows."""
 
     def __init__(self) -> None:
-        self._log_interval = 1
-        self._out_dir = ""
+        self._intro = Introduction(out_dir="", first_step=0, last_step=0, tokens_per_step=0)
         self._iteration = 0
-        self._take_down: Callable[[str, int], None] | None = None
 
-    def _meet(self, intro: Introduction) -> None:
-        self._out_dir, self._log_interval = intro.out_dir, intro.log_interval
-        self._iteration, self._take_down = intro.first_step, intro.take_down
+    def started(self, intro: Introduction) -> None:
+        self._intro, self._iteration = intro, intro.first_step
+        for line in display_lines.introduction(intro):
+            self._log(line)
 
-    def _tell_of_losses(self) -> None:
-        """Outside of any print, since the ledger may itself have something to say."""
-        if self._take_down is not None:
+    def phase(self, name: str) -> None:
+        """A log has no use for it."""
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, StepEvent):
+            self._iteration = event.iteration
+            if display_lines.is_worth_a_row(event, self._intro.log_interval):
+                self._log(event)
+        elif (line := display_lines.of_event(event)) is not None:
+            self._log(line)
+
+    def note(self, text: str) -> None:
+        self._log(one_line(text))
+
+    def finished(self, outcome: Outcome) -> None:
+        for line in display_lines.ending(outcome, self._intro.out_dir):
+            self._log(line)
+
+    def close(self) -> None:
+        """Clear away what does not scroll."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _log(self, line: str | StepEvent) -> None:
+        """A line, or a step, which has a row."""
+        raise NotImplementedError
+
+    def _row(self, step: StepEvent) -> str:
+        return display_lines.step(step, self._intro.mfu(step))
+
+    def _report_lost_output(self) -> None:
+        """The stream may fail. Called outside of any print, since the ledger may itself have something to say."""
+        if self._intro.note_in_ledger is not None:
             for line in new_losses():
-                self._take_down(line, self._iteration)
+                self._intro.note_in_ledger(line, self._iteration)
                 print(f"nanopace: {line}", file=sys.stderr, flush=True)
 
 
 class PlainLines(Display):
-    """One line for everything that is worth one, written at once: a log that is followed is never behind."""
+    """Every line is written at once: a log that is followed is never behind."""
 
     def __init__(self, out: TextIO) -> None:
         super().__init__()
@@ -63,41 +97,9 @@ class PlainLines(Display):
         self._waiting: deque[str] = deque()
         self._printing = False
 
-    def started(self, intro: Introduction) -> None:
-        self._meet(intro)
-        for line in display_lines.introduction(intro):
-            self._print(line)
-
-    def phase(self, name: str) -> None:
-        """Is in the ledger; a log has no use for it."""
-
-    def step(self, report: StepReport, shares: Mapping[str, float]) -> None:  # noqa: ARG002
-        self._iteration = report.iteration
-        if display_lines.is_worth_a_row(report, self._log_interval):
-            self._print(display_lines.step(report))
-
-    def evaluated(self, report: EvalReport) -> None:
-        self._print(display_lines.evaluation(report))
-
-    def saved(self, report: SaveReport) -> None:
-        self._print(display_lines.saved(report))
-
-    def note(self, text: str) -> None:
-        self._print(one_line(text))
-
-    def finished(self, outcome: Outcome) -> None:
-        for line in display_lines.ending(outcome, self._out_dir):
-            self._print(line)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """There is nothing to clear away."""
-
-    def _print(self, line: str) -> None:
+    def _log(self, line: str | StepEvent) -> None:
         """A note may come from a signal handler in the middle of another line: whoever is at that one prints both."""
-        self._waiting.append(line)
+        self._waiting.append(line if isinstance(line, str) else self._row(line))
         if self._printing:
             return
         self._printing = True
@@ -107,4 +109,4 @@ class PlainLines(Display):
             self._out.flush()
         finally:
             self._printing = False
-        self._tell_of_losses()
+        self._report_lost_output()

@@ -1,6 +1,6 @@
 """What the live display shows at one moment, before anything of it is on a screen.
 
-The loop tells what happens, thousands of times a second if need be, so taking it down costs a few microseconds and no
+The loop reports what happens, thousands of times a second if need be, so keeping it costs a few microseconds and no
 lock; `frame` makes the lines, a few times a second, in another thread.
 """
 
@@ -11,7 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
-from nanopace.train.listener import EvalReport, Introduction, StepReport
+from nanopace.ledger import EvalEvent, Event, StepEvent
+from nanopace.train.listener import Introduction
 from nanopace.views.sparkline import sparkline
 
 PHASES: Mapping[str, str] = {
@@ -36,17 +37,17 @@ Piece = tuple[str, str]  # a text and its style
 
 
 class State:
-    """All that was told so far, as far as it is shown."""
+    """What the loop reported so far, as far as it is shown."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._intro: Introduction | None = None
         self._phase = ""
-        self._step: StepReport | None = None
+        self._step: StepEvent | None = None
         self._first: tuple[int, float] | None = None  # the first step of this process, and when it was done
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._shares: Mapping[str, float] = {}
-        self._evaluation: EvalReport | None = None
+        self._evaluation: EvalEvent | None = None
         self._losses = Losses()
         self._skipped = 0
 
@@ -56,18 +57,23 @@ class State:
     def phase(self, name: str) -> None:
         self._phase = name
 
-    def step(self, report: StepReport, shares: Mapping[str, float]) -> None:
-        if self._step is not None and report.iteration <= self._step.iteration:  # training went back
+    def event(self, event: Event) -> None:
+        if isinstance(event, StepEvent):
+            self._take_step(event)
+        elif isinstance(event, EvalEvent):
+            self._evaluation = event
+
+    def _take_step(self, step: StepEvent) -> None:
+        if self._step is not None and step.iteration <= self._step.iteration:  # training went back
             self._first, self._losses = None, Losses()
         if self._first is None:
-            self._first = report.iteration, self._clock()
-        self._step, self._shares = report, shares
-        self._skipped += report.skipped
-        self._recent.append(report.ms)
-        self._losses.add(report.iteration, report.loss)
-
-    def evaluated(self, report: EvalReport) -> None:
-        self._evaluation = report
+            self._first = step.iteration, self._clock()
+        self._step = step
+        self._shares = {} if self._intro is None else self._intro.phase_shares()
+        self._skipped += step.skipped
+        self._recent.append(step.ms)
+        if step.loss is not None:
+            self._losses.add(step.iteration, step.loss)
 
     # --- the lines ---------------------------------------------------------------------------------------------------
 
@@ -106,9 +112,10 @@ class State:
         parts = [f"now: {_NOW.get(self._phase, self._phase)}"] if self._phase else []
         if self._step is not None and (recent := list(self._recent)) and sum(recent) > 0:
             ms = sum(recent) / len(recent)
-            parts += [f"{_short(1000 * self._step.tokens / ms)} tok/s", f"{ms:.2f} ms a step"]
-            if self._step.mfu is not None:
-                parts.append(f"mfu {100 * self._step.mfu:.2f}%")
+            parts += [f"{_short(1000 * (self._step.tokens or 0) / ms)} tok/s", f"{ms:.2f} ms a step"]
+            mfu = None if self._intro is None else self._intro.mfu(self._step)
+            if mfu is not None:
+                parts.append(f"mfu {100 * mfu:.2f}%")
         if self._skipped:
             parts.append(f"{self._skipped} skipped")
         return parts

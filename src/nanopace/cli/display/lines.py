@@ -12,7 +12,8 @@ import math
 import shlex
 from collections.abc import Iterator
 
-from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
+from nanopace.ledger import CheckpointEvent, EvalEvent, Event, NoteEvent, StepEvent
+from nanopace.train.listener import Introduction, Outcome
 from nanopace.version import __version__
 from nanopace.wording.printable import one_line
 
@@ -29,23 +30,35 @@ def introduction(intro: Introduction) -> Iterator[str]:
         yield f"  {one_line(name)}: {one_line(choice)}"
 
 
-def step(report: StepReport) -> str:
+def of_event(event: Event) -> str | None:
+    """The line of an event that is no step; None: it has none."""
+    match event:
+        case EvalEvent():
+            return evaluation(event)
+        case CheckpointEvent():
+            return saved(event)
+        case NoteEvent():
+            return one_line(event.text)
+    return None
+
+
+def step(event: StepEvent, mfu: float | None) -> str:
     parts = [
-        f"iter {report.iteration}: loss {report.loss:.4f}",
-        f"time {report.ms:.2f}ms",
-        "mfu n/a" if report.mfu is None else f"mfu {100 * report.mfu:.2f}%",
-        "skipped" if report.skipped else "",
-        "" if report.spike is None else f"spike {report.spike:.1f}σ",
-        f"{tokens_per_second(report):.0f} tok/s",
-        "" if report.grad_norm is None else f"norm {report.grad_norm:.2f}",
-        f"lr {report.lr:.2e}",
+        f"iter {event.iteration}: loss {event.loss:.4f}",
+        f"time {event.ms:.2f}ms",
+        "mfu n/a" if mfu is None else f"mfu {100 * mfu:.2f}%",
+        "skipped" if event.skipped else "",
+        "" if event.spike is None else f"spike {event.spike:.1f}σ",
+        f"{tokens_per_second(event):.0f} tok/s",
+        "" if event.grad_norm is None else f"norm {event.grad_norm:.2f}",
+        f"lr {event.lr:.2e}",
     ]
     return ", ".join(filter(None, parts))
 
 
-def is_worth_a_row(report: StepReport, log_interval: int) -> bool:
+def is_worth_a_row(event: StepEvent, log_interval: int) -> bool:
     """What stands out has one, whether it is its turn or not."""
-    return report.iteration % log_interval == 0 or report.skipped or report.spike is not None
+    return event.iteration % log_interval == 0 or event.skipped or event.spike is not None
 
 
 def fitting_row(row: str, width: int) -> str:
@@ -56,41 +69,41 @@ def fitting_row(row: str, width: int) -> str:
     return ", ".join(parts)
 
 
-def tokens_per_second(report: StepReport) -> float:
-    return 1000 * report.tokens / report.ms if report.ms > 0 else 0.0
+def tokens_per_second(event: StepEvent) -> float:
+    return 1000 * (event.tokens or 0) / event.ms if event.ms > 0 else 0.0
 
 
-def evaluation(report: EvalReport) -> str:
+def evaluation(event: EvalEvent) -> str:
     parts = [
-        f"step {report.iteration}: {_train(report)}val loss {report.val:.4f}",
-        f"time {report.ms:.2f}ms",
-        f"val error {report.val_error:.4f}",
-        "" if report.train is None or report.train_error is None else f"train error {report.train_error:.4f}",
-        "" if report.bits_per_byte is None else f"{report.bits_per_byte:.4f} bits per byte",
-        _change(report),
+        f"step {event.iteration}: {_train(event)}val loss {event.val:.4f}",
+        f"time {event.ms:.2f}ms",
+        f"val error {event.val_error:.4f}",
+        "" if event.train is None or event.train_error is None else f"train error {event.train_error:.4f}",
+        "" if event.bits_per_byte is None else f"{event.bits_per_byte:.4f} bits per byte",
+        _change(event),
     ]
     return ", ".join(filter(None, parts))
 
 
-def _train(report: EvalReport) -> str:
+def _train(event: EvalEvent) -> str:
     """Where it is of the steps themselves, of how many."""
-    if report.train is None:
+    if event.train is None:
         return ""
-    count = report.train_steps
+    count = event.train_steps
     name = "train loss" if count is None else f"train loss (last {count} step{'' if count == 1 else 's'})"
-    return f"{name} {report.train:.4f}, "
+    return f"{name} {event.train:.4f}, "
 
 
-def _change(report: EvalReport) -> str:
-    if report.change is None:
+def _change(event: EvalEvent) -> str:
+    if event.change is None:
         return ""
-    error = "" if report.change_error is None else f" (error {report.change_error:.4f})"
-    return f"change {report.change:+.4f}{error}"
+    error = "" if event.change_error is None else f" (error {event.change_error:.4f})"
+    return f"change {event.change:+.4f}{error}"
 
 
-def saved(report: SaveReport) -> str:
-    times = f"time {report.stall_ms:.2f}ms, in the background {report.background_ms:.2f}ms"
-    return f"saved {one_line(report.path)}, {times}, {size(report.bytes)}"
+def saved(event: CheckpointEvent) -> str:
+    times = f"time {event.stall_ms:.2f}ms, in the background {event.background_ms:.2f}ms"
+    return f"saved {one_line(event.path or '')}, {times}, {size(event.bytes or 0)}"
 
 
 def ending(end: Outcome, out_dir: str) -> Iterator[str]:

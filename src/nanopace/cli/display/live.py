@@ -1,6 +1,6 @@
 """The live display: a few lines at the bottom of the terminal, and the log scrolling above them.
 
-The loop's thread only takes down what it is told. Another one writes, four times a second, whatever the rate of the
+The loop's thread only keeps what it reports. Another one writes, four times a second, whatever the rate of the
 steps: mostly while the loop waits for the card, so that nobody waits for a terminal.
 """
 
@@ -9,24 +9,23 @@ from __future__ import annotations
 import atexit
 import threading
 from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rich.control import Control
 from rich.live import Live
 from rich.segment import ControlType
 from rich.text import Text
 
-from nanopace.cli.display import lines as display_lines
 from nanopace.cli.display.display import Display
 from nanopace.cli.display.frame import State
+from nanopace.cli.display.lines import fitting_row
 from nanopace.views.terminal_writer import fit_encoding
-from nanopace.wording.printable import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
+    from nanopace.ledger import Event, StepEvent
+    from nanopace.train.listener import Introduction, Outcome
 
 EVERY_S = 0.25
 
@@ -38,7 +37,7 @@ class LiveDisplay(Display):
         super().__init__()
         self._console = console
         self._state = State()
-        self._lines: deque[str | StepReport] = deque()  # to be printed above the display
+        self._lines: deque[str | StepEvent] = deque()  # to be printed above the display
         self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False, transient=True)
         self._drawn_width = 0  # of the terminal, when it was last drawn
         self._drawn: list[int] = []  # and how long the lines were
@@ -46,10 +45,8 @@ class LiveDisplay(Display):
         self._thread = threading.Thread(target=self._refresh, name="nanopace-display", daemon=True)
 
     def started(self, intro: Introduction) -> None:
-        self._meet(intro)
         self._state.started(intro)
-        for line in display_lines.introduction(intro):
-            self._log(line)
+        super().started(intro)
         self._live.start()
         # The cursor stays: a process that is killed has nobody to bring it back.
         self._console.show_cursor(True)
@@ -59,25 +56,12 @@ class LiveDisplay(Display):
     def phase(self, name: str) -> None:
         self._state.phase(name)
 
-    def step(self, report: StepReport, shares: Mapping[str, float]) -> None:
-        self._iteration = report.iteration
-        self._state.step(report, shares)
-        if display_lines.is_worth_a_row(report, self._log_interval):
-            self._log(report)
-
-    def evaluated(self, report: EvalReport) -> None:
-        self._state.evaluated(report)
-        self._log(display_lines.evaluation(report))
-
-    def saved(self, report: SaveReport) -> None:
-        self._log(display_lines.saved(report))
-
-    def note(self, text: str) -> None:
-        self._log(one_line(text))
+    def event(self, event: Event) -> None:
+        self._state.event(event)
+        super().event(event)
 
     def finished(self, outcome: Outcome) -> None:
-        for line in display_lines.ending(outcome, self._out_dir):
-            self._log(line)
+        super().finished(outcome)
         self.close()
 
     def close(self) -> None:
@@ -89,19 +73,13 @@ class LiveDisplay(Display):
         self._live.stop()
         atexit.unregister(self.close)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _refresh(self) -> None:
         while not self._over.wait(EVERY_S):
             if not self._print_lines():
                 self._live.refresh()
-            self._tell_of_losses()
+            self._report_lost_output()
 
-    def _log(self, line: str | StepReport) -> None:
+    def _log(self, line: str | StepEvent) -> None:
         self._lines.append(line)
         if self._thread.ident is None:  # nothing is shown yet, and nobody else prints
             self._print_lines()
@@ -112,9 +90,7 @@ class LiveDisplay(Display):
         lines = []
         while self._lines:
             line = self._lines.popleft()
-            if not isinstance(line, str):
-                line = display_lines.fitting_row(display_lines.step(line), self._console.width)
-            lines.append(line)
+            lines.append(line if isinstance(line, str) else fitting_row(self._row(line), self._console.width))
         if lines:
             self._console.print(Text("\n".join(map(self._shown, lines))), soft_wrap=True)
         return bool(lines)

@@ -1,61 +1,20 @@
-"""Where trials are kept, and what is shown while they run: a bar with the time that is left on a terminal, else a line
-for each."""
+"""What is shown while trials run: a bar with the time that is left on a terminal, else a line for each."""
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from nanopace.errors import UsageError
-from nanopace.files import check_own, read_bounded, write_durably
+from nanopace.cli.display.bar import progress_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from nanopace.tune.trial import Outcome
     from nanopace.wording.catalog import Words
-
-
-_PLAN = "plan.json"
-
-
-@contextmanager
-def room_for_trials(keep: str | None, plan: str) -> Iterator[Path]:
-    """The directory that is named, or one of its own that is gone afterwards."""
-    if keep is not None:
-        folder = Path(keep)
-        _claim(folder, plan)
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="nanopace-trials-") as name:
-        yield Path(name)
-
-
-def _claim(folder: Path, plan: str) -> None:
-    """For the trials of this plan alone: those of another would be mixed into them."""
-    from nanopace.tune.results import RESULTS
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file, wanted = folder / _PLAN, plan.encode()
-        for name in (_PLAN, RESULTS):
-            check_own(folder / name)
-        if os.path.lexists(file):
-            if read_bounded(file, len(wanted)) != wanted:
-                raise UsageError("{path}: holds other runs; name another directory, or remove it", path=folder)
-        elif any(folder.iterdir()):
-            raise UsageError("{path}: is not empty; name another directory, or remove it", path=folder)
-        else:
-            write_durably(file, wanted)
-    except OSError as error:
-        raise UsageError("{path}: cannot be written: {reason}", path=folder, reason=error.strerror or error) from None
 
 
 class Trials:
@@ -69,18 +28,10 @@ class Trials:
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import TimeElapsedColumn, TimeRemainingColumn
 
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[done]}"),
-                TimeElapsedColumn() if self._count is None else TimeRemainingColumn(),
-                TextColumn("{task.fields[last]}"),
-                console=Console(stderr=True),
-                transient=True,
-            )
+            clock = TimeElapsedColumn() if self._count is None else TimeRemainingColumn()
+            self._bar = progress_bar("{task.fields[done]}", clock, "{task.fields[last]}")
             total = self._budget_s if self._count is None else self._count
             self._task = self._bar.add_task(self._words.text("trials"), total=total, done=self._of(), last="")
             self._bar.start()
@@ -92,13 +43,13 @@ class Trials:
         if self._bar is not None:
             self._bar.stop()
 
-    def tell(self, outcome: Outcome, changed: Sequence[str]) -> None:
+    def add(self, outcome: Outcome, changed: Sequence[str]) -> None:
         from nanopace.tune.search.tune_view import failure
 
         self._done += 1
         rate, words = outcome.tokens_per_second, self._words
-        said = failure(outcome.failure, words) if outcome.failure else f"{words.si(rate)} {words.text('tokens/s')}"
-        line = f"{'+'.join(changed) or 'A'}: {said}"
+        result = failure(outcome.failure, words) if outcome.failure else f"{words.si(rate)} {words.text('tokens/s')}"
+        line = f"{'+'.join(changed) or 'A'}: {result}"
         if self._bar is None or self._task is None:
             print(f"{self._of()} {line}", file=sys.stderr, flush=True)
         elif self._count is None:  # a table that grows above the bar

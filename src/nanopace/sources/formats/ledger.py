@@ -60,11 +60,11 @@ class LedgerReader:
         self._measured = False  # the process before this one knew its card's real peak
         self._gpu = GpuSamples()
         self._ranks = RankLags()
-        self._untold = False  # the builder has not heard of the samples of the last process that counted
+        self._samples_pending = False  # the builder does not have those of the last process that counted
         self._world_size: int | None = None
         self._batch_sizes: dict[str, int] = {}  # of now, in training and in evaluations
         self._reduced: MicroBatchEvent | None = None  # what training came down to
-        self._energy_kwh: float | None = None  # that this process told
+        self._energy_kwh: float | None = None  # of this process
 
     def feed(self, line: str) -> bool:
         events = self._events.read(line)
@@ -74,7 +74,7 @@ class LedgerReader:
 
     @property
     def expects_more(self) -> bool:
-        """Whether the next step tells more than its figures: what its process is."""
+        """Whether the next step says more than its figures: what its process is."""
         return self._introduced
 
     def feed_steps(self, rows: Iterable[Row], at_ms: float, tokens: int) -> None:
@@ -92,7 +92,7 @@ class LedgerReader:
 
     def finish(self) -> None:
         self._end_process()
-        self._tell_samples()
+        self._flush_samples()
 
     def _take(self, event: Event) -> None:
         if isinstance(event, RunEvent):
@@ -103,11 +103,10 @@ class LedgerReader:
             resumed = isinstance(event, ResumeEvent)
             self._builder.begin_process(fresh=not resumed)
             if not resumed or self._ranks.world_size != self._world_size:
-                self._tell_samples()
+                self._flush_samples()
+                self._ranks = RankLags(self._world_size)
             if not resumed:
                 self._gpu, self._reduced = GpuSamples(), None
-            if not resumed or self._ranks.world_size != self._world_size:
-                self._ranks = RankLags(self._world_size)
         if event.at_ms is not None:
             self._clock_ms = max(self._clock_ms, event.at_ms)
 
@@ -224,18 +223,18 @@ class LedgerReader:
         if event.reason in _ENDINGS:
             self._builder.ending(event.reason)  # type: ignore[arg-type]
 
-    def _tell_samples(self) -> None:
+    def _flush_samples(self) -> None:
         """Of all processes of a run together, once: a ledger may have thousands."""
-        if self._untold:
+        if self._samples_pending:
             self._builder.gpu_use(self._gpu.use())
             self._builder.rank_lags(self._ranks.all())
-        self._untold = False
+        self._samples_pending = False
 
     def _end_process(self) -> None:
         """Its time belongs to the run, unless it was a first attempt that came to nothing."""
         if self._process_counts:
             self._gpu.end_process(self._energy_kwh)
-            self._untold = True
+            self._samples_pending = True
             if self._clock_ms > 0:
                 self._builder.wall_ms(self._clock_ms)
         self._clock_ms, self._process_counts, self._energy_kwh = 0.0, False, None

@@ -8,8 +8,8 @@ windows as that error needs, never fewer than the evaluation before.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nanopace.corpus.shards.corpus import Split
 from nanopace.corpus.shards.order import Order
+from nanopace.ledger import EvalEvent
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.ranks import Ranks
 
@@ -40,13 +41,6 @@ class Estimate:
     def of(cls, values: np.ndarray) -> Estimate:
         error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.inf
         return cls(float(values.mean()), error, len(values))
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    loss: Estimate
-    bits_per_byte: float | None  # None: the tokenizer is unknown
-    change: Estimate | None  # to the evaluation before, window by window
 
 
 class Evaluator:
@@ -79,7 +73,8 @@ class Evaluator:
     def windows(self) -> int:
         return len(self._tokens)
 
-    def evaluate(self) -> Evaluation:
+    def evaluate(self, iteration: int) -> EvalEvent:
+        """The loss of this split, as the validation loss of an event that knows nothing else yet."""
         losses = self._from(0)
         while self._target_error and (needed := self._needed(losses)) > self.windows:
             known = self.windows
@@ -90,7 +85,16 @@ class Evaluator:
         common = min(len(losses), len(self._before))
         change = Estimate.of(losses[:common] - self._before[:common]) if common > 1 else None
         self._before = losses
-        return Evaluation(Estimate.of(losses), self._bits_per_byte(losses), change)
+        loss = Estimate.of(losses)
+        return EvalEvent(
+            iteration,
+            val=loss.mean,
+            val_error=loss.error,
+            windows=loss.count,
+            bits_per_byte=self._bits_per_byte(losses),
+            change=None if change is None else change.mean,
+            change_error=None if change is None else change.error,
+        )
 
     def warm_up(self) -> Tensor:
         """One batch, so that whatever is compiled or allocated on first use is there."""
@@ -151,6 +155,17 @@ class Evaluator:
         text_bytes = int(self._text_bytes.sum())
         targets = self._tokens.size(1) - 1
         return float(losses.sum()) * targets / math.log(2) / text_bytes if text_bytes else None
+
+
+def with_train_loss(event: EvalEvent, second: EvalEvent | None, recent: Sequence[float]) -> EvalEvent:
+    """`second` is nanoGPT's second pass, over the training data; without it, the mean of `recent`, the losses of the
+    steps since the last evaluation."""
+    if second is not None:
+        return replace(event, train=second.val, train_error=second.val_error)
+    if not recent:
+        return event
+    steps = Estimate.of(np.array(recent))
+    return replace(event, train=steps.mean, train_error=steps.error, train_steps=steps.count)
 
 
 def pick_batch(shape: ModelShape, batch_size: int, device: torch.device) -> tuple[int, str]:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from nanopace.train.formats.atomic_files import whole_directory
-from nanopace.train.loop.loss_watch import Told
+from nanopace.train.loop.loss_watch import StepLoss
 from nanopace.train.loop.parts import Parts
 from nanopace.train.loop.stepper import Stepper
 from nanopace.train.ranks import full_tensor
@@ -29,7 +29,13 @@ EVIDENCE, BATCH = "evidence.json", "batch.safetensors"
 
 
 def save_evidence(
-    directory: Path, parts: Parts, stepper: Stepper, last: Iterable[Told], step: int, inputs: Tensor, targets: Tensor
+    directory: Path,
+    parts: Parts,
+    stepper: Stepper,
+    last: Iterable[StepLoss],
+    step: int,
+    inputs: Tensor,
+    targets: Tensor,
 ) -> None:
     """Goes through the step once more, for its gradients. Every rank has to call it; the first one writes."""
     parts.passes.zero_grad()
@@ -41,7 +47,7 @@ def save_evidence(
         gradients = _not_finite((name, each.grad) for name, each in parts.model.named_parameters())
     known = {
         "step": step,
-        "last": [_told(each) for each in last],
+        "last": [_as_json(each) for each in last],
         "once_more": {
             "loss": _number(float(loss)),
             "gradients_not_finite": gradients,
@@ -59,7 +65,7 @@ def save_evidence(
             save_file({"inputs": inputs.cpu(), "targets": targets.cpu()}, folder / BATCH)
 
 
-def _told(step: Told) -> dict[str, Any]:
+def _as_json(step: StepLoss) -> dict[str, Any]:
     return {"iteration": step.iteration, "loss": _number(step.loss), "grad_norm": _number(step.grad_norm)}
 
 

@@ -21,21 +21,21 @@ HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
 class Interrupt:
-    """While it is entered, `asked` tells whether somebody wants to stop.
+    """While it is entered, `asked` is whether somebody wants to stop.
 
     `paused` is what a stop by Ctrl-Z happens in, the clock's own.
     """
 
     def __init__(
         self,
-        tell: Callable[[str], None],
+        note: Callable[[str], None],
         paused: Callable[[], AbstractContextManager[None]] = nullcontext,
         clock: Callable[[], float] = time.monotonic,
         *,
         echoed: bool = False,
     ) -> None:
         """`echoed`: torchrun passes on what it gets."""
-        self._tell, self._paused, self._clock, self._echoed = tell, paused, clock, echoed
+        self._note, self._paused, self._clock, self._echoed = note, paused, clock, echoed
         self._before: dict[signal.Signals, Any] = {}
         self._asked_at: float | None = None
         self.asked = False
@@ -60,7 +60,7 @@ class Interrupt:
             raise KeyboardInterrupt  # checkpoints are whole at every moment, so nothing is lost
         self._asked_at, self.asked = self._clock(), True
         self._echoed = self._echoed or number == HANGUP
-        self._tell("finishing the step and saving; once more leaves at once, with the last checkpoint whole")
+        self._note("finishing the step and saving; once more leaves at once, with the last checkpoint whole")
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         """Ctrl-Z. This very thread stops itself, and all others with it, so that it knows when it went on."""

@@ -4,8 +4,8 @@ A step's loss lies above or below the level of the few before it, and stands out
 so more than the steps before did. Comparing with the last few takes the trend away: the loss falls, fast at first, and
 that is neither noise nor a spike. Level and deviation are medians, so that a spike does not hide the next one.
 
-Nobody waits for a loss, so that all this is known one or two steps after the fact (reporting.py). The update of a step
-that is not finite was left out long before that, by the device itself (stepper.py).
+Nobody waits for a loss, so that all this is known one or two steps after the fact (step_reports.py). The update of a
+step that is not finite was left out long before that, by the device itself (stepper.py).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class NotFiniteError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is known of one step."""
+class StepLoss:
+    """A step's loss and the norm of its gradient."""
 
     iteration: int
     loss: float
@@ -60,7 +60,7 @@ class Watch:
         self._losses: deque[float] = deque(maxlen=_LEVEL)
         self._above: deque[float] = deque(maxlen=_WINDOW)  # by how much each lay above the level of its time
         self._overflows = 0  # in a row
-        self.last: deque[Told] = deque(maxlen=_WINDOW)
+        self.last: deque[StepLoss] = deque(maxlen=_WINDOW)
         self.skipped = 0  # in all
         self.streak = 0  # in a row, up to the last one
         self.failed_at: int | None = None  # the step that made the streak too long
@@ -71,7 +71,7 @@ class Watch:
         return self.streak > 0 or self.failed_at is not None
 
     def judge(self, iteration: int, loss: float, grad_norm: float) -> Verdict:
-        self.last.append(Told(iteration, loss, grad_norm))
+        self.last.append(StepLoss(iteration, loss, grad_norm))
         if self._is_fault(loss, grad_norm):
             self.skipped += 1
             self.streak += 1

@@ -43,7 +43,6 @@ class Parts:
     ledger: LedgerWriter
     listener: Listener
     describe: Callable[[int], dict[str, Any]]  # a step to what its checkpoint says of the run
-    peak_flops: float | None
     flops_per_step: float
     measured_flops: float | None = None  # that `nanopace tune` found matrix products to reach here, of all cards
     ranks: Ranks = field(default_factory=Ranks)

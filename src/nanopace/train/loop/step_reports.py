@@ -1,7 +1,7 @@
-"""A step's loss is told when the card is done with it, a step or two later, so that nobody waits for it.
+"""A step's loss is reported when the card is done with it, a step or two later, so that nobody waits for it.
 
-With several ranks each step is told exactly `IN_FLIGHT` steps later, by all of them at once: they exchange their times,
-and whether somebody wants to stop, and so all know the same of the same step.
+With several ranks each step is reported exactly `IN_FLIGHT` steps later, by all of them at once: they exchange their
+times, and whether somebody wants to stop, and so all know the same of the same step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from torch import Tensor
 from nanopace.ledger import NoteEvent, StepEvent
 from nanopace.train.clock.clock import Moment
 from nanopace.train.clock.step_events import Bookkeeper
-from nanopace.train.listener import StepReport
 from nanopace.train.loop.loss_watch import Watch
 from nanopace.train.loop.parts import Parts
 
@@ -28,7 +27,7 @@ IN_FLIGHT = 2  # steps that the host may be ahead: with one, the card waits for 
 
 
 @dataclass(frozen=True, slots=True)
-class _UnderWay:
+class _PendingStep:
     """A step that the card may still be at."""
 
     iteration: int
@@ -38,22 +37,22 @@ class _UnderWay:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pace:
-    """How long a step took: the slowest rank's time, and by how much it lags behind the others."""
+class _StepTime:
+    """The slowest rank's, and by how much that rank lags behind the others."""
 
     ms: float
     slowest_rank: int | None = None
     lag: float | None = None
 
 
-class Reporter:
+class StepReports:
     """The steps that are under way, and the losses since the last evaluation."""
 
-    def __init__(self, parts: Parts, books: Bookkeeper, asked: Callable[[], bool]) -> None:
-        """`asked`: whether somebody wants this very process to stop."""
-        self._parts, self._books, self._asked = parts, books, asked
-        self._asked_somewhere = False
-        self._under_way: deque[_UnderWay] = deque()
+    def __init__(self, parts: Parts, books: Bookkeeper, stop_asked: Callable[[], bool]) -> None:
+        """`stop_asked`: whether somebody wants this very process to stop."""
+        self._parts, self._books, self._stop_asked = parts, books, stop_asked
+        self._stop_asked_somewhere = False
+        self._pending: deque[_PendingStep] = deque()
         self._host = torch.zeros(IN_FLIGHT + 2, 2, pin_memory=parts.device.type == "cuda")
         self._ms: deque[float] = deque(maxlen=_USUAL)
         self.recent = list(parts.recent)
@@ -62,7 +61,7 @@ class Reporter:
     @property
     def stopping(self) -> bool:
         """Whether to stop: all ranks after the same step."""
-        return self._asked() if self._parts.ranks.size == 1 else self._asked_somewhere
+        return self._stop_asked() if self._parts.ranks.size == 1 else self._stop_asked_somewhere
 
     @property
     def utilisation(self) -> float | None:
@@ -75,53 +74,37 @@ class Reporter:
         values = self._host[step % len(self._host)]
         values.copy_(torch.stack([loss, norm]), non_blocking=self._parts.device.type == "cuda")
         done = self._parts.clock.mark("optimizer", step)
-        self._under_way.append(_UnderWay(step, done, values, lr))
+        self._pending.append(_PendingStep(step, done, values, lr))
 
-    def tell(self, in_flight: int = IN_FLIGHT) -> None:
-        """Tell of the steps that are done, and wait until at most `in_flight` are not."""
+    def report(self, in_flight: int = IN_FLIGHT) -> None:
+        """Report the steps that are done, and wait until at most `in_flight` are not."""
         alone = self._parts.ranks.size == 1
-        while self._under_way and (len(self._under_way) > in_flight or (alone and self._under_way[0].done.passed())):
-            step = self._under_way.popleft()
+        while self._pending and (len(self._pending) > in_flight or (alone and self._pending[0].done.passed())):
+            step = self._pending.popleft()
             step.done.wait()
             self._books.settle()
-            self._tell(step)
+            self._report(step)
 
-    def _tell(self, step: _UnderWay) -> None:
-        parts, tokens = self._parts, self._parts.config.tokens_per_iteration
-        pace = self._pace(step.iteration)
-        ms = pace.ms
-        self._ms.append(ms)
+    def _report(self, step: _PendingStep) -> None:
+        time = self._time(step.iteration)
+        self._ms.append(time.ms)
         loss, norm = step.values.tolist()
         verdict = self.watch.judge(step.iteration, loss, norm)
         if not verdict.skipped:
             self.recent.append(loss)
-        parts.ledger.append(
+        self._parts.ledger.append(
             StepEvent(
                 step.iteration,
-                round(ms, 4),
+                round(time.ms, 4),
                 loss,
-                tokens,
+                self._parts.config.tokens_per_iteration,
                 lr=step.lr,
                 grad_norm=norm,
                 skipped=verdict.skipped,
                 spike=None if verdict.spike is None else round(verdict.spike, 2),
-                slowest_rank=pace.slowest_rank,
-                lag=pace.lag,
+                slowest_rank=time.slowest_rank,
+                lag=time.lag,
             )
-        )
-        parts.listener.step(
-            StepReport(
-                iteration=step.iteration,
-                loss=loss,
-                ms=ms,
-                tokens=tokens,
-                lr=step.lr,
-                grad_norm=norm,
-                mfu=parts.flops_per_step / (ms / 1000) / parts.peak_flops if parts.peak_flops and ms > 0 else None,
-                skipped=verdict.skipped,
-                spike=verdict.spike,
-            ),
-            parts.clock.shares(),
         )
         if verdict.first:
             self._note_fault(step.iteration, loss, norm)
@@ -135,16 +118,15 @@ class Reporter:
             f"(skipped so far: {self.watch.skipped})"
         )
         self._parts.ledger.append(NoteEvent(text, iteration))
-        self._parts.listener.note(text)
 
-    def _pace(self, iteration: int) -> _Pace:
+    def _time(self, iteration: int) -> _StepTime:
         ms, own_ms = self._books.step_ms(iteration), self._books.own_ms(iteration)
         if self._parts.ranks.size == 1:
-            return _Pace(ms)
-        table = self._parts.ranks.exchange([ms, own_ms, self._asked()])
-        self._asked_somewhere = bool(table[:, 2].any())
+            return _StepTime(ms)
+        table = self._parts.ranks.exchange([ms, own_ms, self._stop_asked()])
+        self._stop_asked_somewhere = bool(table[:, 2].any())
         own = table[:, 1]
         slowest = int(own.argmax())
         usual = float(np.median(np.delete(own, slowest)))
         lag = round(float(own[slowest]) / usual - 1, 4) if usual > 0 else None
-        return _Pace(float(table[:, 0].max()), slowest, lag)
+        return _StepTime(float(table[:, 0].max()), slowest, lag)

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nanopace.ledger import MicroBatchEvent, NoteEvent
+from nanopace.ledger import EvalEvent, MicroBatchEvent, NoteEvent
 from nanopace.train.clock.step_events import ALONE, Bookkeeper
-from nanopace.train.loop.evaluate import Evaluation, Evaluator
+from nanopace.train.loop.evaluate import Evaluator
 from nanopace.train.loop.parts import Parts
 from nanopace.train.loop.passes import autocast
 from nanopace.train.out_of_memory import FullError, attempt, make_room, smaller
@@ -171,8 +171,8 @@ class Stepper:
             f"{config.gradient_accumulation_steps} of {config.batch_size}: the same tokens, the same loss",
         )
 
-    def evaluate(self, step: int, evaluator: Evaluator) -> Evaluation:
-        return self._evaluating(step, evaluator, evaluator.evaluate)
+    def evaluate(self, step: int, evaluator: Evaluator) -> EvalEvent:
+        return self._evaluating(step, evaluator, lambda: evaluator.evaluate(step))
 
     def _evaluating(self, step: int, evaluator: Evaluator, do: Callable[[], T]) -> T:
         """Losses are by window, so that a smaller batch changes none of them."""
@@ -194,7 +194,6 @@ class Stepper:
 
     def _note(self, step: int, text: str) -> None:
         self._parts.ledger.append(NoteEvent(text, step))
-        self._parts.listener.note(text)
 
 
 def _same_random_numbers(device: torch.device) -> AbstractContextManager[None]:
