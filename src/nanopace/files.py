@@ -136,9 +136,24 @@ def discard(path: Path) -> None:
             os.unlink(path)
 
 
+def make_directory(directory: Path) -> list[Path]:
+    """Make a directory, and those above it, on the disk when this returns: what is saved in it would be lost with it.
+    Returns those that are new, the innermost first."""
+    new = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in new:
+        sync_directory(each.parent)
+    return new
+
+
 def sync_directory(directory: Path) -> None:
     """Wait until the names in a directory are on the disk: a rename is not, before that."""
-    handle = os.open(directory, os.O_RDONLY)
+    sync_file(directory)
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file that somebody else has written is on the disk; its name may not be."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

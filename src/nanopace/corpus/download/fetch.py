@@ -28,7 +28,7 @@ from nanopace.corpus.documents.parquet import check_parquet, pyarrow
 from nanopace.corpus.download.checksums import read_checksums, write_checksum
 from nanopace.corpus.download.web import Question, is_hopeless, is_web_page, said
 from nanopace.errors import InputError
-from nanopace.files import open_own, sync_directory
+from nanopace.files import make_directory, open_own
 
 TIMEOUT: Final = 30.0  # seconds of silence
 _ATTEMPTS: Final = 5  # in a row that bring nothing
@@ -61,7 +61,7 @@ def download(remote: Remote, directory: Path, told: Told | None = None, pause: f
         _check_content(target, remote)  # an earlier version took whatever a network answered
         return target  # we give it its name only after its checksum; a person who put it there knows what it is
     with _writing(target):
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
     transfer = _Transfer(remote, target, told)
     fruitless, furthest = 0, transfer.here()
     while True:
@@ -246,8 +246,7 @@ class _Transfer:
             raise
         with _writing(self.target):
             os.replace(self.part, self.target)
-            sync_directory(self.target.parent)
-            write_checksum(self.target.parent, self.remote.name, found)
+            write_checksum(self.target.parent, self.remote.name, found)  # which syncs both names
         return self.target
 
     def complaint(self, reason: str) -> InputError:
