@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nanopace.files import discard, open_own, open_regular, read_bounded, walk, write_durably
+from nanopace.files import atomic_file, discard, open_own, open_regular, read_bounded, walk, write_durably
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -61,6 +61,16 @@ def test_the_file_and_then_its_name_are_synced(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "replace", replaced)
     write_durably(tmp_path / "a", b"data")
     assert order == ["file", "rename", "directory"]
+
+
+def test_a_file_that_somebody_else_made_first_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with atomic_file(path, overwrite=False, durable=False) as file:
+        file.write(b"first")
+    with pytest.raises(FileExistsError), atomic_file(path, overwrite=False) as file:
+        file.write(b"second")
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_a_link_can_be_read_and_is_not_written(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_resumed_run_does_not_encode_again(
 def test_what_is_lost_in_between(
     rows: list[Path], whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is not finished is made again anyway; what says what the corpus is, and what is finished, has to be there."""
+    """What is not finished is made again anyway; what is finished, and what says what the corpus is, must be there."""
     monkeypatch.setattr(intake, "BATCH", 10_000)
     out = tmp_path / "out"
 
