@@ -62,8 +62,9 @@ def _alphabet(content: Mapping[Any, Any]) -> tuple[str, ...] | None:
     return tuple(alphabet) if [ids[entry] for entry in alphabet] == list(range(len(ids))) else None
 
 
-_PUSH = frozenset(("EMPTY_DICT", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "UNICODE", "BINUNICODE"))
-_PUSH |= {"SHORT_BINUNICODE", "BINUNICODE8", "GET", "BINGET", "LONG_BINGET"}
+_INTEGERS = ("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4")
+_STRINGS = ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
+_PUSH = frozenset(("EMPTY_DICT", *_INTEGERS, *_STRINGS, "GET", "BINGET", "LONG_BINGET"))
 _REMEMBER = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
 _MOST_STEPS = 8_000_000  # of which all of Unicode, there and back, takes six million
 _MOST_REMEMBERED = 1_200_000  # each of its characters once
