@@ -69,7 +69,7 @@ def test_a_file_that_changes_is_an_error_with_its_name(tmp_path: Path, change: s
     """Whether the hash is in a manifest, or was taken when the file was first read."""
     path = tmp_path / "train.bin"
     split = Split([shard(path, hashed=hashed)])
-    split.seal()
+    split.take_fingerprints()
     assert read(split) == list(range(20_000, 20_100))
     CHANGES[change](path)
     for _ in range(2):  # it does not get used to it
@@ -128,35 +128,35 @@ def test_damage_at_rest(tmp_path: Path) -> None:
 
 def test_large_data_is_proved_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before the first window, unless it is the validation's; and not after somebody says stop."""
-    monkeypatch.setattr(tokens_module, "_SOON_READ", 1000)
+    monkeypatch.setattr(tokens_module, "_SMALL", 1000)
     path = tmp_path / "train.bin"
     listed = shard(path)
     flip(path, 7)
     split = Split([listed])
-    assert not split.proves
+    assert not split.verifies
     assert read(split) == list(range(20_000, 20_100))
-    split.prove(lambda: True)
-    split.prove(lambda: False, part=(1, 2))  # another rank's
+    split.verify(lambda: True)
+    split.verify(lambda: False, part=(1, 2))  # another rank's
     with pytest.raises(InputError, match="is damaged"):
-        split.prove(lambda: False)
+        split.verify(lambda: False)
     with pytest.raises(InputError, match="is damaged"):
-        read(Split([listed], prove=True))
+        read(Split([listed], verify=True))
 
 
 def test_without_a_hash_the_samples_tell_until_it_is_read_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens_module, "_SOON_READ", 1000)
+    monkeypatch.setattr(tokens_module, "_SMALL", 1000)
     path = tmp_path / "train.bin"
     split = Split([shard(path, hashed=False)])
-    split.seal()
+    split.take_fingerprints()
     flip(path, 40_000)  # in the middle sample
     with pytest.raises(InputError, match="has changed"):
         read(split)
     flip(path, 40_000)
-    split.prove(lambda: False)
+    split.verify(lambda: False)
     read(split)
-    split.prove(lambda: False)
+    split.verify(lambda: False)
     flip(path, 20_000)  # in no sample
     with pytest.raises(InputError, match="has changed"):
         read(split)
