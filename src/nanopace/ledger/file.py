@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from nanopace.files import open_own
+from nanopace.files import make_directory, open_own, sync_directory
 from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
 from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
 
@@ -66,6 +66,7 @@ class LedgerWriter:
         self._lost = 0
         self._trouble: str | None = None
         self._opening: list[bytes] = []
+        self._name_is_synced = False
         self._file = -1
         if path is not None:
             self._open()
@@ -108,8 +109,11 @@ class LedgerWriter:
                 self._recovered()
 
     def sync(self) -> None:
-        """Wait until everything written is on the disk."""
+        """Wait until everything written is on the disk, and so is the file's name."""
         os.fsync(self._file)
+        if not self._name_is_synced:
+            sync_directory(self._path.parent)
+            self._name_is_synced = True
 
     def close(self) -> None:
         if self._file < 0:
@@ -134,6 +138,7 @@ class LedgerWriter:
     def _open(self) -> None:
         self._file = open_own(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         self._torn = not self._ends_with_newline()
+        self._name_is_synced = False  # also where it was there before: who made it may have been killed
 
     def _write(self, line: bytes) -> None:
         if self._torn:  # somebody died in the middle of a line: what they wrote stays, and we begin on a fresh one
@@ -151,7 +156,7 @@ class LedgerWriter:
             there = os.stat(self._path)
             if (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino):
                 return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(self._path.parent)
         if self._begins_anew() and self._tell is not None:
             self._tell(f"{self._path} was removed; it begins anew")
 

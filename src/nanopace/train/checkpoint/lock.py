@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from nanopace.errors import InputError, UsageError
-from nanopace.files import open_own
+from nanopace.files import make_directory, open_own
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.layout import checkpoint_directories
 
@@ -85,7 +85,7 @@ class Claim:
     def rescue(self, directory: Path) -> Path:
         """A place for this run elsewhere, that no other run has: `directory` itself, or else a folder in it."""
         for place in _numbered(directory):
-            place.mkdir(parents=True, exist_ok=True)
+            make_directory(place)
             handle = None if holds_a_run(place) else _locked(place)
             if handle is not None:
                 self._handles.append(handle)
@@ -100,7 +100,7 @@ class Claim:
 
     def _take_again(self) -> bool:
         """No lock file is there. What is there instead must be nobody's, or ours as before."""
-        self.home.mkdir(parents=True, exist_ok=True)
+        make_directory(self.home)
         same = os.path.samestat(os.stat(self.home), os.fstat(self._home_handle))
         if not same and holds_a_run(self.home):
             return False

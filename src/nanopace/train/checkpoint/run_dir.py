@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from nanopace.errors import InputError, NanopaceError, UsageError
-from nanopace.files import remove_parts, sync_directory
+from nanopace.files import make_directory, remove_parts, sync_directory
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.best import BEST
 from nanopace.train.checkpoint.layout import CHECKPOINTS, checkpoint_directories, newest_whole
@@ -73,7 +73,7 @@ def clear(out_dir: Path, claim: Claim, *, anew: bool, overwrite: bool) -> str | 
     """The first thing that touches the disk, where no run was before. A line on what was set aside, if anything was."""
     with _writable(out_dir):
         refuse_linked_checkpoints(out_dir)
-        (out_dir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        make_directory(out_dir / CHECKPOINTS)
         claim.take()
         sweep(out_dir)
         remove_parts(out_dir / BEST)

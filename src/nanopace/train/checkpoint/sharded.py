@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
+from nanopace.files import sync_file
 from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.saver import Checkpointer, Home, Result, path_of
 from nanopace.train.checkpoint.tensor_file import Written
@@ -130,8 +131,10 @@ class ShardedCheckpointer(Checkpointer):
             save(self._staged_state, storage_writer=writer, process_group=self._group)
         except CheckpointException as error:
             raise OSError(_reason(error)) from None
-        own = f"shard-{dist.get_rank() + 1:05d}-*.safetensors"
-        return {each.name: measure(each) for each in directory.glob(own)}
+        own = list(directory.glob(f"shard-{dist.get_rank() + 1:05d}-*.safetensors"))
+        for file in own:
+            sync_file(file)  # torch does while the last bytes may still wait in Python's buffer
+        return {file.name: measure(file) for file in own}
 
     def _look_around(self) -> None:
         if self._first:

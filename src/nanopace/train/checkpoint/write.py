@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
-from nanopace.files import discard, sync_directory
+from nanopace.files import discard, make_directory, sync_directory
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import FORMAT, MODEL, OPTIMIZER, STATE, checksum_of
 from nanopace.train.checkpoint.tensor_file import TensorFile, Written
@@ -40,7 +40,8 @@ def new_checkpoint(directory: Path) -> Iterator[Path]:
     No other process has that name, also where one trains in our place meanwhile: what is given its own name is ours.
     """
     temporary = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.writing")
-    temporary.mkdir(parents=True)
+    make_directory(directory.parent)
+    temporary.mkdir()
     try:
         yield temporary
     except BaseException:
@@ -131,6 +132,7 @@ def remove_checkpoint(directory: Path) -> None:
     condemned = directory.with_name(f".{directory.name}.removing")
     discard(condemned)
     os.rename(directory, condemned)
+    sync_directory(directory.parent)
     discard(condemned)
 
 
