@@ -24,7 +24,7 @@ from .scenario import Check, Scenario
 
 @contextmanager
 def preparing(folder: Path) -> Iterator[Scenario]:
-    """A few documents, one of them twice, into several files; every batch is committed."""
+    """A few documents, one of them twice, into several files."""
     root = folder / "disk"
     root.mkdir(parents=True)
     files = [folder / "0.jsonl", folder / "1.jsonl"]
