@@ -13,6 +13,7 @@ import pytest
 
 from nanopace.errors import InputError
 from nanopace.files import (
+    atomic_file,
     check_own,
     discard,
     open_own,
@@ -89,6 +90,16 @@ def test_syncing_leaves_no_directory_open(tmp_path: Path) -> None:
     before = os.listdir("/dev/fd")
     sync_directory(tmp_path)
     assert os.listdir("/dev/fd") == before
+
+
+def test_a_file_that_somebody_else_made_first_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with atomic_file(path, overwrite=False, durable=False) as file:
+        file.write(b"first")
+    with pytest.raises(FileExistsError), atomic_file(path, overwrite=False) as file:
+        file.write(b"second")
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_a_link_can_be_read_and_is_not_written(tmp_path: Path) -> None:

@@ -63,12 +63,12 @@ def _model(path: Path) -> None:
 
 
 def _corpus(directory: Path) -> None:
-    from nanopace.corpus.prepare.journal import Journal
+    from nanopace.corpus.prepare.provenance import Provenance
     from nanopace.corpus.shards.corpus import open_corpus
     from nanopace.corpus.shards.manifest import check_files, read_manifest
     from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
 
-    Journal.read(directory)
+    Provenance.read(directory)
     tokenizer = load_tokenizer(directory)
     if tokenizer is not None:
         tokenizer.decode(tokenizer.encode("abc"))
@@ -117,8 +117,8 @@ def run_in_trees(room: Path) -> Callable[[bytes], None]:
     lay_out(first)
     shutil.copytree(first, place)
     fingerprint = inputs_of([place / "text/a.txt"], Recipe(name="own", tokenizer="bytes")).fingerprint
-    for journal in first.rglob("prepare.json"):
-        journal.write_text(journal.read_text().replace(FINGERPRINT, fingerprint))
+    for path in first.rglob("prepare.json"):
+        path.write_text(path.read_text().replace(FINGERPRINT, fingerprint))
 
     def check(data: bytes) -> None:
         recipe = json.loads(data)

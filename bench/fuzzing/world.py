@@ -109,12 +109,12 @@ def _corpora(room: Path) -> Any:
     (room / "text").mkdir()
     (room / "text/a.txt").write_text(TEXT)
     prepare([room / "text/a.txt"], room / "data/own", Recipe(name="own", tokenizer="bytes"))
-    journal = json.loads((room / "data/own/prepare.json").read_text()) | {"fingerprint": FINGERPRINT}
-    (room / "data/own/prepare.json").write_text(json.dumps(journal))
+    provenance = json.loads((room / "data/own/prepare.json").read_text()) | {"fingerprint": FINGERPRINT}
+    (room / "data/own/prepare.json").write_text(json.dumps(provenance))
     shutil.copytree(room / "data/own", room / "data/begun")
-    (room / "data/begun/corpus.json").unlink()
-    journal["place"]["pieces"] = journal["seen"] = 1
-    (room / "data/begun/prepare.json").write_text(json.dumps(journal))
+    manifest = json.loads((room / "data/begun/corpus.json").read_text())
+    manifest["splits"]["val"], manifest["complete"] = [], False
+    (room / "data/begun/corpus.json").write_text(json.dumps(manifest))
     raw = room / "data/raw"
     raw.mkdir()
     for split in ("train", "val"):

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, cast
 
 DENSEST = 500  # times its size: text comes to ten or twenty, and rows that are all alike to a hundred
 _PACKED = 16 << 10  # bytes that are taken from a file at a time
+_PACKED_ZSTD = 2 << 10  # likewise: even a bomb of so many comes to 64 MB only
 _HARMLESS = 32 << 20  # bytes that may come out of anything
 
 
@@ -71,6 +72,36 @@ class _Gzip(io.RawIOBase):
                 return len(data)
 
 
+class _Zstd(io.RawIOBase):
+    """Notices a file that is cut, as the readers of the other kinds do; zstandard's own reader does not."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        import zstandard
+
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj
+        self._open = self._frame()
+        self._out = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._out:
+            packed = self._open.unused_data or self._file.read(_PACKED_ZSTD)
+            if not packed and not self._open.eof:
+                raise EOFError
+            if not packed:
+                return 0
+            if self._open.eof:
+                self._open = self._frame()
+            self._out = memoryview(self._open.decompress(packed))
+        count = min(len(buffer), len(self._out))
+        buffer[:count] = self._out[:count]
+        self._out = self._out[count:]
+        return count
+
+
 class Density:
     """What comes out of a compressed file, held against what goes in. A pipe has to be `counted` for that."""
 
@@ -90,8 +121,8 @@ def check_density(out: int, into: int) -> None:
         raise TooDenseError
 
 
-def decompressed(file: io.BufferedReader, zstd: Callable[[io.BufferedReader], BinaryIO]) -> BinaryIO:
-    """A reader of what is inside, or the file itself. `zstd` opens that kind, which Python cannot do by itself yet."""
+def decompressed(file: io.BufferedReader) -> BinaryIO:
+    """A reader of what is inside, or the file itself."""
     head = file.peek(6)[:6]
     if head.startswith(b"\x1f\x8b"):
         return cast(BinaryIO, io.BufferedReader(_Gzip(file)))
@@ -104,5 +135,5 @@ def decompressed(file: io.BufferedReader, zstd: Callable[[io.BufferedReader], Bi
 
         return cast(BinaryIO, bz2.BZ2File(file))
     if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return zstd(file)
+        return cast(BinaryIO, io.BufferedReader(_Zstd(file)))
     return file

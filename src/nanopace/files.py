@@ -103,20 +103,35 @@ def check_own(path: Path) -> None:
         )
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Put `data` in the place of `path`: from one moment to the next, and on the disk when this returns."""
+@contextlib.contextmanager
+def atomic_file(path: Path, *, overwrite: bool = True, durable: bool = True) -> Iterator[io.BufferedWriter]:
+    """A file to write into. When the block ends, it takes the place of `path` from one moment to the next, and never if
+    anything goes wrong. Without `overwrite`, FileExistsError where something is there. A `durable` one is on the disk,
+    with its name, when the block ends."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with temporary.open("xb") as file:
-            file.write(data)
+            yield file
             file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+            if durable:
+                os.fsync(file.fileno())
+        if overwrite:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)  # fails where somebody was quicker
+            temporary.unlink()
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put `data` in the place of `path`: from one moment to the next, and on the disk when this returns."""
+    with atomic_file(path) as file:
+        file.write(data)
 
 
 def remove_parts(path: Path) -> None:

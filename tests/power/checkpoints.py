@@ -16,7 +16,7 @@ from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.run_dir import clear
 from nanopace.train.checkpoint.sharded import ShardedCheckpointer
 from nanopace.train.checkpoint.write import describe, sweep, write_weights
-from nanopace.train.formats.atomic_files import whole_directory, whole_file
+from nanopace.train.formats.atomic_files import exported_directory, exported_file
 from nanopace.train.models.gpt2 import GPT, ModelShape
 
 from .recorder import recording
@@ -99,11 +99,11 @@ def exporting(folder: Path) -> Iterator[Scenario]:
     data = {"old": b"old" * 1000, "new": b"new" * 2000}
     with recording(folder) as recorder:
         for version in data:
-            with whole_file(folder / "files" / "ckpt.pt") as file:
+            with exported_file(folder / "files" / "ckpt.pt") as file:
                 file.write(data[version])
             recorder.promise(("file", version))
             recorder.promise(("directory", None))
-            with whole_directory(folder / "exports" / "hub") as directory:
+            with exported_directory(folder / "exports" / "hub") as directory:
                 (directory / "config.json").write_text(version)
                 (directory / "weights").write_bytes(data[version])
             recorder.promise(("directory", version))

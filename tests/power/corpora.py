@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from nanopace.corpus.download.fetch import Remote, download
-from nanopace.corpus.prepare import encode as work
 from nanopace.corpus.prepare import intake
 from nanopace.corpus.prepare.prepare import Recipe, prepare
 from nanopace.corpus.shards.corpus import open_corpus
@@ -25,7 +24,7 @@ from .scenario import Check, Scenario
 
 @contextmanager
 def preparing(folder: Path) -> Iterator[Scenario]:
-    """A few documents, one of them twice, into several files; every batch is committed."""
+    """A few documents, one of them twice, into several files."""
     root = folder / "disk"
     root.mkdir(parents=True)
     files = [folder / "0.jsonl", folder / "1.jsonl"]
@@ -37,7 +36,6 @@ def preparing(folder: Path) -> Iterator[Scenario]:
     def prepared(directory: Path) -> dict[str, bytes]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(intake, "BATCH", 100)
-            patch.setattr(work, "_SECONDS_BETWEEN_COMMITS", 0)
             prepare(files, directory, recipe)
         return {path.name: path.read_bytes() for path in directory.iterdir()}
 

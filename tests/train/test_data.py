@@ -97,7 +97,7 @@ def test_validation_data_is_held_against_its_hashes_before_it_is_used(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much it is: it is read once, at the start."""
-    monkeypatch.setattr(tokens, "_SOON_READ", 0)
+    monkeypatch.setattr(tokens, "_SMALL", 0)
     flip(corpus / "val-00000.bin")
     with pytest.raises(InputError, match=r"val-00000\.bin: is damaged"):
         run(corpus, tmp_path / "out", Recorder())
@@ -111,7 +111,7 @@ def drain(batches: Batches) -> None:
 
 
 def test_much_data_is_held_against_its_hashes_beside_training(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "_SOON_READ", 0)
+    monkeypatch.setattr(tokens, "_SMALL", 0)
     flip(corpus / "train-00000.bin")
     split = open_corpus(corpus).train
     order = Order(split, 16, seed=3)
@@ -167,7 +167,7 @@ def test_much_data_without_a_manifest_is_held_against_what_it_was_beside_trainin
 ) -> None:
     data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
     run(data, out, Recorder(), max_iters=5)
-    monkeypatch.setattr(tokens, "_SOON_READ", 0)
+    monkeypatch.setattr(tokens, "_SMALL", 0)
     flip_in_the_middle_of_nowhere(data / "train.bin", keep_time=True)
     with pytest.raises(InputError, match=r"train\.bin: has changed since training began"):
         run(data, out, Recorder(), max_iters=10**6, init_from="resume")
@@ -176,7 +176,7 @@ def test_much_data_without_a_manifest_is_held_against_what_it_was_beside_trainin
 def test_much_data_is_read_through_once_and_its_hash_is_kept(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens, "_SOON_READ", 0)
+    monkeypatch.setattr(tokens, "_SMALL", 0)
     data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
     run(data, out, Recorder(), max_iters=20)
     saved, _ = newest_whole(out)

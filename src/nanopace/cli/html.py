@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from nanopace.errors import InputError
 
@@ -25,23 +26,17 @@ def check_target(path: str) -> None:
 
 
 def write_page(path: str, page: str) -> None:
-    """Beside the target first, then renamed: whoever looks sees the old page or the new one."""
+    """Whoever looks meanwhile sees the old page or the new one."""
+    from nanopace.files import atomic_file
+
     data = page.encode("utf-8", errors="replace")
     try:
         if os.path.exists(path) and not os.path.isfile(path):  # /dev/stdout, or a pipe
             with open(path, "wb") as file:
                 file.write(data)
             return
-        target = os.path.realpath(path)
-        beside = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.getpid()}")
-        try:
-            with open(beside, "xb") as file:
-                file.write(data)
-            os.replace(beside, target)
-        except BaseException:
-            if os.path.exists(beside):
-                os.unlink(beside)
-            raise
+        with atomic_file(Path(os.path.realpath(path)), durable=False) as target:
+            target.write(data)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from nanopace.compressed import DENSEST, Density, TooDenseError, counted, decompressed
 from nanopace.errors import InputError
@@ -25,7 +25,6 @@ Source = str | Path | BinaryIO
 Progress = Callable[[int, int | None], object]
 
 _MOST_FILES = 20_000  # looked at in one directory tree
-_PACKED = 2048  # bytes of a zst file that are unpacked at a time: even a bomb of them comes to 64 MB only
 MOST_BYTES = 64 << 20  # in which a row is looked for: speedruns print megabytes before their first one
 # Not looked into. A program or a page may quote a row, and is no log for that.
 _PROGRAMS_AND_PAGES = (".py", ".pyc", ".js", ".css", ".md", ".rst", ".html", ".ipynb", ".toml", ".yaml", ".yml", ".pdf")
@@ -152,7 +151,7 @@ def _chunks(
     """The decompressed bytes. `progress` hears of the bytes of the file itself."""
     out = 0
     try:
-        stream = decompressed(file, _zstd)
+        stream = decompressed(file)
         density = None if stream is file else Density(file)
         for chunk in iter(lambda: file.read(CHUNK), b"") if density is None else _unpacked(stream):
             yield chunk
@@ -203,33 +202,6 @@ def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
         raise
     if parts:
         yield b"".join(parts)
-
-
-def _zstd(file: io.BufferedReader) -> BinaryIO:
-    return cast(BinaryIO, _Zstd(file))
-
-
-class _Zstd:
-    """Notices a file that is cut, as the readers of the other kinds do; zstandard's own reader does not."""
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        import zstandard
-
-        self._file = file
-        self._frame = zstandard.ZstdDecompressor().decompressobj
-        self._open = self._frame()
-        self._begun = False
-
-    def read1(self, _size: int = -1) -> bytes:
-        while packed := self._open.unused_data or self._file.read(_PACKED):
-            if self._open.eof:
-                self._open = self._frame()
-            self._begun = True
-            if out := self._open.decompress(packed):
-                return out
-        if self._begun and not self._open.eof:
-            raise EOFError
-        return b""
 
 
 def _is_corrupt(error: Exception) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from nanopace.config import Asked
-from nanopace.corpus.prepare.prepare import Told
+from nanopace.corpus.prepare.prepare import OnProgress
 from nanopace.errors import UsageError
 from nanopace.files import check_own
 from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent
@@ -54,7 +54,7 @@ def train(
     asked: Asked,
     *,
     listener: Listener,
-    preparing: Told | None = None,
+    preparing: OnProgress | None = None,
     started: float | None = None,
 ) -> Outcome:
     """Should the embedded corpus have to be made first, `preparing` hears of it. The wall clock counts from `started`,

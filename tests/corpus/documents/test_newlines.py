@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from nanopace.corpus.documents.newlines import with_plain_newlines
 from nanopace.corpus.documents.pieces import pieces_of
 from nanopace.corpus.documents.read import documents
-from nanopace.corpus.prepare import encode as work
 from nanopace.corpus.prepare import intake, recipe
 from nanopace.corpus.prepare.prepare import Recipe, prepare
 from nanopace.corpus.shards.corpus import open_corpus
@@ -95,7 +94,7 @@ def test_what_an_earlier_version_began_is_not_gone_on_with(tmp_path: Path, monke
     monkeypatch.setattr("nanopace.corpus.documents.pieces.PIECE", 500)
     with monkeypatch.context() as earlier:
         earlier.setattr(recipe, "_VERSION", recipe._EARLIER)
-        earlier.setattr(work.Work, "complete", lambda _: pytest.fail("killed"))
+        earlier.setattr("nanopace.corpus.prepare.encode.CorpusWriter.complete", lambda _: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception):
             prepare([path], out, CHARS)
     begun = contents(out)

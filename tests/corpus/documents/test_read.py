@@ -267,7 +267,7 @@ def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path = tmp_path / "a.parquet"
     path.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match=r"need pyarrow: pip install nanopace\[train\]"):
+    with pytest.raises(InputError, match=r"needs pyarrow: pip install nanopace\[train\]"):
         texts(path)
 
 

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nanopace.corpus.prepare import encode as work
 from nanopace.corpus.prepare import intake
-from nanopace.corpus.prepare.journal import JOURNAL
 from nanopace.corpus.prepare.prepare import Recipe, Status, ensure, prepare
+from nanopace.corpus.prepare.provenance import PROVENANCE
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.manifest import MANIFEST, read_manifest
 from nanopace.errors import InputError
@@ -53,7 +52,7 @@ def texts_in(files: list[Path]) -> list[str]:
 def test_every_document_is_there_once(rows: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     told: list[Status] = []
-    summary = prepare(rows, out, BYTES, told=told.append)
+    summary = prepare(rows, out, BYTES, on_progress=told.append)
     train, val = documents_of(out, "train"), documents_of(out, "val")
     found = train + val
     assert sorted(found) == sorted(set(texts_in(rows)))
@@ -77,7 +76,7 @@ def test_the_manifest_says_what_is_there(rows: list[Path], tmp_path: Path) -> No
     corpus.check(vocab_size=257, block_size=64)
     assert (corpus.name, corpus.train.tokens, corpus.val.tokens) == ("rows", *summary.tokens.values())
     assert sorted(path.name for path in out.iterdir()) == sorted(
-        [MANIFEST, JOURNAL, "tokenizer.json", *(entry.file for entry in manifest.train + manifest.val)]
+        [MANIFEST, PROVENANCE, "tokenizer.json", *(entry.file for entry in manifest.train + manifest.val)]
     )
 
 
@@ -85,7 +84,7 @@ def test_the_manifest_says_what_is_there(rows: list[Path], tmp_path: Path) -> No
 def test_other_tokenizers(tokenizer: str, rows: list[Path], tmp_path: Path) -> None:
     recipe = Recipe(name="x", tokenizer=tokenizer, vocab_size=300 if tokenizer == "bpe" else None)
     stages: list[str] = []
-    prepare(rows, tmp_path / "out", recipe, told=lambda status: stages.append(status.stage))
+    prepare(rows, tmp_path / "out", recipe, on_progress=lambda status: stages.append(status.stage))
     assert ("tokenizer" in stages) == (tokenizer in ("chars", "bpe"))
     corpus = open_corpus(tmp_path / "out")
     assert corpus.tokenizer is not None
@@ -95,7 +94,7 @@ def test_other_tokenizers(tokenizer: str, rows: list[Path], tmp_path: Path) -> N
 
 
 def test_a_large_vocabulary_takes_four_bytes(rows: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "smallest_dtype", lambda _: "uint32")
+    monkeypatch.setattr("nanopace.corpus.prepare.prepare.smallest_dtype", lambda _: "uint32")
     prepare(rows, tmp_path / "out", BYTES)
     assert read_manifest(tmp_path / "out").dtype == "uint32"
     assert len(documents_of(tmp_path / "out", "val")) > 1
@@ -210,7 +209,7 @@ def test_two_at_once(rows: list[Path], tmp_path: Path) -> None:
         held.set()
         done.wait(20)
 
-    first = threading.Thread(target=prepare, args=(rows, out, BYTES), kwargs={"told": hold})
+    first = threading.Thread(target=prepare, args=(rows, out, BYTES), kwargs={"on_progress": hold})
     first.start()
     assert held.wait(20)
     with pytest.raises(InputError, match="another nanopace prepare is at work there"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -12,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from nanopace.corpus.prepare import encode as work
 from nanopace.corpus.prepare import intake
-from nanopace.corpus.prepare.dedup import SEEN_FILE, SeenFile
-from nanopace.corpus.prepare.journal import JOURNAL
 from nanopace.corpus.prepare.prepare import Recipe, Status, prepare
+from nanopace.corpus.prepare.provenance import PROVENANCE
 from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.corpus.shards.manifest import MANIFEST, read_manifest
 from nanopace.errors import InputError
 
 BYTES = Recipe(name="rows", tokenizer="bytes", shard_tokens=4000)
@@ -25,14 +25,12 @@ BYTES = Recipe(name="rows", tokenizer="bytes", shard_tokens=4000)
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from nanopace.corpus.prepare import intake
 from nanopace.corpus.documents import pieces
-from nanopace.corpus.prepare import encode as work
+from nanopace.corpus.prepare import intake
 from nanopace.corpus.prepare.prepare import Recipe, prepare
 
 intake.BATCH = 20_000
 pieces.PIECE = 1_000
-work._SECONDS_BETWEEN_COMMITS = 0
 out, vocab_size, left, *files = sys.argv[1:]
 left = int(left)
 
@@ -70,7 +68,9 @@ def test_killed_wherever_it_touches_the_disk(rows: list[Path], whole: dict[str, 
     out = tmp_path / "out"
     killed = 0
     for operations in (2, 9, 21, 23, 24, 25, 26, 27, 28, 30, 60, 0):
-        finished = {path.name: path.stat().st_mtime_ns for path in out.glob("*-*.bin")} if out.exists() else {}
+        listed = read_manifest(out) if (out / MANIFEST).exists() else None
+        entries = (*listed.train, *listed.val) if listed else ()
+        finished = {entry.file: (out / entry.file).stat().st_mtime_ns for entry in entries}
         status = subprocess.run(child(out, rows, operations=operations), stdout=subprocess.DEVNULL, check=False)
         killed += status.returncode == -signal.SIGKILL
         assert all(
@@ -97,21 +97,6 @@ def test_killed_at_any_time(rows: list[Path], whole: dict[str, bytes], tmp_path:
     assert contents(out) == whole
 
 
-def test_killed_when_all_but_tidying_up_is_done(
-    rows: list[Path], whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(_: SeenFile) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SeenFile, "remove", killed)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(rows, tmp_path / "out", BYTES)
-    assert (tmp_path / "out" / SEEN_FILE).exists()
-    assert prepare(rows, tmp_path / "out", BYTES).resumed
-    assert contents(tmp_path / "out") == whole
-
-
 def test_killed_while_the_tokenizer_is_made(rows: list[Path], tmp_path: Path) -> None:
     subprocess.run(child(tmp_path / "whole", rows, vocab_size=280), check=True, stdout=subprocess.DEVNULL)
     for operations in (3, 5, 8, 0):
@@ -126,39 +111,68 @@ def test_a_resumed_run_does_not_encode_again(
         pass
 
     monkeypatch.setattr(intake, "BATCH", 10_000)
-    monkeypatch.setattr(work, "_SECONDS_BETWEEN_COMMITS", 0)
 
     def stop(status: Status) -> None:
         if status.done > 0.6 * (status.total or 0):
             raise Enough
 
     with pytest.raises(Enough):
-        prepare(rows, tmp_path / "out", BYTES, told=stop)
+        prepare(rows, tmp_path / "out", BYTES, on_progress=stop)
     summary = prepare(rows, tmp_path / "out", BYTES)
     assert summary.resumed
     assert 0 < summary.encoded.text_bytes < 0.5 * summary.text_bytes
     assert contents(tmp_path / "out") == whole
 
 
-@pytest.mark.parametrize("lost", ["seen.bin", "train-*.part", "val-*.part", JOURNAL])
-def test_what_is_lost_in_between_is_noticed(
-    lost: str, rows: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_lost_in_between(
+    rows: list[Path], whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What is not finished is made again anyway; what is finished, and what says what the corpus is, must be there."""
     monkeypatch.setattr(intake, "BATCH", 10_000)
-    monkeypatch.setattr(work, "_SECONDS_BETWEEN_COMMITS", 0)
+    out = tmp_path / "out"
 
     def stop(status: Status) -> None:
         if status.tokens > 30_000:
             raise KeyboardInterrupt
 
-    recipe = Recipe(name="rows", tokenizer="bytes", val_fraction=0.5)
+    for lost, complaint in (
+        (PROVENANCE, "holds another corpus"),
+        ("tokenizer.json", "is damaged; start anew with --restart"),
+        ("train-00001.bin", "is missing, and the manifest lists it"),
+        ("*.part", None),
+        (MANIFEST, None),
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            prepare(rows, out, BYTES, restart=True, on_progress=stop)
+        paths = list(out.glob(lost))
+        assert paths
+        for path in paths:
+            path.unlink()
+        if complaint is not None:
+            with pytest.raises(InputError, match=complaint):
+                prepare(rows, out, BYTES)
+        else:
+            prepare(rows, out, BYTES)
+            assert contents(out) == whole
+
+
+def test_shards_of_other_text(rows: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manifest whose finished shards cannot come from this input."""
+    monkeypatch.setattr(intake, "BATCH", 10_000)
+
+    def stop(_: Status) -> None:
+        raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        prepare(rows, tmp_path / "out", recipe, told=stop)
-    [path] = (tmp_path / "out").glob(lost)
-    path.unlink()
-    with pytest.raises(InputError, match=r"is damaged; start anew with --restart|holds another corpus"):
-        prepare(rows, tmp_path / "out", recipe)
-    prepare(rows, tmp_path / "out", recipe, restart=True)
+        prepare(rows, tmp_path / "out", BYTES, on_progress=stop)
+    path = tmp_path / "out" / MANIFEST
+    before = json.loads(path.read_text())
+    for field, change in (("text_bytes", -1), ("text_bytes", 10**9), ("documents", 1), ("documents", 10**9)):
+        manifest = json.loads(json.dumps(before))
+        manifest["splits"]["train"][-1][field] += change
+        path.write_text(json.dumps(manifest))
+        with pytest.raises(InputError, match=r"corpus\.json: is damaged; start anew with --restart"):
+            prepare(rows, tmp_path / "out", BYTES)
 
 
 def contents(directory: Path) -> dict[str, bytes]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nanopace.corpus.prepare.shard_writer import OpenShard, SplitWriter
-from nanopace.errors import InputError
+from nanopace.corpus.documents.pieces import Piece
+from nanopace.corpus.prepare.shard_writer import SplitWriter
 
 
 def ids(*values: int) -> np.ndarray:
@@ -28,9 +28,9 @@ def test_a_shard_ends_with_the_document_that_fills_it(tmp_path: Path) -> None:
     split.add(ids(3, 4), 10, begins=True)  # six tokens: full
     split.add(ids(5), 1, begins=True)
     assert split.tokens == 8
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["train-00000.bin.part", "train-00001.bin.part"]
+    split.flush()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train-00000.bin", "train-00001.bin.part"]
     split.finish()
-    split.publish()
     assert tokens(tmp_path / "train-00000.bin") == [9, 1, 2, 9, 3, 4]
     assert tokens(tmp_path / "train-00001.bin") == [9, 5]
     first, second = split.finished
@@ -43,8 +43,6 @@ def test_a_shard_ends_with_the_document_that_fills_it(tmp_path: Path) -> None:
     )
     assert first.sha256 == hashlib.sha256((tmp_path / first.file).read_bytes()).hexdigest()
     assert (second.tokens, second.documents) == (2, 1)
-    split.sync()  # which is nothing any more
-    split.close()
 
 
 def test_a_long_document_fills_several(tmp_path: Path) -> None:
@@ -61,43 +59,34 @@ def test_a_long_document_fills_several(tmp_path: Path) -> None:
 
 def test_an_empty_split_leaves_nothing(tmp_path: Path) -> None:
     split = writer(tmp_path)
+    split.add(ids(), 0, begins=False)
     split.finish()
-    split.publish()
     assert split.finished == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_the_journal_does_not_know_is_cut_off(tmp_path: Path) -> None:
+def piece(size: int, *, begins: bool = True) -> Piece:
+    return Piece("", size, begins, 0, None, 0, 0)
+
+
+def test_what_is_in_finished_shards_is_skipped(tmp_path: Path) -> None:
+    first = writer(tmp_path)
+    for length, begins in ((2, True), (0, True), (3, True), (2, False), (1, True)):
+        first.add(ids(*[1] * length), length, begins=begins)
+    first.close()
+    [finished] = first.finished  # 9 1 1, 9, 9 1 1 1: what follows, a long document's second piece, is not in it
+    again = SplitWriter(tmp_path, "train", "uint16", shard_tokens=5, end_of_text=9, finished=[finished])
+    assert again.tokens == 8
+    assert not again.skipped_exactly
+    pieces = [piece(2), piece(0), piece(3), piece(2, begins=False), piece(0), piece(1)]
+    assert [again.skip(each) for each in pieces] == [True, True, True, False, False, False]
+    assert again.skipped_exactly
+
+
+def test_a_file_that_is_there_already_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "train-00000.bin.part").write_bytes(b"mine")
     split = writer(tmp_path)
-    split.add(ids(1, 2), 2, begins=True)
-    split.sync()
-    known = split.begun()
-    split.add(ids(3, 4, 5), 3, begins=True)
-    split.add(ids(6, 7), 2, begins=True)  # in a second shard
-    split.sync()
-    split.close()
-    again = SplitWriter(tmp_path, "train", "uint16", shard_tokens=5, end_of_text=9, begun=known)
-    again.add(ids(8, 8, 8), 3, begins=True)
-    again.add(ids(7), 1, begins=True)
-    again.finish()
-    again.publish()
-    assert tokens(tmp_path / "train-00000.bin") == [9, 1, 2, 9, 8, 8, 8]
-    assert tokens(tmp_path / "train-00001.bin") == [9, 7]
-
-
-def test_names_are_given_after_the_journal_by_the_next_run_too(tmp_path: Path) -> None:
-    split = writer(tmp_path, shard_tokens=1)
     split.add(ids(1), 1, begins=True)
-    split.add(ids(2), 1, begins=True)
-    split.sync()
-    split.close()
-    assert not (tmp_path / "train-00000.bin").exists()
-    SplitWriter(
-        tmp_path, "train", "uint16", shard_tokens=1, end_of_text=9, finished=tuple(split.finished), begun=split.begun()
-    ).close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["train-00000.bin", "train-00001.bin.part"]
-
-
-def test_a_file_that_lacks_something(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"train-00000\.bin\.part: is damaged; start anew with --restart"):
-        SplitWriter(tmp_path, "train", "uint16", shard_tokens=5, end_of_text=9, begun=OpenShard(tokens=3))
+    with pytest.raises(FileExistsError):
+        split.flush()
+    assert (tmp_path / "train-00000.bin.part").read_bytes() == b"mine"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nanopace.corpus.shards import token_files as tokens_module
-from nanopace.corpus.shards.fingerprint import Seal, sample_of
+from nanopace.corpus.shards.fingerprint import FileFingerprint, sample_of
 from nanopace.corpus.shards.token_files import Shard, Split
 from nanopace.errors import InputError
 
@@ -70,7 +70,7 @@ def test_a_file_that_changes_is_an_error_with_its_name(tmp_path: Path, change: s
     """Whether the hash is in a manifest, or was taken when the file was first read."""
     path = tmp_path / "train.bin"
     split = Split([shard(path, hashed=hashed)])
-    split.seal()
+    split.take_fingerprints()
     assert read(split) == list(range(20_000, 20_100))
     CHANGES[change](path)
     for _ in range(2):  # it does not get used to it
@@ -129,35 +129,35 @@ def test_damage_at_rest(tmp_path: Path) -> None:
 
 def test_large_data_is_proved_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before the first window, unless it is the validation's; and not after somebody says stop."""
-    monkeypatch.setattr(tokens_module, "_SOON_READ", 1000)
+    monkeypatch.setattr(tokens_module, "_SMALL", 1000)
     path = tmp_path / "train.bin"
     listed = shard(path)
     flip(path, 7)
     split = Split([listed])
-    assert not split.proves
+    assert not split.verifies
     assert read(split) == list(range(20_000, 20_100))
-    split.prove(lambda: True)
-    split.prove(lambda: False, part=(1, 2))  # another rank's
+    split.verify(lambda: True)
+    split.verify(lambda: False, part=(1, 2))  # another rank's
     with pytest.raises(InputError, match="is damaged"):
-        split.prove(lambda: False)
+        split.verify(lambda: False)
     with pytest.raises(InputError, match="is damaged"):
-        read(Split([listed], prove=True))
+        read(Split([listed], verify=True))
 
 
 def test_without_a_hash_the_samples_tell_until_it_is_read_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokens_module, "_SOON_READ", 1000)
+    monkeypatch.setattr(tokens_module, "_SMALL", 1000)
     path = tmp_path / "train.bin"
     split = Split([shard(path, hashed=False)])
-    split.seal()
+    split.take_fingerprints()
     flip(path, 40_000)  # in the middle sample
     with pytest.raises(InputError, match="has changed"):
         read(split)
     flip(path, 40_000)
-    split.prove(lambda: False)
+    split.verify(lambda: False)
     read(split)
-    split.prove(lambda: False)
+    split.verify(lambda: False)
     flip(path, 20_000)  # in no sample
     with pytest.raises(InputError, match="has changed"):
         read(split)
@@ -166,7 +166,7 @@ def test_without_a_hash_the_samples_tell_until_it_is_read_through(
 def test_a_file_of_one_byte_that_grows_is_another_though_its_samples_are_alike(tmp_path: Path) -> None:
     path = tmp_path / "train.bin"
     path.write_bytes(bytes(40_000))
-    seal = Seal(path, None)
+    seal = FileFingerprint(path, None)
     seal.close()
     path.write_bytes(bytes(50_000))
     assert sample_of(path) == seal.sample
@@ -180,14 +180,14 @@ def test_what_an_earlier_process_trained_on_is_expected(tmp_path: Path) -> None:
     listed = shard(path).sha256
     assert listed is not None
     for known, expected in ((None, listed), (listed, "of something else")):  # the manifest's word counts more
-        seal = Seal(path, known)
+        seal = FileFingerprint(path, known)
         seal.expect(expected)
-        seal.prove()
+        seal.verify()
         assert seal.known == listed
-    seal = Seal(path, None)
+    seal = FileFingerprint(path, None)
     seal.expect("of something else")
     with pytest.raises(InputError, match=r"train\.bin: has changed since training began"):
-        seal.prove()
+        seal.verify()
 
 
 def test_a_sample_is_4096_bytes_at_three_places(tmp_path: Path) -> None:

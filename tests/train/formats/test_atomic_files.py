@@ -8,7 +8,7 @@ import pytest
 
 from nanopace.errors import InputError
 from nanopace.train.formats import atomic_files as whole
-from nanopace.train.formats.atomic_files import whole_directory, whole_file
+from nanopace.train.formats.atomic_files import exported_directory, exported_file
 
 
 def names(folder: Path) -> list[str]:
@@ -18,7 +18,7 @@ def names(folder: Path) -> list[str]:
 def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    with whole_file(path) as file:
+    with exported_file(path) as file:
         file.write(b"new")
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"
@@ -30,7 +30,7 @@ def test_a_file_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     path.write_bytes(b"old")
 
     def fail(error: BaseException) -> None:
-        with whole_file(path) as file:
+        with exported_file(path) as file:
             file.write(b"half")
             raise error
 
@@ -44,11 +44,11 @@ def test_a_file_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
 
 def test_a_directory_is_there_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a"
-    with whole_directory(path) as folder:
+    with exported_directory(path) as folder:
         (folder / "one").write_text("1")
         assert not path.exists()
     assert names(path) == ["one"]
-    with whole_directory(path) as folder:
+    with exported_directory(path) as folder:
         (folder / "two").write_text("2")
         assert names(path) == ["one"]
     assert names(path) == ["two"]
@@ -61,7 +61,7 @@ def test_a_directory_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
     (path / "old").touch()
 
     def fail() -> None:
-        with whole_directory(path) as folder:
+        with exported_directory(path) as folder:
             (folder / "half").touch()
             raise RuntimeError
 
@@ -85,7 +85,10 @@ def test_a_directory_that_cannot_get_its_name_leaves_the_old_one(
         rename(source, target)
 
     monkeypatch.setattr(whole.os, "rename", refused)
-    with pytest.raises(InputError, match="a: cannot be written: Input/output error"), whole_directory(path) as folder:
+    with (
+        pytest.raises(InputError, match="a: cannot be written: Input/output error"),
+        exported_directory(path) as folder,
+    ):
         (folder / "new").touch()
     assert names(tmp_path) == ["a"]
     assert names(path) == ["old"]
@@ -93,7 +96,7 @@ def test_a_directory_that_cannot_get_its_name_leaves_the_old_one(
 
 def test_a_place_that_may_not_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written: Not a directory"), whole_file(tmp_path / "file" / "a"):
+    with pytest.raises(InputError, match="cannot be written: Not a directory"), exported_file(tmp_path / "file" / "a"):
         raise AssertionError
-    with pytest.raises(InputError, match="cannot be written: "), whole_directory(tmp_path / "file" / "a"):
+    with pytest.raises(InputError, match="cannot be written: "), exported_directory(tmp_path / "file" / "a"):
         raise AssertionError

@@ -15,7 +15,7 @@ from nanopace.cli.options import add_language, words_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
-    from nanopace.corpus.prepare.prepare import Recipe, Summary, Told
+    from nanopace.corpus.prepare.prepare import OnProgress, Recipe, Summary
     from nanopace.wording.catalog import Words
 
 _VOCAB_SIZE = 4096
@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
     check_tokenizer(recipe)
     directory = args.out or Path("data", args.name or recipe.name)
     try:
-        with Preparing(words) as told:
-            files = _files(args, name, directory, told)
-            summary = prepare(files, directory, recipe, restart=args.restart, told=told)
+        with Preparing(words) as on_progress:
+            files = _files(args, name, directory, on_progress)
+            summary = prepare(files, directory, recipe, restart=args.restart, on_progress=on_progress)
     except KeyboardInterrupt:
         print(words.text("Interrupted: the same command goes on where it was."), file=sys.stderr)
         raise
@@ -98,7 +98,7 @@ def _name_of(out: Path | None, sources: Sequence[str]) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "corpus"
 
 
-def _files(args: argparse.Namespace, name: str | None, directory: Path, told: Told) -> list[Path]:
+def _files(args: argparse.Namespace, name: str | None, directory: Path, on_progress: OnProgress) -> list[Path]:
     """The files to read; those of a name are downloaded to where another corpus of them finds them too."""
     from nanopace.corpus.documents.inputs import find_inputs
     from nanopace.corpus.download.fetch import download_all
@@ -112,7 +112,7 @@ def _files(args: argparse.Namespace, name: str | None, directory: Path, told: To
     return download_all(
         remote_files(name)[: args.files],
         directory.parent / "download" / name,
-        lambda done, total, which: told(Status("download", done, total, which=which)),
+        lambda done, total, which: on_progress(Status("download", done, total, which=which)),
     )
 
 

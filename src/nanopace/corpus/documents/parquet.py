@@ -33,7 +33,7 @@ def pyarrow(module: str = "pyarrow") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise InputError("parquet and zstd need pyarrow: pip install nanopace[train]") from None
+        raise InputError("parquet needs pyarrow: pip install nanopace[train]") from None
 
 
 def texts_of_parquet(path: Path, text_field: str) -> Iterator[Document]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from nanopace.compressed import DENSEST, Density, TooDenseError, check_density, decompressed
 from nanopace.corpus.documents.inputs import ARCHIVE, PARQUET, holds_text, is_json_lines
 from nanopace.corpus.documents.newlines import with_plain_newlines
-from nanopace.corpus.documents.parquet import MAGIC, listed, pyarrow, texts_of_parquet
+from nanopace.corpus.documents.parquet import MAGIC, listed, texts_of_parquet
 from nanopace.corpus.documents.pieces import Document
 from nanopace.errors import InputError
 from nanopace.files import open_regular, takes_much_memory
@@ -87,13 +87,8 @@ def _open(path: Path) -> io.BufferedReader:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
 
 
-def _zstd(file: io.BufferedReader) -> BinaryIO:
-    """Notices a file that is cut, as the readers of the other kinds do."""
-    return io.BufferedReader(pyarrow().CompressedInputStream(file, "zstd"))
-
-
 def _unpacked(file: io.BufferedReader) -> BinaryIO:
-    stream = decompressed(file, _zstd)
+    stream = decompressed(file)
     return stream if stream is file else io.BufferedReader(_Watched(stream, Density(file)))
 
 
@@ -121,6 +116,8 @@ def _complaints(name: str) -> Iterator[None]:
     import zipfile
     import zlib
 
+    import zstandard
+
     of_archives = (zipfile.BadZipFile, NotImplementedError)
     try:
         yield
@@ -130,7 +127,7 @@ def _complaints(name: str) -> Iterator[None]:
         raise InputError(
             "{path}: unpacks to more than {times} times its size, and no text does", path=name, times=DENSEST
         ) from None
-    except (OSError, ValueError, struct.error, zlib.error, lzma.LZMAError, *of_archives) as error:
+    except (OSError, ValueError, struct.error, zlib.error, lzma.LZMAError, zstandard.ZstdError, *of_archives) as error:
         raise InputError("{path}: cannot be read: {reason}", path=name, reason=str(error)) from None
 
 

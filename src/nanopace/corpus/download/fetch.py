@@ -38,8 +38,8 @@ _MARGIN: Final = 64 << 20  # and of room that it leaves on the disk
 _TEXT_FIELD: Final = "text"  # of the corpora that have a name
 _BUSY: Final = frozenset((408, 425, 429, 500, 502, 503, 504))  # what a server says that may be asked again
 
-Told = Callable[[int, int | None], object]  # bytes so far, bytes in all where known
-ToldOfAll = Callable[[int, int | None, str], object]  # and which of the files it is: 3/80
+OnProgress = Callable[[int, int | None], object]  # bytes so far, bytes in all where known
+OnProgressOfAll = Callable[[int, int | None, str], object]  # and which of the files it is: 3/80
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Remote:
     sha256: str | None = None  # None: Hugging Face has to name it, as it answers
 
 
-def download(remote: Remote, directory: Path, told: Told | None = None, pause: float = 1.0) -> Path:
+def download(remote: Remote, directory: Path, on_progress: OnProgress | None = None, pause: float = 1.0) -> Path:
     """The file in `directory`, downloaded as far as it is not there yet."""
     target = directory / remote.name
     if remote.name.endswith(PARQUET):
@@ -62,7 +62,7 @@ def download(remote: Remote, directory: Path, told: Told | None = None, pause: f
         return target  # we give it its name only after its checksum; a person who put it there knows what it is
     with _writing(target):
         make_directory(directory)
-    transfer = _Transfer(remote, target, told)
+    transfer = _Transfer(remote, target, on_progress)
     fruitless, furthest = 0, transfer.here()
     while True:
         try:
@@ -77,7 +77,7 @@ def download(remote: Remote, directory: Path, told: Told | None = None, pause: f
     return transfer.checked()
 
 
-def download_all(remotes: Sequence[Remote], directory: Path, told: ToldOfAll) -> list[Path]:
+def download_all(remotes: Sequence[Remote], directory: Path, on_progress: OnProgressOfAll) -> list[Path]:
     """Several files, one after the other. How much they are together is known where the size of each is."""
     sizes = [remote.size for remote in remotes if remote.size is not None]
     total = sum(sizes) if len(sizes) == len(remotes) else None
@@ -86,7 +86,7 @@ def download_all(remotes: Sequence[Remote], directory: Path, told: ToldOfAll) ->
     for number, remote in enumerate(remotes, 1):
 
         def tell(done: int, _: int | None, before: int = before, which: str = f"{number}/{len(remotes)}") -> None:
-            told(before + done, total, which)
+            on_progress(before + done, total, which)
 
         paths.append(download(remote, directory, tell))
         before += paths[-1].stat().st_size
@@ -106,7 +106,7 @@ class _Transfer:
 
     remote: Remote
     target: Path
-    told: Told | None
+    on_progress: OnProgress | None
     size: int | None = None
     sha256: str | None = None
     part: Path = field(init=False)
@@ -173,8 +173,8 @@ class _Transfer:
                     self._check_bounds(here)
                 elif here > self.size:
                     break  # whatever it is, it is not the file
-                if self.told is not None:
-                    self.told(here, self.size)
+                if self.on_progress is not None:
+                    self.on_progress(here, self.size)
                 chunk = answer.read(_CHUNK)
         if self.size is not None and here < self.size:
             raise _TryAgain(f"{here} of {self.size} bytes")

@@ -77,8 +77,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 def is_web_page(answer: http.client.HTTPResponse, begin: bytes) -> bool:
     """Whether somebody answers with a page for people: a network that wants a login, a server that is down."""
-    told = answer.headers.get_content_type() in ("text/html", "application/xhtml+xml")
-    return told or re.match(rb"\s*(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|\?xml)", begin, re.I) is not None
+    is_html = answer.headers.get_content_type() in ("text/html", "application/xhtml+xml")
+    return is_html or re.match(rb"\s*(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|\?xml)", begin, re.I) is not None
 
 
 def is_hopeless(reason: object) -> bool:

@@ -7,20 +7,19 @@ from typing import Final
 
 from nanopace.corpus.documents.pieces import Piece
 from nanopace.corpus.prepare.intake import all_pieces, split_of
-from nanopace.corpus.prepare.journal import Place
 from nanopace.corpus.prepare.recipe import Inputs, Recipe
 from nanopace.corpus.tokenizers import tokenizer
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 
 SAMPLE: Final = 64 << 20  # bytes: more text changes the merges of a vocabulary hardly at all
-_MOUTHFUL: Final = 1 << 16  # characters: the library that trains holds 256 texts at a time
-_SCATTER: Final = 0x9E3779B97F4A7C15
+_CHUNK: Final = 1 << 16  # characters: the library that trains holds 256 texts at a time
+_MULTIPLIER: Final = 0x9E3779B97F4A7C15
 _WORD: Final = 2**64
 
-Told = Callable[[int], object]  # bytes of the input that are read
+OnRead = Callable[[int], object]  # bytes of the input that are read
 
 
-def fitted(recipe: Recipe, inputs: Inputs, told: Told) -> Tokenizer:
+def fitted(recipe: Recipe, inputs: Inputs, on_read: OnRead) -> Tokenizer:
     """The tokenizer that a recipe asks for. Made twice from the same files, it is the same."""
     match recipe.tokenizer:
         case "gpt2":
@@ -29,14 +28,14 @@ def fitted(recipe: Recipe, inputs: Inputs, told: Told) -> Tokenizer:
             return tokenizer.bytes_tokenizer()
         case "chars":
             alphabet: set[str] = set()
-            for piece in _read(inputs, told):
+            for piece in _read(inputs, on_read):
                 alphabet.update(piece.text)
             if not alphabet:
                 raise inputs.without_text()
             return tokenizer.chars(alphabet)
         case _:
             assert recipe.vocab_size is not None, "the recipe has been checked"
-            return tokenizer.train_bpe(_sampled(inputs, told), recipe.vocab_size)
+            return tokenizer.train_bpe(_sampled(inputs, on_read), recipe.vocab_size)
 
 
 def check_tokenizer(recipe: Recipe) -> None:
@@ -45,25 +44,21 @@ def check_tokenizer(recipe: Recipe) -> None:
         tokenizer.gpt2().encode("text")
 
 
-def _read(inputs: Inputs, told: Told) -> Iterator[Piece]:
-    before = 0
-    file = 0
-    for place, piece in all_pieces(inputs, Place()):
-        before += sum(inputs.sizes[file : place.file])
-        file = place.file
-        told(before + piece.at)
+def _read(inputs: Inputs, on_read: OnRead) -> Iterator[Piece]:
+    for done, piece in all_pieces(inputs):
+        on_read(done)
         yield piece
 
 
-def _sampled(inputs: Inputs, told: Told) -> Iterator[str]:
+def _sampled(inputs: Inputs, on_read: OnRead) -> Iterator[str]:
     """Training text, all of it or pieces from everywhere: each has its own chance, and the same one every time."""
     threshold = min(1.0, SAMPLE / max(1, inputs.total)) * _WORD
     taken = 0
-    for number, piece in enumerate(_read(inputs, told)):
-        chance = (piece.digest + number) * _SCATTER % _WORD
+    for number, piece in enumerate(_read(inputs, on_read)):
+        chance = (piece.digest + number) * _MULTIPLIER % _WORD
         if chance < threshold and split_of(piece, inputs) == "train":
-            for begin in range(0, len(piece.text), _MOUTHFUL):
-                yield piece.text[begin : begin + _MOUTHFUL]
+            for begin in range(0, len(piece.text), _CHUNK):
+                yield piece.text[begin : begin + _CHUNK]
             taken += piece.size
             if taken >= SAMPLE:
                 return

@@ -1,46 +1,40 @@
-"""From files to batches of text, ready to be encoded: duplicates are dropped here, and train is told from val."""
+"""From files to batches of text, ready to be encoded: drops duplicates, and tells train from val."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
 from nanopace.corpus.documents.pieces import Piece, pieces_of
 from nanopace.corpus.documents.read import documents
-from nanopace.corpus.prepare.dedup import Digests, Seen
-from nanopace.corpus.prepare.journal import Counts, Place
+from nanopace.corpus.prepare.dedup import DigestSet
+from nanopace.corpus.prepare.provenance import Counts
 from nanopace.corpus.prepare.recipe import Inputs
 from nanopace.corpus.shards.manifest import SplitName
 
-BATCH = 8 << 20  # bytes of text: pieces for every core, and some seconds of work to lose at most
+BATCH = 8 << 20  # bytes of text: pieces for every core
 _MOST_PIECES = 20_000  # of very short documents
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some pieces in their order, and what is known once they are done."""
+    """Some pieces in their order."""
 
     pieces: list[tuple[SplitName, Piece]]  # without duplicates
-    new: Digests  # of the documents that begin here
-    counts: Counts  # of this batch
-    place: Place  # after it
-    done: int  # bytes of all input files up to there
+    counts: Counts
+    done: int  # bytes of all input files that are read by now
 
 
-def all_pieces(inputs: Inputs, start: Place) -> Iterator[tuple[Place, Piece]]:
-    """Every piece from a place on, with the place behind it."""
-    for file in range(start.file, len(inputs.files)):
-        found = (
-            piece
-            for document in documents(inputs.files[file], inputs.text_field)
-            for piece in pieces_of(document, inputs.held_out)
-        )
-        skipped = start.pieces if file == start.file else 0
-        for number, piece in enumerate(islice(found, skipped, None), skipped + 1):
-            yield Place(file, number), piece
+def all_pieces(inputs: Inputs) -> Iterator[tuple[int, Piece]]:
+    """Every piece, with the bytes of all input files that are read by then."""
+    before = 0
+    for path, size in zip(inputs.files, inputs.sizes, strict=True):
+        for document in documents(path, inputs.text_field):
+            for piece in pieces_of(document, inputs.held_out):
+                yield before + piece.at, piece
+        before += size
 
 
 def split_of(piece: Piece, inputs: Inputs) -> SplitName:
@@ -49,39 +43,31 @@ def split_of(piece: Piece, inputs: Inputs) -> SplitName:
     return "val" if held_out else "train"
 
 
-def batches(inputs: Inputs, start: Place, seen: Seen) -> Iterator[Batch]:
-    """The rest of the input, without what was seen before."""
-    before = np.concatenate([[0], np.cumsum(inputs.sizes)])
-    dropping = start.dropping
-    for group in _groups(all_pieces(inputs, start)):
-        digests = np.array([piece.digest for _, piece in group if piece.begins], dtype=np.uint64)
-        new = seen.first_times(digests)
+def batches(inputs: Inputs) -> Iterator[Batch]:
+    """All of the input, in the same order and the same batches every time."""
+    known = DigestSet()
+    is_duplicate = False
+    for done, pieces in _groups(inputs):
+        digests = np.array([piece.digest for piece in pieces if piece.begins], dtype=np.uint64)
+        new = known.add(digests)
         is_new = iter(new.tolist())
         kept: list[tuple[SplitName, Piece]] = []
-        for _, piece in group:
+        for piece in pieces:
             if piece.begins:
-                dropping = not next(is_new)
-            if not dropping:
+                is_duplicate = not next(is_new)
+            if not is_duplicate:
                 kept.append((split_of(piece, inputs), piece))
-        documents_kept = int(new.sum())
-        place, last = group[-1]
-        yield Batch(
-            kept,
-            digests[new],
-            Counts(documents_kept, len(digests) - documents_kept, sum(piece.replaced for _, piece in kept)),
-            Place(place.file, place.pieces, dropping),
-            int(before[place.file]) + last.at,
-        )
+        count = int(new.sum())
+        yield Batch(kept, Counts(count, len(digests) - count, sum(piece.replaced for _, piece in kept)), done)
 
 
-def _groups(found: Iterator[tuple[Place, Piece]]) -> Iterator[list[tuple[Place, Piece]]]:
-    group: list[tuple[Place, Piece]] = []
-    size = 0
-    for each in found:
-        group.append(each)
-        size += each[1].size
+def _groups(inputs: Inputs) -> Iterator[tuple[int, list[Piece]]]:
+    done, group, size = 0, list[Piece](), 0
+    for done, piece in all_pieces(inputs):
+        group.append(piece)
+        size += piece.size
         if size >= BATCH or len(group) >= _MOST_PIECES:
-            yield group
+            yield done, group
             group, size = [], 0
     if group:
-        yield group
+        yield done, group

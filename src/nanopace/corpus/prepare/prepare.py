@@ -1,7 +1,8 @@
 """Text in, shards out: `nanopace prepare`, and the embedded corpus of a first `nanopace train`.
 
-Documents are read in a fixed order, and the journal says how far that is done. So a run that was interrupted, by Ctrl-C
-or a power cut, goes on where it was, and the files are the same to the byte as those of a run that never stopped.
+Documents are read in a fixed order, and the manifest lists the shards that are finished. So a prepare that was
+interrupted, by Ctrl-C or a power cut, reads the input again, encodes what is in no finished shard, and leaves the same
+files, to the byte, as one that never stopped.
 """
 
 from __future__ import annotations
@@ -11,32 +12,37 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from nanopace.compressed import DENSEST
 from nanopace.corpus.download.named import CORPORA, EMBEDDED, python_files
 from nanopace.corpus.prepare.choose_tokenizer import fitted
-from nanopace.corpus.prepare.dedup import SEEN_FILE
-from nanopace.corpus.prepare.encode import Encoded, Status, Told, Work
-from nanopace.corpus.prepare.growing import damaged
-from nanopace.corpus.prepare.journal import JOURNAL, Counts, Journal, Place
+from nanopace.corpus.prepare.encode import CorpusWriter, Encoded, OnProgress, Status
+from nanopace.corpus.prepare.provenance import PROVENANCE, Counts, Provenance, damaged
 from nanopace.corpus.prepare.recipe import Inputs, Recipe, inputs_of
 from nanopace.corpus.shards.corpus import find_corpus
-from nanopace.corpus.shards.manifest import MANIFEST, SPLITS, SplitName, check_files, read_manifest
+from nanopace.corpus.shards.manifest import (
+    MANIFEST,
+    SPLITS,
+    Manifest,
+    SplitName,
+    check_files,
+    read_manifest,
+    smallest_dtype,
+)
 from nanopace.corpus.tokenizers.base import TOKENIZER_FILE
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nanopace.errors import InputError, NanopaceError
 from nanopace.files import make_directory
 
-__all__ = ["Recipe", "Status", "Summary", "Told", "ensure", "prepare"]
+__all__ = ["OnProgress", "Recipe", "Status", "Summary", "ensure", "prepare"]
 
-_DESCRIPTIONS: Final = "|".join(map(re.escape, (MANIFEST, TOKENIZER_FILE, JOURNAL)))
-_OURS: Final = re.compile(rf"(?:train|val)-\d{{5,}}\.bin(?:\.part)?|{_DESCRIPTIONS}|{re.escape(SEEN_FILE)}")
-_LEFT_OVER: Final = re.compile(rf"\.(?:{_DESCRIPTIONS})\.\w+\.part")  # of a run that was killed while it wrote one
-
-_HARMLESS: Final = 1 << 20  # documents that may be in anything
+_DESCRIPTIONS: Final = "|".join(map(re.escape, (MANIFEST, TOKENIZER_FILE, PROVENANCE)))
+_SHARD: Final = r"(?:train|val)-\d{5,}\.bin"
+_UNFINISHED: Final = re.compile(rf"{_SHARD}\.part|seen\.bin")  # the latter is from nanopace 0.1
+_OURS: Final = re.compile(rf"{_SHARD}|{_DESCRIPTIONS}|{_UNFINISHED.pattern}")
+_TEMPORARY: Final = re.compile(rf"\.(?:{_DESCRIPTIONS})\.\w+\.part")  # of a process that was killed while it wrote one
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,12 @@ class Summary:
 
 
 def prepare(
-    files: Sequence[Path], directory: Path, recipe: Recipe, *, restart: bool = False, told: Told | None = None
+    files: Sequence[Path],
+    directory: Path,
+    recipe: Recipe,
+    *,
+    restart: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> Summary:
     """Make a corpus, or go on with one that was begun. With `restart`, what is there is thrown away first."""
     began = time.monotonic()
@@ -61,11 +72,11 @@ def prepare(
     try:
         made = make_directory(directory)
         with _alone_in(directory):
-            _remove(directory, _LEFT_OVER)
+            _remove(directory, _TEMPORARY)
             if restart:
                 _remove(directory, _OURS)
             with _nothing_left(directory, made):
-                return _prepare(inputs, directory, recipe, told or (lambda _: None), began)
+                return _prepare(inputs, directory, recipe, on_progress or (lambda _: None), began)
     except OSError as error:
         raise InputError(
             "{path}: cannot be written: {reason}; mend that and run the same command again, and it goes on",
@@ -74,7 +85,7 @@ def prepare(
         ) from None
 
 
-def ensure(dataset: str, told: Told | None = None) -> Path:
+def ensure(dataset: str, on_progress: OnProgress | None = None) -> Path:
     """The directory of a corpus. The embedded one is made if it is not there; nothing is ever downloaded."""
     try:
         found = find_corpus(dataset)
@@ -86,44 +97,59 @@ def ensure(dataset: str, told: Told | None = None) -> Path:
     if begun and dataset == EMBEDDED:
         known = CORPORA[EMBEDDED]
         recipe = Recipe(name=EMBEDDED, tokenizer=known.tokenizer, vocab_size=known.vocab_size)
-        prepare(python_files(), found, recipe, restart=True, told=told)  # it takes seconds: no need to go on
+        prepare(
+            python_files(), found, recipe, restart=True, on_progress=on_progress
+        )  # it takes seconds: no need to go on
     return found
 
 
-def _prepare(inputs: Inputs, directory: Path, recipe: Recipe, told: Told, began: float) -> Summary:
-    journal = _begun(directory, inputs)
-    resumed = journal is not None
-    if journal is None:
-        tokenizer = fitted(recipe, inputs, lambda done: told(Status("tokenizer", done, inputs.total)))
+def _prepare(inputs: Inputs, directory: Path, recipe: Recipe, on_progress: OnProgress, began: float) -> Summary:
+    provenance = _begun(directory, inputs)
+    resumed = provenance is not None
+    if provenance is None:
+        tokenizer = fitted(recipe, inputs, lambda done: on_progress(Status("tokenizer", done, inputs.total)))
         tokenizer.save(directory)
-        journal = Journal.new(inputs.fingerprint, tokenizer.hash)
+        provenance = Provenance(inputs.fingerprint, tokenizer.hash)
+        provenance.write(directory)
     else:
-        tokenizer = _tokenizer_of(directory, journal)
-        if _is_complete(directory):
-            check_files(directory, read_manifest(directory))
-            (directory / SEEN_FILE).unlink(missing_ok=True)  # of a run that was killed when all but this was done
-            return _summary(directory, journal, began, Encoded(), resumed)
-    with contextlib.closing(Work(directory, inputs, recipe, tokenizer, journal)) as work:
-        encoded = work.run(told)
-        lacking = work.lacking()
-        if lacking is not None:
-            _remove(
-                directory, _OURS
-            )  # or else other settings, which are what it needs, would meet what these have begun
-            raise lacking
-        journal = work.complete()
-    return _summary(directory, journal, began, encoded, resumed)
-
-
-def _summary(directory: Path, journal: Journal, began: float, encoded: Encoded, resumed: bool) -> Summary:
+        tokenizer = _tokenizer_of(directory, provenance)
+        _remove(directory, _UNFINISHED)
+    manifest = _manifest(directory) or _new_manifest(recipe, tokenizer)
+    check_files(directory, manifest)
+    encoded = Encoded()
+    if not manifest.complete:
+        with contextlib.closing(CorpusWriter(directory, inputs, recipe, tokenizer, manifest)) as writer:
+            encoded = writer.run(on_progress)
+            missing = writer.missing()
+            if missing is not None:
+                _remove(directory, _OURS)  # or else the other settings that it needs would be refused
+                raise missing
+            provenance = replace(provenance, counts=writer.counts)
+            provenance.write(directory)
+            writer.complete()
+            manifest = writer.manifest
+    entries = {name: manifest.split(name) for name in SPLITS}
     return Summary(
         directory,
-        {name: sum(entry.tokens for entry in journal.finished[name]) for name in SPLITS},
-        sum(entry.text_bytes for name in SPLITS for entry in journal.finished[name]),
-        journal.counts,
+        {name: sum(entry.tokens for entry in entries[name]) for name in SPLITS},
+        sum(entry.text_bytes for name in SPLITS for entry in entries[name]),
+        provenance.counts,
         time.monotonic() - began,
         encoded,
         resumed,
+    )
+
+
+def _new_manifest(recipe: Recipe, tokenizer: Tokenizer) -> Manifest:
+    return Manifest(
+        name=recipe.name,
+        tokenizer=tokenizer.kind,
+        tokenizer_hash=tokenizer.hash,
+        vocab_size=tokenizer.vocab_size,
+        dtype=smallest_dtype(tokenizer.vocab_size),
+        train=(),
+        val=(),
+        complete=False,
     )
 
 
@@ -158,13 +184,13 @@ def _remove(directory: Path, names: re.Pattern[str]) -> None:
 
 @contextlib.contextmanager
 def _nothing_left(directory: Path, made: Sequence[Path]) -> Iterator[None]:
-    """A file that cannot be read, before anything was made of the others: there is nothing to go on with."""
+    """A file that cannot be read, before the first shard was finished: there is nothing to go on with."""
     new = not any(directory.iterdir())
     try:
         yield
     except NanopaceError:
-        journal = Journal.read(directory) if new else None
-        if new and (journal is None or journal.place == Place()):
+        manifest = _manifest(directory) if new else None
+        if new and (manifest is None or not (manifest.train or manifest.val)):
             _remove(directory, _OURS)
             with contextlib.suppress(OSError):  # something of somebody else's is in it
                 for each in made:
@@ -172,36 +198,35 @@ def _nothing_left(directory: Path, made: Sequence[Path]) -> Iterator[None]:
         raise
 
 
-def _begun(directory: Path, inputs: Inputs) -> Journal | None:
-    """The journal of the same work, as far as it is done."""
-    journal = Journal.read(directory)
-    if journal is None:
+def _begun(directory: Path, inputs: Inputs) -> Provenance | None:
+    """What is there already of the same work; None where nothing is."""
+    provenance = Provenance.read(directory)
+    if provenance is None:
         for name in (MANIFEST, "train.bin", "val.bin"):
             if os.path.lexists(directory / name):
                 raise InputError("{path}: holds another corpus ({name}); give another --out", path=directory, name=name)
-    elif journal.fingerprint == inputs.earlier:  # what is finished stays as it is: somebody may be training on it
-        if not _is_complete(directory):
+    elif provenance.fingerprint == inputs.earlier:  # what is finished stays as it is: somebody may be training on it
+        manifest = _manifest(directory)
+        if manifest is None or not manifest.complete:
             raise InputError(
                 "{path}: was begun by an earlier nanopace, which read line ends in another way; "
                 "start anew with --restart, or give another --out",
                 path=directory,
             )
-    elif journal.fingerprint != inputs.fingerprint:
+    elif provenance.fingerprint != inputs.fingerprint:
         raise InputError(
             "{path}: holds a corpus of other files or settings; take those, or --restart, or another --out",
             path=directory,
         )
-    if journal is not None and journal.seen > _HARMLESS + DENSEST * inputs.total:
-        raise damaged(directory / JOURNAL)  # there cannot be so many documents, and each takes memory
-    return journal
+    return provenance
 
 
-def _is_complete(directory: Path) -> bool:
-    return os.path.lexists(directory / MANIFEST) and read_manifest(directory).complete
+def _manifest(directory: Path) -> Manifest | None:
+    return read_manifest(directory) if os.path.lexists(directory / MANIFEST) else None
 
 
-def _tokenizer_of(directory: Path, journal: Journal) -> Tokenizer:
+def _tokenizer_of(directory: Path, provenance: Provenance) -> Tokenizer:
     tokenizer = load_tokenizer(directory)
-    if tokenizer is None or tokenizer.hash != journal.tokenizer_hash:
+    if tokenizer is None or tokenizer.hash != provenance.tokenizer_hash:
         raise damaged(directory / TOKENIZER_FILE)
     return tokenizer

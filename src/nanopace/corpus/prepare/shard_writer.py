@@ -1,44 +1,29 @@
 """Tokens on their way to disk: the files of one split, filled one after the other.
 
-A file is called `.part` until the journal says that it is finished, and gets its name after that. What the journal does
-not know of, a killed run wrote in vain: it is cut off, and written again.
+A file is called `.part` until it is full, synced, and about to be listed in the manifest. What the manifest does not
+list, an interrupted prepare wrote in vain: the next one removes it and encodes it again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from nanopace.corpus.prepare.growing import open_growing
-from nanopace.corpus.shards.manifest import TOKEN_BYTES, Dtype, ShardEntry, SplitName, shard_name
-from nanopace.files import open_regular
+from nanopace.corpus.documents.pieces import Piece
+from nanopace.corpus.shards.manifest import Dtype, ShardEntry, SplitName, shard_name
+from nanopace.files import open_own
 
 Ids = npt.NDArray[np.unsignedinteger]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenShard:
-    """What is in the file that is being filled."""
-
-    tokens: int = 0
-    text_bytes: int = 0
-    max_id: int = 0
-    documents: int = 0
-
-
 class SplitWriter:
     """One split of a corpus. A shard ends with the document that fills it; a document that has no end fills several."""
-
-    _tokens: int  # of the shard that is being filled, as the rest of these
-    _text_bytes: int
-    _max_id: int
-    _documents: int
 
     def __init__(
         self,
@@ -48,28 +33,44 @@ class SplitWriter:
         *,
         shard_tokens: int,
         end_of_text: int | None,
-        finished: tuple[ShardEntry, ...] = (),
-        begun: OpenShard | None = None,
+        finished: Sequence[ShardEntry] = (),
     ) -> None:
         self.finished = list(finished)
-        self._fill(begun or OpenShard())
+        self._skip_documents = sum(entry.documents for entry in finished)
+        self._skip_bytes = sum(entry.text_bytes for entry in finished)
         self._directory = directory
-        self._split = split
+        self._split: SplitName = split
         self._shard_tokens = shard_tokens
         self._between = np.array([] if end_of_text is None else [end_of_text], dtype=dtype)
         self._waiting: list[Ids] = []
-        self.publish()
-        self._file = open_growing(self._part(len(self.finished)), self._tokens * TOKEN_BYTES[dtype])
+        self._file: BinaryIO | None = None
+        self._begin_shard()
+
+    def _begin_shard(self) -> None:
+        self._tokens = self._text_bytes = self._max_id = self._documents = 0
+        self._hash = hashlib.sha256()
 
     @property
     def tokens(self) -> int:
         return sum(entry.tokens for entry in self.finished) + self._tokens
 
+    def skip(self, piece: Piece) -> bool:
+        """Whether the next piece is in a shard that an earlier prepare finished: pieces always come in one order."""
+        if self._skip_bytes <= 0 and self._skip_documents <= 0:
+            return False
+        self._skip_bytes -= piece.size
+        self._skip_documents -= piece.begins
+        return True
+
+    @property
+    def skipped_exactly(self) -> bool:
+        """False once all is read: the shards that were here already are not of this input."""
+        return self._skip_bytes == self._skip_documents == 0
+
     def add(self, ids: Ids, text_bytes: int, *, begins: bool) -> None:
         """Append a piece of a document. Before a new document, and between pieces of a long one, a full shard ends."""
         if self._tokens >= self._shard_tokens:
             self.finish()
-            self._file = open_growing(self._part(len(self.finished)), 0)
         if begins:
             self._waiting.append(self._between)
             self._tokens += len(self._between)
@@ -79,58 +80,34 @@ class SplitWriter:
         self._text_bytes += text_bytes
 
     def flush(self) -> None:
-        """All that was added is in the file."""
-        if self._waiting:
-            tokens = np.concatenate(self._waiting)
-            self._waiting.clear()
-            self._max_id = max(self._max_id, int(tokens.max(initial=0)))
-            self._file.write(tokens.astype(tokens.dtype.newbyteorder("<"), copy=False).tobytes())
-
-    def sync(self) -> None:
-        """All that was added is on the disk."""
-        if not self._file.closed:  # else the last shard is finished, which synced it
-            self.flush()
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def begun(self) -> OpenShard:
-        """What the journal has to know of the shard that is being filled, once it is synced."""
-        return OpenShard(self._tokens, self._text_bytes, self._max_id, self._documents)
+        """Hand all that was added to the system: a shard may be larger than the memory."""
+        tokens = np.concatenate([*self._waiting, self._between[:0]])
+        self._waiting.clear()
+        if len(tokens):
+            if self._file is None:  # nobody else's file: a directory may have come with links that lead out of it
+                self._file = os.fdopen(open_own(self._part(), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
+            self._max_id = max(self._max_id, int(tokens.max()))
+            data = tokens.astype(tokens.dtype.newbyteorder("<"), copy=False).tobytes()
+            self._hash.update(data)
+            self._file.write(data)
 
     def finish(self) -> None:
-        """No more goes into the current shard. It is listed, and keeps its `.part` until `publish`."""
-        self.sync()
-        self._file.close()
-        number = len(self.finished)
-        if self._tokens:
-            with open_regular(self._part(number)) as file:
-                checksum = hashlib.file_digest(file, "sha256").hexdigest()
-            self.finished.append(
-                ShardEntry(
-                    shard_name(self._split, number),
-                    self._tokens,
-                    self._text_bytes,
-                    checksum,
-                    self._max_id,
-                    self._documents,
-                )
-            )
-        else:
-            self._part(number).unlink()
-        self._fill(OpenShard())
-
-    def _fill(self, shard: OpenShard) -> None:
-        self._tokens, self._text_bytes = shard.tokens, shard.text_bytes
-        self._max_id, self._documents = shard.max_id, shard.documents
-
-    def publish(self) -> None:
-        """Give the finished shards their names, now that the journal knows of them."""
-        for number in range(len(self.finished)):
-            with contextlib.suppress(FileNotFoundError):  # it has its name already
-                os.replace(self._part(number), self._directory / shard_name(self._split, number))
+        """End the current shard: its tokens are on the disk, and it has its name."""
+        self.flush()
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.close()
+            name = shard_name(self._split, len(self.finished))
+            os.replace(self._part(), self._directory / name)
+            counted = (self._tokens, self._text_bytes, self._hash.hexdigest(), self._max_id, self._documents)
+            self.finished.append(ShardEntry(name, *counted))
+        self._begin_shard()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def _part(self, number: int) -> Path:
-        return self._directory / f"{shard_name(self._split, number)}.part"
+    def _part(self) -> Path:
+        return self._directory / f"{shard_name(self._split, len(self.finished))}.part"

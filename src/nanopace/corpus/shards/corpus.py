@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nanopace.corpus.shards.fingerprint import Seal
+from nanopace.corpus.shards.fingerprint import FileFingerprint
 from nanopace.corpus.shards.llmc_shards import has_header, headed_shard
 from nanopace.corpus.shards.manifest import (
     MANIFEST,
@@ -54,31 +54,31 @@ class Corpus:
         """Tells this data from other data: names and sizes, and hashes or samples of what is inside."""
         digest = hashlib.sha256()
         for split in (self.train, self.val):
-            for shard, seal in zip(split.shards, split.seals, strict=True):
+            for shard, fingerprint in zip(split.shards, split.fingerprints, strict=True):
                 digest.update(f"{shard.path.name}\0{shard.tokens}\0{shard.dtype}\0".encode())
-                digest.update(shard.sha256.encode() if shard.sha256 else seal.sample)
+                digest.update(shard.sha256.encode() if shard.sha256 else fingerprint.sample)
             digest.update(b"\1")
         return digest.hexdigest()
 
     @property
     def hashes(self) -> dict[str, str]:
         """By file, of those that no manifest lists: as many as have been read through by now."""
-        unlisted = (each for each in self._sealed() if each[0].sha256 is None)
-        return {shard.path.name: seal.known for shard, seal in unlisted if seal.known is not None}
+        unlisted = (each for each in self._files() if each[0].sha256 is None)
+        return {shard.path.name: fingerprint.known for shard, fingerprint in unlisted if fingerprint.known is not None}
 
     def expect(self, hashes: Mapping[str, str]) -> None:
         """The files must be those that an earlier process read through. Little data is held against it now, much while
         training goes on."""
-        for shard, seal in self._sealed():
+        for shard, fingerprint in self._files():
             if shard.path.name in hashes:
-                seal.expect(hashes[shard.path.name])
+                fingerprint.expect(hashes[shard.path.name])
         for split in (self.train, self.val):
-            if split.is_soon_read:
-                split.prove(lambda: False)
+            if split.is_small:
+                split.verify(lambda: False)
 
-    def _sealed(self) -> Iterator[tuple[Shard, Seal]]:
+    def _files(self) -> Iterator[tuple[Shard, FileFingerprint]]:
         for split in (self.train, self.val):
-            yield from zip(split.shards, split.seals, strict=True)
+            yield from zip(split.shards, split.fingerprints, strict=True)
 
     def check(self, vocab_size: int, block_size: int) -> None:
         """Everything that would otherwise stop a training that has begun."""
@@ -186,8 +186,8 @@ def _token_files(directory: Path) -> list[tuple[Path, re.Match[str]]]:
 def _split(directory: Path, name: SplitName, shards: list[Shard]) -> Split:
     if not shards or not any(shard.tokens for shard in shards):
         raise InputError("{path}: has no {split} tokens", path=directory, split=name)
-    split = Split((shard for shard in shards if shard.tokens), prove=name == "val")
-    split.seal()
+    split = Split((shard for shard in shards if shard.tokens), verify=name == "val")
+    split.take_fingerprints()
     return split
 
 

@@ -36,7 +36,7 @@ class _Look:
         return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev)
 
 
-class Seal:
+class FileFingerprint:
     """Of one file. Several threads may read it."""
 
     def __init__(self, path: Path, sha256: str | None) -> None:
@@ -44,17 +44,17 @@ class Seal:
         self._known = sha256  # what the file's hash must be, once somebody knows
         self._look: _Look | None = None
         self._sample: bytes | None = None
-        self._proved = False
+        self._verified = False
         self._turn = threading.Lock()
 
-    def close(self) -> None:
+    def take(self) -> None:
         """From now on it has to stay as it is."""
         with self._turn:
             self._begin()
 
     @property
     def sample(self) -> bytes:
-        """A hash of beginning, middle and end, as they were when it was sealed."""
+        """A hash of beginning, middle and end, as they were when its fingerprint was taken."""
         with self._turn:
             self._begin()
             assert self._sample is not None
@@ -80,11 +80,11 @@ class Seal:
             if look != self._look and not self._same():
                 raise self._changed()
 
-    def prove(self, stop: Callable[[], bool] = lambda: False) -> None:
+    def verify(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Read all of it, once: it must be what the manifest lists; where none does, what it was and will be."""
         with self._turn:
             self._begin()
-            if self._proved:
+            if self._verified:
                 return
             digest = self._digest(stop)
             if digest is None:
@@ -98,7 +98,7 @@ class Seal:
             if self._known is not None and digest != self._known:
                 raise self._changed()
             if _Look.of(self._path.stat()) == self._look:  # else whoever reads next compares it with what it was
-                self._known, self._proved = digest, True
+                self._known, self._verified = digest, True
 
     def _changed(self) -> InputError:
         return InputError(

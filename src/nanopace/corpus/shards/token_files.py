@@ -2,7 +2,7 @@
 
 Windows are read, not mapped. A mapped file that somebody cuts ends the process with a signal that nobody can catch; a
 read that comes back short is an error with the file's name. Every read is followed by a look at whether the file is
-still the one that was opened (seal.py).
+still the one that was opened (fingerprint.py).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nanopace.corpus.shards.fingerprint import Seal
+from nanopace.corpus.shards.fingerprint import FileFingerprint
 from nanopace.corpus.shards.manifest import TOKEN_BYTES, Dtype
 from nanopace.errors import InputError
 
-_SOON_READ = 256 << 20  # bytes that are read and hashed within a second, before the first step
+_SMALL = 256 << 20  # bytes that are read and hashed within a second, before the first step
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
 
 
@@ -50,30 +50,30 @@ class Shard:
 class Split:
     """Training or validation tokens. A position counts through all of its shards, one after the other."""
 
-    def __init__(self, shards: Iterable[Shard], *, prove: bool = False) -> None:
-        """`prove`: a shard is held against its hash before its first window is given away; see `prove`."""
+    def __init__(self, shards: Iterable[Shard], *, verify: bool = False) -> None:
+        """`verify`: a shard is held against its hash before its first window is given away; see `verify`."""
         self.shards = tuple(shards)
         self.first = np.cumsum([0, *(shard.tokens for shard in self.shards)])  # each shard's first position; the end
         self.tokens = int(self.first[-1])
-        self.seals = tuple(Seal(shard.path, shard.sha256) for shard in self.shards)
-        self.is_soon_read = self.bytes <= _SOON_READ
-        self.proves = prove or self.is_soon_read
+        self.fingerprints = tuple(FileFingerprint(shard.path, shard.sha256) for shard in self.shards)
+        self.is_small = self.bytes <= _SMALL
+        self.verifies = verify or self.is_small
         self.vocab_size: int | None = None  # once somebody knows it: no id that is given away reaches it
 
     @property
     def bytes(self) -> int:
         return sum(shard.tokens * TOKEN_BYTES[shard.dtype] for shard in self.shards)
 
-    def seal(self) -> None:
+    def take_fingerprints(self) -> None:
         """From now on its files have to stay as they are."""
-        for seal in self.seals:
-            seal.close()
+        for fingerprint in self.fingerprints:
+            fingerprint.take()
 
-    def prove(self, stop: Callable[[], bool], part: tuple[int, int] = (0, 1)) -> None:
+    def verify(self, stop: Callable[[], bool], part: tuple[int, int] = (0, 1)) -> None:
         """Hold all shards, or every n-th, against their hashes, until asked to stop: a second for each gigabyte."""
-        for shard, seal in list(zip(self.shards, self.seals, strict=True))[part[0] :: part[1]]:
+        for shard, fingerprint in list(zip(self.shards, self.fingerprints, strict=True))[part[0] :: part[1]]:
             with _named(shard.path):
-                seal.prove(stop)
+                fingerprint.verify(stop)
             if stop():
                 break
 
@@ -87,8 +87,8 @@ class Split:
             wanted.setdefault(shard, []).append((row, begin))
         for number, rows in wanted.items():
             with _named(self.shards[number].path):
-                if self.proves:
-                    self.seals[number].prove()
+                if self.verifies:
+                    self.fingerprints[number].verify()
                 self._read(number, rows, length)
         if self.vocab_size is not None and len(out) and (largest := int(out[:, :length].max())) >= self.vocab_size:
             raise InputError(
@@ -100,18 +100,18 @@ class Split:
             )
 
     def _read(self, number: int, rows: Iterable[tuple[npt.NDArray[Any], int]], length: int) -> None:
-        shard, seal = self.shards[number], self.seals[number]
+        shard, fingerprint = self.shards[number], self.fingerprints[number]
         tokens = np.empty(length, dtype=np.dtype(shard.dtype).newbyteorder("<"))
         view: Any = tokens.view(np.uint8)  # numpy does not say before 3.12 that it is a buffer
         with open(shard.path, "rb", buffering=0) as file:
-            seal.check(os.fstat(file.fileno()))
+            fingerprint.check(os.fstat(file.fileno()))
             for row, begin in rows:
                 file.seek(shard.offset + begin * tokens.itemsize)
                 if file.readinto(view) != len(view):
-                    seal.check(os.fstat(file.fileno()))
+                    fingerprint.check(os.fstat(file.fileno()))
                     raise _cut(shard.path)
                 row[:length] = tokens
-            seal.check(os.fstat(file.fileno()))
+            fingerprint.check(os.fstat(file.fileno()))
 
 
 def _cut(path: Path) -> InputError:

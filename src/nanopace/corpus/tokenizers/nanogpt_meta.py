@@ -1,13 +1,15 @@
 """nanoGPT's meta.pkl, where the vocabulary is the corpus' own.
 
-A pickle is a program that the one who opens it runs. Here it is not run: its instructions are read one by one, and the
-few that build a dict of strings and integers are followed. The first other one is refused.
+A pickle is a program that the one who opens it runs. Here nothing else runs than what builds a dict of strings and
+integers: its instructions are read first, and the first other one is refused, as is any class.
 """
 
 from __future__ import annotations
 
+import io
+import pickle
 import pickletools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +31,7 @@ class Meta:
 
 
 def read_meta(path: Path) -> Meta:
-    """The vocabulary in a meta.pkl, without unpickling it."""
+    """The vocabulary in a meta.pkl."""
     try:
         data = read_bounded(path, _LARGEST_META)
     except OSError as error:
@@ -60,92 +62,64 @@ def _alphabet(content: Mapping[Any, Any]) -> tuple[str, ...] | None:
     return tuple(alphabet) if [ids[entry] for entry in alphabet] == list(range(len(ids))) else None
 
 
-_MARK: Final = object()
-_NOTHING = frozenset(("PROTO", "FRAME"))
 _INTEGERS = ("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4")
 _STRINGS = ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
-_SCALARS = frozenset((*_INTEGERS, *_STRINGS))
+_PUSH = frozenset(("EMPTY_DICT", *_INTEGERS, *_STRINGS, "GET", "BINGET", "LONG_BINGET"))
+_REMEMBER = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
 _MOST_STEPS = 8_000_000  # of which all of Unicode, there and back, takes six million
 _MOST_REMEMBERED = 1_200_000  # each of its characters once
 _DEEPEST_STACK = 1 << 14  # pickle adds to a dict by the thousand
-_REMEMBER = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
-_RECALL = frozenset(("GET", "BINGET", "LONG_BINGET"))
 
 
 def plain_dict(data: bytes) -> dict[str | int, Any]:
     """The dict of strings, integers and such dicts that a pickle builds. ValueError if it builds anything else."""
-    machine = _Machine()
+    _check_instructions(data)
+    try:
+        content = _NoClasses(io.BytesIO(data)).load()
+    except Exception as error:  # whatever an unpickler raises where an instruction does not fit the one before
+        raise ValueError(type(error).__name__) from None
+    _check_plain(content)
+    return content  # type: ignore[no-any-return]
+
+
+class _NoClasses(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        raise ValueError(f"{module_name}.{global_name}")
+
+
+def _check_instructions(data: bytes) -> None:
+    """Those that build dicts, and no more of them than an alphabet takes: an unpickler itself has no bounds."""
+    depth = remembered = 0
+    marks: list[int] = []
     for steps, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-        machine.follow(opcode.name, argument)
-        if steps > _MOST_STEPS or len(machine.stack) > _DEEPEST_STACK or len(machine.memo) > _MOST_REMEMBERED:
-            raise ValueError("too large")
-    if len(machine.stack) != 1 or not isinstance(machine.stack[0], dict):
-        raise ValueError("not one dict")
-    return machine.stack[0]
-
-
-class _Machine:
-    """The part of pickle's stack machine that builds dicts."""
-
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
-        self._builders: Mapping[str, Callable[[], None]] = {
-            "EMPTY_DICT": lambda: self.stack.append({}),
-            "MARK": lambda: self.stack.append(_MARK),
-            "DICT": lambda: self.stack.append(_paired(self._since_mark(), {})),
-            "SETITEM": self._set_item,
-            "SETITEMS": self._set_items,
-            "STOP": lambda: None,
-        }
-
-    def follow(self, name: str, argument: Any) -> None:
-        if name in _NOTHING:
-            return
-        if name in _SCALARS:
-            self.stack.append(_scalar(argument))
+        name = opcode.name
+        if name in _PUSH:
+            depth += 1
         elif name in _REMEMBER:
-            self.memo[len(self.memo) if name == "MEMOIZE" else argument] = self._top()
-        elif name in _RECALL:
-            self.stack.append(_scalar(self.memo.get(argument)))  # a dict that is in two places is no plain dict
-        elif name in self._builders:
-            self._builders[name]()
-        else:
+            remembered = max(remembered + 1, argument or 0)
+        elif name == "MARK":
+            marks.append(depth)
+        elif name == "SETITEM":
+            depth -= 2
+        elif name in ("SETITEMS", "DICT") and marks:
+            depth = marks.pop() + (name == "DICT")
+        elif name not in ("PROTO", "FRAME", "STOP"):
             raise ValueError(name)
-
-    def _top(self) -> Any:
-        if not self.stack or self.stack[-1] is _MARK:
-            raise ValueError("cut")
-        return self.stack[-1]
-
-    def _set_item(self) -> None:
-        items = self.stack[-2:]
-        del self.stack[-2:]
-        _paired(items, self._top())
-
-    def _set_items(self) -> None:
-        items = self._since_mark()
-        _paired(items, self._top())
-
-    def _since_mark(self) -> list[Any]:
-        for place in range(len(self.stack) - 1, -1, -1):
-            if self.stack[place] is _MARK:
-                items = self.stack[place + 1 :]
-                del self.stack[place:]
-                return items
-        raise ValueError("cut")
+        if steps > _MOST_STEPS or depth + len(marks) > _DEEPEST_STACK or remembered > _MOST_REMEMBERED:
+            raise ValueError("too large")
+    if depth != 1 or marks:
+        raise ValueError("not one dict")
 
 
-def _scalar(value: Any) -> str | int:
-    if type(value) is not str and type(value) is not int:
-        raise ValueError(type(value).__name__)
-    return value
-
-
-def _paired(items: list[Any], into: Any) -> dict[Any, Any]:
-    """Keys and values in turn, put into a dict."""
-    if len(items) % 2 or not isinstance(into, dict) or any(item is _MARK for item in items):
-        raise ValueError("cut")
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        into[_scalar(key)] = value
-    return into
+def _check_plain(content: Any) -> None:
+    """Dicts of strings, integers and such dicts, each in one place."""
+    left, known = [content], set[int]()
+    while left:
+        found = left.pop()
+        if type(found) is dict and id(found) not in known:
+            known.add(id(found))
+            if not all(type(key) in (str, int) for key in found):
+                raise ValueError("a key that is neither a string nor an integer")
+            left += [value for value in found.values() if type(value) not in (str, int)]
+        else:
+            raise ValueError(type(found).__name__)

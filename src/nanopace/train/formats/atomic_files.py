@@ -1,38 +1,29 @@
-"""Large files, and directories of files, that are there whole or not at all."""
+"""Exports that are there completely or not at all: a large file, or a directory of files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from nanopace.errors import InputError
-from nanopace.files import discard, make_directory, sync_directory, sync_file
+from nanopace.files import atomic_file, discard, make_directory, sync_directory, sync_file
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into. It takes the place of `path` once it is on the disk, and never if anything goes wrong."""
-    temporary = _beside(path)
+def exported_file(path: Path) -> Iterator[BinaryIO]:
+    """As files.atomic_file, with what the disk says as an error that names the target."""
     try:
-        with open(temporary, "xb") as file:
+        with atomic_file(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_directory(path.parent)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError):
-            raise unwritable(path, error) from None
-        raise
+    except OSError as error:
+        raise unwritable(path, error) from None
 
 
 @contextmanager
-def whole_directory(path: Path) -> Iterator[Path]:
+def exported_directory(path: Path) -> Iterator[Path]:
     """A directory to write files into, which are synced and get their place all at once."""
     temporary, condemned = _beside(path), _beside(path, "old")
     try:
@@ -42,9 +33,7 @@ def whole_directory(path: Path) -> Iterator[Path]:
         for file in temporary.iterdir():
             sync_file(file)
         sync_directory(temporary)
-        if os.path.lexists(
-            path
-        ):  # a name can go from one file to another at once, but not from one directory to another
+        if os.path.lexists(path):  # a directory's name cannot go to another one at once, as a file's can
             os.rename(path, condemned)
         os.rename(temporary, path)
         sync_directory(path.parent)

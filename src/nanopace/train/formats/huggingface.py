@@ -18,7 +18,7 @@ from torch import Tensor
 from nanopace.errors import InputError
 from nanopace.files import open_regular, read_object
 from nanopace.literals import shown
-from nanopace.train.formats.atomic_files import whole_directory
+from nanopace.train.formats.atomic_files import exported_directory
 from nanopace.train.formats.huggingface_tokenizer import read_tokenizer, tokenizer_files
 from nanopace.train.formats.pretrained import Pretrained, only_weights, step_of, tied
 from nanopace.train.formats.torch_file import read_torch_file
@@ -181,7 +181,7 @@ def save_huggingface(directory: Path, pretrained: Pretrained) -> None:
         CONFIG: {**_their_config(pretrained.shape, pretrained.step, end_of_text), "torch_dtype": dtype},
         "generation_config.json": {"bos_token_id": end_of_text, "eos_token_id": end_of_text, "do_sample": True},
     }
-    with whole_directory(directory) as folder:
+    with exported_directory(directory) as folder:
         try:
             save_file(weights, folder / WEIGHTS[0], metadata={"format": "pt"})
         except SafetensorError as error:  # the library's, whatever the disk said

@@ -15,7 +15,7 @@ from nanopace.config import KNOBS
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nanopace.errors import InputError
 from nanopace.literals import Value
-from nanopace.train.formats.atomic_files import whole_file
+from nanopace.train.formats.atomic_files import exported_file
 from nanopace.train.formats.pretrained import Pretrained, assumed_tokenizer, holds_floats, only_weights, step_of, tied
 from nanopace.train.formats.torch_file import read_torch_file
 from nanopace.train.models.gpt2 import ACTIVATIONS, ModelShape
@@ -83,7 +83,7 @@ def save_nanogpt(path: Path, pretrained: Pretrained) -> None:
         "best_val_loss": _NO_LOSS_YET if pretrained.best is None else pretrained.best[1],
         "config": config,
     }
-    with whole_file(path) as file:
+    with exported_file(path) as file:
         try:
             torch.save(checkpoint, file)
         except RuntimeError as error:  # its archive is cut, and what the disk said came before

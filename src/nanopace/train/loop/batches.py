@@ -58,7 +58,7 @@ class Batches:
         else:
             self._fill()  # the first step's while nobody is waiting: little data is read through before
         self._proof = threading.Thread(target=self._prove, name="shards", daemon=True)
-        if not split.proves:  # too much to be read before the first step: while training goes on, then
+        if not split.verifies:  # too much to be read before the first step: while training goes on, then
             self._proof.start()
 
     def next(self) -> tuple[Tensor, Tensor]:
@@ -132,6 +132,6 @@ class Batches:
         if sys.platform == "linux":  # there a thread has a priority of its own
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         try:
-            self._split.prove(lambda: self._closing, self._part)
+            self._split.verify(lambda: self._closing, self._part)
         except BaseException as error:
             self._damage = error

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanopace.train.formats.atomic_files import whole_directory
+from nanopace.train.formats.atomic_files import exported_directory
 from nanopace.train.loop.loss_watch import StepLoss
 from nanopace.train.loop.parts import Parts
 from nanopace.train.loop.stepper import Stepper
@@ -60,7 +60,7 @@ def save_evidence(
     if parts.ranks.first:
         from safetensors.torch import save_file
 
-        with whole_directory(directory) as folder:
+        with exported_directory(directory) as folder:
             (folder / EVIDENCE).write_text(json.dumps(known, indent=1, allow_nan=False) + "\n", encoding="utf-8")
             save_file({"inputs": inputs.cpu(), "targets": targets.cpu()}, folder / BATCH)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanopace.config import KNOBS, Asked, TrainConfig
-from nanopace.corpus.prepare.prepare import Told, ensure
+from nanopace.corpus.prepare.prepare import OnProgress, ensure
 from nanopace.corpus.shards.corpus import Corpus, find_corpus, open_corpus
 from nanopace.errors import InputError, UsageError
 from nanopace.hardware.calibration import measured_tflops
@@ -32,7 +32,7 @@ class Wishes:
     """What was asked for, and of which machine."""
 
     asked: Asked
-    preparing: Told | None
+    preparing: OnProgress | None
     machine: Machine
     ranks: Ranks
     claim: Claim  # to out_dir

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 from nanopace.config import KNOBS
 from nanopace.errors import InputError
+from nanopace.files import atomic_file
 from nanopace.tune.recommend.choices import Choice
 from nanopace.tune.recommend.notes import headline, notes
 from nanopace.tune.recommend.recommend import Recommendation
@@ -67,19 +69,9 @@ def check_target(path: str, *, overwrite: bool) -> None:
 
 
 def write_config(path: str, text: str, *, overwrite: bool) -> None:
-    """All of it or nothing: beside the target first, then in its place."""
-    target = os.path.realpath(path)
-    beside = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.getpid()}")
+    """All of it or nothing."""
     try:
-        try:
-            with open(beside, "x", encoding="utf-8") as file:
-                file.write(text)
-            if overwrite:
-                os.replace(beside, target)
-            else:
-                os.link(beside, target)  # fails where somebody was quicker
-        finally:
-            if os.path.exists(beside):
-                os.unlink(beside)
+        with atomic_file(Path(os.path.realpath(path)), overwrite=overwrite, durable=False) as file:
+            file.write(text.encode())
     except OSError as error:
         raise InputError("--write {path}: {reason}", path=path, reason=error.strerror or str(error)) from None
