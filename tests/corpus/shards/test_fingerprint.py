@@ -166,12 +166,12 @@ def test_without_a_hash_the_samples_tell_until_it_is_read_through(
 def test_a_file_of_one_byte_that_grows_is_another_though_its_samples_are_alike(tmp_path: Path) -> None:
     path = tmp_path / "train.bin"
     path.write_bytes(bytes(40_000))
-    seal = FileFingerprint(path, None)
-    seal.close()
+    fingerprint = FileFingerprint(path, None)
+    fingerprint.take()
     path.write_bytes(bytes(50_000))
-    assert sample_of(path) == seal.sample
+    assert sample_of(path) == fingerprint.sample
     with pytest.raises(InputError, match="has changed"):
-        seal.check(path.stat())
+        fingerprint.check(path.stat())
 
 
 def test_what_an_earlier_process_trained_on_is_expected(tmp_path: Path) -> None:
@@ -180,14 +180,14 @@ def test_what_an_earlier_process_trained_on_is_expected(tmp_path: Path) -> None:
     listed = shard(path).sha256
     assert listed is not None
     for known, expected in ((None, listed), (listed, "of something else")):  # the manifest's word counts more
-        seal = FileFingerprint(path, known)
-        seal.expect(expected)
-        seal.verify()
-        assert seal.known == listed
-    seal = FileFingerprint(path, None)
-    seal.expect("of something else")
+        fingerprint = FileFingerprint(path, known)
+        fingerprint.expect(expected)
+        fingerprint.verify()
+        assert fingerprint.known == listed
+    fingerprint = FileFingerprint(path, None)
+    fingerprint.expect("of something else")
     with pytest.raises(InputError, match=r"train\.bin: has changed since training began"):
-        seal.verify()
+        fingerprint.verify()
 
 
 def test_a_sample_is_4096_bytes_at_three_places(tmp_path: Path) -> None:
