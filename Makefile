@@ -11,7 +11,7 @@ VERSIONS := $(VENV)/constraints.txt
 PIP := PIP_CONSTRAINT=$(VERSIONS) $(INSTALL)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format catalogs outputs configs examples lock fuzz bench-gpu clean
+.PHONY: help demo test check format catalogs outputs configs examples lock fuzz mutate bench-gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,9 +53,14 @@ examples: $(VENV)/.analyst ## write the example logs anew
 lock: $(BIN)/python ## write constraints.txt anew, for what pyproject.toml asks; UPGRADE=--upgrade for the newest of everything
 	$(INSTALL) uv
 	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python tools/lock.py $(UPGRADE)
+
 FUZZ ?= --minutes 10
 fuzz: $(VENV)/.train ## hostile files, flags, directories and failing disks for ten minutes; FUZZ="--seed 7 --minutes 60" for others
 	$(BIN)/python bench/fuzz.py $(FUZZ)
+
+MUTATE ?= --room ledger files corpus sources diagnosis train/checkpoint
+mutate: $(VENV)/.dev ## small mistakes put into the source, and which of them no test notices; MUTATE="--room ledger --count 200" for others
+	$(BIN)/python tools/mutate.py $(MUTATE)
 
 NANOGPT ?= nanoGPT
 # nanoGPT as well as batch size and learning rate can make it; its own schedule takes 94M tokens, and is --reference.
@@ -63,12 +68,12 @@ TO_A_LOSS ?= --theirs batch=16,accum=1,lr=6e-4,iters=700,warmup=70 --ours recipe
 bench-gpu: $(VENV)/.train ## on a CUDA card, beside NANOGPT=path/to/nanoGPT: speed, kernels, memory, start, fp8, time to a loss, as ratios
 	@test -f $(NANOGPT)/train.py || { echo "NANOGPT=$(NANOGPT): nanoGPT is not there; check it out and give its path"; exit 2; }
 	@$(BIN)/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || { echo "torch sees no CUDA card"; exit 2; }
-	cd bench && for script in "throughput.py $(abspath $(NANOGPT))" kernels.py products.py memory.py "start.py $(abspath $(NANOGPT))" fp8.py \
+	cd bench && for script in "throughput.py $(abspath $(NANOGPT))" kernels.py memory.py "start.py $(abspath $(NANOGPT))" fp8.py \
 		"python_corpus.py ../data/code" "time_to_loss.py $(abspath $(NANOGPT)) --corpus ../data/code $(TO_A_LOSS)"; do \
 		echo; echo "== $$script"; ../$(BIN)/python $$script || exit 1; done
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutate .coverage*
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
 

@@ -25,9 +25,8 @@ from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.gpt2 import FusedGPT
-from nanopace.train.kernels.fp8 import FP8, PRODUCTS, Eighth, pick_products
+from nanopace.train.kernels.fp8 import FP8, PRODUCTS, Fp8Weight, pick_products
 from nanopace.train.kernels.norm import layer_norm
-from nanopace.train.kernels.products import choose_algorithms, product
 from nanopace.train.loop.schedule import learning_rate
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
@@ -72,16 +71,14 @@ def _products(width: int) -> None:
     for name, (into, out) in shapes.items():
         rows = 8192 if "head" in name else ROWS
         x, weight = _random(rows, into), _random(out, into)
-        x8, x_eighth, eighth = torch.empty_like(x, dtype=FP8), Eighth(x), Eighth(weight)
-        eighth.renew(weight)
+        x8, fp8_x, fp8_weight = torch.empty_like(x, dtype=FP8), Fp8Weight(x), Fp8Weight(weight)
+        fp8_weight.quantize(weight)
         layer_norm(x, x8)
-        product(x, weight.t())
-        choose_algorithms()
-        bf16 = _time(lambda x=x, weight=weight: product(x, weight.t()))
-        fp8 = _time(lambda x8=x8, eighth=eighth: eighth.product(x8))
+        bf16 = _time(lambda x=x, weight=weight: torch.mm(x, weight.t()))
+        fp8 = _time(lambda x8=x8, fp8_weight=fp8_weight: fp8_weight.product(x8))
         # A norm that writes fp8 too, less one that does not.
         fused = fp8 + _time(lambda x=x, x8=x8: layer_norm(x, x8)) - _time(lambda x=x: layer_norm(x))
-        dynamic = fp8 + _time(lambda x=x, x_eighth=x_eighth: x_eighth.renew(x))
+        dynamic = fp8 + _time(lambda x=x, fp8_x=fp8_x: fp8_x.quantize(x))
         print(f"{width:>6}  {name:24}{bf16:9.3f}{bf16 / fp8:8.2f}{bf16 / fused:8.2f}{bf16 / dynamic:9.2f}", flush=True)
 
 
@@ -122,8 +119,7 @@ def _trained(shape: ModelShape, fp8: tuple[str, ...], windows: Tensor) -> tuple[
     fused = FusedGPT(model, fp8=fp8)
     optimizer = make_optimizer(model, config, DEVICE)
     _gradients(fused, windows[0])  # compiles the kernels
-    choose_algorithms()
-    fused.forget()
+    fused.zero_grad()
     losses: list[Tensor] = []
     torch.cuda.synchronize()
     begin = time.perf_counter()

@@ -42,7 +42,6 @@ def measure(recipe: str, batch: int | None) -> Measured:
     import torch
 
     from nanogpt import zipf_tokens
-    from nanopace.train.kernels.products import choose_algorithms
     from nanopace.train.models.recipes import recipe_defaults
 
     device = torch.device("cuda", 0)
@@ -61,7 +60,6 @@ def measure(recipe: str, batch: int | None) -> Measured:
         update_of(fused, optimizer, config.grad_clip)
 
     step()
-    choose_algorithms()
     shape = _shape(config, seen=inputs.unique().numel())
     step_ms = milliseconds(step)
     card = f"{properties.name}, torch {torch.__version__}, recipe {recipe}"
@@ -119,8 +117,8 @@ def update_of(passes: Any, optimizer: Any, clip: float) -> None:
         clip_grads_with_norm_(weights, clip, norm)
     optimizer.found_inf = (~torch.isfinite(norm)).float()
     optimizer.step()
-    passes.forget()
-    passes.renew()
+    passes.zero_grad()
+    passes.refresh_copies()
 
 
 def _ceilings(device: Any) -> Ceilings:
@@ -138,15 +136,11 @@ def milliseconds(do: Callable[[], object], count: int = 2 * TIMES) -> float:
     """That the card takes for one of them, by its own clock, once it has got used to it."""
     import torch
 
+    from nanopace.train.kernels.timing import seconds_of
+
     for _ in range(2):
         do()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(count):
-        do()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / count
+    return seconds_of(do, count, torch.device("cuda", 0)) / count * 1000
 
 
 def _profiled(do: Callable[[], object], prepare: Callable[[], object] = lambda: None) -> list[Kernel]:

@@ -24,10 +24,10 @@ from kernels import update_of
 from nanogpt import Knobs, nanogpt_peak, write_tokens, zipf_tokens
 from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
-from nanopace.knob_values import MEMORY_STEPS
+from nanopace.memory_ladder import MEMORY_STEPS, keeps_gradients
 from nanopace.train.fused.attention import pick_attention
-from nanopace.train.fused.gpt2 import Again, FusedGPT
-from nanopace.train.fused.step_in_backward import Release
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.loop.passes import FusedPasses
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.optim.optimizer import make_optimizer
@@ -103,11 +103,11 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batche
     with DEVICE:
         model = GPT(shape)
         tokens = torch.randint(0, VOCAB, (batch, LENGTH + 1))
-    released = "gradients" in steps
-    fused = FusedGPT(model, Again.after(steps), released=released)
-    optimizer = make_optimizer(model, TrainConfig(), DEVICE, lean="averages" in steps)
+    released = not keeps_gradients(steps)
+    fused = FusedGPT(model, steps)
+    optimizer = make_optimizer(model, TrainConfig(), DEVICE, steps)
     if released:
-        fused.release = Release(optimizer, CLIP, DEVICE)
+        fused.release = StepInBackward(optimizer, CLIP, DEVICE)
     passes = FusedPasses(fused)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     for _ in range(2):
@@ -116,7 +116,7 @@ def _measure(shape: ModelShape, batch: int, steps: tuple[str, ...], micro_batche
         update_of(passes, optimizer, CLIP)
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated(DEVICE)
-    passes.quicken(inputs, targets, 1)  # as the trainer does
+    passes.capture_graph(inputs, targets, 1)  # as the trainer does
     begin = time.perf_counter()
     for done in range(1, TIMED + 1):
         passes(inputs, targets, 1)

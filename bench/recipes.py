@@ -37,9 +37,10 @@ from nanopace.config import TrainConfig
 from nanopace.corpus.shards.corpus import Corpus, open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.knob_values import INGREDIENTS, memory_steps
+from nanopace.memory_ladder import keeps_gradients
 from nanopace.train.checkpoint.rng_state import seed_everything
 from nanopace.train.fused.attention import pick_attention
-from nanopace.train.fused.step_in_backward import Release
+from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.loop.evaluate import Evaluator
 from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses, autocast
 from nanopace.train.loop.schedule import learning_rate
@@ -112,16 +113,16 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
         model = new_model(shape)
     saving = memory_steps(config.memory) or ()
     called = spread(model, config, Ranks(), machine.device, saving)
-    optimizer = make_optimizer(model, config, machine.device, lean="averages" in saving)
+    optimizer = make_optimizer(model, config, machine.device, saving)
     scaler = torch.amp.GradScaler(machine.device.type, enabled=False)
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, machine.device))
-    release: Release | None = None
+    release: StepInBackward | None = None
     if called.fused is not None:
         passes = FusedPasses(called.fused)
-        if "gradients" in saving:
-            release = called.fused.release = Release(optimizer, config.grad_clip, machine.device)
+        if not keeps_gradients(saving):
+            release = called.fused.release = StepInBackward(optimizer, config.grad_clip, machine.device)
     windows = _windows(corpus, config)
-    with nullcontext() if release is None else release.held():
+    with nullcontext() if release is None else release.weights_frozen():
         _rehearse(passes, windows, config, machine.device)
     tokens = 0
     begin = time.perf_counter()
@@ -172,8 +173,8 @@ def _rehearse(passes: Passes, windows: Tensor, config: TrainConfig, device: torc
     micro = windows[0, 0].to(device).long()
     tokens, targets = micro[:, :-1].contiguous(), micro[:, 1:].contiguous()
     passes(tokens, targets, config.gradient_accumulation_steps)
-    passes.quicken(tokens, targets, config.gradient_accumulation_steps)
-    passes.forget()
+    passes.capture_graph(tokens, targets, config.gradient_accumulation_steps)
+    passes.zero_grad()
     _wait(device)
 
 

@@ -11,7 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from nanopace.files import atomic_file, discard, open_own, open_regular, read_bounded, walk, write_durably
+from nanopace.errors import InputError
+from nanopace.files import (
+    atomic_file,
+    check_own,
+    discard,
+    open_own,
+    open_regular,
+    read_bounded,
+    sync_directory,
+    takes_much_memory,
+    walk,
+    write_durably,
+)
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -31,14 +43,24 @@ def test_others_may_read_it_as_the_person_allows(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
 
 
-def test_what_was_there_stays_if_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_may_be_read_and_written_but_not_run(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        os.close(open_own(tmp_path / "a", os.O_WRONLY | os.O_CREAT))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o666
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_what_was_there_stays_if_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     path = tmp_path / "corpus.json"
     path.write_bytes(b"old")
 
-    def full_disk(_: int) -> None:
+    def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full_disk)
+    monkeypatch.setattr(os, failing, full_disk)
     with pytest.raises(OSError, match="No space left"):
         write_durably(path, b"new")
     assert path.read_bytes() == b"old"
@@ -50,7 +72,8 @@ def test_the_file_and_then_its_name_are_synced(tmp_path: Path, monkeypatch: pyte
     sync, replace = os.fsync, os.replace
 
     def synced(handle: int) -> None:
-        order.append("directory" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        found = os.fstat(handle)
+        order.append("directory" if stat.S_ISDIR(found.st_mode) else f"file of {found.st_size}")
         sync(handle)
 
     def replaced(*names: Path) -> None:
@@ -60,7 +83,13 @@ def test_the_file_and_then_its_name_are_synced(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
     write_durably(tmp_path / "a", b"data")
-    assert order == ["file", "rename", "directory"]
+    assert order == ["file of 4", "rename", "directory"]
+
+
+def test_syncing_leaves_no_directory_open(tmp_path: Path) -> None:
+    before = os.listdir("/dev/fd")
+    sync_directory(tmp_path)
+    assert os.listdir("/dev/fd") == before
 
 
 def test_a_file_that_somebody_else_made_first_stays(tmp_path: Path) -> None:
@@ -97,6 +126,18 @@ def test_a_pipe_is_neither_waited_for_nor_written(tmp_path: Path) -> None:
     for flags in (os.O_WRONLY, os.O_RDWR):
         with pytest.raises(OSError, match=r"it is not a file|No such device"):
             open_own(tmp_path / "pipe", flags)
+
+
+def test_what_could_not_be_written_is_said_before_anything_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("file", "absent"):
+        check_own(tmp_path / name)
+    for name in ("link", "folder", "pipe"):
+        with pytest.raises(InputError, match=f"{name}: is a link, a pipe or a directory"):
+            check_own(tmp_path / name)
 
 
 def test_a_device_without_an_end_is_no_file() -> None:
@@ -148,6 +189,23 @@ def test_whatever_has_a_name_can_be_removed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["victim"]
 
 
+def test_what_cannot_be_removed_keeps_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in "abc":
+        (tmp_path / "folder" / name).touch()
+    real, asked = os.unlink, list[str]()
+
+    def unlink(name: str, **at: int) -> None:
+        asked.append(name)
+        if len(asked) == 1:
+            raise PermissionError(1, "Operation not permitted", name)
+        real(name, **at)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    discard(tmp_path / "folder")
+    assert os.listdir(tmp_path / "folder") == asked[:1]
+
+
 def test_what_is_too_deep_to_be_removed_ends_nothing(nested: Path) -> None:
     discard(nested)
 
@@ -161,3 +219,21 @@ def test_a_small_file_takes_little_memory_whatever_the_bound(tmp_path: Path) -> 
     finally:
         tracemalloc.stop()
     assert read_bounded(tmp_path / "a", 4) is None
+    assert read_bounded(tmp_path / "a", 5) == b"small"
+
+
+@pytest.mark.parametrize(
+    ("text", "each"), [(b"{", 241), (b"[", 73), (b",", 41), (b'"', 31), (b"a", 1), ("é".encode(), 16)]
+)
+def test_memory_is_judged_by_what_python_makes_of_a_text(
+    monkeypatch: pytest.MonkeyPatch, text: bytes, each: int
+) -> None:
+    monkeypatch.setattr("nanopace.files._MUCH_MEMORY", 100 * each)
+    assert not takes_much_memory(100 * text)
+    assert takes_much_memory(101 * text)
+
+
+def test_much_memory_is_384_mb() -> None:
+    most = (384 << 20) // 241
+    assert not takes_much_memory(b"{" * most)
+    assert takes_much_memory(b"{" * (most + 1))

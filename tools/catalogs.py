@@ -15,9 +15,11 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
+from nanopace.wording import numbers
+
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "nanopace"
 LOCALE = SOURCE / "wording" / "locale"
-LANGUAGES = ("de", "fr", "es")
+LANGUAGES = tuple(language for language in numbers.LANGUAGES if language != "en")
 
 UNDATED = datetime(2026, 1, 1, tzinfo=UTC)  # so that a run that changes no text changes no file
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from fuzzing.hostile import packed, spoil, value
 from fuzzing.logs import hostile_numbers, make_log
+from nanopace.wording.numbers import LANGUAGES
 
 SPLIT = b"\n=== the other log ===\n"
 
@@ -98,7 +99,7 @@ def _render(found: list[Any], choice: int) -> None:
 
     form = "html" if choice % 200 == 0 else "text" if choice % 20 == 1 else "json" if choice % 20 < 5 else None
     if found and form is not None:
-        render(found, format=form, lang=("en", "de", "fr", "es")[choice % 4])
+        render(found, format=form, lang=LANGUAGES[choice % len(LANGUAGES)])
 
 
 def read_events(data: bytes) -> None:

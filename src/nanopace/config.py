@@ -11,6 +11,7 @@ from nanopace.errors import ConfigError
 from nanopace.knob import Effect, Knob, Part
 from nanopace.knob_values import ingredients, left_out, memory_bytes, memory_steps, step_of_which
 from nanopace.literals import Value, shown
+from nanopace.memory_ladder import keeps_gradients
 
 _V = TypeVar("_V", bound=Value)
 
@@ -258,7 +259,7 @@ class TrainConfig:
             )
         memory_bytes(self.memory_limit)
         step_of_which(self.which)
-        if "gradients" in (memory_steps(self.memory) or ()):
+        if not keeps_gradients(memory_steps(self.memory) or ()):
             self._check_release()
         object.__setattr__(self, "without", ",".join(left_out(self.recipe, self.without)))
         if self.recipe != "gpt2":

@@ -8,6 +8,7 @@ from functools import cache
 
 from nanopace.errors import ConfigError
 from nanopace.literals import shown
+from nanopace.memory_ladder import MEMORY_STEPS, taken
 
 # What a recipe is made of beyond GPT-2, each of which `without` can leave out; train/models/recipes.py says what it is.
 INGREDIENTS: Mapping[str, tuple[str, ...]] = {
@@ -40,9 +41,6 @@ def ingredients(recipe: str, without: str) -> frozenset[str]:
     return frozenset(INGREDIENTS[recipe]) - set(left_out(recipe, without))
 
 
-MEMORY_STEPS = ("activation", "hidden", "attention", "averages", "gradients")  # in the order of what they cost
-
-
 def memory_steps(written: str) -> tuple[str, ...] | None:
     """The steps that the knob memory names, in their order, '' for none; None for auto."""
     if written == "auto":
@@ -52,9 +50,7 @@ def memory_steps(written: str) -> tuple[str, ...] | None:
         raise ConfigError(
             "memory must be auto, or some of {known}, not {value}", known=", ".join(MEMORY_STEPS), value=shown(written)
         )
-    if "gradients" in named:
-        named.add("averages")  # the optimizer that updates weight by weight has them
-    return tuple(each for each in MEMORY_STEPS if each in named)
+    return tuple(step.name for step in taken(named | {each for step in taken(named) for each in step.needs}))
 
 
 _BYTES = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

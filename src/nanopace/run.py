@@ -18,11 +18,11 @@ from nanopace.record import Record
 Origin = Literal["log", "config file", "flag", "inferred"]
 FactValue = bool | int | float | str
 
-Format = Literal["nanogpt", "nanochat", "nanopace", "ledger"]  # "nanopace": what our trainer prints
 Phase = Literal[
     "data", "step", "optimizer", "evaluation", "checkpoint", "compile", "startup", "logging", "stall", "other"
 ]
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
+RowLoss = Literal["step", "micro-batch", "smoothed"]  # of a whole step, of its last micro-batch, or over several steps
 Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss
 CoverEvidence = Literal["tokens", "stamps", "first_row"]  # see sources/infer/cover.py
 Stage = Literal["base", "mid", "sft", "rl"]  # of nanochat, which trains one model in several programs
@@ -295,7 +295,7 @@ class Run(Record):
     """What happened. Build it with `nanopace.open_run`."""
 
     name: str  # the file's name, and which run it is where a file has several
-    format: Format
+    format: str  # of the log: see sources/formats/table.py. Ask it nothing: what its figures mean is below
     rows: Rows
     evaluations: tuple[Evaluation, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -303,12 +303,16 @@ class Run(Record):
     rollbacks: tuple[Rollback, ...] = ()
     spans: tuple[Span, ...] = ()
     facts: Mapping[str, Fact] = MappingProxyType({})
+    trainer: str = "nanoGPT"
     row_contains_evaluation: bool = (
         True  # nanoGPT's clock runs on during evaluation and checkpoint; nanochat's does not
     )
     mfu_smoothing: float | None = (
         None  # weight of the past in the printed mfu: 0.9 in nanoGPT, None where it is not smoothed
     )
+    row_loss: RowLoss = "micro-batch"  # what the loss of a row is of
+    nanogpt_knobs: bool = True  # the trainer is set by nanoGPT's knobs
+    has_stages: bool = False  # the trainer trains a model in several stages, as nanochat does
     wall_ms: float | None = None  # measured from start to end, only by our own trainer
     gpu_use: GpuUse | None = None
     ending: Ending | None = None  # how the log says that it ended; None if it just stops

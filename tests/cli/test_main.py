@@ -13,6 +13,7 @@ from nanopace.cli import main as main_module
 from nanopace.cli.main import COMMANDS, main
 from nanopace.config import KNOBS
 from nanopace.version import __version__
+from nanopace.wording.numbers import KNOWN_LANGUAGES
 
 COMMAND = [sys.executable, "-m", "nanopace"]
 
@@ -200,6 +201,14 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     with os.fdopen(writing, "wb") as pipe:
         done = subprocess.run([*COMMAND, "cards"], stdout=pipe, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_help_names_every_language(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both texts: that of the command itself has no import that could tell it."""
+    for arguments in ([], ["explain"]):
+        with pytest.raises(SystemExit):
+            main([*arguments, "--help"])
+        assert KNOWN_LANGUAGES in capsys.readouterr().out
 
 
 def test_help_imports_nothing_that_is_slow() -> None:

@@ -95,6 +95,21 @@ def test_a_sentence_that_cannot_be_is_left_out(
     assert withheld(run).findings == (true,)
 
 
+def test_a_sentence_that_just_can_be_is_said(make_diagnosis: MakeDiagnosis) -> None:
+    true = Finding("save_less_often", {"checkpoints": 24, "to_checkpoints": 1}, 0.0, 0.0, advice=True)
+    assert withheld(make_diagnosis(findings=[true])).findings == (true,)
+
+
+def test_an_evaluation_takes_no_longer_than_its_run(make_diagnosis: MakeDiagnosis) -> None:
+    def told(each_ms: float) -> Diagnosis:
+        evaluations = {"count": 1, "visible": 1, "each_ms": each_ms}
+        return withheld(make_diagnosis(evaluations=evaluations, wall={"total_s": 2000.0}))
+
+    assert told(1_999_000.0).evaluations.count == 1
+    with pytest.raises(InvariantError, match=r"an evaluation of 2001000\.0 ms in a run of 2000"):
+        told(2_001_000.0)
+
+
 def test_every_diagnosis_and_every_comparison_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     calm = diagnose(nanogpt_run(3000))
     monkeypatch.setattr("nanopace.diagnosis.diagnose.advise", lambda *_: (FALSE[0],))

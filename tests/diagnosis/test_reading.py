@@ -6,7 +6,7 @@ from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.loss.losses import describe_loss
 from nanopace.diagnosis.reading import reading_findings
 from nanopace.record import replace
-from nanopace.run import Run, Unread
+from nanopace.run import OtherRanks, Run, Unread
 
 from .synthetic import nanogpt_run
 
@@ -35,6 +35,15 @@ def test_what_has_to_be_known_comes_first(run: Run) -> None:
         ("log_truncated", {"last_iteration": 2000}),
         ("unread_evaluations", {"count": 3, "line": 12, "line_text": "step 5: x"}),
         ("rows_cover_several", {"iterations": 100, "shown_by": "stamps"}),
+    ]
+
+
+def test_what_was_left_out_is_said(run: Run) -> None:
+    odd = replace(run, runs_of_file=300, other_ranks=OtherRanks(0, 8, 1400), rows_of_others=60)
+    assert [(each.code, dict(each.numbers)) for each in reading_findings(odd)] == [
+        ("many_runs", {"runs": 300}),
+        ("other_ranks", {"rank": 0, "ranks": 8, "rows": 1400}),
+        ("interleaved_processes", {"rows": 60}),
     ]
 
 

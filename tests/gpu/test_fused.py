@@ -99,12 +99,12 @@ def test_a_cuda_graph_changes_nothing(model: GPT, monkeypatch: pytest.MonkeyPatc
     plain, recorded = (passes_module.FusedPasses(FusedGPT(each)) for each in (model, twin))
     monkeypatch.setattr(passes_module, "_LAUNCH_BOUND", float("inf"))
     plain(*windows(1), 2)
-    assert not any("CUDA graph" in each for each in plain.quicken(*windows(1), 2))
+    assert plain.capture_graph(*windows(1), 2) is None
     monkeypatch.setattr(passes_module, "_LAUNCH_BOUND", 0.0)
     recorded(*windows(1), 2)
-    assert "CUDA graph" in recorded.quicken(*windows(1), 2)[-1]
+    assert "CUDA graph" in str(recorded.capture_graph(*windows(1), 2))
     for passes in (plain, recorded):
-        passes.forget()
+        passes.zero_grad()
     batches = windows(2), windows(3), windows(4, batch=2)
     for _ in range(2):
         losses = []
@@ -116,8 +116,8 @@ def test_a_cuda_graph_changes_nothing(model: GPT, monkeypatch: pytest.MonkeyPatc
         assert {name: each for name, each in found.items() if not each < 5e-3} == {}  # sums in another order
         for each, passes in ((model, plain), (twin, recorded)):
             _descend(each)
-            passes.forget()
-            passes.renew()
+            passes.zero_grad()
+            passes.refresh_copies()
 
 
 @torch.no_grad()
@@ -204,7 +204,7 @@ def test_eight_bits_cost_little_of_the_loss_and_the_gradients(model: GPT) -> Non
         loss = fused.gradients(*windows(1))
         fused.finish()
         found.append((loss.item(), gradients(model), fused.sequence_losses(*windows(1))))
-        fused.forget()
+        fused.zero_grad()
     (loss, slopes, evaluated), (rounded, others, evaluated_too) = found
     assert 0 < abs(rounded - loss) < 0.01
     assert max(errors(others, slopes).values()) < 0.15
@@ -219,15 +219,15 @@ def test_eight_bits_in_a_cuda_graph(model: GPT, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(passes_module, "_LAUNCH_BOUND", 0.0)
     passes = passes_module.FusedPasses(FusedGPT(model, fp8=PRODUCTS))
     passes(*windows(1), 2)
-    assert "CUDA graph" in passes.quicken(*windows(1), 2)[-1]
+    assert "CUDA graph" in str(passes.capture_graph(*windows(1), 2))
     with torch.no_grad():
         for each in model.parameters():
             each.mul_(1.3)
-    passes.renew()
+    passes.refresh_copies()
     losses = []
     other = deepcopy(model)  # or it would take away the gradients that the graph writes to
     for way in (passes, passes_module.FusedPasses(FusedGPT(other, fp8=PRODUCTS))):
-        way.forget()
+        way.zero_grad()
         losses.append(way(*windows(2), 2).item())
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
 

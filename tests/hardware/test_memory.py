@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nanopace.hardware.memory import GIB, climb, fused_peak_bytes, largest_micro_batch, peak_bytes, usable_bytes
-from nanopace.knob_values import MEMORY_STEPS
+from nanopace.memory_ladder import MEMORY_STEPS
 
 GPT2 = (12, 768, 50304, 1024)
 

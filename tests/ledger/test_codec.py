@@ -130,7 +130,7 @@ def test_null_is_the_same_as_absent() -> None:
         '{"event":"step","iteration":1.5,"ms":2}',
         '{"event":"step","iteration":true,"ms":2}',
         '{"event":"step","iteration":-1,"ms":2}',
-        '{"event":"step","iteration":9223372036854775808,"ms":2}',
+        '{"event":"step","iteration":9007199254740992,"ms":2}',
         '{"event":"step","iteration":1,"ms":"fast"}',
         '{"event":"step","iteration":1,"ms":-2}',
         '{"event":"step","iteration":1,"ms":NaN}',
@@ -151,6 +151,7 @@ def test_null_is_the_same_as_absent() -> None:
         '{"event":"note","iteration":1}',
         '{"event":"run","started":"s","nanopace":"1","ledger":1}',
         '{"event":"run","started":"s","nanopace":"1","ledger":"new"}',
+        '{"event":"run","started":"s","nanopace":"1","ledger":"1234567890.0"}',
         '{"event":"step","iteration":1,"ms":1' + "0" * 400 + "}",
         '{"event":"step","iteration":1' + "0" * 5000 + ',"ms":1}',
         "[" * 100_000,
@@ -164,6 +165,12 @@ def test_what_is_not_as_the_format_says_is_damaged(line: str) -> None:
 def test_a_newer_major_version_is_refused_in_words() -> None:
     with pytest.raises(InputError, match=r"format version 2\.0.*up to 1\.4.*update nanopace"):
         from_json('{"event":"run","ledger":"2.0","whatever":1}')
+    with pytest.raises(InputError, match="format version 123456789,"):
+        from_json('{"event":"run","ledger":"123456789"}')
+
+
+def test_a_count_is_exact_as_a_float() -> None:
+    assert from_json('{"event":"step","iteration":9007199254740991,"ms":2}') == StepEvent(2**53 - 1, 2.0)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner)))

@@ -10,7 +10,7 @@ from nanopace.ledger import Event, RunEvent, StepEvent
 from nanopace.ledger.codec import to_json
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.ledger import LedgerReader
+from nanopace.sources.formats.table import LEDGER
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "ledger-format.md"
 
@@ -21,7 +21,7 @@ def runs_of(events: Iterable[Event]) -> list[Run]:
 
 def runs_from(lines: Iterable[str]) -> list[Run]:
     builder = RunBuilder("run.jsonl")
-    reader = LedgerReader(builder)
+    reader = LEDGER.open_reader(builder)
     for line in lines:
         reader.feed(line)
     reader.finish()

@@ -4,6 +4,8 @@ import pytest
 
 from nanopace.run import Row, Run, Span
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.table import BUILT_IN, NANOCHAT
+from nanopace.sources.log_format import LogFormat
 
 
 def build(*steps: int | str) -> list[Run]:
@@ -140,13 +142,22 @@ def test_the_more_telling_ending_counts(said: tuple[str, str]) -> None:
 
 
 def test_a_clock_that_stops_for_evaluations() -> None:
-    builder = RunBuilder("log")
-    builder.describe("nanochat", row_contains_evaluation=False)
+    builder = RunBuilder("log", NANOCHAT)
     builder.evaluation(0, None, 3.0, metric="bpb")
     builder.evaluation(0, None, 0.2, metric="core")
     builder.row(Row(0, 1.0))
     (run,) = builder.finish()
     assert [(e.metric, e.row) for e in run.evaluations] == [("bpb", None), ("core", None)]
+
+
+@pytest.mark.parametrize("format", BUILT_IN, ids=lambda format: format.name)
+def test_what_a_format_declares_is_known_of_its_runs(format: LogFormat) -> None:
+    builder = RunBuilder("log", format)
+    builder.row(Row(0, 1.0))
+    (run,) = builder.finish()
+    assert run.format == format.name
+    for name in ("trainer", "row_contains_evaluation", "mfu_smoothing", "row_loss", "nanogpt_knobs", "has_stages"):
+        assert getattr(run, name) == getattr(format, name), name
 
 
 def test_spans_and_walls_of_a_resumed_run_add_up() -> None:

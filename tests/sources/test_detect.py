@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from nanopace.run import Format
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.detect import Detector, detect, reader_for
+from nanopace.sources.detect import Detector
+from nanopace.sources.formats.table import BUILT_IN
+from nanopace.sources.log_format import LogFormat
+
+from .reading import detected
 
 NANOGPT = "iter 100: loss 7.9016, time 169.81ms, mfu 12.02%"
 OURS = "iter 100: loss 7.9016, time 169.81ms, mfu 41.20%, 388652 tok/s, norm 0.84, lr 6.00e-04"
@@ -42,12 +45,12 @@ NANOCHAT = "step 00010/21400 (0.05%) | loss: 9.123456 | lrm: 1.00 | dt: 312.10ms
         ([], None),
     ],
 )
-def test_detect(lines: list[str], format: Format | None) -> None:
-    assert detect(lines) == format
+def test_detect(lines: list[str], format: str | None) -> None:
+    assert detected(lines) == format
 
 
 def test_a_row_counts_more_than_a_hint() -> None:
-    assert detect(["number of parameters: 5.00M", NANOCHAT]) == "nanochat"
+    assert detected(["number of parameters: 5.00M", NANOCHAT]) == "nanochat"
 
 
 def test_a_header_alone_is_no_row() -> None:
@@ -62,6 +65,16 @@ def test_a_header_alone_is_no_row() -> None:
     assert has_row([OURS])
 
 
-@pytest.mark.parametrize("format", ["nanogpt", "nanochat", "nanopace", "ledger"])
-def test_every_format_has_a_reader(format: Format) -> None:
-    assert reader_for(format, RunBuilder("log")).format == format
+@pytest.mark.parametrize("format", BUILT_IN, ids=lambda format: format.name)
+def test_every_format_has_a_reader(format: LogFormat) -> None:
+    builder = RunBuilder("log")
+    assert format.open_reader(builder).feed("no line of a trainer") is False
+    assert builder.format is format
+
+
+@pytest.mark.parametrize(("line", "name"), [(NANOGPT, "nanogpt"), (OURS, "nanopace"), (NANOCHAT, "nanochat")])
+@pytest.mark.parametrize("extended", [True, False])
+def test_the_row_that_begins_first_counts(line: str, name: str, extended: bool) -> None:
+    other, other_name = (OURS, "nanopace") if extended else (NANOCHAT, "nanochat")
+    assert detected([f"{line} {other}"]) == name
+    assert detected([f"{other} {line}"]) == other_name

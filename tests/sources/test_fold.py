@@ -21,6 +21,11 @@ def test_a_slow_row_stays_single_and_in_its_place() -> None:
     assert [(row.iteration, row.last_iteration, row.count) for row in folded] == [(0, 1, 2), (2, 2, 1), (3, 4, 2)]
 
 
+def test_a_row_a_fifth_above_the_median_is_not_slow_yet() -> None:
+    assert [row.count for row in fold_rows(rows(10.0, 10.0, 12.0), first_single=False)] == [3]
+    assert [row.count for row in fold_rows(rows(10.0, 10.0, 12.001), first_single=False)] == [2, 1]
+
+
 def test_the_first_after_another_line_stays_single() -> None:
     assert [row.count for row in fold_rows(rows(10.0, 10.0, 10.0), first_single=True)] == [1, 2]
 

@@ -49,6 +49,16 @@ def test_a_directory_stands_for_its_logs(tmp_path: Path, rows: Print) -> None:
     assert [run.name for run in open_runs(tmp_path)] == ["a.log", "b.log"]
 
 
+def test_of_very_many_runs_the_first_and_the_last_are_kept(
+    read: Read, rows: Print, header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nanopace.sources.draft.MOST_RUNS", 4)
+    runs = read("".join(header + rows(0, 1000 * number + 1) for number in range(1, 8)))
+    assert [run.rows.iteration[-1] for run in runs] == [1000, 2000, 6000, 7000]
+    assert [run.runs_of_file for run in runs] == [7, None, None, None]
+    assert [run.runs_of_file for run in read("".join(header + rows() for _ in range(4)))] == [None] * 4
+
+
 def test_a_broken_config_is_told_first(tmp_path: Path) -> None:
     config = tmp_path / "config.py"
     config.write_text("batch_size = int(open('8').read())\n")

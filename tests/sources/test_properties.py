@@ -14,7 +14,7 @@ from nanopace.errors import NanopaceError, NotALog
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.bulk.nanogpt import feed_bulk
-from nanopace.sources.formats.nanogpt import NanogptReader
+from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.runs import open_runs
 
 Read = Callable[..., list[Run]]
@@ -97,7 +97,7 @@ def test_nor_do_bytes(data: bytes) -> None:
 @given(logs)
 def test_nor_in_bulk(data: bytes) -> None:
     builder = RunBuilder("log")
-    feed_bulk(NanogptReader(builder), [data])
+    feed_bulk(NANOGPT.open_reader(builder), [data])
     runs = builder.finish()
     assert rising(runs)
     assert linked(runs)

@@ -80,3 +80,11 @@ def test_binary() -> None:
     assert looks_binary(b"\x00" * 100)
     assert not looks_binary("Größe 5\n".encode() * 5)
     assert not looks_binary("iter 5".encode("utf-16"))
+
+
+@pytest.mark.parametrize("byte", range(128))
+def test_bytes_that_no_text_has(byte: int) -> None:
+    """Tabs, line ends and the escapes of colours are in many a log."""
+    odd = byte == 127 or (byte < 32 and byte not in b"\t\n\v\f\r\x1b")
+    assert looks_binary(bytes([byte]) * 11 + b"a" * 89) == odd
+    assert not looks_binary(bytes([byte]) * 10 + b"a" * 90)

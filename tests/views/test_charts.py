@@ -17,7 +17,9 @@ from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.ledger import CheckpointEvent, EndEvent, EvalEvent, LedgerWriter, RunEvent, SpanEvent, StepEvent
 from nanopace.sources.runs import open_runs
 from nanopace.views import charts, strip
+from nanopace.views.document import RUN_COLOURS
 from nanopace.views.loss_charts import loss_charts
+from nanopace.views.report import CAUSES
 from nanopace.wording.catalog import words
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -51,6 +53,7 @@ def test_every_row_is_drawn_once_and_slow_ones_by_cause(run: Diagnosis) -> None:
 def test_each_cause_has_its_own_mark_and_colour_where_they_meet() -> None:
     together = ("compile", "stall", "periodic", "checkpoint", "evaluation")
     assert len({charts.CAUSE_MARKS[cause] for cause in together}) == len(together)
+    assert {*charts.CAUSE_MARKS} == {*CAUSES}  # whatever a row is drawn as has a mark
 
 
 def test_times_that_are_alike_have_a_linear_axis(run: Diagnosis) -> None:
@@ -150,7 +153,7 @@ def test_overlaid_runs_differ_by_dash_or_mark_and_say_their_names(run: Diagnosis
         assert one.dash == charts.run_dash("AB".index(one.label[0]))
         assert one.label.startswith(("A slow-rows.log: ", "B wide-header.log: "))
     assert len({series.mark for series in times.series}) == 2
-    assert len(set(charts.RUN_DASHES)) == len(charts.RUN_DASHES) > charts.RUN_COLOURS
+    assert len(set(charts.RUN_DASHES)) == len(charts.RUN_DASHES) > RUN_COLOURS
 
 
 def test_a_long_name_is_cut_in_its_middle(run: Diagnosis) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from nanopace import run
 from nanopace.diagnosis import result
+from nanopace.sources.formats.table import BUILT_IN
 from nanopace.views.report import parts_of_phases
 from nanopace.wording import labels
 from nanopace.wording.catalog import LANGUAGES, words
@@ -19,7 +20,6 @@ from nanopace.wording.catalog import LANGUAGES, words
     [
         (labels.ORIGINS, get_args(run.Origin)),
         (labels.BECAUSE, get_args(run.Because)),
-        (labels.FORMATS, get_args(run.Format)),
         (labels.ENDINGS, get_args(run.Ending)),
         (labels.METRICS, get_args(run.Metric)),
         (labels.STAGES, get_args(run.Stage)),
@@ -45,6 +45,15 @@ from nanopace.wording.catalog import LANGUAGES, words
 )
 def test_every_code_has_a_label_and_no_other(table: dict[str, str], codes: tuple[str, ...]) -> None:
     assert set(table) == set(codes)
+
+
+def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
+    assert {each.name: words("de").format(each.name) for each in BUILT_IN} == {
+        "nanogpt": "nanoGPT",
+        "nanochat": "nanochat",
+        "nanopace": "nanopace",
+        "ledger": "nanopace-Ledger",
+    }
 
 
 def test_an_origin_tells_how_it_was_inferred() -> None:

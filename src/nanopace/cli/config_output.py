@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nanopace.cli.options import add_language, add_paper
+from nanopace.cli.options import add_language, add_layout
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def add_answer(parser: argparse.ArgumentParser, config: str) -> None:
     group.add_argument("--overwrite", action="store_true", help="let --write replace a file")
     group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
     add_language(group)
-    add_paper(group)
+    add_layout(group)
 
 
 def check_answer(args: argparse.Namespace) -> None:

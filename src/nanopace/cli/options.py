@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nanopace.cli.html import check_target, write_page
+from nanopace.wording.numbers import KNOWN_LANGUAGES
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
     from nanopace.diagnosis.result import Diagnosis
-    from nanopace.views.paper import Paper
+    from nanopace.views.terminal_writer import TerminalWriter
     from nanopace.wording.catalog import Words
 
 
 def add_language(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--lang", metavar="LANG", help="en, de, fr or es; else the locale's")
+    parser.add_argument("--lang", metavar="LANG", help=f"{KNOWN_LANGUAGES}; else the locale's")
 
 
 def add_stage(parser: argparse.ArgumentParser) -> None:
@@ -35,20 +36,20 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--html", metavar="FILE", help="write one self-contained page instead of printing a report")
     group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
     group.add_argument("-v", "--verbose", action="store_true", help="show every slow row and every known fact")
-    add_paper(group)
+    add_layout(group)
 
 
-def add_paper(parser: argparse._ActionsContainer) -> None:
+def add_layout(parser: argparse._ActionsContainer) -> None:
     """What a report is written on."""
     parser.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
     parser.add_argument("--width", type=_width, metavar="N", help="columns of the report (else the terminal's, or 80)")
 
 
-def paper_of(args: argparse.Namespace) -> Paper:
+def writer_of(args: argparse.Namespace) -> TerminalWriter:
     """Standard output, as --width and --no-color want it."""
-    from nanopace.views.paper import Paper
+    from nanopace.views.terminal_writer import TerminalWriter
 
-    return Paper(sys.stdout, args.width, False if args.no_color else None)
+    return TerminalWriter(sys.stdout, args.width, False if args.no_color else None)
 
 
 def words_of(args: argparse.Namespace) -> Words:
@@ -71,7 +72,7 @@ def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Nam
     if args.html is not None:
         write_page(args.html, render(results, format="html", lang=words.lang))
         if sys.stderr.isatty():
-            from nanopace.views.paper import clean
+            from nanopace.wording.printable import clean
 
             print(clean(words.text("{path} is written.", path=args.html)), file=sys.stderr)
     if args.json:

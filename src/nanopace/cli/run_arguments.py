@@ -49,8 +49,9 @@ def override(text: str) -> tuple[str, Value]:
 
 def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
     """The logs that are meant: a directory stands for those in it, which are named on stderr."""
-    from nanopace.sources.runs import FORMATS, find_logs
-    from nanopace.views.paper import clean
+    from nanopace.sources.formats.registry import known_trainers
+    from nanopace.sources.runs import find_logs
+    from nanopace.wording.printable import clean
 
     if arguments.count("-") > 1:
         raise UsageError("-: standard input can be read only once")
@@ -64,7 +65,7 @@ def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
             raise NotALog(
                 "{path}: no training log in this directory; known are the logs of {formats}",
                 path=argument,
-                formats=FORMATS,
+                formats=known_trainers(),
             )
         names = ", ".join(os.path.relpath(log, argument) for log in logs)
         said = words.plural(
@@ -127,7 +128,7 @@ class _Bar:
         from rich.markup import escape
 
         from nanopace.cli.display.bar import bar_of_bytes
-        from nanopace.views.paper import clean
+        from nanopace.wording.printable import clean
 
         progress = bar_of_bytes()
         task = progress.add_task(escape(clean(os.path.basename(self._name))), total=total)

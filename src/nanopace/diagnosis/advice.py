@@ -238,7 +238,7 @@ def _smaller_micro_batch(diagnosis: Diagnosis) -> Finding | None:
 def _use_float16(run: Run, diagnosis: Diagnosis) -> Finding | None:
     """On a card with fp16 tensor cores and without bf16, which it emulates in fp32; so it does no more than that."""
     name, dtype, achieved = diagnosis.mfu.card_name, run.value("dtype"), diagnosis.mfu.achieved_tflops
-    if name is None or run.format == "nanochat" or dtype not in (None, "bfloat16"):
+    if name is None or not run.nanogpt_knobs or dtype not in (None, "bfloat16"):
         return None
     from nanopace.hardware.cards import find_cards  # only few runs come this far
 

@@ -23,7 +23,8 @@ from nanopace.run import Run
 
 
 def diagnose(run: Run) -> Diagnosis:
-    """What a run means. Arithmetic only: it never fails, and what it cannot know is None."""
+    """What a run means. Arithmetic, and what `nanopace tune` measured of this machine's card: it never fails, and what
+    it cannot know is None."""
     pace = find_pace(run)
     spikes = find_spikes(run, pace)
     wall, restarts, clock = account(run, pace, spikes)

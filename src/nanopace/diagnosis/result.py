@@ -12,7 +12,7 @@ from typing import Literal
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag, StallReason
 from nanopace.record import Record
-from nanopace.run import Ending, Fact, Format, GpuUse, Metric, Stage
+from nanopace.run import Ending, Fact, GpuUse, Metric, Stage
 
 JSON_VERSION = 1
 WIDE = 0.2  # an interval of more than this share of its figure is told
@@ -39,7 +39,7 @@ class Source(Record):
     """Which log this is, and how far it goes."""
 
     name: str
-    format: Format
+    format: str
     rows: int  # lines of the log with a time
     first_iteration: int
     last_iteration: int

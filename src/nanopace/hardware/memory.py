@@ -18,7 +18,7 @@ from collections.abc import Collection
 from math import ceil
 
 from nanopace.hardware.flops import parameters
-from nanopace.knob_values import MEMORY_STEPS
+from nanopace.memory_ladder import ALL_KEPT, averages_bytes, keeps_gradients, kept_numbers, useful_steps
 
 GIB = 1 << 30
 
@@ -64,9 +64,6 @@ def largest_micro_batch(
 
 # --- our own passes (train/fused) ------------------------------------------------------------------------------------
 
-_KEPT = {"": 14, "activation": 10, "hidden": 6, "attention": 2}  # numbers by token, layer and n_embd, with all before
-# The square of ReLU keeps no input; Muon has one average, and steps with all layers at once.
-_USELESS = {"gpt2": (), "fast": ("activation", "averages", "gradients")}
 _MOST_LOGITS = 800 << 20  # bytes: all of 8 sequences of GPT-2's; in two pieces 0.5% of a micro-step's speed was lost
 _OWN_WORKSPACE = GIB // 8
 
@@ -101,12 +98,12 @@ def fused_peak_bytes(
         beside = 1  # the embedding, whose norm has a way back
     else:
         everything = parameters(n_layer, n_embd, vocab_size, block_size)
-        state = (14 if "averages" in steps else 18) * everything + 4 * table
-        if "gradients" in steps:
+        state = (10 + 2 * averages_bytes(steps)) * everything + 4 * table
+        if not keeps_gradients(steps):
             state -= 4 * (everything - 12 * n_embd**2 - (vocab_size + block_size) * n_embd)
         beside = 0
-    kept = min(_KEPT[each] for each in ("", *steps, *_USELESS[recipe]) if each in _KEPT)
-    again = 14 - kept  # what the last layer makes once more is there while it goes back
+    kept = kept_numbers(steps, recipe)
+    again = ALL_KEPT - kept  # what the last layer makes once more is there while it goes back
     at_the_head = 3 * stream + 2 * rows_at_a_time(batch_size * block_size, vocab_size) * vocab_size
     if fp8:  # as if all products after norms were faster with it
         state += 7 * n_layer * n_embd**2 + table
@@ -119,13 +116,6 @@ def rows_at_a_time(rows: int, vocab_size: int, bytes_per_logit: int = 2) -> int:
     """Of how many tokens the head has logits at once: all, or equal pieces of them, each a multiple of 128."""
     pieces = max(1, ceil(rows * vocab_size * bytes_per_logit / _MOST_LOGITS))
     return min(rows, ceil(rows / pieces / 128) * 128)
-
-
-def ladder(recipe: str, *, single: bool = False) -> tuple[str, ...]:
-    """The steps that save something, in the order of what they cost. `single`: a step is one micro-batch, so that
-    gradients need not wait for another."""
-    useless = _USELESS[recipe] if single else (*_USELESS[recipe], "gradients")
-    return tuple(each for each in MEMORY_STEPS if each not in useless)
 
 
 def usable_bytes(memory_gb: float) -> float:
@@ -146,9 +136,9 @@ def climb(
     single: bool = False,
 ) -> tuple[str, ...]:
     """As many steps as it takes to fit; where none are enough, all that smaller micro-batches can have."""
-    most, steps = usable_bytes(memory_gb), ladder(recipe, single=single)
+    most, steps = usable_bytes(memory_gb), useful_steps(recipe, single=single)
     size = (n_layer, n_embd, vocab_size, block_size, batch_size)
     for count in range(len(steps) + 1):
         if fused_peak_bytes(*size, steps[:count], recipe=recipe, fp8=fp8) <= most:
             return steps[:count]
-    return ladder(recipe)
+    return useful_steps(recipe)

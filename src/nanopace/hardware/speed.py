@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from nanopace.hardware.cards import Card, find_card
 from nanopace.hardware.flops import flops_per_token, parameters
+from nanopace.memory_ladder import ladder_speed
 from nanopace.record import Record
 
 _MEASURED = os.path.join(os.path.dirname(__file__), "measured.csv")
@@ -80,8 +81,6 @@ _GB_PER_TFLOP = 7.0  # bandwidth of a card that is given by hand: 5 on an H200, 
 _LAUNCH_S = {"nanogpt": 2.68e-3 / 12, "nanopace": 1.43e-3 / 12}  # by layer and micro-batch
 _BYTES = {"nanogpt": (146.0, 10.4), "nanopace": (76.8, 6.1)}  # by token: of a layer's width, and of a logit
 _OPTIMIZER_BYTES = 56  # by weight and step: 28 are read and written, at half of the bandwidth (1.5 ms on the H200)
-# What the ladder costs, with all before it: 124M on the H200 (docs/experiments/memory.md).
-_LADDER = {"activation": 0.99, "hidden": 0.944, "attention": 0.875, "averages": 0.875, "gradients": 0.875}
 
 
 def card_class(card: Card) -> CardClass:
@@ -106,11 +105,6 @@ def own_kernels(card: Card) -> bool:
     if card.compute.startswith("gfx") or card.arch == "Apple":
         return False
     return not card.compute or float(card.compute) >= 8
-
-
-def ladder_speed(steps: Collection[str]) -> float:
-    """What the steps of the memory ladder leave of the speed."""
-    return min((_LADDER[step] for step in steps), default=1.0)
 
 
 def launch_seconds(n_layer: int, trainer: str = "nanogpt") -> float:

@@ -19,7 +19,6 @@ from nanopace.run import (
     Evaluation,
     Fact,
     FactValue,
-    Format,
     GpuUse,
     Metric,
     Origin,
@@ -30,16 +29,16 @@ from nanopace.run import (
     Stage,
     Unread,
 )
-from nanopace.sources.draft import Draft, Drafts, Told
+from nanopace.sources.draft import Details, Draft, Drafts
 from nanopace.sources.fold import Mixture
+from nanopace.sources.log_format import LogFormat
 
 _LONGEST_UNREAD = 80  # characters
+_UNKNOWN = LogFormat(name="log", trainer="", reader="")
 
 
 class LineReader(Protocol):
-    """A format's reader. It is made with a RunBuilder (and calls its `describe`), then fed every line of the log."""
-
-    format: Format
+    """A format's reader. It is made with a RunBuilder and a terminal's width, then fed every line of the log."""
 
     def feed(self, line: str) -> bool:
         """One line, cleaned of terminal debris and without its end. True if it was understood."""
@@ -54,13 +53,10 @@ class LineReader(Protocol):
 class RunBuilder:
     """Takes what happened in the order of the log; `finish` gives the Runs, one or several."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, format: LogFormat = _UNKNOWN) -> None:
         self.name = name
+        self.format = format
         self.evaluations_seen = 0
-        self._format: Format = "nanogpt"
-        self._row_contains_evaluation = True
-        self._mfu_smoothing: float | None = None
-        self._evaluations_in_order = True
         self._done = Drafts()
         self._draft = Draft()
         self._waiting: list[Evaluation] = []  # since the last row: does the next one contain them?
@@ -68,22 +64,8 @@ class RunBuilder:
         self._began = False  # a process announced itself and has no row yet
         self._fresh: bool | None = None  # it starts from scratch (True), from a checkpoint (False), or does not say
         self._failed = False  # an attempt ended before its first row
-        self._next = Told()
+        self._next = Details()
         self._rollbacks: list[Rollback] = []  # those that no row has followed yet
-
-    def describe(
-        self,
-        format: Format,
-        *,
-        row_contains_evaluation: bool = True,
-        mfu_smoothing: float | None = None,
-        evaluations_in_order: bool = True,
-    ) -> None:
-        """What holds for every run of this format. `evaluations_in_order`: that of an iteration precedes its row."""
-        self._format = format
-        self._row_contains_evaluation = row_contains_evaluation
-        self._mfu_smoothing = mfu_smoothing
-        self._evaluations_in_order = evaluations_in_order
 
     # --- what readers call -------------------------------------------------------------------------------------------
 
@@ -92,20 +74,20 @@ class RunBuilder:
         if self._draft.rows and not self._began:
             self._keep_waiting()
             self._began, self._fresh = True, None
-            self._next = Told()
+            self._next = Details()
         elif self._failed:
-            self._told().facts.clear()
+            self._details().facts.clear()
         self._failed = False
         if fresh is not None:
             self._fresh = fresh
 
     def fact(self, name: str, value: FactValue, origin: Origin = "log", because: Because | None = None) -> None:
         """A knob or a derived fact. The last one said counts: a flag comes after the config that it overrides."""
-        self._told().facts[name] = Fact(value, origin, because)
+        self._details().facts[name] = Fact(value, origin, because)
 
     def forget(self, name: str) -> None:
         """A fact that turned out to be none."""
-        self._told().facts.pop(name, None)
+        self._details().facts.pop(name, None)
 
     def unread(self, line: int, text: str) -> None:
         """A line that looks like an evaluation and is none that can be read."""
@@ -197,7 +179,7 @@ class RunBuilder:
 
     def span(self, span: Span) -> None:
         """A phase that the trainer measured itself."""
-        self._told().spans.append(span)
+        self._details().spans.append(span)
 
     def rollback(self, iteration: int, failed_at: int, data_offset: int = 1) -> None:
         """The process went back to `iteration`. What it did since is kept until it does it again."""
@@ -210,7 +192,7 @@ class RunBuilder:
 
     def watches_loss(self) -> None:
         """The trainer tells of every loss that stands out."""
-        self._told().watches_loss = True
+        self._details().watches_loss = True
 
     def spike(self, spike: LossSpike) -> None:
         """The loss of the row just given stands out."""
@@ -218,11 +200,11 @@ class RunBuilder:
 
     def micro_batch(self, change: MicroBatch) -> None:
         """From here on the pieces of a step, or of an evaluation, are smaller."""
-        self._told().micro_batches.append(change)
+        self._details().micro_batches.append(change)
 
     def note(self, note: Note) -> None:
         """Something that a person should see."""
-        self._told().notes.append(note)
+        self._details().notes.append(note)
 
     def rank_lags(self, lags: tuple[RankLag, ...]) -> None:
         """Of the run so far, over all its processes."""
@@ -230,7 +212,7 @@ class RunBuilder:
 
     def stage(self, stage: Stage | None) -> None:
         """Which part of the training this is, as far as a line tells; the last one to tell counts."""
-        self._told().stage = stage or self._told().stage
+        self._details().stage = stage or self._details().stage
 
     def told_training(self, seconds: float) -> None:
         """The steps so far by the trainer's own count."""
@@ -281,14 +263,14 @@ class RunBuilder:
             self._draft.end_with(rollback)
         if self._draft.rows:
             self._done.add(self._draft)
-        runs = [self._run(draft, name) for name, draft in self._done.named(self.name)]
+        runs = [draft.run(name, self.format) for name, draft in self._done.named(self.name)]
         if len(runs) < self._done.count:
             runs[0] = replace(runs[0], runs_of_file=self._done.count)
         return runs
 
     # --- history -----------------------------------------------------------------------------------------------------
 
-    def _told(self) -> Told:
+    def _details(self) -> Details:
         return self._next if self._began else self._draft
 
     def _settle(self, iteration: int, restarted: bool) -> None:
@@ -302,39 +284,37 @@ class RunBuilder:
         if iteration > draft.rows.last_iteration[-1] and not (self._waiting or self._began or restarted):
             return  # nearly always
         first, last = draft.rows.iteration[0], draft.rows.last_iteration[-1]
-        start = iteration
-        if self._evaluations_in_order:
-            start = min(
-                [iteration, *(e.iteration for e in self._waiting if e.iteration < last or self._began or restarted)]
-            )
+        start = min(
+            [iteration, *(e.iteration for e in self._waiting if e.iteration < last or self._began or restarted)]
+        )
         back = start <= last
         another = start == 0 or (back and self._fresh is True) or (start < first and self._fresh is not False)
         if another:
             self._done.add(draft)
             self._draft = Draft()
         elif back or restarted or (self._began and self._fresh is False):
-            draft.restart(start, self._row_contains_evaluation)
+            draft.restart(start, self.format.row_contains_evaluation)
         self._begin_with_row()
 
     def _begin_with_row(self) -> None:
         """What the process said before its first row is part of this run."""
         self._draft.take(self._next)
         self._began, self._fresh, self._failed = False, None, False
-        self._next = Told()
+        self._next = Details()
 
     def _go_back(self) -> None:
         """A rollback is one as soon as a row follows. Where none did, it was the end, and nothing was done again."""
         followed = not (self._began and self._fresh)
         for rollback in self._rollbacks:
             if followed:
-                self._draft.roll_back(rollback, self._row_contains_evaluation)
+                self._draft.roll_back(rollback, self.format.row_contains_evaluation)
             else:
                 self._draft.end_with(rollback)
         self._rollbacks.clear()
 
     def _keep_waiting(self, iteration: int | None = None, index: int | None = None) -> None:
         """Settle the evaluations and checkpoints since the last row; those of `iteration` are inside row `index`."""
-        if not self._row_contains_evaluation:
+        if not self.format.row_contains_evaluation:
             index = None
         for evaluation in self._waiting:
             row = index if evaluation.iteration == iteration else None
@@ -344,9 +324,6 @@ class RunBuilder:
             self._draft.save(save if row is None else replace(save, row=row))
         self._waiting.clear()
         self._waiting_saves.clear()
-
-    def _run(self, draft: Draft, name: str) -> Run:
-        return draft.run(name, self._format, self._row_contains_evaluation, self._mfu_smoothing)
 
 
 def kept_loss(loss: float | None) -> float | None:

@@ -19,7 +19,6 @@ from nanopace.run import (
     Ending,
     Evaluation,
     Fact,
-    Format,
     GpuUse,
     Metric,
     OtherRanks,
@@ -33,13 +32,14 @@ from nanopace.run import (
 )
 from nanopace.sources.by_iteration import ByIteration, Event
 from nanopace.sources.fold import divide, fold_behind, take_rows
+from nanopace.sources.log_format import LogFormat
 
-UNFOLDED = 500  # rows at the beginning of a run that stay single, as in bulk.py
+UNFOLDED = 500  # rows at the beginning of a run that stay single, as in bulk/nanogpt.py
 FOLD_ROWS = 400_000  # that are kept single before they are folded: a log of 16 MB has fewer
 MOST_RUNS = 256  # of one file that are kept, half of them from its beginning: nobody reads more reports
 
 
-class Told:
+class Details:
     """What a process says beside its rows. Only its first row shows which run it belongs to."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Told:
         self.watches_loss = False
         self.stage: Stage | None = None
 
-    def take(self, other: Told) -> None:
+    def take(self, other: Details) -> None:
         self.facts.update(other.facts)
         self.spans += other.spans
         self.micro_batches += other.micro_batches
@@ -59,7 +59,7 @@ class Told:
         self.stage = other.stage or self.stage
 
 
-class Draft(Told):
+class Draft(Details):
     """A run so far."""
 
     def __init__(self) -> None:
@@ -181,14 +181,14 @@ class Draft(Told):
             bounds.append(min(bounds[-1], each.iteration) if isinstance(each, Restart) else bounds[-1])
         return bounds[::-1]
 
-    def run(self, name: str, format: Format, row_contains_evaluation: bool, mfu_smoothing: float | None) -> Run:
+    def run(self, name: str, format: LogFormat) -> Run:
         """What it has become."""
         setbacks, lasting = self._settled_setbacks(), self._lasting()
         skipped = tuple(iteration for iteration, before in self._skipped if iteration < lasting[before])
         spikes = tuple(spike for spike, before in self._spikes if spike.iteration < lasting[before])
         return Run(
             name=name,
-            format=format,
+            format=format.name,
             rows=self.rows,
             evaluations=self.evaluations.in_order(),
             checkpoints=self.checkpoints.in_order(),
@@ -196,8 +196,12 @@ class Draft(Told):
             rollbacks=tuple(each for each in setbacks if isinstance(each, Rollback)),
             spans=tuple(self.spans),
             facts=MappingProxyType(self.facts),
-            row_contains_evaluation=row_contains_evaluation,
-            mfu_smoothing=mfu_smoothing,
+            trainer=format.trainer,
+            row_contains_evaluation=format.row_contains_evaluation,
+            mfu_smoothing=format.mfu_smoothing,
+            row_loss=format.row_loss,
+            nanogpt_knobs=format.nanogpt_knobs,
+            has_stages=format.has_stages,
             wall_ms=self.wall_ms,
             gpu_use=self.gpu_use,
             ending=self.ending,

@@ -8,7 +8,7 @@ Where evaluations are few, neighbours are folded, and a group never spans an eva
 many, that would leave most rows single: there, like is folded with like over a whole stretch of the log, the plain
 rows, those with an evaluation, and those that save a checkpoint too (`fold_mixture`).
 
-This is the plain twin of what bulk.py does with numpy.
+bulk/numpy_fold.py does the same with numpy.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import BinaryIO
 from nanopace.compressed import DENSEST, Density, TooDenseError, counted, decompressed
 from nanopace.errors import InputError
 from nanopace.sources.detect import SNIFF_BYTES, Detector
+from nanopace.sources.formats.registry import add_formats_of_packages
 from nanopace.sources.text import CHUNK, lines, looks_binary
 
 Source = str | Path | BinaryIO
@@ -82,7 +83,7 @@ def find_logs(directory: str | Path) -> list[Path]:
     """
     from nanopace.files import walk
     from nanopace.ledger.file import LEDGER_FILE, SET_ASIDE
-    from nanopace.sources.same_run import introduced, without_twins  # brings the ledger along
+    from nanopace.sources.same_run import identify, without_printed_copies  # brings the ledger along
 
     found: list[Path] = []
     left = _MOST_FILES
@@ -96,8 +97,8 @@ def find_logs(directory: str | Path) -> list[Path]:
             if path.suffix.lower() not in _NO_LOGS and not name.startswith("."):
                 head = _head(path)
                 if head is not None:
-                    logs[path] = introduced(head)
-        found += without_twins(logs)
+                    logs[path] = identify(head)
+        found += without_printed_copies(logs)
         left = max(0, left - len(files))
         others = {"node_modules"}
         if any(each is not None and each.is_ledger for each in logs.values()):
@@ -125,7 +126,9 @@ def _head(path: Path) -> list[str] | None:
                 read += len(chunk)
     except (OSError, InputError):
         return None
-    return [line for line, _ in lines([head])] if detector.has_row else None
+    if not detector.has_row:
+        return _head(path) if add_formats_of_packages() else None
+    return [line for line, _ in lines([head])]
 
 
 def _open_file(path: Path) -> io.BufferedReader:

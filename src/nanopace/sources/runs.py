@@ -13,8 +13,10 @@ from nanopace.errors import InputError, NotALog
 from nanopace.record import replace
 from nanopace.run import FactValue, Run
 from nanopace.sources.build import LineReader, RunBuilder
-from nanopace.sources.detect import SNIFF_BYTES, Detector, reader_for
+from nanopace.sources.detect import SNIFF_BYTES, Detector
+from nanopace.sources.formats.registry import add_formats_of_packages, known_trainers
 from nanopace.sources.infer.infer import complete
+from nanopace.sources.log_format import LogFormat
 from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
 from nanopace.sources.processes.interleaved import Printed, of_one_process
 from nanopace.sources.processes.rank_prefixes import Ranks, find_ranks, of_one_rank
@@ -24,7 +26,6 @@ from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
 __all__ = ["find_logs", "open_runs"]
 
 BULK_BYTES = 16 * CHUNK  # from here on numpy is worth its import, and rows are folded
-FORMATS = "nanoGPT, nanochat, nanopace"
 
 
 def open_runs(
@@ -61,7 +62,7 @@ def _read_all(directory: Path, progress: Progress | None) -> list[Run]:
         raise NotALog(
             "{path}: no training log in this directory; known are the logs of {formats}",
             path=directory,
-            formats=FORMATS,
+            formats=known_trainers(),
         )
     return runs
 
@@ -72,29 +73,22 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
         builder.name = log.name
         head, detector = _head(log)
         if not any(head):
-            raise NotALog("{path}: is empty; known are the logs of {formats}", path=_said(source), formats=FORMATS)
+            raise NotALog(
+                "{path}: is empty; known are the logs of {formats}", path=_said(source), formats=known_trainers()
+            )
         long = sum(map(len, head)) >= BULK_BYTES
         if detector.format is None or (long and not detector.has_row):
             raise _refusal(source, head, builder, detector, log)
         beginning = [line for line, _ in lines([head[0][:SNIFF_BYTES]])]
-        reader = reader_for(detector.format, builder, width_of(beginning))
+        format = detector.format
+        reader = format.open_reader(builder, width_of(beginning))
         chunks = chain(_consumed(head), log.chunks) if long else head
-        if long and reader.format == "nanogpt" and _is_of_one_process(head[0]):
-            from nanopace.sources.bulk.nanogpt import feed_bulk
-
-            feed_bulk(reader, chunks)
-        elif long and reader.format == "nanochat" and _is_of_one_process(head[0]):
-            from nanopace.sources.bulk.nanochat import feed_bulk_nanochat
-
-            feed_bulk_nanochat(reader, chunks)
-        elif long and reader.format == "ledger":
-            from nanopace.sources.bulk.ledger import feed_bulk_ledger
-
-            feed_bulk_ledger(reader, chunks)
-        elif reader.format == "ledger":
+        if long and format.bulk_reader and _is_of_one_process(head[0], format):
+            format.feed_bulk(reader, chunks)
+        elif not format.row_start:
             _feed(reader, lines(chunks), around)
         else:
-            _feed(reader, _of_one(lines(chunks), find_ranks(_first_lines(head)), builder), around)
+            _feed(reader, _of_one(lines(chunks), find_ranks(_first_lines(head), format), builder), around)
     runs = builder.finish()
     if not runs:
         raise _refusal(source, head, builder, detector, log)
@@ -110,6 +104,10 @@ def _head(log: Opened) -> tuple[list[bytes], Detector]:
         size += len(chunk)
         if size >= (BULK_BYTES if detector.has_row else MOST_BYTES):
             break
+    if not detector.has_row and add_formats_of_packages():
+        detector = Detector()
+        for chunk in head:
+            detector.look_at(chunk)
     return head, detector
 
 
@@ -120,10 +118,12 @@ def _of_one(printed: Iterable[Printed], ranks: Ranks | None, builder: RunBuilder
     return of_one_process(printed, builder)
 
 
-def _is_of_one_process(chunk: bytes) -> bool:
+def _is_of_one_process(chunk: bytes, format: LogFormat) -> bool:
     """Whether the beginning of a long log looks like it."""
-    tried = RunBuilder("")
-    ranks = find_ranks(line for line, _ in lines([chunk]))
+    if not format.row_start:
+        return True
+    tried = RunBuilder("", format)
+    ranks = find_ranks((line for line, _ in lines([chunk])), format)
     deque(of_one_process(lines([chunk]), tried), maxlen=0)
     return ranks is None and not tried.rows_of_others
 
@@ -158,7 +158,9 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
         return NotALog("{path}: an event file of TensorBoard, which nanopace cannot read yet", path=path)
     if head and looks_binary(head[0][:SNIFF_BYTES]):
         return NotALog(
-            "{path}: a binary file, not a training log; known are the logs of {formats}", path=path, formats=FORMATS
+            "{path}: a binary file, not a training log; known are the logs of {formats}",
+            path=path,
+            formats=known_trainers(),
         )
     found = look_for_others(line for line, _ in lines(head))
     if found.trainer is not None:
@@ -192,7 +194,7 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
     if detector.format is not None:
         return NotALog("{path}: the beginning of a training log, but no row with a time yet", path=path)
     return NotALog(
-        "{path}: text, but no training log in it; known are the logs of {formats}", path=path, formats=FORMATS
+        "{path}: text, but no training log in it; known are the logs of {formats}", path=path, formats=known_trainers()
     )
 
 

@@ -13,21 +13,21 @@ from nanopace.ledger.file import EventReader
 from nanopace.sources.formats.nanopace_log import HEADER
 
 
-class Introduced(NamedTuple):
+class Identity(NamedTuple):
     """How a log of ours names its run."""
 
     is_ledger: bool
     out_dir: str | None
 
 
-def introduced(head: Iterable[str]) -> Introduced | None:
+def identify(head: Iterable[str]) -> Identity | None:
     """By the first lines of a log; None where it is no log of ours, or its beginning is cut off."""
     for line in head:
         if '"event"' in line and (event := _run_event(line)) is not None:
             out_dir = event.config.get("out_dir")
-            return Introduced(True, out_dir if isinstance(out_dir, str) else None)
+            return Identity(True, out_dir if isinstance(out_dir, str) else None)
         if "nanopace" in line and (found := HEADER.search(line)):
-            return Introduced(False, found[1])
+            return Identity(False, found[1])
     return None
 
 
@@ -37,15 +37,15 @@ def _run_event(line: str) -> RunEvent | None:
     return None
 
 
-def without_twins(logs: Mapping[Path, Introduced | None]) -> list[Path]:
+def without_printed_copies(logs: Mapping[Path, Identity | None]) -> list[Path]:
     """The logs of one directory, without those that were printed by a run whose ledger is among them.
 
     It is the same run if both name the same out_dir: neither a renamed directory nor a log of another run beside a
     ledger can be mistaken for it.
     """
-    told = {each.out_dir for each in logs.values() if each is not None and each.is_ledger}
+    with_ledger = {each.out_dir for each in logs.values() if each is not None and each.is_ledger}
     return [
         path
         for path, each in logs.items()
-        if each is None or each.is_ledger or each.out_dir is None or each.out_dir not in told
+        if each is None or each.is_ledger or each.out_dir is None or each.out_dir not in with_ledger
     ]

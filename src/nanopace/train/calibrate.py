@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
 
@@ -20,6 +20,7 @@ from nanopace.hardware.calibration import TOPIC, question
 from nanopace.ledger.events import GpuEvent
 from nanopace.record import Record
 from nanopace.train.clock.sensors import Monitor
+from nanopace.train.kernels.timing import seconds_of
 from nanopace.train.plan.device import Machine, find_machine
 from nanopace.train.warm_start import remember
 
@@ -104,27 +105,10 @@ def _rate(size: Size, device: torch.device, dtype: torch.dtype, seconds: float) 
     def multiply() -> None:
         torch.mm(left, right, out=out)
 
-    _timed(multiply, 1, device)  # libraries load, and choose
-    once = _timed(multiply, _FEWEST, device) / _FEWEST
+    seconds_of(multiply, 1, device)  # libraries load, and choose
+    once = seconds_of(multiply, _FEWEST, device) / _FEWEST
     count = max(_FEWEST, int(seconds / once))
-    return _flops(size) * count / _timed(multiply, count, device)
-
-
-def _timed(do: Callable[[], None], count: int, device: torch.device) -> float:
-    """Seconds of so many, with nothing under way before or after."""
-    _wait(device)
-    begin = time.perf_counter()
-    for _ in range(count):
-        do()
-    _wait(device)
-    return time.perf_counter() - begin
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
+    return _flops(size) * count / seconds_of(multiply, count, device)
 
 
 def main(arguments: Sequence[str]) -> None:

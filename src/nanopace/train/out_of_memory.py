@@ -63,6 +63,7 @@ def waste_less(device: torch.device) -> None:
     """
     if any(name in os.environ for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
         return
+    # Without a public name: the environment, which is the public way, is read before anybody asks us.
     if device.type == "cuda" and sys.platform == "linux" and hasattr(torch._C, "_accelerator_setAllocatorSettings"):
         torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
 

@@ -69,14 +69,13 @@ def spread(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device, 
 
 def _fused(model: GPT, config: TrainConfig, device: torch.device, saving: Collection[str]) -> Fused:
     from nanopace.train.fused.fast import FusedFastGPT
-    from nanopace.train.fused.gpt2 import Again, FusedGPT  # it needs triton
+    from nanopace.train.fused.gpt2 import FusedGPT  # it needs triton
 
-    again = Again.after(saving)
     rows = config.batch_size * config.block_size
     fp8 = pick_products(model.shape, rows, device)[0] if config.fp8 else ()
     if isinstance(model, FastGPT):
-        return FusedFastGPT(model, again, fp8)
-    return FusedGPT(model, again, fp8, released="gradients" in saving)
+        return FusedFastGPT(model, saving, fp8)
+    return FusedGPT(model, saving, fp8)
 
 
 def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) -> Spread:

@@ -69,7 +69,7 @@ def train(
     wanted = given.get("device")
     machine = find_machine(ranks.device(None if wanted is None else str(wanted)))
     if machine.device.type == "cuda":
-        torch.cuda.set_device(machine.device)  # Triton and cuBLASLt launch where torch is
+        torch.cuda.set_device(machine.device)  # Triton launches where torch is
     backend = given.get("backend")
     if ranks.first and not given.get("eval_only"):
         check_own(out_dir_of(given) / LEDGER_FILE)

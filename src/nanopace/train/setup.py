@@ -16,6 +16,7 @@ from nanopace.corpus.shards.corpus import Split
 from nanopace.corpus.shards.order import Order
 from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
+from nanopace.memory_ladder import keeps_gradients
 from nanopace.train.checkpoint.best import best_until
 from nanopace.train.checkpoint.layout import Saved, not_a_state
 from nanopace.train.checkpoint.reassemble import fill
@@ -24,7 +25,7 @@ from nanopace.train.checkpoint.saver import Checkpointer
 from nanopace.train.checkpoint.sharded import NoCheckpointer, ShardedCheckpointer
 from nanopace.train.checkpoint.write import describe
 from nanopace.train.clock.clock import Clock
-from nanopace.train.fused.step_in_backward import Release
+from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.listener import Listener
 from nanopace.train.loop.batches import Batches
 from nanopace.train.loop.evaluate import Evaluator, Losses, pick_batch
@@ -51,14 +52,14 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
     called = spread(model, config, ranks, device, saving)
     if called.compiled:
         clock.mark("compile", first_step, "the compiler itself")
-    optimizer = make_optimizer(model, config, device, lean="averages" in saving)
+    optimizer = make_optimizer(model, config, device, saving)
     scaler = torch.amp.GradScaler(device.type, enabled=config.dtype == "float16")
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, device))
-    release: Release | None = None
+    release: StepInBackward | None = None
     if called.fused is not None:
         passes = FusedPasses(called.fused)
-        if "gradients" in saving:
-            release = called.fused.release = Release(optimizer, config.grad_clip, device)
+        if not keeps_gradients(saving):
+            release = called.fused.release = StepInBackward(optimizer, config.grad_clip, device)
     tokenizer = start.corpus.tokenizer
     checkpointer = _checkpointer(start, model, optimizer, sharded=called.sharded)
     clock.mark("startup", first_step, "the optimizer")
@@ -98,7 +99,7 @@ def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         measured_flops=_measured_flops(start),
         ranks=ranks,
         quietly=called.quietly,
-        rehearsing=called.rehearsing if release is None else release.held,
+        rehearsing=called.rehearsing if release is None else release.weights_frozen,
         release=release,
         sharded=called.sharded,
         first_step=first_step,

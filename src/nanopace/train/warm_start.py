@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -40,8 +41,10 @@ def wait_for_the_compiler() -> None:
 
 
 def _load_the_compiler() -> None:
-    import_module("torch._dynamo")
-    import_module("torch._inductor.compile_fx")
+    """What torch.compile will import anyway. Where a torch has other modules, it imports them when it needs them."""
+    with suppress(ImportError):
+        import_module("torch._dynamo")
+        import_module("torch._inductor.compile_fx")
 
 
 def keep_the_compiler_out_of_optimizers() -> None:

@@ -10,7 +10,8 @@ from nanopace.diagnosis.comparison import Arrival, Comparison, Reached
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
 from nanopace.run import Metric
-from nanopace.views.charts import DASHED, Chart, Series, run_colour, run_dash, run_letter, run_name
+from nanopace.views.charts import DASHED, Chart, Series, run_dash, run_name
+from nanopace.views.document import run_colour, run_letter
 from nanopace.views.loss_charts import crossovers, start_clipped
 from nanopace.wording.catalog import UNKNOWN, Words
 

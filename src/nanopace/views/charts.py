@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
+from nanopace.views.document import run_colour, run_letter
+from nanopace.views.report import main_cause, named_causes
 from nanopace.wording.catalog import Words
 
 Unit = Literal["count", "tokens", "seconds", "ms", "loss", "share"]
 # An interval is a point with a bar from its low to its high; an upright is a line across the frame, at x.
 Mark = Literal["line", "dots", "circle", "square", "diamond", "triangle", "cross", "ring", "interval", "upright"]
 
-# A slow row often has several causes. It is drawn as the first of these, the one that is the least everyday.
 CAUSE_MARKS: dict[str, Mark] = {
     "restart": "cross",
     "compile": "triangle",
@@ -37,7 +38,6 @@ RUN_DASHES: tuple[tuple[int, ...], ...] = (
     (20, 3, 3, 3),
     (2, 6),
 )
-RUN_COLOURS = 6  # run-1 to run-6 in the palette; a seventh run starts over, with another mark and another dash
 LONGEST_NAME = 24  # of a run, in a legend: characters
 DASHED = (6, 4)
 MOST_MARKS = 4000  # of one kind: a screen has no more columns
@@ -97,16 +97,6 @@ def times_chart(runs: Sequence[Diagnosis], words: Words) -> Chart | None:
     )
 
 
-def row_group(slow: SlowRow) -> str:
-    """The cause that gives a slow row its colour and its mark."""
-    return next((cause for cause in CAUSE_MARKS if cause in slow.causes), "stall")
-
-
-def named_causes(slow: SlowRow, words: Words) -> str:
-    """All causes of a slow row, as the legend has them."""
-    return " + ".join(words.cause(cause) for cause in slow.causes) or words.text("unknown")
-
-
 def _times_by_cause(run: Diagnosis, words: Words) -> tuple[Series, ...]:
     curves = run.curves
     normal = [index for index, cause in enumerate(curves.row_cause) if cause is None]
@@ -123,7 +113,7 @@ def _times_by_cause(run: Diagnosis, words: Words) -> tuple[Series, ...]:
     for slow in run.slow_rows:
         by_causes.setdefault(slow.causes, []).append(slow)
     for rows in sorted(by_causes.values(), key=len, reverse=True):
-        group = row_group(rows[0])
+        group = main_cause(rows[0])
         each = 1 + len(rows) // MOST_MARKS  # of so many neighbours the longest is drawn
         shown = [max(rows[at : at + each], key=lambda slow: slow.ms) for at in range(0, len(rows), each)]
         series.append(
@@ -189,7 +179,7 @@ def _mfu_series(run: Diagnosis, words: Words, number: int | None) -> Iterable[Se
     if mfu.card_tflops and mfu.printed_peak_tflops:
         ratio = mfu.printed_peak_tflops / mfu.card_tflops
         of_card = tuple(None if value is None else value * ratio for value in curves.row_mfu_true)
-        label = words.text("of the {card}", card=mfu.card_name or "")
+        label = words.text("of the {card}", card=words.card(mfu.card_name or ""))
         yield Series(before + label, x, of_card, own or "best", "line", dash=dash if own else DASHED)
     elif number is not None:
         label = before + words.text("without evaluation rows")
@@ -197,16 +187,6 @@ def _mfu_series(run: Diagnosis, words: Words, number: int | None) -> Iterable[Se
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
-
-
-def run_colour(number: int) -> str:
-    """The palette's name for the n-th run of a comparison."""
-    return f"run-{number % RUN_COLOURS + 1}"
-
-
-def run_letter(number: int) -> str:
-    """A, B, C ...: how tables and charts call the n-th run of a comparison."""
-    return chr(ord("A") + number) if number < 26 else f"R{number + 1}"
 
 
 def run_dash(number: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Two runs against each other, for the terminal: the verdict, then what it rests on. Three and more: ranking.py.
+"""Two runs against each other: the verdict, then the sections that it rests on. Three and more: ranking.py.
 
 Each run has a letter; A is what the others are held against.
 """
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from nanopace.diagnosis.comparison import Change, Comparison, Decomposition
 from nanopace.diagnosis.result import Diagnosis, Finding, Number
 from nanopace.diagnosis.time.throughput import measured_step_ms
+from nanopace.views.document import Cell, Line, Section, Table, Text, run_cell, run_colour, run_letter
 from nanopace.views.figures import MAIN_KNOBS
-from nanopace.views.paper import Cell, Paper, styled
-from nanopace.views.report import tilde
+from nanopace.views.report import marked, tilde
+from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
 
 # The verdict is a sentence on speed, on learning and on the time to a loss: of each kind the first that there is.
@@ -49,15 +50,27 @@ _LARGEST_EXPONENT = 700.0  # of a factor that is still a number
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One comparison, and the letters of its two runs."""
+    """One comparison in one language, and the letters of its two runs: A, and that of the n-th run after it."""
 
     found: Comparison
-    a: str
-    b: str
+    words: Words
+    number: int = 1
 
-    def sentence(self, words: Words, finding: Finding) -> str:
+    @property
+    def a(self) -> str:
+        return run_letter(0)
+
+    @property
+    def b(self) -> str:
+        return run_letter(self.number)
+
+    def head(self, name: str, last: str) -> tuple[Text, ...]:
+        """Of a table with a column for each run."""
+        return name, run_cell(0), run_cell(self.number), last
+
+    def sentence(self, finding: Finding) -> str:
         """The finding's, with letters for the names of the runs."""
-        a, b = self.found.a.source.name, self.found.b.source.name
+        words, a, b = self.words, self.found.a.source.name, self.found.b.source.name
         # Two files of the same name are told apart in findings by these letters, too.
         letters: Mapping[object, str] = {f"{a} (A)": self.a, f"{b} (B)": self.b, b: self.b, a: self.a}
         numbers: dict[str, object] = dict(finding.numbers)
@@ -66,11 +79,21 @@ class Pair:
             speed = f"{name}_tokens_per_s"
             if speed in numbers:
                 run = self.found.a if letter == self.a else self.found.b
-                numbers[speed] = _marked(run, ("tokens_per_iteration",), words.value(speed, numbers[speed]))
+                numbers[speed] = marked(tilde(run, "tokens_per_iteration"), words.value(speed, numbers[speed]))
         for one, other in ALIKE:
             if one in numbers and words.value(one, numbers[one]) == words.value(other, numbers[other]):
                 numbers[one] = numbers[other] = None
         return words.finding(finding.code, numbers)
+
+    def lines(self, codes: Sequence[str]) -> list[str]:
+        """The sentences of these findings."""
+        return [self.sentence(finding) for finding in self.found.findings if finding.code in codes]
+
+    def rest(self, codes: Sequence[str]) -> list[str]:
+        """Those of them that the verdict has not said."""
+        said = self.verdict()
+        found = (finding for finding in self.found.findings if finding.code in codes)
+        return [self.sentence(finding) for finding in found if finding not in said]
 
     def verdict(self) -> list[Finding]:
         """What is said first."""
@@ -98,77 +121,75 @@ class Pair:
         return next((found[code] for code in codes if code in found), None)
 
 
-def letter_pairs(comparisons: Sequence[Comparison]) -> list[Pair]:
+def letter_pairs(comparisons: Sequence[Comparison], words: Words) -> list[Pair]:
     """The comparisons with the letters of their runs."""
-    return [Pair(found, "A", chr(ord("B") + number)) for number, found in enumerate(comparisons)]
+    return [Pair(found, words, number) for number, found in enumerate(comparisons, start=1)]
 
 
-def write(comparison: Comparison, words: Words, paper: Paper, *, verbose: bool) -> None:
-    """The verdict first, then what it rests on."""
-    (pair,) = letter_pairs([comparison])
-    paper.line(styled(" ".join(pair.sentence(words, finding) for finding in pair.verdict()), "bold"), indent=0)
-    introduce({pair.a: comparison.a, pair.b: comparison.b}, words, paper)
-    _figures(pair, words, paper)
-    _say_rest(pair, words, paper, SPEED)
-    details(pair, words, paper, "", verbose=verbose)
+def write(comparison: Comparison, words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
+    """For the terminal: the verdict first, then what it rests on."""
+    pair = Pair(comparison, words)
+    writer.line(Cell(" ".join(map(pair.sentence, pair.verdict())), "bold"), indent=0)
+    introduce([comparison.a, comparison.b], words, writer)
+    for section in (figures(pair), *details(pair, verbose=verbose)):
+        writer.section(section)
 
 
-def introduce(runs: Mapping[str, Diagnosis], words: Words, paper: Paper) -> None:
+def introduce(runs: Sequence[Diagnosis], words: Words, writer: TerminalWriter) -> None:
     """Which letter is which run."""
-    paper.blank()
-    for letter, run in runs.items():
+    writer.blank()
+    for number, run in enumerate(runs):
         span = words.text(
             "iterations {first} to {last}", first=run.source.first_iteration, last=run.source.last_iteration
         )
-        paper.line(
-            styled(f"{letter}  ", "bold cyan"),
+        writer.line(
+            Cell(f"{run_letter(number)}  ", "bold cyan"),
             f"{run.source.name} · {span} · {words.duration(run.wall.total_s)}",
             hanging=3,
         )
 
 
-def details(pair: Pair, words: Words, paper: Paper, title: str, *, verbose: bool) -> None:
-    """All that is known of a pair."""
-    _changes(pair, words, paper, title, verbose=verbose)
-    _decomposition(pair, words, paper, title)
-    _arrival(pair, words, paper, title)
-    _losses(pair, words, paper, title, None if verbose else MOST_POINTS)
-    _open_questions(pair, words, paper, title)
+def details(pair: Pair, *, verbose: bool) -> list[Section]:
+    """All that is known of a pair, but for the figures of its runs."""
+    return [
+        _changes(pair, verbose=verbose),
+        _decomposition(pair),
+        _arrival(pair),
+        _losses(pair, None if verbose else MOST_POINTS),
+        _open_questions(pair),
+    ]
 
 
-def _figures(pair: Pair, words: Words, paper: Paper) -> None:
-    a, b = pair.found.a, pair.found.b
-    figures: Sequence[
-        tuple[str, Callable[[Diagnosis], float | None], Callable[[float | None], str], tuple[str, ...]]
-    ] = (
-        (words.fact("parameters"), lambda d: d.model.parameters, lambda x: words.si(x, digits=2), ("parameters",)),
-        (words.fact("flops_per_token"), lambda d: d.model.flops_per_token, words.flops, ("flops_per_token",)),
-        (words.text("normal step"), lambda d: measured_step_ms(d.step), words.ms, ()),
+def figures(pair: Pair) -> Section:
+    """The two runs side by side, what rests on an inferred fact marked; what is known of neither is left out."""
+    words, a, b = pair.words, pair.found.a, pair.found.b
+    known: Sequence[tuple[str, Callable[[Diagnosis], float | None], Callable[[float | None], str], str]] = (
+        (words.fact("parameters"), lambda d: d.model.parameters, lambda x: words.si(x, digits=2), "parameters"),
+        (words.fact("flops_per_token"), lambda d: d.model.flops_per_token, words.flops, "flops_per_token"),
+        (words.text("normal step"), lambda d: measured_step_ms(d.step), words.ms, ""),
         (
             words.text("one micro-batch"),
             lambda d: d.throughput.micro_batch_ms,
             words.ms,
-            ("gradient_accumulation_steps",),
+            "gradient_accumulation_steps",
         ),
-        (words.text("tokens per second"), lambda d: d.throughput.tokens_per_s, words.si, ("tokens_per_iteration",)),
-        (words.text("achieved"), achieved_of((a, b)), words.tflops, ("flops_per_token",)),
-        (words.text("mfu of the card"), lambda d: d.mfu.card, lambda x: words.percent(x, 0), ("flops_per_token",)),
-        (words.text("evaluation and checkpoints"), lambda d: d.wall.overhead_share, lambda x: words.percent(x, 2), ()),
+        (words.text("tokens per second"), lambda d: d.throughput.tokens_per_s, words.si, "tokens_per_iteration"),
+        (words.text("achieved"), achieved_of((a, b)), words.tflops, "flops_per_token"),
+        (words.text("mfu of the card"), lambda d: d.mfu.card, lambda x: words.percent(x, 0), "flops_per_token"),
+        (words.text("evaluation and checkpoints"), lambda d: d.wall.overhead_share, lambda x: words.percent(x, 2), ""),
     )
-    rows: list[Sequence[Cell]] = []
-    for label, of, shown, facts in figures:
+    rows: list[Sequence[Text]] = []
+    for label, of, shown, fact in known:
         of_a, of_b = of(a), of(b)
         if of_a is None and of_b is None:
             continue
         ratio = words.factor(of_b / of_a) if of_a and of_b else ""
-        rows.append((label, _marked(a, facts, shown(of_a)), _marked(b, facts, shown(of_b)), ratio))
+        rows.append((label, marked(tilde(a, fact), shown(of_a)), marked(tilde(b, fact), shown(of_b)), ratio))
     if a.loss.metric == b.loss.metric:  # without a ratio: a loss has no zero that it could be measured from
         best = words.number(a.loss.best_val, 4), words.number(b.loss.best_val, 4)
         rows += [(words.text("best validation"), *best, "")] if best != (UNKNOWN, UNKNOWN) else []
-    if not rows:  # nothing is known of either
-        return
-    paper.heading(words.text("Figures"))
-    paper.table(rows, "lrrr", ("", pair.a, pair.b, f"{pair.b}/{pair.a}"))
+    table = [Table(rows, "lrrr", pair.head("", f"{pair.b}/{pair.a}"))] if rows else []
+    return Section("figures", words.text("Figures"), [*table, *pair.rest(SPEED)])
 
 
 def achieved_of(runs: Iterable[Diagnosis]) -> Callable[[Diagnosis], float | None]:
@@ -187,31 +208,30 @@ def _counted_tflops(run: Diagnosis) -> float | None:
     return None if tokens is None or flops is None else tokens * flops / cards / 1e12
 
 
-def _marked(run: Diagnosis, facts: Sequence[str], shown: str) -> str:
-    return shown if shown == UNKNOWN else tilde(run, *facts) + shown
-
-
-def _changes(pair: Pair, words: Words, paper: Paper, title: str, *, verbose: bool) -> None:
-    found = pair.found
-    paper.heading(words.text("What changed") + title)
+def _changes(pair: Pair, *, verbose: bool) -> Section:
+    """The knobs that differ, and where each value is from."""
+    words, found = pair.words, pair.found
+    blocks: list[str | Table] = []
     if found.changed:
         rows = [
             (change.knob, _value(change.a, change.a_origin), _value(change.b, change.b_origin), _origins(words, change))
             for change in found.changed
         ]
-        paper.table(rows, "lrrl", ("", pair.a, pair.b, ""))
-    _say(pair, words, paper, SETTINGS)
+        blocks.append(Table(rows, "lrrl", pair.head("", "")))
+    blocks += pair.lines(SETTINGS)
     if found.unknown_knobs and pair.first(("compare_settings_unknown",)) is None:
         main = [knob for knob in found.unknown_knobs if verbose or knob in MAIN_KNOBS]
         if main:
-            paper.line(words.text("Known of one run only: {knobs}.", knobs=", ".join(main)))
+            blocks.append(words.text("Known of one run only: {knobs}.", knobs=", ".join(main)))
         if len(main) < len(found.unknown_knobs):
             more = len(found.unknown_knobs) - len(main)
-            paper.line(words.plural("{n} more with --verbose.", "{n} more with --verbose.", more))
+            blocks.append(words.plural("{n} more with --verbose.", "{n} more with --verbose.", more))
+    return Section("changes", words.text("What changed"), blocks)
 
 
-def _value(value: Number | bool, origin: str | None) -> str:
-    return UNKNOWN if value is None else f"{'~' if origin == 'inferred' else ''}{value}"
+def _value(value: Number | bool, origin: str | None) -> Cell:
+    inferred = value is not None and origin == "inferred"
+    return Cell(UNKNOWN if value is None else f"{'~' if inferred else ''}{value}", inferred=inferred)
 
 
 def _origins(words: Words, change: Change) -> str:
@@ -219,22 +239,21 @@ def _origins(words: Words, change: Change) -> str:
     return ", ".join(dict.fromkeys(known))
 
 
-def _decomposition(pair: Pair, words: Words, paper: Paper, title: str) -> None:
-    parts = pair.found.decomposition
-    if parts.total is None:
-        return
-    paper.heading(words.text("Why the speed differs") + title)
-    if parts.flops_per_token is None:
-        paper.line(
+def _decomposition(pair: Pair) -> Section:
+    """Why one is faster: parts that add up to the logarithm, and factors that multiply to the ratio."""
+    words, parts = pair.words, pair.found.decomposition
+    blocks: list[str | Table] = []
+    if parts.total is not None and parts.flops_per_token is None:
+        blocks.append(
             words.text("Unknown: FLOPs per token of both runs. Pass n_layer, n_embd, vocab_size, block_size and bias.")
         )
-        return
-    rows = [
-        (label, f"{'+' if part > 0 else ''}{words.number(part, 3)}", words.factor(math.exp(part)))
-        for label, part in parts_of_speed(parts, words)
-    ]
-    paper.table(rows, "lrr", ("", words.text("ln"), words.text("factor")))
-    _say(pair, words, paper, WHY)
+    elif parts.total is not None:
+        rows = [
+            (label, f"{'+' if part > 0 else ''}{words.number(part, 3)}", words.factor(math.exp(part)))
+            for label, part in parts_of_speed(parts, words)
+        ]
+        blocks = [Table(rows, "lrr", ("", words.text("ln"), words.text("factor"))), *pair.lines(WHY)]
+    return Section("why", words.text("Why the speed differs"), blocks)
 
 
 def parts_of_speed(parts: Decomposition, words: Words) -> list[tuple[str, float]]:
@@ -250,42 +269,41 @@ def parts_of_speed(parts: Decomposition, words: Words) -> list[tuple[str, float]
     return [(label, part) for label, part in named if part is not None and part < _LARGEST_EXPONENT]
 
 
-def _arrival(pair: Pair, words: Words, paper: Paper, title: str) -> None:
+def _arrival(pair: Pair) -> Section:
     """When each was at the loss that both reached."""
-    from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # the page of one run does without it
+    from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # charts, which few pairs need
 
-    arrival = pair.found.arrival
-    if arrival is None and pair.first(CLOCK) is None:
-        return
-    paper.heading(words.text("Time to the same validation loss") + title)
-    if arrival is not None:
-        head = (goal_label(arrival.target, words), pair.a, pair.b, f"{pair.b}/{pair.a}")
-        paper.table(arrival_rows(arrival, words), "lrrr", head)
-        for line in arrival_notes(arrival, words):
-            paper.line(line)
-    _say(pair, words, paper, CLOCK)
+    words, arrival = pair.words, pair.found.arrival
+    blocks: list[str | Table] = []
+    if arrival is not None:  # also of one that was there before its first step: that took no time
+        head = pair.head(goal_label(arrival.target, words), f"{pair.b}/{pair.a}")
+        blocks = [Table(arrival_rows(arrival, words), "lrrr", head), *arrival_notes(arrival, words)]
+    return Section("arrival", words.text("Time to the same validation loss"), [*blocks, *pair.lines(CLOCK)])
 
 
-def _losses(pair: Pair, words: Words, paper: Paper, title: str, most: int | None) -> None:
-    found = pair.found
-    tables = (
+def _losses(pair: Pair, most: int | None) -> Section:
+    """The best of both so far, at equal tokens, time and arithmetic; the better one's colour beside the difference."""
+    words, found = pair.words, pair.found
+    points = (
         (words.text("tokens"), [(words.si(at.tokens, digits=2), at.a, at.b) for at in found.equal_tokens]),
         (words.text("time"), [(words.duration(at.seconds), at.a, at.b) for at in found.equal_time]),
         (words.text("arithmetic"), [(words.flops(at.flops), at.a, at.b) for at in found.equal_flops]),
     )
-    if not any(points for _, points in tables):
-        return
-    paper.heading(words.text("Best validation loss so far, at equal tokens, time and arithmetic") + title)
-    for number, (label, points) in enumerate(table for table in tables if table[1]):
-        if number:
-            paper.blank()
-        rows = [
-            (where, words.number(a, 4), words.number(b, 4), f"{'+' if b > a else ''}{words.number(b - a, 4)}")
-            for where, a, b in _spread(points, most)
-        ]
-        paper.table(rows, "rrrr", (label, pair.a, pair.b, f"{pair.b} - {pair.a}"))
-    paper.line(words.text("Between two evaluations the losses are interpolated."))
-    _say_rest(pair, words, paper, (*LEARNING, "compare_risen"))
+
+    def row(where: str, a: float, b: float) -> Sequence[Text]:
+        better = "" if a == b else run_colour(0 if a < b else pair.number)
+        difference = Cell(f"{'+' if b > a else ''}{words.number(b - a, 4)}", shade=better)
+        return where, words.number(a, 4), words.number(b, 4), difference
+
+    blocks: list[str | Table] = [
+        Table([row(*at) for at in _spread(known, most)], "rrrr", pair.head(label, f"{pair.b} - {pair.a}"))
+        for label, known in points
+        if known
+    ]
+    if blocks:
+        blocks.append(words.text("Between two evaluations the losses are interpolated."))
+        blocks += pair.rest((*LEARNING, "compare_risen"))
+    return Section("losses", words.text("Best validation loss so far, at equal tokens, time and arithmetic"), blocks)
 
 
 def _spread(points: Sequence[tuple[str, float, float]], most: int | None) -> Sequence[tuple[str, float, float]]:
@@ -295,31 +313,18 @@ def _spread(points: Sequence[tuple[str, float, float]], most: int | None) -> Seq
     return [points[round((number + 1) * len(points) / most) - 1] for number in range(most)]
 
 
-def _open_questions(pair: Pair, words: Words, paper: Paper, title: str) -> None:
+def _open_questions(pair: Pair) -> Section:
     """What two runs cannot tell, and the runs that would."""
-    found = pair.found
-    if pair.first(ATTRIBUTION) is None and not found.settling:
-        return
-    paper.heading(words.text("What can be attributed, and what cannot") + title)
-    _say(pair, words, paper, ATTRIBUTION)
+    words, found = pair.words, pair.found
+    blocks: list[str | Line] = [*pair.lines(ATTRIBUTION)]
     if found.settling:
-        paper.line(words.text("Runs that would settle it, each like {b} with one knob as in {a}:", a=pair.a, b=pair.b))
+        blocks.append(
+            words.text("Runs that would settle it, each like {b} with one knob as in {a}:", a=pair.a, b=pair.b)
+        )
         for settling in found.settling:
             # Two knobs whose product stays the same go together: "16 × 32".
             knobs, values = settling.knob.split(" × "), str(settling.value).split(" × ")
-            paper.line(", ".join(f"{knob}={value}" for knob, value in zip(knobs, values, strict=False)), indent=4)
-        paper.line(words.text("nanopace ablate A B starts them, with the two configs or runs for A and B."))
-
-
-def _say_rest(pair: Pair, words: Words, paper: Paper, codes: Sequence[str]) -> None:
-    """Those that the verdict has not said."""
-    said = pair.verdict()
-    for finding in pair.found.findings:
-        if finding.code in codes and finding not in said:
-            paper.line(pair.sentence(words, finding))
-
-
-def _say(pair: Pair, words: Words, paper: Paper, codes: Sequence[str]) -> None:
-    for finding in pair.found.findings:
-        if finding.code in codes:
-            paper.line(pair.sentence(words, finding))
+            settings = ", ".join(f"{knob}={value}" for knob, value in zip(knobs, values, strict=False))
+            blocks.append(Line((settings,), indent=2))
+        blocks.append(words.text("nanopace ablate A B starts them, with the two configs or runs for A and B."))
+    return Section("attribution", words.text("What can be attributed, and what cannot"), blocks)

@@ -1,14 +1,12 @@
-"""The sections of a terminal report that are figures: throughput, GPU utilisation, loss, and what is known."""
+"""The sections of a report that are figures: throughput, GPU utilisation, loss, and what is known."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from nanopace.run import DERIVED_FACTS, Fact
-from nanopace.views.paper import Cell, styled
-from nanopace.views.report import card_range, gap_name, last_training, share_done
-from nanopace.views.sections import TerminalReport
+from nanopace.views.document import Cell, Line, Section, Table, Text
+from nanopace.views.report import Report, card_range, gap_name, last_training, share_done, shortened
 from nanopace.wording.catalog import Words
 
 MAIN_KNOBS = (
@@ -18,13 +16,15 @@ MAIN_KNOBS = (
     *("dtype", "compile", "dataset"),
 )
 
+Rows = list[tuple[Text, ...]]
 
-def throughput(report: TerminalReport) -> None:
+
+def throughput(report: Report) -> Section:
     """From normal rows only; what the rest costs stands beside it."""
     words, diagnosis = report.words, report.diagnosis
     step, pace, ahead = diagnosis.step, diagnosis.throughput, diagnosis.ahead
     tokens = report.tilde("tokens_per_iteration")
-    rows: list[Sequence[Cell]] = []
+    rows: Rows = []
     if step.normal_rows:
         note = words.plural("one row", "±{spread} over {n} rows", step.normal_rows, spread=words.percent(step.spread))
         rows.append((words.text("normal step"), words.ms(step.median_ms), note))
@@ -50,18 +50,14 @@ def throughput(report: TerminalReport) -> None:
     if pace.told_training_s is not None:
         note = words.text("the trainer's own count, from step 11 on")
         rows.append((words.text("time in steps"), words.duration(pace.told_training_s), note))
-    if not rows and not report.unsaid("throughput"):
-        return
-    report.paper.heading(words.text("Throughput"))
-    report.paper.table(rows, "lrl")
-    report.findings("throughput")
+    return _section(report, "throughput", words.text("Throughput"), rows, "lrl")
 
 
-def utilisation(report: TerminalReport) -> None:
+def utilisation(report: Report) -> Section:
     """The mfu three ways: as printed, cleansed of evaluation rows, and of the card that ran."""
     words, mfu = report.words, report.diagnosis.mfu
     tilde = report.tilde("flops_per_token", "tokens_per_iteration")
-    rows: list[Sequence[Cell]] = []
+    rows: Rows = []
     of_printed = ""
     if mfu.printed_peak_tflops is not None:
         of_printed = words.text("of {peak}", peak=words.tflops(mfu.printed_peak_tflops))
@@ -69,99 +65,110 @@ def utilisation(report: TerminalReport) -> None:
         rows.append((words.text("as printed, last row"), words.mfu(mfu.printed_last), of_printed))
     if mfu.steady_printed is not None:
         rows.append((words.text("without evaluation rows"), words.mfu(mfu.steady_printed), of_printed))
+    of_card = words.text("of the {card}", card=words.card(mfu.card_name or "GPU")), tilde + card_range(mfu, words)
     if mfu.card is not None:
         peak = words.tflops(mfu.card_tflops)
         note = words.text("of {peak}, dense {precision}", peak=peak, precision=mfu.card_precision)
         if mfu.card_causal is not None:
             causal = tilde + words.value("card_causal", mfu.card_causal)
             note += "; " + words.text("{share} with causal attention", share=causal)
-        name = words.text("of the {card}", card=words.card(mfu.card_name or "GPU"))
-        rows.append((name, tilde + words.value("card", mfu.card), note))
+        rows.append((*of_card, note))
     elif mfu.card_low is not None:
-        name = words.text("of the {card}", card=words.card(mfu.card_name or "GPU"))
-        rows.append((name, tilde + card_range(mfu, words), words.text("depending on which one it is")))
+        rows.append((*of_card, words.text("depending on which one it is")))
     if mfu.achieved_tflops is not None:
         note = ""
         if mfu.achieved_tflops_causal is not None:
             note = words.text("{rate} with causal attention", rate=tilde + words.tflops(mfu.achieved_tflops_causal))
         rows.append((words.text("achieved"), tilde + words.tflops(mfu.achieved_tflops), note))
-    if not rows and not report.unsaid("gpu"):
-        return
-    report.paper.heading(words.text("GPU utilisation (mfu)"))
-    if rows:
-        report.paper.table(rows, "lrl")
-    report.findings("gpu")
+    return _section(report, "gpu", words.text("GPU utilisation (mfu)"), rows, "lrl")
 
 
-def loss(report: TerminalReport) -> None:
+def loss(report: Report) -> Section:
     """Where the loss stands, with the perplexity beside it so that nobody takes one for the other."""
     words, found = report.words, report.diagnosis.loss
-    rows: list[Sequence[Cell]] = []
+
+    def row(label: str, value: float, iteration: int | None, error: float | None = None) -> tuple[str, ...]:
+        where = "" if iteration is None else words.text("iteration {iteration}", iteration=iteration)
+        known = found.metric == "loss" and value < 50
+        return label, words.loss(value, error), words.number(math.exp(value), 2) if known else "", where
+
+    rows: Rows = []
     if found.best_val is not None:
-        label, error = words.text("best validation"), found.best_val_error
-        rows.append(_loss_row(report, label, found.best_val, found.best_val_iteration, error))
+        label = words.text("best validation")
+        rows.append(row(label, found.best_val, found.best_val_iteration, found.best_val_error))
     if found.last_val is not None and found.last_val_iteration != found.best_val_iteration:
-        label, error = words.text("last validation"), found.last_val_error
-        rows.append(_loss_row(report, label, found.last_val, found.last_val_iteration, error))
+        label = words.text("last validation")
+        rows.append(row(label, found.last_val, found.last_val_iteration, found.last_val_error))
     if found.last_train is not None:
-        rows.append(_loss_row(report, last_training(words, found), found.last_train, found.last_val_iteration))
+        rows.append(row(last_training(words, found), found.last_train, found.last_val_iteration))
     if found.gap is not None:
         rows.append((words.text("gap"), words.number(found.gap, 4), "", gap_name(words, found)))
-    if not rows and not report.unsaid("loss"):
-        return
-    heading = words.text("Loss")
-    report.paper.heading(heading if found.metric == "loss" else f"{heading} ({words.metric(found.metric)})")
-    if rows:
-        perplexity = words.text("perplexity") if found.metric == "loss" else ""
-        report.paper.table(rows, "lrrl", ("", words.metric(found.metric), perplexity, ""))
-    report.findings("loss")
+    heading, is_loss = words.text("Loss"), found.metric == "loss"
+    head = ("", words.metric(found.metric), words.text("perplexity") if is_loss else "", "")
+    return _section(
+        report, "loss", heading if is_loss else f"{heading} ({words.metric(found.metric)})", rows, "lrrl", head
+    )
 
 
-def _loss_row(
-    report: TerminalReport, label: str, value: float, iteration: int | None, error: float | None = None
-) -> Sequence[Cell]:
-    words = report.words
-    where = "" if iteration is None else words.text("iteration {iteration}", iteration=iteration)
-    perplexity = ""
-    if report.diagnosis.loss.metric == "loss" and value < 50:
-        perplexity = words.number(math.exp(value), 2)
-    return label, words.loss(value, error), perplexity, where
+def forecasts(report: Report) -> Table | None:
+    """Where the trend leads, for the page: its charts draw it."""
+    words, found = report.words, report.diagnosis.loss
+    rows = []
+    for ahead in found.forecast:
+        low, high = words.number(ahead.low, 3), words.number(ahead.high, 3)
+        name = words.text("if the trend holds: {low} to {high}", low=low, high=high)
+        where = words.text("iteration {iteration}", iteration=ahead.iteration)
+        rows.append((name, words.number(ahead.loss, 4), where))
+    return Table(rows, "lrl", title=words.text("forecast, 80% interval")) if rows else None
 
 
-def known_facts(report: TerminalReport) -> None:
+def _section(report: Report, name: str, heading: str, rows: Rows, align: str, head: tuple[str, ...] = ()) -> Section:
+    return Section(name, heading, [*([Table(rows, align, head)] if rows else []), *report.lines(name)])
+
+
+def known_facts(report: Report) -> Section:
     """Each fact under its origin; what is missing, and how to pass it."""
-    words, paper, facts = report.words, report.paper, report.diagnosis.facts
-    paper.heading(words.text("What is known, and how"))
+    words, facts = report.words, report.diagnosis.facts
     names = [name for name in (*DERIVED_FACTS, *MAIN_KNOBS) if name in facts]
     others = [name for name in facts if name not in names]
     groups: dict[str, list[str]] = {}
     for name in names + others if report.verbose else names:
-        groups.setdefault(words.origin(facts[name]), []).append(_fact(words, name, facts[name]))
+        fact = facts[name]
+        told = f"{words.fact(name)}\u00a0" if name in DERIVED_FACTS else f"{name}="
+        mark = "~" if fact.origin == "inferred" else ""
+        groups.setdefault(words.origin(fact), []).append(mark + told + _value(words, name, fact))
+    blocks: list[str | Line] = []
     for origin, members in sorted(groups.items(), key=lambda group: group[1][0].startswith("~")):
-        paper.line(styled(words.text("{origin}:", origin=origin), "bold"), " ", ", ".join(members), hanging=2)
+        title = Cell(words.text("{origin}:", origin=origin), "bold")
+        blocks.append(Line((title, " ", ", ".join(members)), hanging=2))
     if any(facts[name].origin == "inferred" for name in names):
-        paper.line(words.text("~ marks what is inferred, not read, and every figure that rests on it."))
+        blocks.append(words.text("~ marks what is inferred, not read, and every figure that rests on it."))
     if others and not report.verbose:
-        paper.line(words.plural("{n} more with --verbose.", "{n} more with --verbose.", len(others)))
+        blocks.append(words.plural("{n} more with --verbose.", "{n} more with --verbose.", len(others)))
     missing = [name for name in MAIN_KNOBS[:8] if name not in facts and name != "bias"]
     if missing and report.find("tokens_unknown", "mfu_unknown") is None:  # these say it, too
-        text = words.text("Unknown: {missing}. Pass --config FILE or --set NAME=VALUE.", missing=", ".join(missing))
-        paper.line(text)
-    report.findings("known")
+        blocks.append(
+            words.text("Unknown: {missing}. Pass --config FILE or --set NAME=VALUE.", missing=", ".join(missing))
+        )
+    return Section("known", words.text("What is known, and how"), [*blocks, *report.lines("known")])
 
 
-def _fact(words: Words, name: str, fact: Fact) -> str:
+def facts_table(report: Report) -> Table:
+    """All that is known of the run, and how: for the page, which has room for it."""
+    words = report.words
+    rows = []
+    for name, fact in sorted(report.diagnosis.facts.items()):
+        inferred = fact.origin == "inferred"
+        value = f"{'~' if inferred else ''}{shortened(_value(words, name, fact))}"
+        rows.append((words.fact(name), Cell(value, inferred=inferred), Cell(words.origin(fact), inferred=inferred)))
+    return Table(rows, "lrl", (words.text("setting"), words.text("value"), words.text("origin")))
+
+
+def _value(words: Words, name: str, fact: Fact) -> str:
+    """As one types it, the same in every language; what nobody types is a number of the language."""
     value = fact.value
-    tilde = "~" if fact.origin == "inferred" else ""
-    if name not in DERIVED_FACTS:
-        return f"{tilde}{name}={value}"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if name == "parameters":
-            shown = words.si(value, digits=2)
-        elif name.startswith("flops"):
-            shown = words.flops(value)
-        else:
-            shown = words.number(value)
-    else:
-        shown = str(value)
-    return f"{tilde}{words.fact(name)}\u00a0{shown}"
+    if name not in DERIVED_FACTS or not isinstance(value, (int, float)) or isinstance(value, bool):
+        return str(value)
+    if name == "parameters":
+        return words.si(value, digits=2)
+    return words.flops(value) if name.startswith("flops") else words.number(value)

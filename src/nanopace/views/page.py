@@ -1,8 +1,9 @@
 """A report as one HTML file that needs nothing else: no network, no fonts, no second file.
 
-All words are made here and in `tables`, all looks are in templates/ and assets/. Whatever stands in a log is hostile
-until shown otherwise: Jinja escapes it in the text, `_script_safe` in the data of the charts, and the page's own policy
-forbids the browser to load anything, and to run anything but the scripts that are ours, known by their hashes.
+Its sections are those of the terminal; their looks, and the page's own pictures, are in templates/ and assets/.
+Whatever stands in a log is hostile until shown otherwise: Jinja escapes it in the text, `_script_safe` in the data of
+the charts, and the page's own policy forbids the browser to load anything, and to run anything but the scripts that are
+ours, known by their hashes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -21,20 +24,25 @@ from markupsafe import Markup
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.version import __version__
-from nanopace.views import charts, pair_tables, strip, tables
-from nanopace.views.answer import begin_report, key_figures
+from nanopace.views import charts, strip
 from nanopace.views.charts import Chart
-from nanopace.views.comparing import Pair
+from nanopace.views.document import Block, Line, Section, Table, run_colour, run_letter
+from nanopace.views.figures import facts_table, forecasts
+from nanopace.views.key_figures import key_figures
 from nanopace.views.loss_charts import loss_charts
-from nanopace.views.report import SECTIONS, Report, notes, phase_name, span_of
+from nanopace.views.report import Report, phase_name, span_of
+from nanopace.views.sections import Explained
 from nanopace.views.waterfall import Bar
 from nanopace.wording.catalog import Words
+from nanopace.wording.printable import visible
+
+if TYPE_CHECKING:
+    from nanopace.views.comparing import Pair
 
 ROOM = Path(__file__).parent
-INVISIBLE = dict.fromkeys([*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0)])
-INVISIBLE |= dict.fromkeys([0x061C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
 SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
+MOST_SLOW_ROWS = 500  # in a page; the JSON has them all
 
 
 def explain_page(diagnoses: Sequence[Diagnosis], words: Words) -> str:
@@ -47,7 +55,8 @@ def explain_page(diagnoses: Sequence[Diagnosis], words: Words) -> str:
 
 def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
     """Every run against the first."""
-    from nanopace.views.arriving import arrival_charts  # the page of one run does without it
+    from nanopace.views.arriving import arrival_charts  # the page of one run does without these
+    from nanopace.views.comparing import letter_pairs
 
     everyone = [comparisons[0].a, *(pair.b for pair in comparisons)]
     drawn: dict[str, Chart] = {}
@@ -65,57 +74,70 @@ def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
         runs=[_introduced(number, run, words) for number, run in enumerate(everyone)],
         ranking=_ranked(comparisons, words),
         charts=[_placed(chart, drawn, "all") for chart in overlays if chart is not None],
-        pairs=[_compared(pair, number, words) for number, pair in enumerate(comparisons, start=1)],
+        pairs=[_compared(pair) for pair in letter_pairs(comparisons, words)],
     )
 
 
 def waterfall_page(
-    title: str, kind: str, answer: Sequence[str], bars: Sequence[Bar], shown: Sequence[tables.Table], words: Words
+    title: str, answer: Sequence[str], bars: Sequence[Bar], sections: Sequence[Section], words: Words
 ) -> str:
-    """How one figure becomes another. `kind`: what sort of page it is."""
-    return _render("waterfall.html", words, {}, title=title, kind=kind, answer=answer, bars=bars, tables=shown)
+    """How one figure becomes another: the bars stand in the first section."""
+    return _render("waterfall.html", words, {}, title=title, answer=answer, bars=bars, sections=sections)
 
 
 # --- what the templates are given ------------------------------------------------------------------------------------
 
 
 def _explained(run: Diagnosis, words: Words, drawn: dict[str, Chart], prefix: str) -> dict[str, object]:
-    def placed(chart: Chart | None) -> dict[str, object] | None:
-        return None if chart is None else _placed(chart, drawn, prefix)
+    def placed(*found: Chart | None) -> list[dict[str, object]]:
+        return [_placed(chart, drawn, prefix) for chart in found if chart is not None]
 
-    report, answer = begin_report(run, words)
+    explained = Explained(run, words, verbose=True)
+    report, sections = explained.report, explained.sections
     return {
         "name": run.source.name,
         "about": _about(run, words),
-        "answer": answer,
+        "answer": [line for line, _ in explained.answer[1:]],  # the first one is the title
         "figures": key_figures(report),
         "strip": _strip(run, words),
         "timeline": _timeline(run, words),
         "ends": (words.number(0), words.duration(run.wall.total_s)),
-        "wall": tables.wall_table(report),
-        "times": placed(charts.times_chart([run], words)),
+        "charts": {
+            "times": placed(charts.times_chart([run], words)),
+            "gpu": placed(charts.mfu_chart([run], words)),
+            "loss": placed(*loss_charts([run], words)),
+        },
         "times_note": _times_note(run, words),
-        "slow": tables.slow_rows_table(report) if run.slow_rows else None,
-        "mfu": placed(charts.mfu_chart([run], words)),
-        "losses": [placed(chart) for chart in loss_charts([run], words)],
-        "throughput_table": tables.throughput_table(report),
-        "utilisation_table": tables.utilisation_table(report),
-        "loss_table": tables.loss_table(report),
-        "said": _said_by_section(report),
-        "advice": tables.advice_table(report),
-        "facts": tables.facts_table(report),
-        "notes": notes(run, words),
+        "sections": {
+            **sections,
+            "slow": _first_slow_rows(sections["slow"], run, words),
+            "loss": _with_forecasts(sections["loss"], report),
+            "known": _with_table(sections["known"], report),
+        },
     }
 
 
-def _said_by_section(report: Report) -> dict[str, list[str]]:
-    """The findings, each under the section it belongs to as in the terminal, but for those that the answer has."""
-    section_of = {code: section for section, codes in SECTIONS.items() for code in codes}
-    said: dict[str, list[str]] = {section: [] for section in SECTIONS}
-    for finding in report.diagnosis.findings:
-        if not finding.advice and not report.said(finding):
-            said[section_of.get(finding.code, "known")].append(report.text(finding))
-    return said
+def _first_slow_rows(section: Section, run: Diagnosis, words: Words) -> Section:
+    """As far as a page can hold them."""
+    left = sum(row.count for row in run.slow_rows[MOST_SLOW_ROWS:])
+    if not left:
+        return section
+    table, *lines = section.blocks
+    assert isinstance(table, Table)
+    del table.rows[MOST_SLOW_ROWS:]
+    more = words.plural("{n} more row is in the JSON.", "{n} more rows are in the JSON.", left)
+    return section._replace(blocks=[table, more, *lines])
+
+
+def _with_forecasts(section: Section, report: Report) -> Section:
+    table = forecasts(report)
+    return section._replace(blocks=[*section.blocks, *([table] if table else [])])
+
+
+def _with_table(known: Section, report: Report) -> Section:
+    """All facts as a table, where the terminal has lines of them."""
+    table = [facts_table(report)] if report.diagnosis.facts else []
+    return known._replace(blocks=[*table, *(each for each in known.blocks if isinstance(each, str))])
 
 
 def _times_note(run: Diagnosis, words: Words) -> str:
@@ -126,11 +148,11 @@ def _times_note(run: Diagnosis, words: Words) -> str:
 
 def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
     return {
-        "letter": charts.run_letter(number),
-        "shade": charts.run_colour(number),
+        "letter": run_letter(number),
+        "shade": run_colour(number),
         "name": run.source.name,
         "about": _about(run, words),
-        "facts": tables.facts_table(begin_report(run, words)[0]),
+        "facts": facts_table(Report(run, words)),
     }
 
 
@@ -138,33 +160,25 @@ def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object
     """The order of three runs and more, and the table that shows it."""
     if len(comparisons) < 2:
         return None
-    from nanopace.views.ranking import headline, ranking_of  # fewer runs do without it
+    from nanopace.diagnosis.compare.ranking import rank
+    from nanopace.views.ranking import headline, ranked_table, table_notes  # fewer runs do without it
 
-    letters = [charts.run_letter(number) for number in range(len(comparisons) + 1)]
-    said = headline(ranking_of(comparisons), letters, words)
-    return {"says": said, "table": pair_tables.ranking_table(comparisons, words)}
-
-
-def _compared(found: Comparison, other: int, words: Words) -> dict[str, object]:
-    pair = Pair(found, charts.run_letter(0), charts.run_letter(other))
-    verdict = pair.verdict()
-    shown = [
-        pair_tables.arrival_table(found, other, words),
-        pair_tables.changed_table(found, other, words),
-        pair_tables.figures_table(found, other, begin_report(found.a, words)[0], begin_report(found.b, words)[0]),
-        pair_tables.decomposition_table(found, words),
-    ]
+    runs = [comparisons[0].a, *(pair.b for pair in comparisons)]
+    ranking = rank(runs)
     return {
-        "a": pair.a,
-        "b": pair.b,
-        "verdict": [pair.sentence(words, finding) for finding in verdict],
-        "rest": [pair.sentence(words, finding) for finding in found.findings if finding not in verdict],
-        "tables": [table for table in shown if table is not None and table.rows],
-        "equal": pair_tables.equal_tables(found, other, words),
-        "settle": words.text("Runs that would settle it, each like {b} with one knob as in {a}:", a=pair.a, b=pair.b),
-        "settling": pair_tables.settling_lines(found),
-        "start": words.text("nanopace ablate A B starts them, with the two configs or runs for A and B."),
+        "says": headline(ranking, words),
+        "blocks": [ranked_table(ranking, runs, words), *table_notes(ranking, words)],
     }
+
+
+def _compared(pair: Pair) -> dict[str, object]:
+    from nanopace.views.comparing import details, figures
+
+    sections = [figures(pair), *details(pair, verbose=True)]
+    verdict = [pair.sentence(finding) for finding in pair.verdict()]
+    said = {line for section in sections for line in section.blocks if isinstance(line, str)} | {*verdict}
+    others = [line for finding in pair.found.findings if (line := pair.sentence(finding)) not in said]
+    return {"a": pair.a, "b": pair.b, "verdict": verdict, "others": others, "sections": sections}
 
 
 def _about(run: Diagnosis, words: Words) -> str:
@@ -224,6 +238,7 @@ def _render(template: str, words: Words, drawn: dict[str, Chart], **content: obj
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["grouped"] = _grouped
     page = environment.get_template(template).render(
         lang=words.lang,
         say=_headings(words),
@@ -233,13 +248,18 @@ def _render(template: str, words: Words, drawn: dict[str, Chart], **content: obj
         version=__version__,
         **content,
     )
-    return _visible(page)
+    return visible(page)
 
 
-def _visible(text: str) -> str:
-    """Without what cannot be seen but can mislead: control characters, marks that turn the direction of writing, and
-    the bytes of a file's name that are no text."""
-    return text.translate(INVISIBLE).encode("utf-8", "replace").decode("utf-8")
+def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
+    """Neighbours of a kind together: of each pair one list is empty."""
+    groups: list[tuple[list[Table], list[Line]]] = []
+    for is_table, members in groupby(blocks, lambda block: isinstance(block, Table)):
+        each = list(members)
+        tables = [block for block in each if isinstance(block, Table)]
+        lines = [block if isinstance(block, Line) else Line((str(block),)) for block in each if not is_table]
+        groups.append((tables, lines))
+    return groups
 
 
 def _headings(words: Words) -> dict[str, str]:
@@ -250,17 +270,11 @@ def _headings(words: Words) -> dict[str, str]:
         "runs": words.text("Runs"),
         "answer": words.text("The answer"),
         "figures": words.text("Key figures"),
-        "wall": words.text("Where the time went"),
         "in_order": words.text("The same in the order in which it happened"),
-        "times": words.text("Iteration times"),
         "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
         "slow": words.text("Every slow row"),
-        "utilisation": words.text("Throughput and utilisation"),
-        "loss": words.text("Loss"),
         "clipped": words.text("The start of the run rises above the frame."),
-        "advice": words.text("Advice"),
         "facts": words.text("What is known, and how"),
-        "notes": words.text("Notes of the trainer"),
         "curves": words.text("The runs overlaid"),
         "against": words.text("against"),
         "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
@@ -280,7 +294,7 @@ def _data(drawn: dict[str, Chart], words: Words) -> dict[str, object]:
 def _drawable(chart: Chart) -> dict[str, object]:
     plain = asdict(chart)
     for series in plain["series"]:
-        series["label"] = _visible(series["label"])
+        series["label"] = visible(series["label"])
         kept = [column for column in ("x", "y", "low", "high") if series[column]]
         points = zip(*([_short(value) for value in series[column]] for column in kept), strict=True)
         ordered = sorted((point for point in points if point[0] is not None), key=lambda point: point[0])
@@ -310,5 +324,5 @@ def _asset(name: str) -> Markup:
 
 def _permission(script: str) -> Markup:
     """For the page's policy: this very script may run. Another one may not, wherever it came from."""
-    digest = hashlib.sha256(_visible(_asset(script)).encode()).digest()
+    digest = hashlib.sha256(visible(_asset(script)).encode()).digest()
     return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")

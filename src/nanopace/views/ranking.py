@@ -1,4 +1,4 @@
-"""Three runs and more, for the terminal: one ranked table first, then what is to be said of pairs, each thing once.
+"""Three runs and more: one ranked table first, then what is to be said of pairs, each thing once.
 
 Runs are rows here and figures columns: there may be many runs, and the names of their files are long.
 """
@@ -15,8 +15,9 @@ from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.throughput import measured_step_ms
 from nanopace.views import comparing
 from nanopace.views.comparing import Pair
-from nanopace.views.paper import Paper, styled
-from nanopace.views.report import tilde
+from nanopace.views.document import Cell, Line, Section, Table, Text, run_cell, run_letter
+from nanopace.views.report import marked, tilde
+from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
 
 # Said of pairs beside the table. Who is ahead, and at what loss, is in the table, for the runs that have a loss there.
@@ -30,42 +31,33 @@ SAID = (
 Column = tuple[str, Callable[[Ranked], str]]
 
 
-def ranking_of(comparisons: Sequence[Comparison]) -> Ranking:
-    """Of all their runs."""
-    return rank([comparisons[0].a, *(pair.b for pair in comparisons)])
-
-
-def write(comparisons: Sequence[Comparison], words: Words, paper: Paper, *, verbose: bool) -> None:
-    """The order and the table first, then what it rests on."""
-    pairs = comparing.letter_pairs(comparisons)
-    runs = {"A": comparisons[0].a, **{pair.b: pair.found.b for pair in pairs}}
-    ranking = ranking_of(comparisons)
-    paper.line(styled(headline(ranking, list(runs), words), "bold"), indent=0)
-    paper.blank()
-    head, rows = ranked_table(ranking, list(runs), list(runs.values()), words)
-    paper.table(rows, "l" + "r" * (len(head) - 1), head)
-    for line in table_notes(ranking, words):
-        paper.line(line)
-    comparing.introduce(runs, words, paper)
-    _said_of_pairs(ranking, pairs, words, paper)
-    _arrivals(pairs, words, paper)
-    _changes(pairs, words, paper, verbose=verbose)
-    _decompositions(pairs, words, paper)
-    if verbose:
-        for pair in pairs:
-            comparing.details(pair, words, paper, f" ({pair.a}, {pair.b})", verbose=True)
+def write(comparisons: Sequence[Comparison], words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
+    """For the terminal: the order and the table first, then what it rests on."""
+    pairs = comparing.letter_pairs(comparisons, words)
+    runs = [comparisons[0].a, *(each.b for each in comparisons)]
+    ranking = rank(runs)
+    writer.line(Cell(headline(ranking, words), "bold"), indent=0)
+    writer.blank()
+    writer.blocks([ranked_table(ranking, runs, words), *table_notes(ranking, words)])
+    comparing.introduce(runs, words, writer)
+    about_all = (_said_of_pairs(ranking, pairs), _arrivals(pairs), _changes(pairs, verbose=verbose))
+    for section in (*about_all, _decompositions(pairs)):
+        writer.section(section)
+    for pair in pairs if verbose else ():
+        for section in comparing.details(pair, verbose=True):
+            writer.section(section, f" ({pair.a}, {pair.b})")
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def headline(ranking: Ranking, letters: Sequence[str], words: Words) -> str:
+def headline(ranking: Ranking, words: Words) -> str:
     """What the runs are ranked by, and their order, as far as they have that figure."""
     by = ranking.by
     if by is None:
         return words.text("These logs tell nothing that the runs could be ranked by.")
     known = [each for each in ranking.runs if getattr(each, by) is not None]
-    order = "".join((" = " if each.tied else ", ") + letters[each.run] for each in known).removeprefix(", ")
+    order = "".join((" = " if each.tied else ", ") + run_letter(each.run) for each in known).removeprefix(", ")
     if by == "tokens_per_s":
         return words.text("Ranked by tokens per second: {runs}.", runs=order)
     caveat = ""
@@ -81,34 +73,32 @@ def headline(ranking: Ranking, letters: Sequence[str], words: Words) -> str:
     )
 
 
-def ranked_table(
-    ranking: Ranking, letters: Sequence[str], runs: Sequence[Diagnosis], words: Words
-) -> tuple[list[str], list[list[str]]]:
-    """Its head and its rows, the best run first; a figure that no run has is left out."""
+def ranked_table(ranking: Ranking, runs: Sequence[Diagnosis], words: Words) -> Table:
+    """The best run first; a figure that no run has is left out."""
 
-    def marked(each: Ranked, fact: str, shown: str) -> str:
-        return shown if shown == UNKNOWN else tilde(runs[each.run], fact) + shown
+    def of(each: Ranked, fact: str, shown: str) -> str:
+        return marked(tilde(runs[each.run], fact), shown)
 
     def step(each: Ranked) -> str:
         ms = measured_step_ms(runs[each.run].step)
         return words.duration(ms / 1000) if ms else UNKNOWN
 
     def parameters(each: Ranked) -> str:
-        return marked(each, "parameters", words.si(runs[each.run].model.parameters))
+        return of(each, "parameters", words.si(runs[each.run].model.parameters))
 
     columns: Sequence[Column] = (
         (words.fact("parameters"), parameters),
         (words.text("normal step"), step),
-        (words.text("tokens/s"), lambda each: marked(each, "tokens_per_iteration", words.si(each.tokens_per_s))),
+        (words.text("tokens/s"), lambda each: of(each, "tokens_per_iteration", words.si(each.tokens_per_s))),
         (words.text("loss at equal tokens"), lambda each: words.number(each.loss_tokens, 4)),
         (words.text("loss at equal time"), lambda each: words.number(each.loss_time, 4)),
         (words.text("best loss"), lambda each: words.number(each.best_val, 4)),
         (words.text("overhead"), lambda each: words.percent(each.overhead_share)),
-        (words.text("mfu of the card"), lambda each: marked(each, "flops_per_token", words.percent(each.mfu_card, 0))),
+        (words.text("mfu of the card"), lambda each: of(each, "flops_per_token", words.percent(each.mfu_card, 0))),
     )
-    kept = [(name, of) for name, of in columns if any(of(each) != UNKNOWN for each in ranking.runs)]
-    rows = [[letters[each.run], *(of(each) for _, of in kept)] for each in ranking.runs]
-    return ["", *(name for name, _ in kept)], rows
+    kept = [(name, shown) for name, shown in columns if any(shown(each) != UNKNOWN for each in ranking.runs)]
+    rows: list[list[Text]] = [[run_cell(each.run), *(shown(each) for _, shown in kept)] for each in ranking.runs]
+    return Table(rows, "l" + "r" * len(kept), ["", *(name for name, _ in kept)], words.text("Ranking"))
 
 
 def table_notes(ranking: Ranking, words: Words) -> list[str]:
@@ -131,7 +121,7 @@ def table_notes(ranking: Ranking, words: Words) -> list[str]:
 # --- what is said of pairs -------------------------------------------------------------------------------------------
 
 
-def _said_of_pairs(ranking: Ranking, pairs: Sequence[Pair], words: Words, paper: Paper) -> None:
+def _said_of_pairs(ranking: Ranking, pairs: Sequence[Pair]) -> Section:
     without_loss = {each.run for each in ranking.runs if each.loss_tokens is None and each.loss_time is None}
 
     def said(number: int, finding: Finding) -> bool:
@@ -143,34 +133,35 @@ def _said_of_pairs(ranking: Ranking, pairs: Sequence[Pair], words: Words, paper:
         for finding in pair.found.findings
         if said(number, finding)
     ]
-    if found:
-        paper.heading(words.text("Pairs"))
-        _say_once(found, words, paper)
+    return Section("pairs", pairs[0].words.text("Pairs"), _say_once(found))
 
 
 def _found(pairs: Sequence[Pair], codes: Sequence[str]) -> list[tuple[Pair, Finding]]:
     return [(pair, finding) for pair in pairs for finding in pair.found.findings if finding.code in codes]
 
 
-def _say_once(found: Iterable[tuple[Pair, Finding]], words: Words, paper: Paper) -> None:
+def _say_once(found: Iterable[tuple[Pair, Finding]]) -> list[Line]:
     """Each sentence once, with the letters of all the pairs that it is about; what is about one run needs none."""
     of_text: dict[str, list[Pair]] = {}
     about_one = set()
     for pair, finding in found:
-        text = pair.sentence(words, finding)
+        text = pair.sentence(finding)
         of_text.setdefault(text, []).append(pair)
         if "run" in finding.numbers:
             about_one.add(text)
-    for text, pairs in of_text.items():
-        paper.line(text if text in about_one else f"{_letters(pairs)}: {text}", hanging=2)
+    return [
+        Line((text if text in about_one else f"{_letters(pairs)}: {text}",), hanging=2)
+        for text, pairs in of_text.items()
+    ]
 
 
 def _letters(pairs: Sequence[Pair]) -> str:
     return f"{pairs[0].a} – {', '.join(dict.fromkeys(pair.b for pair in pairs))}"
 
 
-def _arrivals(pairs: Sequence[Pair], words: Words, paper: Paper) -> None:
+def _arrivals(pairs: Sequence[Pair]) -> Section:
     """When both of each pair were at the loss that both reached."""
+    words = pairs[0].words
     rows = []
     for pair in pairs:
         arrival = pair.found.arrival
@@ -179,31 +170,28 @@ def _arrivals(pairs: Sequence[Pair], words: Words, paper: Paper) -> None:
         faster = {"a": pair.a, "b": pair.b}.get(arrival.sooner or "", UNKNOWN)
         times = words.duration(arrival.a.seconds), words.duration(arrival.b.seconds)
         rows.append((pair.b, words.number(arrival.target, 4), *times, words.factor(arrival.ratio), faster))
+    blocks: list[str | Line | Table] = []
     if rows:
-        paper.heading(words.text("Time to the same validation loss"))
         head = ("", words.text("goal"), pairs[0].a, words.text("this run"), words.text("factor"), words.text("faster"))
-        paper.table(rows, "lrrrrr", head)
-        paper.line(
-            words.text(
-                "Goal: the lowest loss that A and the run both reached. {unknown}: within the noise, or the noise is "
-                "unknown.",
-                unknown=UNKNOWN,
-            )
+        goal = words.text(
+            "Goal: the lowest loss that A and the run both reached. {unknown}: within the noise, or the noise is "
+            "unknown.",
+            unknown=UNKNOWN,
         )
-        _say_once(_found(pairs, ("compare_clock_incomplete",)), words, paper)
+        blocks = [Table(rows, "lrrrrr", head), goal, *_say_once(_found(pairs, ("compare_clock_incomplete",)))]
+    return Section("arrival", words.text("Time to the same validation loss"), blocks)
 
 
-def _changes(pairs: Sequence[Pair], words: Words, paper: Paper, *, verbose: bool) -> None:
+def _changes(pairs: Sequence[Pair], *, verbose: bool) -> Section:
     """What differs from the first run, on one line where it can be; bookkeeping only if it is asked for."""
-    paper.heading(words.text("What changed"))
     of_text: dict[str, list[Pair]] = {}
     for pair in pairs:
         shown = [each for each in pair.found.changed if verbose or effect_of(each.knob) != "bookkeeping"]
         if shown:
             of_text.setdefault(", ".join(map(_change, shown)), []).append(pair)
-    for text, alike in of_text.items():
-        paper.line(f"{_letters(alike)}: {text}", hanging=2)
-    _say_once(_found(pairs, (*comparing.SETTINGS, *comparing.ATTRIBUTION)), words, paper)
+    lines = [Line((f"{_letters(alike)}: {text}",), hanging=2) for text, alike in of_text.items()]
+    said = _say_once(_found(pairs, (*comparing.SETTINGS, *comparing.ATTRIBUTION)))
+    return Section("changes", pairs[0].words.text("What changed"), [*lines, *said])
 
 
 def _change(change: Change) -> str:
@@ -211,11 +199,10 @@ def _change(change: Change) -> str:
     return f"{change.knob} {marks[0]}{change.a} → {marks[1]}{change.b}".replace(" ", "\u00a0")
 
 
-def _decompositions(pairs: Sequence[Pair], words: Words, paper: Paper) -> None:
+def _decompositions(pairs: Sequence[Pair]) -> Section:
     """The factors of each pair. Where a card is unknown, its peak and its use are one factor, for all of them."""
+    words = pairs[0].words
     known = [pair for pair in pairs if pair.found.decomposition.utilisation is not None]
-    if not known:
-        return
     with_peak = all(pair.found.decomposition.peak is not None for pair in known)
     columns: Mapping[str, list[float | None]] = {
         words.fact("flops_per_token"): [pair.found.decomposition.flops_per_token for pair in known],
@@ -232,5 +219,5 @@ def _decompositions(pairs: Sequence[Pair], words: Words, paper: Paper) -> None:
         (f"{pair.b}/{pair.a}", *(words.factor(math.exp(parts[number] or 0.0)) for parts in kept.values()))
         for number, pair in enumerate(known)
     ]
-    paper.heading(words.text("Why the speed differs"))
-    paper.table(rows, "l" + "r" * len(kept), ("", *kept))
+    table = [Table(rows, "l" + "r" * len(kept), ("", *kept))] if rows else []
+    return Section("why", words.text("Why the speed differs"), table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nanopace.diagnosis.result import Diagnosis, Finding, Loss, Mfu, Phases, SlowRow, Wall
-from nanopace.wording.catalog import Words
+from nanopace.wording.catalog import UNKNOWN, Words
 
 # What has to be known before anything else: how the log was read. It is said below the title.
 READING = (
@@ -76,10 +76,12 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
     "from_iters": ("eval_iters",),
 }
 
+# A slow row often has several causes. It is drawn as the first of these, the one that is the least everyday.
+CAUSES = ("restart", "compile", "stall", "periodic", "checkpoint", "evaluation")
+
 MOST_NOTES = 8
 LONGEST_NOTE = 300  # characters
 
-_LONGEST_WHOLE = 1e15  # a float above it is no count
 _LONGEST_CHECKSUM, _SHORT_CHECKSUM = 16, 10  # characters
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _WORTH_A_LINE = 0.005  # of start-up: what the first steps took beyond a step; of the run: logging
@@ -90,9 +92,10 @@ _DUST = 1e-5  # of the wall clock: what is left unknown by rounding
 class Report:
     """One run in one language, and which of its findings have been said."""
 
-    def __init__(self, diagnosis: Diagnosis, words: Words) -> None:
+    def __init__(self, diagnosis: Diagnosis, words: Words, *, verbose: bool = False) -> None:
         self.diagnosis = diagnosis
         self.words = words
+        self.verbose = verbose
         self._said: list[Finding] = []  # not by code: a run may have two level shifts
 
     def find(self, *codes: str) -> Finding | None:
@@ -120,10 +123,10 @@ class Report:
     def said(self, finding: Finding) -> bool:
         return any(finding is said for said in self._said)
 
-    def unsaid(self, section: str) -> list[Finding]:
+    def lines(self, section: str) -> list[str]:
         """What belongs to a section and was not said above, in the section's order."""
         return [
-            finding
+            self.text(finding)
             for code in SECTIONS[section]
             for finding in self.diagnosis.findings
             if finding.code == code and not self.said(finding)
@@ -150,10 +153,15 @@ def tilde(diagnosis: Diagnosis, *facts: str) -> str:
     return "~" if any(fact is not None and fact.origin == "inferred" for fact in known) else ""
 
 
+def marked(mark: str, text: str) -> str:
+    """A figure with its mark; what is unknown needs none."""
+    return text if text == UNKNOWN else mark + text
+
+
 def card_range(mfu: Mfu, words: Words) -> str:
     """The share of the card; where the card may be several, that of the fastest to that of the slowest of them."""
     if mfu.card_low is None:
-        return words.mfu(mfu.card, 1)
+        return words.value("card", mfu.card)
     low, high = words.value("card_low", mfu.card_low), words.value("card_high", mfu.card_high)
     return words.text("{low} to {high}", low=low, high=high)
 
@@ -205,11 +213,8 @@ def _is_nothing(seconds: float | None, wall: Wall) -> bool:
     return seconds is not None and seconds < _LEAST_S and seconds < _LEAST_SHARE * wall.total_s
 
 
-def typed(value: object) -> str:
-    """A setting's value as one would type it, the same in every language; of a long checksum only the beginning."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < _LONGEST_WHOLE:
-        return str(int(value))
-    text = str(value)
+def shortened(text: str) -> str:
+    """Of a long checksum only the beginning."""
     is_checksum = len(text) > _LONGEST_CHECKSUM and set(text) <= _HEX_DIGITS
     return f"{text[:_SHORT_CHECKSUM]}…" if is_checksum else text
 
@@ -238,12 +243,21 @@ def share_done(diagnosis: Diagnosis) -> float | None:
     return done / (done + left) if left else None
 
 
+def main_cause(slow: SlowRow) -> str:
+    """The cause that gives a slow row its colour and its mark."""
+    return next((cause for cause in CAUSES if cause in slow.causes), "stall")
+
+
+def named_causes(slow: SlowRow, words: Words) -> str:
+    """All causes of a slow row, as the legend has them."""
+    return " + ".join(words.cause(cause) for cause in slow.causes) or words.text("unknown")
+
+
 def made_of(row: SlowRow, words: Words) -> str:
     """Each part of a slow row with its time; what cannot be told apart together."""
     times = {cause: words.duration(ms / 1000) for cause, ms in row.parts_ms.items()}
     if len(times) == 1:
-        causes = " + ".join(words.cause(cause) for cause in row.causes)
-        return f"{causes} {next(iter(times.values()))}"
+        return f"{named_causes(row, words)} {next(iter(times.values()))}"
     return ", ".join(f"{words.cause(cause)} {time}" for cause, time in times.items())
 
 

@@ -1,151 +1,135 @@
-"""The sections of a terminal report on one run, each a function that writes itself or nothing."""
+"""The sections of a report on one run, in their order. Terminal and page show them, each with pictures of its own."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
-from nanopace.views.paper import Cell, Paper, styled
-from nanopace.views.report import Report, made_of, notes, parts_of_phases, phase_name, seconds_by_phase
-from nanopace.views.sparkline import LETTERS, bar, sparkline
+from nanopace.views import figures
+from nanopace.views.document import Cell, Line, Section, Table, Text
+from nanopace.views.report import (
+    Report,
+    made_of,
+    main_cause,
+    named_causes,
+    notes,
+    parts_of_phases,
+    phase_name,
+    seconds_by_phase,
+)
+from nanopace.views.summary import summary
 from nanopace.wording.catalog import Words
 
-STYLES = {
-    "training": "green",
-    "evaluation": "cyan",
-    "checkpoint": "magenta",
-    **dict.fromkeys(("stall", "restart", "rollback"), "red"),
-}
+
+class Explained:
+    """A run as its report has it: the answer, as lines with their styles, and the sections by name."""
+
+    def __init__(self, diagnosis: Diagnosis, words: Words, *, verbose: bool = False) -> None:
+        self.report = Report(diagnosis, words, verbose=verbose)
+        self.answer = summary(self.report)  # first, so that no section says what it says
+        writers = (
+            *(_wall, _iteration_times, _slow_rows, figures.throughput, figures.utilisation),
+            *(figures.loss, figures.known_facts, _notes, _advice),
+        )
+        self.sections = {section.name: section for section in (write(self.report) for write in writers)}
 
 
-class TerminalReport(Report):
-    """A report, and the paper that its sections write on."""
-
-    def __init__(self, diagnosis: Diagnosis, words: Words, paper: Paper, *, verbose: bool) -> None:
-        super().__init__(diagnosis, words)
-        self.paper = paper
-        self.verbose = verbose
-
-    def findings(self, section: str) -> None:
-        """Say what belongs to a section and was not said above."""
-        for finding in self.unsaid(section):
-            self.paper.line(self.text(finding))
-
-
-def where_the_time_went(report: TerminalReport) -> None:
+def _wall(report: Report) -> Section:
     """Every second of the wall clock, by phase."""
-    words, wall = report.words, report.diagnosis.wall
-    report.paper.heading(words.text("Where the time went"))
-    room = max(8, report.paper.width - 50)
-    rows: list[Sequence[Cell]] = []
-    parts = parts_of_phases(report.diagnosis.phases, wall)
-
-    def row(label: str, seconds: float, drawn: Cell) -> None:
-        rows.append((label, words.percent(seconds / wall.total_s), words.duration(seconds), drawn))
-
+    words, diagnosis, wall = report.words, report.diagnosis, report.diagnosis.wall
+    rows: list[Sequence[Text]] = []
+    parts = parts_of_phases(diagnosis.phases, wall)
     for phase, seconds in seconds_by_phase(wall).items():
         if seconds is None and phase == "unknown":
-            rows.append((words.phase(phase), "", "?", ""))
+            rows.append((Cell(words.phase(phase), shade=phase), "", "?"))
         elif seconds:
-            drawn = styled(bar(seconds / wall.total_s, room), STYLES.get(phase, ""))
-            row(phase_name(report.diagnosis, phase, words), seconds, drawn)
+            share = seconds / wall.total_s
+            name = Cell(phase_name(diagnosis, phase, words), shade=phase, share=share)
+            rows.append((name, words.percent(share), words.duration(seconds)))
             for part, of_it in parts.get(phase, {}).items():
-                row(f"– {words.part(part)}", of_it, "")
-    report.paper.table(rows, "lrrl")
-    if report.diagnosis.phases is not None and report.diagnosis.phases.checkpoint_background_s:
-        beside = words.duration(report.diagnosis.phases.checkpoint_background_s)
-        report.paper.line(words.text("Checkpoints were written beside training, in {time}.", time=beside))
-    if report.diagnosis.evaluations.contains_checkpoint:
-        report.paper.line(words.text("Checkpoints are inside the evaluation's time here."))
+                rows.append((f"– {words.part(part)}", words.percent(of_it / wall.total_s), words.duration(of_it)))
+    blocks: list[str | Table] = [Table(rows, "lrr")]
+    if diagnosis.phases is not None and diagnosis.phases.checkpoint_background_s:
+        beside = words.duration(diagnosis.phases.checkpoint_background_s)
+        blocks.append(words.text("Checkpoints were written beside training, in {time}.", time=beside))
+    if diagnosis.evaluations.contains_checkpoint:
+        blocks.append(words.text("Checkpoints are inside the evaluation's time here."))
+    return Section("wall", words.text("Where the time went"), blocks)
 
 
-def iteration_times(report: TerminalReport) -> None:
-    """The sparkline, what its letters mean, and how the baseline moved."""
-    words, paper, curves = report.words, report.paper, report.diagnosis.curves
-    if not curves.row_ms:
-        return
-    line = sparkline(curves.row_iteration, curves.row_ms, curves.row_cause, paper.width - 4)
-    paper.heading(words.text("Iteration times"))
-    paper.line(styled(line.bars))
-    if line.causes:
-        paper.line(styled(line.marks.rstrip(), "bold"))
-        legend = [f"{LETTERS[cause]} {words.cause(cause)}" for cause in line.causes]
-        paper.line(words.text("Slow rows: {legend}", legend=", ".join(legend)))
-    levels = report.diagnosis.step.levels
+def _iteration_times(report: Report) -> Section:
+    """How the baseline moved. The views draw the times themselves."""
+    words, levels = report.words, report.diagnosis.step.levels
+    blocks: list[str | Table] = []
     if len(levels) > 1:
         rows = [
             (f"{words.count(level.first_iteration)} – {words.count(level.last_iteration)}", words.ms(level.median_ms))
             for level in levels
         ]
-        paper.table(rows, "lr", (words.text("iterations"), words.text("normal step")))
-    report.findings("times")
+        blocks.append(Table(rows, "lr", (words.text("iterations"), words.text("normal step"))))
+    return Section("times", words.text("Iteration times"), [*blocks, *report.lines("times")])
 
 
-def slow_rows(report: TerminalReport) -> None:
+def _slow_rows(report: Report) -> Section:
     """Grouped by cause; with --verbose every single one."""
-    words, paper, rows = report.words, report.paper, report.diagnosis.slow_rows
-    if not rows and not report.unsaid("slow"):
-        return
-    paper.heading(words.text("Slow rows"))
+    words, rows = report.words, report.diagnosis.slow_rows
+    blocks: list[str | Table] = []
     if rows and report.verbose:
-        _every_slow_row(report)
+        blocks.append(every_slow_row(rows, words))
     elif rows:
         groups: dict[tuple[str, ...], list[SlowRow]] = {}
         for row in rows:
             groups.setdefault(row.causes, []).append(row)
-        paper.table([_group(words, causes, members) for causes, members in groups.items()], "Lrrl")
-    report.findings("slow")
+        blocks.append(Table([_group(words, members) for members in groups.values()], "Lrrl"))
+    return Section("slow", words.text("Slow rows"), [*blocks, *report.lines("slow")])
 
 
-def _group(words: Words, causes: tuple[str, ...], members: Sequence[SlowRow]) -> Sequence[Cell]:
+def _group(words: Words, members: Sequence[SlowRow]) -> Sequence[Text]:
     rows = sum(row.count for row in members)
     ordered = sorted((row.excess_ms, row.count) for row in members)
     middle = ordered[bisect_right(list(accumulate(count for _, count in ordered)), rows // 2)][0]
     shown = [words.count(row.iteration) for row in members]
     places = ", ".join(shown) if len(shown) <= 4 else f"{', '.join(shown[:3])} … {shown[-1]}"
     return (
-        _named(words, causes),
+        Cell(named_causes(members[0], words), shade=main_cause(members[0])),
         words.plural("{n} row", "{n} rows", rows),
         f"+{words.duration(middle / 1000)}",
         words.text("at {iterations}", iterations=places),
     )
 
 
-def _named(words: Words, causes: Iterable[str]) -> str:
-    return " + ".join(words.cause(cause) for cause in causes) or words.text("unknown")
+def every_slow_row(rows: Sequence[SlowRow], words: Words) -> Table:
+    """What each took, and what it is made of."""
+    shown = [
+        (
+            words.count(row.iteration),
+            words.ms(row.ms),
+            f"+{words.duration(row.excess_ms / 1000)}",
+            Cell(made_of(row, words), shade=main_cause(row)),
+        )
+        for row in rows
+    ]
+    head = (words.text("iteration"), words.text("time"), words.text("over a step"), words.text("made of"))
+    return Table(shown, "rrrl", head)
 
 
-def _every_slow_row(report: TerminalReport) -> None:
-    words = report.words
-    rows = []
-    for row in report.diagnosis.slow_rows:
-        over = f"+{words.duration(row.excess_ms / 1000)}"
-        rows.append((words.count(row.iteration), words.ms(row.ms), over, made_of(row, words)))
-    header = (words.text("iteration"), words.text("time"), words.text("over a step"), words.text("made of"))
-    report.paper.table(rows, "rrrl", header)
+def _notes(report: Report) -> Section:
+    """What the trainer wanted a person to see while it trained."""
+    lines = [Line((line,), hanging=2) for line in notes(report.diagnosis, report.words)]
+    return Section("notes", report.words.text("Notes of the trainer"), lines)
 
 
-def notes_of_the_trainer(report: TerminalReport) -> None:
-    """What it wanted a person to see while it trained."""
-    said = notes(report.diagnosis, report.words)
-    if said:
-        report.paper.heading(report.words.text("Notes of the trainer"))
-    for line in said:
-        report.paper.line(line, hanging=2)
-
-
-def advice(report: TerminalReport) -> None:
+def _advice(report: Report) -> Section:
     """What to change, by what it saves, and at what price."""
-    words, paper = report.words, report.paper
+    words = report.words
     given = [finding for finding in report.diagnosis.findings if finding.advice and not report.said(finding)]
-    if not given:
-        return
-    paper.heading(words.text("Advice"))
+    blocks = []
     for number, finding in enumerate(given, start=1):
         prefix = f"{number}. " if len(given) > 1 else ""
-        paper.line(prefix, report.text(finding), " ", report.saving(finding), hanging=len(prefix))
+        blocks.append(Line((prefix, report.text(finding), " ", report.saving(finding)), hanging=len(prefix)))
         cost = words.advice_cost(finding.code, finding.numbers)
         if cost is not None:
-            paper.line(words.text("Cost: {cost}.", cost=cost), indent=2 + len(prefix))
+            blocks.append(Line((words.text("Cost: {cost}.", cost=cost),), indent=len(prefix)))
+    return Section("advice", words.text("Advice"), blocks)

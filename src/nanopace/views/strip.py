@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nanopace.diagnosis.result import Diagnosis, SlowRow
-from nanopace.views.charts import row_group
-from nanopace.views.report import seconds_by_phase
+from nanopace.views.report import main_cause, seconds_by_phase
 
 LEAST_SHARE = 0.001  # of the wall clock: what took less has no place in the strip, only in its table
 NARROWEST = 0.0008  # share of the strip that has one column of pixels: what is closer is drawn as one
@@ -108,7 +107,7 @@ def _together(first: Moment, second: Moment) -> Moment:
 
 def _main_part(slow: SlowRow) -> str:
     """The cause that took most of the time, where the log can tell; a timeline shows time, not rarity."""
-    return max(slow.parts_ms, key=lambda cause: slow.parts_ms[cause]) if slow.parts_ms else row_group(slow)
+    return max(slow.parts_ms, key=lambda cause: slow.parts_ms[cause]) if slow.parts_ms else main_cause(slow)
 
 
 def _moment(cause: str, end_s: float, length_s: float, total_s: float, count: int = 1) -> Moment:

@@ -22,7 +22,7 @@ def summary(report: Report) -> list[tuple[str, str]]:
     alarm = _alarm(report)
     lines = [
         (_title(report), ""),
-        *((report.sentence(finding), "yellow") for code in READING if (finding := report.find(code)) is not None),
+        *((report.sentence(finding), "bold") for code in READING if (finding := report.find(code)) is not None),
         (_step(report), ""),
         (report.sentence(alarm) if alarm else "", "bold red"),
         (_cost(report), ""),

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from nanopace.views import figures, sections
-from nanopace.views.paper import Paper, styled
-from nanopace.views.sections import TerminalReport
-from nanopace.views.summary import summary
+from nanopace.views.document import Cell, Section, Table
+from nanopace.views.sections import Explained
+from nanopace.views.sparkline import LETTERS, bar, sparkline
+from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import Words
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
     from nanopace.diagnosis.result import Diagnosis
+
+# Of the bars, by their shade in the page's palette.
+STYLES = {
+    "training": "green",
+    "evaluation": "cyan",
+    "checkpoint": "magenta",
+    **dict.fromkeys(("stall", "restart", "rollback"), "red"),
+}
 
 
 def print_explain(
@@ -26,24 +34,46 @@ def print_explain(
     color: bool | None = None,
 ) -> None:
     """What each run means. `color` and `width` are the terminal's unless given; a pipe gets plain text."""
-    paper = Paper(out, width, color)
+    writer = TerminalWriter(out, width, color)
     for number, diagnosis in enumerate(diagnoses):
         if number:
-            paper.blank()
-            paper.line("–" * paper.width, indent=0)
-        report = TerminalReport(diagnosis, words, paper, verbose=verbose)
-        for line, style in summary(report):
-            paper.line(styled(line, style), indent=0)
-        sections.where_the_time_went(report)
-        sections.iteration_times(report)
-        sections.slow_rows(report)
-        figures.throughput(report)
-        figures.utilisation(report)
-        figures.loss(report)
-        figures.known_facts(report)
-        sections.notes_of_the_trainer(report)
-        sections.advice(report)
-    paper.finish()
+            writer.blank()
+            writer.line("–" * writer.width, indent=0)
+        explained = Explained(diagnosis, words, verbose=verbose)
+        for line, style in explained.answer:
+            writer.line(Cell(line, style), indent=0)
+        for section in explained.sections.values():
+            if section.name == "times" and diagnosis.curves.row_ms:
+                writer.heading(section.heading)
+                _draw_times(diagnosis, words, writer)
+                writer.blocks(section.blocks)
+            else:
+                writer.section(_with_bars(section, writer.width) if section.name == "wall" else section)
+    writer.finish()
+
+
+def _draw_times(diagnosis: Diagnosis, words: Words, writer: TerminalWriter) -> None:
+    """The sparkline, and what its letters mean."""
+    curves = diagnosis.curves
+    line = sparkline(curves.row_iteration, curves.row_ms, curves.row_cause, writer.width - 4)
+    writer.line(line.bars)
+    if line.causes:
+        writer.line(Cell(line.marks.rstrip(), "bold"))
+        legend = [f"{LETTERS[cause]} {words.cause(cause)}" for cause in line.causes]
+        writer.line(words.text("Slow rows: {legend}", legend=", ".join(legend)))
+
+
+def _with_bars(wall: Section, width: int) -> Section:
+    """Its table with a column more: the share of each phase."""
+    table, *lines = wall.blocks
+    assert isinstance(table, Table)
+    room = max(8, width - 50)
+    rows = [
+        (*row, Cell("" if name.share is None else bar(name.share, room), STYLES.get(name.shade, "")))
+        for row in table.rows
+        for name in row[:1]
+    ]
+    return wall._replace(blocks=[Table(rows, "lrrl"), *lines])
 
 
 def print_compare(
@@ -58,9 +88,9 @@ def print_compare(
     """Runs against the first of them: the verdict, then the tables; of three and more a ranking."""
     from nanopace.views import comparing, ranking  # explain does without them, and start-up matters
 
-    paper = Paper(out, width, color)
+    writer = TerminalWriter(out, width, color)
     if len(comparisons) == 1:
-        comparing.write(comparisons[0], words, paper, verbose=verbose)
+        comparing.write(comparisons[0], words, writer, verbose=verbose)
     elif comparisons:
-        ranking.write(comparisons, words, paper, verbose=verbose)
-    paper.finish()
+        ranking.write(comparisons, words, writer, verbose=verbose)
+    writer.finish()

@@ -16,11 +16,11 @@ from nanopace.errors import NanopaceError, UsageError
 from nanopace.run import Fact
 from nanopace.wording import labels, numbers
 from nanopace.wording.advice import ADVICE_COST
-from nanopace.wording.numbers import FIXED
+from nanopace.wording.numbers import FIXED, LANGUAGES
+from nanopace.wording.printable import one_line
 from nanopace.wording.sentences import SENTENCES
 from nanopace.wording.template import Sentence
 
-LANGUAGES = ("en", "de", "fr", "es")
 LOCALE = Path(__file__).parent / "locale"
 MOST_DIGITS = 6  # more than a figure has otherwise, where two must differ
 UNKNOWN = "–"  # in a table, where a sentence has no place
@@ -102,7 +102,7 @@ class Words:
         """The message of an error, on one line and safe to print."""
         values = {name: self.error(v) if isinstance(v, NanopaceError) else v for name, v in error.values.items()}
         message = self._catalog.gettext(error.template).format(**values)
-        return "".join(character if character.isprintable() else " " for character in message)
+        return one_line(message)
 
     def _say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
         template = sentence.choose(values)
@@ -145,7 +145,9 @@ class Words:
 
     def format(self, code: str) -> str:
         """The trainer that wrote a log."""
-        return self.text(labels.FORMATS[code])
+        from nanopace.sources.formats.registry import find_format  # who asks has read a log
+
+        return self.text(labels.FORMATS[code]) if code in labels.FORMATS else find_format(code).trainer
 
     def ending(self, code: str) -> str:
         """How a run ended."""

@@ -91,10 +91,8 @@ PARTS: Mapping[str, str] = {
     "logging": label("logging"),
 }
 
+# Others are called as their trainer.
 FORMATS: Mapping[str, str] = {
-    "nanogpt": label("nanoGPT"),
-    "nanochat": label("nanochat"),
-    "nanopace": label("nanopace"),
     "ledger": label("nanopace ledger"),
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nanopace import diagnose, open_run
 from nanopace.cli import run_arguments as reading
 from nanopace.cli.main import main
 from nanopace.ledger import LedgerWriter, RunEvent, StepEvent
@@ -236,6 +237,8 @@ def test_a_card_that_was_measured_here_gives_one_more_figure(
     (found,) = figures("--gpu=NVIDIA H200", "--set=dtype=bfloat16")
     assert found["measured_tflops"] == 600.0
     assert 0 < found["measured_share"] < 1
+    run = open_run(write_log(), gpu="NVIDIA H200", set={"dtype": "bfloat16"})
+    assert "utilisation_measured" in {each.code for each in diagnose(run).findings}  # from Python, too
     assert figures("--gpu=NVIDIA H200", "--set=dtype=float32") == []
     assert figures("--gpu=4070", "--set=dtype=bfloat16") == []
     assert figures("--gpu=NVIDIA H200", "--set=dtype=bfloat16", "--set=fp8=True") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import signal
 import socket
@@ -61,6 +62,24 @@ def test_a_connection_that_breaks_costs_nothing(server: FileServer, tmp_path: Pa
     server.breaks_after = [100_000, 300_000]
     assert download(remote(server), tmp_path, pause=0).read_bytes() == DATA
     assert ranges(server) == [None, "bytes=100000-", "bytes=400000-"]
+
+
+def test_attempts_that_bring_something_are_not_counted(server: FileServer, tmp_path: Path) -> None:
+    """However bad the connection is: five in a row that bring nothing are too many, and no others."""
+    server.breaks_after = [0, 0, 0, 0, 1000] * 3
+    assert download(remote(server), tmp_path, pause=0).read_bytes() == DATA
+
+
+def test_a_network_that_fails_for_a_moment(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failing = module.Question.ask, [ConnectionResetError(104, "Connection reset by peer")]
+
+    def ask(question: module.Question, timeout: float) -> http.client.HTTPResponse:
+        if failing:
+            raise failing.pop()
+        return real(question, timeout)
+
+    monkeypatch.setattr(module.Question, "ask", ask)
+    assert download(remote(server), tmp_path, pause=0).read_bytes() == DATA
 
 
 def test_a_killed_program_goes_on(server: FileServer, tmp_path: Path) -> None:
@@ -219,6 +238,8 @@ def test_a_full_disk_is_noticed_before(server: FileServer, tmp_path: Path, monke
     monkeypatch.setattr("shutil.disk_usage", lambda _: Usage)
     with pytest.raises(InputError, match="1 MB are still to come, and the disk has room for 0 MB"):
         download(remote(server), tmp_path)
+    Usage.free = len(DATA)
+    assert download(remote(server), tmp_path).read_bytes() == DATA
 
 
 def test_several_files(server: FileServer, tmp_path: Path) -> None:

@@ -140,6 +140,11 @@ def test_too_few_documents_for_a_split(tmp_path: Path) -> None:
     ):
         prepare([path], tmp_path / "out", BYTES)
     assert not (tmp_path / "out").exists()  # so that another --val_fraction meets nothing
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes").touch()
+    with pytest.raises(InputError, match="leave no text"):
+        prepare([path], tmp_path / "out", BYTES)
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["notes"]
     prepare([path], tmp_path / "out", Recipe(name="x", tokenizer="bytes", val_fraction=0.04))  # the end of each: few
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from nanopace.corpus.shards import token_files as tokens_module
+from nanopace.corpus.shards.fingerprint import FileFingerprint, sample_of
 from nanopace.corpus.shards.token_files import Shard, Split
 from nanopace.errors import InputError
 
@@ -160,6 +161,41 @@ def test_without_a_hash_the_samples_tell_until_it_is_read_through(
     flip(path, 20_000)  # in no sample
     with pytest.raises(InputError, match="has changed"):
         read(split)
+
+
+def test_a_file_of_one_byte_that_grows_is_another_though_its_samples_are_alike(tmp_path: Path) -> None:
+    path = tmp_path / "train.bin"
+    path.write_bytes(bytes(40_000))
+    fingerprint = FileFingerprint(path, None)
+    fingerprint.take()
+    path.write_bytes(bytes(50_000))
+    assert sample_of(path) == fingerprint.sample
+    with pytest.raises(InputError, match="has changed"):
+        fingerprint.check(path.stat())
+
+
+def test_what_an_earlier_process_trained_on_is_expected(tmp_path: Path) -> None:
+    """By its hash, which the file has had since before this process began."""
+    path = tmp_path / "train.bin"
+    listed = shard(path).sha256
+    assert listed is not None
+    for known, expected in ((None, listed), (listed, "of something else")):  # the manifest's word counts more
+        fingerprint = FileFingerprint(path, known)
+        fingerprint.expect(expected)
+        fingerprint.verify()
+        assert fingerprint.known == listed
+    fingerprint = FileFingerprint(path, None)
+    fingerprint.expect("of something else")
+    with pytest.raises(InputError, match=r"train\.bin: has changed since training began"):
+        fingerprint.verify()
+
+
+def test_a_sample_is_4096_bytes_at_three_places(tmp_path: Path) -> None:
+    """Runs remember it: another one would refuse to go on."""
+    data = TOKENS.tobytes()
+    (tmp_path / "train.bin").write_bytes(data)
+    parts = data[:4096] + data[40_000:44_096] + data[-4096:]
+    assert sample_of(tmp_path / "train.bin") == hashlib.sha256(parts).digest()
 
 
 CUT = """

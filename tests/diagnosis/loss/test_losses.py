@@ -212,12 +212,12 @@ def test_noise_of_the_printed_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "accumulation", "said"),
-    [("nanogpt", None, True), ("nanogpt", 1, False), ("nanochat", 8, False)],
+    ("row_loss", "accumulation", "said"),
+    [("micro-batch", None, True), ("micro-batch", 1, False), ("smoothed", 8, False), ("step", 8, False)],
 )
-def test_whose_printed_loss_is_one_micro_batch(format: str, accumulation: int | None, said: bool) -> None:
+def test_whose_printed_loss_is_one_micro_batch(row_loss: str, accumulation: int | None, said: bool) -> None:
     facts = {"gradient_accumulation_steps": accumulation} if accumulation else {}
-    _, findings = describe_loss(run_of([3.0], row_losses=[3.0, 3.1, 3.3, 3.05] * 15, facts=facts, format=format))
+    _, findings = describe_loss(run_of([3.0], row_losses=[3.0, 3.1, 3.3, 3.05] * 15, facts=facts, row_loss=row_loss))
     assert ("loss_noise" in codes(findings)) is said
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanopace.diagnosis.loss.trend import Band, curve_noise, fit_trend, slope, step_noise, student80
+from nanopace.diagnosis.loss.trend import Band, _inflation, curve_noise, fit_trend, slope, step_noise, student80
 
 
 def law(floor: float, scale: float, power: float) -> tuple[list[int], list[float]]:
@@ -138,3 +138,12 @@ def test_a_single_outlier_is_not_noise() -> None:
     ys = [3 - 0.001 * k for k in range(50)]
     ys[30] = 9.0
     assert step_noise(ys) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("residuals", "inflation"),
+    [([0.0, 0.0, 0.0], 1.0), ([1.0, -1.0, 1.0, -1.0], 1.0), ([1.0, 1.0, -1.0, -1.0], 5 / 3), ([1.0] * 50, 9.0)],
+)
+def test_residuals_that_are_alike_tell_less(residuals: list[float], inflation: float) -> None:
+    """Neighbours that go together are counted up to four fifths."""
+    assert _inflation(residuals) == pytest.approx(inflation)

@@ -133,3 +133,16 @@ def test_what_one_kind_costs() -> None:
     price = price_of(rows(5000, "........", 100.0), 0.0)
     assert price.low_ms < 5000 < price.high_ms
     assert price.high_ms - price.low_ms < 20
+
+
+def test_four_rows_show_how_evaluations_follow_the_step() -> None:
+    samples = rows(3000, "..", 60.0) + rows(5000, "..", 100.0)
+    assert follows_step(samples) == 1.0
+    assert follows_step(samples[1:]) is None
+
+
+def test_of_few_rows_each_counts_for_the_scatter() -> None:
+    """Their median deviation would be nothing."""
+    price = price_of([Sample(ms, 1, 50.0, False) for ms in (100.0, 100.0, 130.0)], 0.001)
+    assert price.ms == 100.0
+    assert 125 < price.high_ms < 135

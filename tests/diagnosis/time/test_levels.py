@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nanopace.diagnosis.time.levels import baseline, drift, fifths, level_starts, trend
+from nanopace.diagnosis.time.levels import _slope, baseline, drift, fifths, level_starts, trend
 
 
 def series(count: int, factor: Callable[[int], float], noise: float = 0.003, seed: int = 3) -> list[float]:
@@ -44,6 +44,15 @@ def test_spikes_are_no_level(spikes: set[int]) -> None:
 
 def test_two_per_cent_are_no_shift() -> None:
     assert level_starts(series(200, lambda position: 1.02 if position >= 100 else 1.0)) == [0]
+
+
+@pytest.mark.parametrize(("rows", "least"), [(5, 0.06), (6, 0.05), (8, 0.0375)])
+def test_the_fewer_rows_the_larger_a_shift_must_be(rows: int, least: float) -> None:
+    def found(jump: float) -> list[int]:
+        return level_starts([0.0] * rows + [jump] * rows)
+
+    assert found(least + 0.001) == [0, rows]
+    assert found(least - 0.001) == [0]
 
 
 @pytest.mark.parametrize("whole", [0.03, 0.3, -0.2])
@@ -145,3 +154,10 @@ def test_the_baseline_does_not_follow_rows_that_are_held_up() -> None:
 def test_the_baseline_of_few_rows_follows_a_drift() -> None:
     logs = series(21, lambda position: 1 + 0.3 * position / 20)
     assert baseline(logs)[-1] == pytest.approx(math.log(1.3 * 170.0), abs=0.02)
+
+
+@pytest.mark.parametrize(("rise", "followed"), [(0.043, False), (0.053, True), (-0.053, True)])
+def test_of_few_rows_a_slope_must_stand_out_of_their_scatter(rise: float, followed: bool) -> None:
+    """Rows that scatter by 0.01 to either side: 4.5 standard errors of two thirds are 0.048."""
+    logs = [rise * position / 14 + (0.01 if position % 2 else -0.01) for position in range(20)]
+    assert _slope(logs) == (pytest.approx(rise / 14, rel=0.3) if followed else 0.0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nanopace.diagnosis.result import Finding
+from nanopace.diagnosis.result import Finding, Level
 from nanopace.diagnosis.time.pace_findings import lost_s, lost_to_levels_s, step_findings
 from nanopace.diagnosis.time.rows import find_pace
 from nanopace.incidents import MicroBatch
@@ -247,3 +247,9 @@ def test_a_restart_of_a_long_log_is_found_to_the_block() -> None:
 def test_times_of_zero_break_nothing() -> None:
     for times in ([0.0] * 12 + [5.0] * 12, [5.0] * 12 + [0.0] * 12, [0.0] * 50):
         assert all(math.isfinite(lost_s(finding)) for finding in findings(rows_run(times)))
+
+
+def test_what_slower_levels_cost_in_seconds() -> None:
+    step = find_pace(rows_run([100.0] * 20)).step
+    levels = (Level(0, 999, 150.0), Level(1000, 2999, 100.0), Level(3000, 3999, 120.0))
+    assert lost_to_levels_s(replace(step, levels=levels)) == pytest.approx(50 + 20)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import time
+from array import array
 from dataclasses import replace
 
 import pytest
 
 from nanopace.diagnosis.time.pace_findings import step_findings
-from nanopace.diagnosis.time.rows import MARKED, NORMAL, SLOW, UNEVEN, Pace, find_pace, steady
+from nanopace.diagnosis.time.rows import MARKED, NORMAL, SLOW, UNEVEN, Marks, Pace, find_pace, steady
 from nanopace.run import GpuUse, Restart, Row, Rows, Run
 
 from ..synthetic import nanogpt_run, rows_run
@@ -194,3 +195,14 @@ def test_a_time_that_covers_many_iterations_counts_as_often() -> None:
     assert pace.excess_ms(run.rows, 3) == pytest.approx(5000)
     assert pace.typical_excess_ms(run.rows, 3) == (pytest.approx(5000), 1)
     assert pace.excess_ms(run.rows, 0) == pytest.approx(5000)  # the first row is of one iteration
+
+
+def test_what_a_row_took_beyond_its_steps_counts_for_all_that_it_is_the_mean_of() -> None:
+    nothing = frozenset[int]()
+    marks = Marks(nothing, nothing, frozenset([0]))
+    pace = Pace(
+        find_pace(rows_run([50.0] * 9)).step, array("d", [50.0] * 3), bytearray(3), marks, "rows", rows_cover=10
+    )
+    rows = Rows([Row(0, 80.0), Row(10, 55.0), Row(20, 52.0, count=4, last_iteration=50, sum_ms=212.0)])
+    assert [pace.excess_ms(rows, index) for index in range(3)] == [30.0, 50.0, 120.0]
+    assert [pace.typical_excess_ms(rows, index) for index in range(3)] == [(30.0, 1), (50.0, 1), (20.0, 4)]

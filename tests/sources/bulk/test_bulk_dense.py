@@ -11,7 +11,7 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.bulk.nanogpt import feed_bulk
-from nanopace.sources.formats.nanogpt import NanogptReader
+from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.infer.infer import complete
 
 from ..dense import dense_log
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("untraced")  # hundreds of thousands of row
 
 def plain(text: str) -> Run:
     builder = RunBuilder("log")
-    reader = NanogptReader(builder)
+    reader = NANOGPT.open_reader(builder)
     for line in text.splitlines():
         reader.feed(line)
     reader.finish()
@@ -34,7 +34,7 @@ def plain(text: str) -> Run:
 def in_bulk(text: str, size: int = 1 << 20) -> Run:
     data = text.encode()
     builder = RunBuilder("log")
-    feed_bulk(NanogptReader(builder), (data[at : at + size] for at in range(0, len(data), size)))
+    feed_bulk(NANOGPT.open_reader(builder), (data[at : at + size] for at in range(0, len(data), size)))
     (run,) = builder.finish()
     return complete(run)
 
@@ -180,7 +180,7 @@ def test_each_run_of_a_log_has_its_own_mfu() -> None:
     for size in (1 << 20, 50_000):
         data = text.encode()
         builder = RunBuilder("log")
-        feed_bulk(NanogptReader(builder), (data[at : at + size] for at in range(0, len(data), size)))
+        feed_bulk(NANOGPT.open_reader(builder), (data[at : at + size] for at in range(0, len(data), size)))
         runs = builder.finish()
         assert [run.rows.lines for run in runs] == [6000, 6000]
         for run in runs:

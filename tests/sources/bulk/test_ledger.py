@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nanopace.errors import InputError
 from nanopace.run import Row, Rows, Run
 from nanopace.sources.bulk.ledger import feed_bulk_ledger
-from nanopace.sources.formats.ledger import LedgerReader
+from nanopace.sources.formats.table import LEDGER
 
-from ..twins import Feed, plain, runs_of
+from ..reading import Feed, plain, runs_of
 
 RUN = '{"event":"run","ledger":"1.3","started":"","nanopace":"1","config":{},"tokens_per_iteration":8}'
 
@@ -29,7 +29,7 @@ def step(iteration: int, ms: float = 100.5, loss: float = 3.25) -> str:
 def answer(feed: Feed, text: str, chunk: int) -> object:
     """What it says of the runs, or why it refuses them: another character may make it a later version's ledger."""
     try:
-        return [said(run) for run in runs_of(LedgerReader, feed, text, chunk)]
+        return [said(run) for run in runs_of(LEDGER, feed, text, chunk)]
     except InputError as error:
         return str(error)
 
@@ -99,7 +99,7 @@ def test_both_readers_say_the_same(pieces: list[list[str]], chunk: int, ended: b
 
 def test_alike_steps_become_one_row_and_a_slow_one_stays() -> None:
     text = "\n".join([RUN, *(step(n, 900.0 if n == 700 else 100.5) for n in range(1000))]) + "\n"
-    (run,) = runs_of(LedgerReader, feed_bulk_ledger, text)
+    (run,) = runs_of(LEDGER, feed_bulk_ledger, text)
     assert run.rows.lines == 1000
     assert len(run.rows) < 10
     assert Row(700, 900.0, 3.25) in list(run.rows)

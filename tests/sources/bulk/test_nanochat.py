@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from nanopace.run import Run
 from nanopace.sources.bulk.nanochat import _STEP, feed_bulk_nanochat
-from nanopace.sources.formats.nanochat import NanochatReader
+from nanopace.sources.formats.table import NANOCHAT
 
-from ..twins import plain, runs_of
+from ..reading import plain, runs_of
 
 KEPT = Path(__file__).parents[1] / "formats" / "nanochat"
 HEADERS = (
@@ -87,17 +87,23 @@ def test_both_readers_say_the_same(pieces: list[list[str]], chunk: int, ended: b
     if text and data.draw(st.booleans()):  # one character is another
         at = data.draw(st.integers(0, len(text) - 1))
         text = text[:at] + data.draw(st.sampled_from(" |:./,%019m\n")) + text[at + 1 :]
-    assert [said(run) for run in runs_of(NanochatReader, feed_bulk_nanochat, text, chunk)] == [
-        said(run) for run in runs_of(NanochatReader, plain, text, chunk)
+    assert [said(run) for run in runs_of(NANOCHAT, feed_bulk_nanochat, text, chunk)] == [
+        said(run) for run in runs_of(NANOCHAT, plain, text, chunk)
     ]
 
 
 def test_alike_steps_become_one_row_and_a_slow_one_stays() -> None:
     text = "\n".join(step(n, 900.0 if n == 700 else 100.5, 2) for n in range(1000)) + "\n"
-    (run,) = runs_of(NanochatReader, feed_bulk_nanochat, text)
+    (run,) = runs_of(NANOCHAT, feed_bulk_nanochat, text)
     assert run.rows.lines == 1000
     assert len(run.rows) < 10
     assert [row.iteration for row in run.rows if row.ms == 900.0] == [700]
+
+
+def test_a_step_that_is_printed_twice_is_read_line_by_line() -> None:
+    text = "\n".join(step(n - (n >= 10), 100.5, 0) for n in range(20)) + "\n"
+    bulk, by_line = (runs_of(NanochatReader, feed, text) for feed in (feed_bulk_nanochat, plain))
+    assert [said(run) for run in bulk] == [said(run) for run in by_line]
 
 
 def test_the_lines_that_nanochat_prints_are_the_usual_ones() -> None:

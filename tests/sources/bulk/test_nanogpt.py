@@ -17,8 +17,8 @@ from nanopace.sources.bulk.nanogpt import feed_bulk
 from nanopace.sources.bulk.nanogpt_lines import RowBlock, Text, read_rows
 from nanopace.sources.bulk.numpy_fold import fold_block
 from nanopace.sources.fold import fold_rows
-from nanopace.sources.formats.nanogpt import NanogptReader
 from nanopace.sources.formats.nanogpt_lines import read_line
+from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.runs import open_runs
 
 Print = Callable[..., str]
@@ -30,7 +30,7 @@ def read(text: str, *, without_mfu: bool = False) -> RowBlock:
 
 def in_bulk(*chunks: bytes) -> list[Run]:
     builder = RunBuilder("log")
-    feed_bulk(NanogptReader(builder), chunks)
+    feed_bulk(NANOGPT.open_reader(builder), chunks)
     return builder.finish()
 
 
@@ -116,7 +116,7 @@ def exact(row: Row) -> tuple[float | None, ...]:
 
 def unfolded(text: str) -> list[Run]:
     builder = RunBuilder("log")
-    reader = NanogptReader(builder)
+    reader = NANOGPT.open_reader(builder)
     for line in text.splitlines():
         reader.feed(line)
     reader.finish()

@@ -1,16 +1,16 @@
-"""numpy's folding and its plain twin must agree."""
+"""numpy's folding and the plain one must agree."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nanopace.run import Evaluation, Row
 from nanopace.sources.bulk.nanogpt_lines import EvaluationBlock, RowBlock
-from nanopace.sources.bulk.numpy_fold import Stretch, fold_stretch
-from nanopace.sources.fold import fold_mixture
+from nanopace.sources.bulk.numpy_fold import Stretch, fold_block, fold_stretch
+from nanopace.sources.fold import LARGEST_GROUP, fold_mixture, fold_rows
 
 # A step of 1 leads to a row; what lies between two rows may be evaluated all the same.
 usual_times = st.sampled_from([10.0, 10.5, 11.0, 11.0])
@@ -66,6 +66,37 @@ def test_both_fold_mixtures_alike(lines: list[tuple[int, float, str, int]], repe
     assert [exact(row) for row in found.rows] == [exact(row) for row in expected.rows]
     assert [row.loss for row in found.rows] == pytest.approx([row.loss for row in expected.rows])
     assert [row.sum_ms for row in found.rows] == pytest.approx([row.sum_ms for row in expected.rows])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([1, 1, 1, 2, 10, 0, -3]), times, st.sampled_from([1, 2, 3, 255, 256, 257, 600])),
+        min_size=1,
+        max_size=8,
+    ),
+    st.booleans(),
+)
+@example([(1, 10.0, 600)], False)
+@example([(1, 10.0, 1), (1, 40.0, 1), (1, 10.0, 256)], True)
+def test_both_fold_neighbours_alike(pieces: list[tuple[int, float, int]], first_single: bool) -> None:
+    """Pieces of up to 600 rows: more than a group holds."""
+    rows: list[Row] = []
+    iteration = 100
+    for step, ms, count in pieces:
+        for place in range(count):
+            iteration += step
+            rows.append(Row(iteration, ms + place % 3 / 8, 3.0 + place, None if place % 5 else 0.25))
+    expected = fold_rows(rows, first_single)
+    columns = [[getattr(row, name) for row in rows] for name in ("iteration", "ms", "loss")]
+    mfu = np.array([np.nan if row.mfu is None else row.mfu for row in rows])
+    flags = np.zeros(len(rows), np.bool_)
+    flags[0] = first_single
+    found = [row for _, row in fold_block(RowBlock(np.arange(len(rows)), *map(np.array, columns), mfu), flags)]
+    assert max(row.count for row in found) <= LARGEST_GROUP
+    assert [exact(row) for row in found] == [exact(row) for row in expected]
+    assert [row.loss for row in found] == pytest.approx([row.loss for row in expected])
+    assert [row.sum_ms for row in found] == pytest.approx([row.sum_ms for row in expected])
 
 
 def exact(row: Row) -> tuple[float | None, ...]:

@@ -86,6 +86,13 @@ def test_a_rollback_is_no_restart_and_its_iterations_count_once() -> None:
     assert run.ending == "finished"
 
 
+def test_what_is_done_again_was_saved_for_nothing_too() -> None:
+    events = [*rolled_back()[:-1], CheckpointEvent(8, "d.pt", 6.0), RollbackEvent(4, 7, "c.pt", 1, at_ms=900.0)]
+    (run,) = runs_of([*events, *steps(4, 9, 1000.0)])
+    assert [each.beside_ms for each in run.rollbacks] == [56.0]
+    assert [each.iteration for each in run.checkpoints] == [4]
+
+
 def test_a_rollback_to_the_beginning_is_the_same_run() -> None:
     failed = [StepEvent(i, 100.0, loss=math.nan, skipped=True) for i in range(3)]
     (run,) = runs_of([run_event(), *failed, RollbackEvent(0, 2), *failed, EndEvent("diverged", 700.0)])

@@ -27,11 +27,11 @@ from nanopace.ledger.codec import to_json
 from nanopace.ledger.events import EVENTS
 from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Span
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.detect import detect, reader_for
-from nanopace.sources.formats.ledger import LedgerReader
+from nanopace.sources.formats.table import LEDGER
 from nanopace.sources.runs import open_runs
 
 from ..ledgers import DOCUMENT, documented_example, run_event, runs_from, runs_of, steps
+from ..reading import detected
 
 VERSION_1_0 = Path(__file__).parent / "ledger-1.0.jsonl"
 
@@ -50,9 +50,9 @@ def test_the_example_of_the_documentation_has_every_event_and_no_damage(example:
 
 
 def test_the_example_of_the_documentation_is_the_run_that_it_tells_of(example: list[str]) -> None:
-    assert detect(example) == "ledger"
+    assert detected(example) == "ledger"
     builder = RunBuilder("run.jsonl")
-    reader = reader_for("ledger", builder)
+    reader = LEDGER.open_reader(builder)
     assert all(reader.feed(line) for line in example)
     reader.finish()
     (run,) = builder.finish()
@@ -252,7 +252,7 @@ def test_damage_costs_only_what_is_damaged() -> None:
 
 def test_a_cut_last_line_is_taken_if_its_brace_is_there() -> None:
     builder = RunBuilder("run.jsonl")
-    reader = LedgerReader(builder)
+    reader = LEDGER.open_reader(builder)
     reader.feed(to_json(run_event()))
     reader.feed(to_json(StepEvent(0, 5.0)))
     assert reader.feed_cut(to_json(StepEvent(1, 5.0))) is True

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from nanopace.record import replace
 from nanopace.run import Evaluation, Fact, Run
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.detect import detect
-from nanopace.sources.formats.nanochat import NanochatReader
+from nanopace.sources.formats.table import NANOCHAT
+
+from ..reading import detected
 
 
 def _log(name: str) -> list[str]:
@@ -30,7 +31,7 @@ FINE_TUNING = _log("finetuning-2026-02")
 
 def runs_of(lines: Iterable[str]) -> list[Run]:
     builder = RunBuilder("speedrun.log")
-    reader = NanochatReader(builder)
+    reader = NANOCHAT.open_reader(builder)
     for line in lines:
         reader.feed(line)
     reader.finish()
@@ -48,7 +49,7 @@ def values(run: Run) -> dict[str, object]:
 
 @pytest.mark.parametrize("log", [OCTOBER_2025, DECEMBER_2025, MARCH_2026, FINE_TUNING])
 def test_it_is_detected(log: list[str]) -> None:
-    assert detect(log) == "nanochat"
+    assert detected(log) == "nanochat"
 
 
 def test_october_2025() -> None:
@@ -261,7 +262,7 @@ def test_a_log_cut_anywhere_has_the_rows_before_the_cut(log: list[str], data: st
     index = data.draw(st.integers(0, len(log) - 1))
     cut = log[index][: data.draw(st.integers(0, len(log[index]) - 1))]
     builder, whole = RunBuilder("speedrun.log"), RunBuilder("speedrun.log")
-    reader, expected = NanochatReader(builder), NanochatReader(whole)
+    reader, expected = NANOCHAT.open_reader(builder), NANOCHAT.open_reader(whole)
     for line in log[:index]:
         reader.feed(line)
         expected.feed(line)

@@ -8,8 +8,8 @@ import pytest
 
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.nanogpt import NanogptReader
 from nanopace.sources.formats.nanogpt_lines import begins_line, read_line
+from nanopace.sources.formats.table import NANOGPT
 
 Read = Callable[..., list[Run]]
 Rows = Callable[..., str]
@@ -17,7 +17,7 @@ Rows = Callable[..., str]
 
 def feed(*lines: str, cut: str | None = None, width: int = 0) -> Run:
     builder = RunBuilder("log")
-    reader = NanogptReader(builder, width)
+    reader = NANOGPT.open_reader(builder, width)
     for line in lines:
         reader.feed(line)
     if cut is not None:
@@ -232,6 +232,31 @@ def test_a_finetuned_gpt2() -> None:
         50257,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("gpt2", [12, 12, 768]),
+        ("gpt2-medium", [24, 16, 1024]),
+        ("gpt2-large", [36, 20, 1280]),
+        ("gpt2-xl", [48, 25, 1600]),
+    ],
+)
+def test_the_shapes_of_gpt2(name: str, shape: list[int]) -> None:
+    run = feed(f"Initializing from OpenAI GPT-2 weights: {name}", ROW)
+    assert [run.value(knob) for knob in ("n_layer", "n_head", "n_embd")] == shape
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("found vocab_size = 65 (inside data/shakespeare_char/meta.pkl)", 65),
+        ("using GPT-2 default of 50257 (rounded up to 50304 for efficiency)", 50304),
+    ],
+)
+def test_the_vocabulary_that_a_header_names(line: str, size: int) -> None:
+    assert feed(line, ROW).value("vocab_size") == size
 
 
 # --- processes -------------------------------------------------------------------------------------------------------

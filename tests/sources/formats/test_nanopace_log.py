@@ -15,7 +15,7 @@ from nanopace import compare, diagnose, render
 from nanopace.cli.display.display import PlainLines
 from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Run
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.nanopace_log import NanopaceReader
+from nanopace.sources.formats.table import NANOPACE
 from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
 
 Read = Callable[..., list[Run]]
@@ -85,7 +85,7 @@ def out() -> io.StringIO:
 
 def feed(*lines: str) -> list[Run]:
     builder = RunBuilder("log")
-    reader = NanopaceReader(builder)
+    reader = NANOPACE.open_reader(builder)
     for line in lines:
         reader.feed(line)
     reader.finish()

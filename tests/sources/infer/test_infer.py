@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nanopace.ledger.codec import to_json
+from nanopace.record import replace
 from nanopace.run import Evaluation, Fact, Row, Rows, Run
 from nanopace.sources.infer.infer import complete
 from nanopace.sources.infer.parameter_groups import shape_of_groups, vocabulary_of_groups
@@ -92,6 +93,32 @@ def started_at(loss: float, then: float = 3.5) -> Run:
 )
 def test_vocabulary_of_loss(loss: float, then: float, vocabulary: int | None) -> None:
     assert vocabulary_of_loss(started_at(loss, then), None) == vocabulary
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "width", "least", "most"),
+    [(4096, None, -0.03, 0.35), (256, None, -0.03, 0.15), (4096, 384, -0.03, 0.05 + 0.0003 * 384)],
+)
+def test_how_far_a_first_loss_may_be_from_its_vocabulary(
+    vocabulary: int, width: int | None, least: float, most: float
+) -> None:
+    def found(excess: float) -> int | None:
+        return vocabulary_of_loss(started_at(math.log(vocabulary) + excess, 1.0), width)
+
+    assert found(least + 0.001) == found(most - 0.001) == vocabulary
+    assert found(least - 0.001) is None
+    assert found(most + 0.001) is None
+
+
+def test_how_far_the_loss_of_characters_falls() -> None:
+    assert vocabulary_of_loss(started_at(4.2, 0.59 * 4.2), None) == 65
+    assert vocabulary_of_loss(started_at(4.2, 0.61 * 4.2), None) is None
+
+
+def test_a_first_loss_tells_the_vocabulary_of_a_model_from_scratch() -> None:
+    run = started_at(10.8727)
+    assert complete(run).facts["vocab_size"] == Fact(50304, "inferred", "first_loss")
+    assert "vocab_size" not in complete(replace(run, facts={"init_from": Fact("gpt2", "log")})).facts
 
 
 def test_the_width_may_decide() -> None:
@@ -188,6 +215,40 @@ def test_the_first_weeks_counted_the_positions_too(rows: Print, read: Read) -> N
 def test_a_printed_count_that_does_not_fit_stays(rows: Print, read: Read) -> None:
     (run,) = read("number of parameters: 99.00M\n" + rows(), overrides=NARROW | {"vocab_size": 50304})
     assert run.facts["parameters"] == Fact(99_000_000, "log")
+
+
+@pytest.mark.parametrize("positions", [0, 1024 * 384])
+def test_a_printed_count_is_rounded_to_ten_thousand(positions: int) -> None:
+    def known(more: int) -> Fact:
+        printed = {"parameters": Fact(40_560_000 + positions + more, "log"), "vocab_size": Fact(50304, "log")}
+        facts = {name: Fact(value, "log") for name, value in NARROW.items()}
+        return complete(Run("log", "nanogpt", Rows([Row(0, 1.0)]), facts=facts | printed)).facts["parameters"]
+
+    assert known(5001).value == known(-5001).value == 40_560_000
+    assert known(5002) == Fact(40_560_000 + positions + 5002, "log")
+    assert known(-5002) == Fact(40_560_000 + positions - 5002, "log")
+
+
+@pytest.mark.parametrize(
+    ("per_gpu", "gpus"), [(1000 / 1.029, 1), (1000 / 1.031, None), (250.0 / 0.971, 4), (250.0 / 0.969, None)]
+)
+def test_gpus_are_counted_within_three_percent(
+    monkeypatch: pytest.MonkeyPatch, per_gpu: float, gpus: int | None
+) -> None:
+    monkeypatch.setattr("nanopace.sources.infer.infer.tokens_of_mfu", lambda *_: per_gpu)
+    facts = {"tokens_per_iteration": Fact(1000, "log"), "flops_per_token": Fact(1e9, "log")}
+    run = complete(Run("log", "nanogpt", Rows([Row(0, 1.0)]), facts=facts))
+    assert run.number("gpu_count") == gpus
+
+
+@pytest.mark.parametrize(("estimate", "tokens"), [(2019.0, 2000), (1981.0, 2000), (2021.0, 2021), (1979.0, 1979)])
+def test_tokens_are_whole_batches_within_one_percent(
+    monkeypatch: pytest.MonkeyPatch, estimate: float, tokens: int
+) -> None:
+    monkeypatch.setattr("nanopace.sources.infer.infer.tokens_of_mfu", lambda *_: estimate / 2)
+    facts = {"batch_size": Fact(10, "log"), "block_size": Fact(100, "log"), "gpu_count": Fact(2, "log")}
+    run = complete(Run("log", "nanogpt", Rows([Row(0, 1.0)]), facts={**facts, "flops_per_token": Fact(1e9, "log")}))
+    assert run.number("tokens_per_iteration") == tokens
 
 
 def test_tokens_of_the_batch(rows: Print, read: Read) -> None:

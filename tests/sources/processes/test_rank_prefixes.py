@@ -6,6 +6,7 @@ import pytest
 
 from nanopace import diagnose
 from nanopace.run import OtherRanks, Run
+from nanopace.sources.formats.table import NANOGPT
 from nanopace.sources.processes.rank_prefixes import find_ranks
 
 Read = Callable[..., list[Run]]
@@ -100,10 +101,10 @@ def test_numbers_that_are_no_ranks(number: str, read: Read) -> None:
         "some": ["[rank1]: " if at % 5 == 0 else "" for at in range(40)],
     }[number]
     lines = [prefix + row for prefix, row in zip(before, rows, strict=True)]
-    assert find_ranks(lines) is None
+    assert find_ranks(lines, NANOGPT) is None
     (run,) = read("\n".join(lines) + "\n")
     assert (len(run.rows), run.other_ranks) == (40, None)
 
 
 def test_epochs_that_begin_again_are_no_ranks() -> None:
-    assert find_ranks(f"{epoch}: {nanogpt_row(at, 100.0)}" for epoch in range(2) for at in range(40)) is None
+    assert find_ranks((f"{epoch}: {nanogpt_row(at, 100.0)}" for epoch in range(2) for at in range(40)), NANOGPT) is None

@@ -45,6 +45,13 @@ def content(step: Value, val: Value) -> str:
     return json.dumps({"step": step, "val": val})
 
 
+def test_the_very_first_evaluation_may_be_the_best(tmp_path: Path) -> None:
+    write_best(tmp_path, 0, 4.5)
+    assert read_best(tmp_path) == (0, 4.5)
+    write_best(tmp_path, -1, 4.5)
+    assert read_best(tmp_path) is None
+
+
 CHANGES = {
     "zeroed": b"\0" * 100,
     "empty": b"",

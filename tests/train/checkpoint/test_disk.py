@@ -18,8 +18,9 @@ from nanopace.config import Asked
 from nanopace.errors import InputError
 from nanopace.ledger import CheckpointEvent, Event, NoteEvent, RunEvent, StepEvent, read_ledger
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole, verified
-from nanopace.train.listener import Outcome, SaveReport, StepReport
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole, step_of, verified
+from nanopace.train.checkpoint.write import remove_checkpoint
+from nanopace.train.listener import Outcome, StepReport
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
@@ -244,62 +245,64 @@ def flip(out: Path, step: int) -> None:
     path.write_bytes(data)
 
 
-class Counting(Recorder):
-    """Which checkpoints are whole whenever one is saved."""
+@pytest.fixture
+def removals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, list[int]]]:
+    """Each checkpoint that is removed, and which are whole without it: looked at by the thread that removes it, so that
+    nothing else can happen meanwhile."""
+    seen: list[tuple[int, list[int]]] = []
 
-    def __init__(self, out: Path) -> None:
-        super().__init__()
-        self._out = out
+    def remove(path: Path) -> None:
+        others = [each for each in checkpoint_directories(path.parents[1]) if each != path]
+        seen.append((step_of(path.name), [step_of(each.name) for each in others if is_whole(each)]))
+        remove_checkpoint(path)
 
-    def saved(self, report: SaveReport) -> None:
-        there: list[Path] | None = None
-        while there != checkpoint_directories(self._out):  # the next one may be written meanwhile, and one removed
-            there = checkpoint_directories(self._out)
-            whole = [path.name for path in there if self._is_whole(path)]
-        self.said.append(("whole", (report.iteration, whole)))
-
-    def _is_whole(self, path: Path) -> bool:
-        try:
-            return verified(path).path == path
-        except InputError:
-            return False
+    monkeypatch.setattr("nanopace.train.checkpoint.saver.remove_checkpoint", remove)
+    return seen
 
 
-def test_damaged_checkpoints_do_not_push_out_whole_ones(corpus: Path, tmp_path: Path) -> None:
+def is_whole(path: Path) -> bool:
+    try:
+        return verified(path).path == path
+    except InputError:
+        return False
+
+
+def go_on(out: Path, listener: Recorder, **knobs: Value) -> None:
+    given = {"init_from": "resume", "out_dir": str(out), **knobs}
+    train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic())
+
+
+def test_damaged_checkpoints_do_not_push_out_whole_ones(
+    corpus: Path, tmp_path: Path, removals: list[tuple[int, list[int]]]
+) -> None:
     """Steps 15, 20 and 21 are damaged, and training goes on from 10: the newest by name are none to be kept."""
     out = tmp_path / "out"
-    run(corpus, out, Recorder(), save_interval=5, keep_last=9, max_iters=20)
+    run(corpus, out, Recorder(), save_interval=5, keep_last=9, max_iters=20, eval_interval=100)
     for step in (15, 20, 21):
         flip(out, step)
-    told = Counting(out)
-    given: dict[str, Value] = {"init_from": "resume", "out_dir": str(out), "max_iters": 24}
-    train(
-        Asked(given={**given, "save_interval": 4, "keep_last": 2}, files=("config.py",)),
-        listener=told,
-        started=time.monotonic(),
-    )
-    notes = [each for each in told.all("note") if "best.json" not in each]  # which names one of the damaged
+    (out / "best.json").unlink()  # it would spare some
+    told = Recorder()
+    go_on(out, told, max_iters=24, save_interval=4, keep_last=2)
+    notes = told.all("note")
     assert len(notes) == 3
     assert "step-00000021" in notes[0]
     assert all("its checksum does not match; going on from" in each and "step-00000010" in each for each in notes)
-    assert [each for each, _ in told.all("whole")] == [12, 16, 20, 24, 25]
-    assert all(len(whole) >= 2 for _, whole in told.all("whole"))
+    assert [each.iteration for each in told.all("saved")] == [12, 16, 20, 24, 25]
+    assert removals == [(5, [12, 10]), (10, [16, 12]), (12, [20, 16]), (16, [24, 20])]
     assert [path.name for path in checkpoint_directories(out)][:2] == ["step-00000025", "step-00000024"]
 
 
-def test_a_damaged_checkpoint_in_between_is_not_counted(corpus: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_in_between_is_not_counted(
+    corpus: Path, tmp_path: Path, removals: list[tuple[int, list[int]]]
+) -> None:
     """21 is damaged, and training goes on from 20: when 24 is there, 20 is still needed."""
     out = tmp_path / "out"
-    run(corpus, out, Recorder(), save_interval=5, max_iters=20)
+    run(corpus, out, Recorder(), save_interval=5, max_iters=20, eval_interval=100)
     flip(out, 21)
-    told = Counting(out)
-    given: dict[str, Value] = {"init_from": "resume", "out_dir": str(out), "max_iters": 35}
-    train(
-        Asked(given={**given, "save_interval": 12, "keep_last": 2}, files=("config.py",)),
-        listener=told,
-        started=time.monotonic(),
-    )
-    assert told.all("whole")[0] == (24, ["step-00000024", "step-00000020"])
+    (out / "best.json").unlink()
+    removals.clear()
+    go_on(out, Recorder(), max_iters=35, save_interval=12, keep_last=2)
+    assert removals == [(20, [36, 24])]
 
 
 def test_checkpoints_of_later_steps_are_none_to_be_kept(corpus: Path, tmp_path: Path) -> None:

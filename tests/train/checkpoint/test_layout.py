@@ -56,6 +56,17 @@ def test_the_newest_is_taken_and_the_same_step_replaced(tmp_path: Path) -> None:
     assert choose(tmp_path).saved.step == 100_000_000
 
 
+@pytest.mark.parametrize("name", ["optimizer.safetensors", "more.safetensors"])
+def test_a_file_of_tensors_that_is_not_listed_is_refused(tmp_path: Path, name: str) -> None:
+    """Nobody has verified it, and whoever reads the directory might load it."""
+    directory, _ = save(tmp_path, 2)
+    shutil.copy(directory / "model.safetensors", directory / name)
+    with pytest.raises(InputError, match=f"{name}: is not one of this checkpoint's files"):
+        verified(directory)
+    (directory / name).rename(directory / "notes.txt")
+    assert verified(directory).step == 2
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "state.json", "tokenizer.json"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "grow", "remove", "link"])
 def test_damage_is_found_before_anything_is_loaded(tmp_path: Path, name: str, damage: str) -> None:

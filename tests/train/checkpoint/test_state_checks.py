@@ -113,14 +113,16 @@ WRONG: dict[str, Any] = {
     "windows": 1 << 62,
     "random": {},
     "random_of_others": [{}],
-    "scaler": {"scale": 0.0},
+    "scaler": {
+        "scale": 0.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 3, "_growth_tracker": 0,
+    },
     "best": [1, math.nan],
     "recent": [1e300],
     "micro_batch": True,
     "data_offset": -1,
     "validation": {"before": 3},
     "training": {"before": [None]},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", _FIELDS)

@@ -8,14 +8,14 @@ import sys
 import torch
 from torch.nn import functional
 
-from nanopace.train.fused.attention import slopes_of
+from nanopace.train.fused.attention import attention_backward
 
 
 def test_slopes_are_those_of_autograd() -> None:
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn((2, 3, 8, 4), generator=generator).requires_grad_() for _ in range(3))
     d_found = torch.randn((2, 3, 8, 4), generator=generator)
-    ours = slopes_of(functional.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), d_found)
+    ours = attention_backward(functional.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), d_found)
     theirs = torch.autograd.grad(functional.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), d_found)
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=0)

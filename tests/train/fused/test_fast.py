@@ -20,7 +20,6 @@ if find_spec("triton") is None:
 from nanopace.config import TrainConfig
 from nanopace.train import parallel
 from nanopace.train.fused.fast import FusedFastGPT
-from nanopace.train.fused.gpt2 import Again
 from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.ranks import Ranks
 
@@ -119,11 +118,11 @@ def test_what_is_computed_once_more_is_the_same(without: str) -> None:
     kept, steps = gradients(model), []
     while (step := fused.climb()) is not None:
         steps.append(step)
-        fused.forget()
+        fused.zero_grad()
         fused.gradients(tokens, targets)
         assert max(errors(gradients(model), kept).values()) < 1e-6
     assert steps == (["activation", "hidden", "attention"] if without else ["hidden", "attention"])
-    assert FusedFastGPT(model, Again.ATTENTION).climb() is None
+    assert FusedFastGPT(model, ["attention"]).climb() is None
 
 
 @pytest.mark.usefixtures("exact")
@@ -133,7 +132,7 @@ def test_gradients_add_up_where_the_optimizer_finds_them_and_copies_follow_the_w
     places = {name: weight.grad for name, weight in model.named_parameters()}
     apart = []
     for seed in (1, 2):
-        fused.forget()
+        fused.zero_grad()
         assert not any(bool(each.any()) for each in gradients(model).values())
         fused.gradients(*batch(seed, 1), 0.5)
         apart.append(gradients(model))
@@ -145,7 +144,7 @@ def test_gradients_add_up_where_the_optimizer_finds_them_and_copies_follow_the_w
     with torch.no_grad():
         model.transformer["h"][0].mlp.c_proj.weight.mul_(0.5)
     assert torch.equal(fused.sequence_losses(*batch(0, 1)), before)
-    fused.renew()
+    fused.refresh_copies()
     assert not torch.allclose(fused.sequence_losses(*batch(0, 1)), before, atol=1e-3)
 
 
@@ -165,9 +164,9 @@ def test_eight_bits_stay_close_and_evaluations_know_nothing_of_them() -> None:
     fused = FusedFastGPT(model)
     loss, losses = fused.gradients(*batch()).item(), fused.sequence_losses(*batch())
     expected = gradients(model)
-    for fp8, again in [*(((each,), Again.NOTHING) for each in PRODUCTS), (PRODUCTS, Again.ATTENTION)]:
-        fused.forget()
-        fused = FusedFastGPT(model, again, fp8)
+    for fp8, steps in [*(((each,), ()) for each in PRODUCTS), (PRODUCTS, ("attention",))]:
+        fused.zero_grad()
+        fused = FusedFastGPT(model, steps, fp8)
         assert 1e-5 < abs(fused.gradients(*batch()).item() - loss) < 0.05
         wrong = errors(gradients(model), expected)
         assert (

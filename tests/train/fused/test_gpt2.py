@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from nanopace.memory_ladder import MEMORY_STEPS, recomputed
 from nanopace.train.models.gpt2 import GPT, ModelShape
 
 if find_spec("triton") is None:
     pytest.skip("no triton on this platform", allow_module_level=True)
 
 from nanopace.train.fused import gpt2 as fused_module
-from nanopace.train.fused.gpt2 import Again, FusedGPT
+from nanopace.train.fused.gpt2 import FusedGPT
 from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.loop.passes import FusedPasses
 
@@ -67,19 +68,19 @@ def assert_gradients(model: GPT, expected: dict[str, Tensor]) -> None:
     assert {name: each for name, each in errors.items() if not each < LIMIT} == {}
 
 
-@pytest.mark.parametrize("again", list(Again))
-def test_the_loss_and_every_gradient_whatever_is_made_once_more(model: GPT, again: Again) -> None:
-    passes = FusedPasses(FusedGPT(model, again=again))
+@pytest.mark.parametrize("steps", [(), *((step,) for step in recomputed(MEMORY_STEPS))])
+def test_the_loss_and_every_gradient_whatever_is_made_once_more(model: GPT, steps: tuple[str, ...]) -> None:
+    passes = FusedPasses(FusedGPT(model, steps))
     loss = passes(*windows(1), 2)
     passes.finish()
     assert loss.item() == pytest.approx(model(*windows(1)).item(), abs=2e-3)
     assert_gradients(model, plain_gradients(model, windows(1), share=0.5))
-    passes.forget()
+    passes.zero_grad()
     assert all(each.grad is not None and not each.grad.any() for each in model.parameters())
 
 
 def test_memory_that_is_full_is_saved_step_by_step(model: GPT) -> None:
-    passes = FusedPasses(FusedGPT(model, again=Again.ACTIVATION))
+    passes = FusedPasses(FusedGPT(model, ["activation"]))
     assert [passes.climb() for _ in range(3)] == ["hidden", "attention", None]
 
 
@@ -91,7 +92,7 @@ def test_what_is_made_once_more_changes_nothing(model: GPT) -> None:
         fused.gradients(*windows(1))
         fused.finish()
         found.append([each.grad.clone() for each in model.parameters() if each.grad is not None])
-        fused.forget()
+        fused.zero_grad()
         assert fused.climb() == saved
     for all_kept, *others in zip(*found, strict=True):
         for made_again in others:
@@ -115,7 +116,7 @@ def test_micro_batches_add_up_and_steps_do_not(model: GPT) -> None:
         passes.finish()
         assert losses == pytest.approx([model(*windows(seed)).item() for seed in (1, 2)], abs=2e-3)
         assert_gradients(model, plain_gradients(model, windows(1), windows(2), share=0.5))
-        passes.forget()
+        passes.zero_grad()
 
 
 @pytest.mark.usefixtures("untraced")
@@ -123,7 +124,7 @@ def test_what_is_forgotten_in_the_middle_of_a_step_leaves_nothing(model: GPT) ->
     """A rehearsal, and a step that memory was too full for: they end without having been finished."""
     fused = FusedGPT(model)
     fused.gradients(*windows(3))
-    fused.forget()
+    fused.zero_grad()
     fused.gradients(*windows(1))
     fused.finish()
     assert_gradients(model, plain_gradients(model, windows(1)))
@@ -136,7 +137,7 @@ def test_changed_weights_are_seen_once_they_are_renewed(model: GPT) -> None:
     with torch.no_grad():
         for each in model.parameters():
             each.mul_(1.5)
-    passes.renew()
+    passes.refresh_copies()
     after = fused.sequence_losses(*windows(1))
     expected = model.sequence_losses(*windows(1))
     assert (before - after).abs().min() > 0.05
@@ -153,8 +154,8 @@ def test_it_trains_the_model_that_it_was_given(model: GPT) -> None:
         losses.append(passes(*windows(1), 1).item())
         passes.finish()
         optimizer.step()
-        passes.forget()
-        passes.renew()
+        passes.zero_grad()
+        passes.refresh_copies()
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 0.3
     assert model(*windows(1)).item() < losses[-1]
@@ -169,7 +170,7 @@ SMALL = replace(SHAPE, n_layer=1, n_embd=32, vocab_size=80)  # multiples of 16, 
 
 def passed(model: GPT, fused: FusedGPT) -> tuple[float, list[Tensor]]:
     """The loss and all gradients."""
-    fused.forget()
+    fused.zero_grad()
     loss = fused.gradients(*windows(1))
     fused.finish()
     return loss.item(), [each.grad.clone() for each in model.parameters() if each.grad is not None]
@@ -179,8 +180,8 @@ def passed(model: GPT, fused: FusedGPT) -> tuple[float, list[Tensor]]:
 def test_eight_bits_stay_close() -> None:
     model = drawn(SMALL)
     loss, gradients = passed(model, FusedGPT(model))
-    for fp8, again in [*(((each,), Again.NOTHING) for each in PRODUCTS), (PRODUCTS, Again.ATTENTION)]:
-        rounded, slopes = passed(model, FusedGPT(model, again, fp8))
+    for fp8, steps in [*(((each,), ()) for each in PRODUCTS), (PRODUCTS, ("attention",))]:
+        rounded, slopes = passed(model, FusedGPT(model, steps, fp8))
         errors = [float((found - each).norm() / each.norm()) for found, each in zip(slopes, gradients, strict=True)]
         assert 1e-5 < abs(rounded - loss) < 0.03
         assert 1e-3 < max(errors) < 0.1
@@ -202,7 +203,7 @@ def test_eight_bits_are_those_of_the_weights_as_they_are_now() -> None:
             if "wte" not in name and "wpe" not in name:  # which have no copy to look up
                 each.mul_(1.5)
     before = fused.gradients(*windows(1)).item()
-    fused.renew()
+    fused.refresh_copies()
     after = fused.gradients(*windows(1)).item()
     assert abs(after - before) > 0.02
     assert after == pytest.approx(model(*windows(1)).item(), abs=0.02)

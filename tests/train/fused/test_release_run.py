@@ -50,7 +50,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a card, but for what only a card can be asked."""
     for module in (ladder, parallel, run_module):
         monkeypatch.setattr(module, "pick_kernels", lambda *_: ("fused", "as on a card"))
-    monkeypatch.setattr(FusedPasses, "quicken", lambda *_: [])
+    monkeypatch.setattr(FusedPasses, "capture_graph", lambda *_: None)
 
 
 class Spoiled:

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from nanopace.config import TrainConfig
+from nanopace.memory_ladder import MEMORY_STEPS
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors
 
 if find_spec("triton") is None:
     pytest.skip("no triton on this platform", allow_module_level=True)
 
-from nanopace.train.fused.gpt2 import Again, FusedGPT
-from nanopace.train.fused.step_in_backward import Release
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.loop.passes import FusedPasses
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -39,10 +40,11 @@ class Trained:
     def __init__(self, clip: float, *, released: bool) -> None:
         torch.manual_seed(0)
         self.model = GPT(SHAPE).to(DEVICE)
-        self.fused = FusedGPT(self.model, Again.ATTENTION, released=released)
-        self.optimizer = make_optimizer(self.model, CONFIG, DEVICE, lean=True)
+        steps = MEMORY_STEPS if released else MEMORY_STEPS[:-1]
+        self.fused = FusedGPT(self.model, steps)
+        self.optimizer = make_optimizer(self.model, CONFIG, DEVICE, steps)
         self.passes, self.clip = FusedPasses(self.fused), clip
-        self.release = Release(self.optimizer, clip, DEVICE) if released else None
+        self.release = StepInBackward(self.optimizer, clip, DEVICE) if released else None
         self.fused.release = self.release
 
     def step(self, seed: int) -> tuple[float, float]:
@@ -54,8 +56,8 @@ class Trained:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or 1e9)
         self.optimizer.found_inf = torch.zeros((), device=DEVICE)  # type: ignore[attr-defined]
         self.optimizer.step()
-        self.passes.forget()
-        self.passes.renew()
+        self.passes.zero_grad()
+        self.passes.refresh_copies()
         return loss.item(), norm.item()
 
     def everything(self) -> dict[str, Tensor]:
@@ -116,7 +118,7 @@ def test_clipped_by_as_much_of_the_norm_as_is_known() -> None:
 
 def test_gradients_take_the_place_of_one_layer() -> None:
     model = GPT(SHAPE).to(DEVICE)
-    FusedGPT(model, released=True)
+    FusedGPT(model, MEMORY_STEPS)
     places: dict[str, set[int]] = {}
     for name, each in model.named_parameters():
         assert each.grad is not None
@@ -130,7 +132,7 @@ def test_while_it_is_held_nothing_changes_and_nothing_is_left() -> None:
     held, never = Trained(1.0, released=True), Trained(1.0, released=True)
     before = held.everything()
     assert held.release is not None
-    with held.release.held():
+    with held.release.weights_frozen():
         held.step(1)
     assert all(torch.equal(each, before[name]) for name, each in held.everything().items())
     for seed in (2, 3):
@@ -144,7 +146,7 @@ def test_a_loss_that_is_not_finite_leaves_everything() -> None:
     run.step(1)
     with torch.no_grad():
         run.model.transformer["ln_f"].weight[0] = float("nan")  # type: ignore[index, union-attr]
-    run.passes.renew()
+    run.passes.refresh_copies()
     before = run.everything()
     loss, _ = run.step(2)
     assert loss != loss

@@ -30,12 +30,12 @@ from triton.runtime.jit import JITFunction
 
 from nanopace.config import TrainConfig
 from nanopace.train.fused.fast import FusedFastGPT
-from nanopace.train.fused.gpt2 import Again, Fused, FusedGPT
+from nanopace.train.fused.gpt2 import Fused, FusedGPT
 from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import new_model
-from nanopace.train.optim.bf16_adamw import LeanAdamW
+from nanopace.train.optim.bf16_adamw import Bf16AdamW
 from nanopace.train.optim.muon import MuonAndAdamW
 from nanopace.train.optim.optimizer import make_optimizer
 
@@ -87,9 +87,8 @@ def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str,
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
     with torch.device("meta"), written_down() as launches:
         model = new_model(shape)
-        again = Again.after(saving)
-        fused: Fused = FusedFastGPT(model, again, fp8) if isinstance(model, FastGPT) else FusedGPT(model, again, fp8)
-        optimizer = make_optimizer(model, config, torch.device("meta"), lean="averages" in saving)
+        fused: Fused = FusedFastGPT(model, saving, fp8) if isinstance(model, FastGPT) else FusedGPT(model, saving, fp8)
+        optimizer = make_optimizer(model, config, torch.device("meta"), saving)
         windows = torch.empty((BATCH, shape.block_size + 1), dtype=torch.int64)
         inputs, targets = windows[:, :-1], windows[:, 1:]
         fused.gradients(inputs.contiguous(), targets.contiguous())  # as batches.py has them
@@ -102,7 +101,7 @@ def launches_of(shape: ModelShape, saving: tuple[str, ...] = (), fp8: tuple[str,
 def _step(optimizer: torch.optim.Optimizer) -> None:
     """torch's own optimizers have no kernels of Triton's."""
     found_inf = torch.zeros(())
-    if isinstance(optimizer, LeanAdamW):
+    if isinstance(optimizer, Bf16AdamW):
         optimizer.found_inf = found_inf
         optimizer.step()
     elif isinstance(optimizer, MuonAndAdamW):
@@ -163,7 +162,7 @@ def all_kernels(width: int, without: str) -> list[Launch]:
 def kernels_with_8_bits(width: int) -> list[Launch]:
     """For cards that have them."""
     launches = [each for recipe in ("gpt2", "fast") for each in launches_of(shape_of(recipe, width), fp8=PRODUCTS)]
-    return each_once(each for each in launches if each.options.get("EIGHTH"))
+    return each_once(each for each in launches if each.options.get("FP8"))
 
 
 def compiled(launch: Launch, width: int, generation: int) -> dict[str, Any]:

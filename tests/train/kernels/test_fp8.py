@@ -18,7 +18,7 @@ from nanopace.errors import ConfigError
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train import parallel, run
 from nanopace.train.kernels import fp8 as fp8_module
-from nanopace.train.kernels.fp8 import FP8, LARGEST, PRODUCTS, Eighth, pick_products, scale_after_norm
+from nanopace.train.kernels.fp8 import FP8, LARGEST, PRODUCTS, Fp8Weight, pick_products, scale_after_norm
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.plan import resolve as settle
@@ -52,9 +52,9 @@ def normed(rows: int, width: int) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 300.0])
 def test_a_product_in_eight_bits(scale: float) -> None:
     (y, y8), matrix = normed(16, 64), drawn(48, 64, scale=scale)
-    eighth = Eighth(matrix)
-    eighth.renew(matrix)
-    product, expected = eighth.product(y8), y.float() @ matrix.float().t()
+    fp8_weight = Fp8Weight(matrix)
+    fp8_weight.quantize(matrix)
+    product, expected = fp8_weight.product(y8), y.float() @ matrix.float().t()
     assert product.dtype == torch.bfloat16
     assert 0.01 < float((product - expected).norm() / expected.norm()) < 0.05  # of three bits and a rounded fourth
     largest = matrix.float().abs().max() / LARGEST
@@ -64,9 +64,9 @@ def test_a_product_in_eight_bits(scale: float) -> None:
 
 @pytest.mark.usefixtures("eight_bits")
 def test_a_matrix_of_zeros_is_no_division_by_0() -> None:
-    eighth = Eighth(drawn(16, 32))
-    eighth.renew(torch.zeros_like(drawn(16, 32)))
-    assert eighth.product(normed(16, 32)[1]).count_nonzero() == 0
+    fp8_weight = Fp8Weight(drawn(16, 32))
+    fp8_weight.quantize(torch.zeros_like(drawn(16, 32)))
+    assert fp8_weight.product(normed(16, 32)[1]).count_nonzero() == 0
 
 
 @pytest.mark.usefixtures("eight_bits")
@@ -74,8 +74,8 @@ def test_the_head_s_logits_in_eight_bits() -> None:
     from nanopace.train.kernels.head import head_gradients
 
     (x, x8), weight = normed(6, 32), drawn(48, 32)
-    weight8, targets = Eighth(weight), torch.tensor([3, 47, 0, 5, -1, 9], device=DEVICE)
-    weight8.renew(weight)
+    weight8, targets = Fp8Weight(weight), torch.tensor([3, 47, 0, 5, -1, 9], device=DEVICE)
+    weight8.quantize(weight)
     gradient = torch.zeros_like(weight, dtype=torch.float32)
     loss, d_x = head_gradients(x, weight, gradient, targets, 0.5, x8=x8, weight8=weight8)
     logits = weight8.product(x8).float().requires_grad_()
@@ -99,11 +99,12 @@ def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Timed]:
     def say(*milliseconds: tuple[float, float, float, float]) -> None:
         times = iter([time for each in milliseconds for time in each])
 
-        def run(do: Callable[[], object]) -> float:
+        def run(do: Callable[[], object], _device: torch.device, *, calls: int) -> float:
+            assert calls
             do()
             return next(times)
 
-        monkeypatch.setattr(fp8_module, "_time", run)
+        monkeypatch.setattr(fp8_module, "card_ms", run)
         fp8_module._speeds.cache_clear()
 
     yield say
@@ -169,7 +170,7 @@ def test_a_run_gets_what_is_faster(timed: Timed, monkeypatch: pytest.MonkeyPatch
             fused = parallel.spread(model.to(DEVICE), config, Ranks(), DEVICE).fused
             assert isinstance(fused, (FusedGPT, FusedFastGPT))
             matrices = fused._layers[0].attention, fused._layers[0].into, fused._head
-            assert [each.eighth is not None for each in matrices] == [fp8, False, fp8]
+            assert [each.fp8_weight is not None for each in matrices] == [fp8, False, fp8]
 
 
 def test_the_ledger_says_it(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.train.loop.evaluate import Estimate, Evaluator, pick_batch
 from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.ranks import Ranks
 
 ALL = 61  # windows of 16 tokens in the 1000 of the validation split, wherever the first one begins
 CPU = torch.device("cpu")
@@ -43,6 +44,22 @@ def test_the_plain_way_gives_the_same(corpus: Path) -> None:
     assert found.loss == Estimate(values.mean(), pytest.approx(values.std(ddof=1) / math.sqrt(10)), 10)
     assert found.change is None
     assert found.bits_per_byte is None
+
+
+def test_ranks_share_every_window(corpus: Path) -> None:
+    """Ten windows among three ranks are four each: the last begins anew where they end."""
+    parts: list[np.ndarray] = []  # type: ignore[type-arg]
+
+    class OneOfThree(Ranks):
+        def exchange(self, values: object) -> np.ndarray:  # type: ignore[override,type-arg]
+            parts.append(np.asarray(values))
+            return np.stack([parts[-1]] * 3)
+
+    for rank in range(3):
+        assert evaluator(corpus, ranks=OneOfThree(rank, 3)).evaluate().loss.count == 10
+    assert [len(part) for part in parts] == [4, 4, 4]
+    tokens = first_tokens(corpus, 10).tolist()
+    assert np.concatenate(parts).tolist() == [*tokens, *tokens[:2]]
 
 
 def test_a_real_model_window_by_window(corpus: Path) -> None:

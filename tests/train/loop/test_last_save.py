@@ -18,6 +18,7 @@ from nanopace.cli.main import main
 from nanopace.config import Asked
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.loop.last_save import waited
 from nanopace.train.run import train
 
 from ...cli.conftest import unmeasured
@@ -48,6 +49,16 @@ def command(corpus: Path, small_disk: Path) -> list[str]:  # noqa: F811
     given = {**TINY, "dataset": corpus, "out_dir": small_disk / "out", "max_iters": 14, "save_interval": 4}
     flags = [f"--{name}={value}" for name, value in given.items()]
     return [sys.executable, "-c", SLOW, str(small_disk / "ballast"), "train", *flags, "--no-report"]
+
+
+def test_a_wait_lasts_as_long_as_nobody_asks_otherwise() -> None:
+    began = time.monotonic()
+    assert waited(0.12, lambda: False)
+    assert waited(0.12, lambda: True)  # whoever asked before knows what it is waiting for
+    assert time.monotonic() - began >= 0.24
+    answers = iter([False, False, True])
+    assert not waited(60, lambda: next(answers))
+    assert waited(-1, lambda: False)
 
 
 def hastily(command: list[str]) -> list[str]:

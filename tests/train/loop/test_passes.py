@@ -59,8 +59,8 @@ def test_the_parts_of_a_step_add_up_to_its_mean(model: GPT, scaled: bool, factor
     assert not any(each.requires_grad for each in losses)
     passes.finish()
     found = gradients(model)
-    passes.forget()
-    passes.renew()
+    passes.zero_grad()
+    passes.refresh_copies()
     assert gradients(model) == {}
     mean = torch.stack([model(*batch(seed)) for seed in (1, 2, 3)]).mean()
     mean.backward()
@@ -75,7 +75,7 @@ def test_the_ranks_meet_between_there_and_back(model: GPT) -> None:
     passes(*batch(1), 1, lambda: met.append(len(gradients(model))))
     assert met == [0]
     assert gradients(model)
-    assert passes.quicken(*batch(1), 1) == []
+    assert passes.capture_graph(*batch(1), 1) is None
 
 
 def test_products_are_in_the_precision_asked_for(model: GPT) -> None:

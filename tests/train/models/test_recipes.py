@@ -23,7 +23,7 @@ from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.generate import generate
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.models.recipes import HEAD_RATE, TABLE_RATE, new_model, recipe_defaults
-from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors, remembered, set_learning_rate
+from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors, set_learning_rate, state_shapes
 from nanopace.train.plan.device import Machine
 from nanopace.train.plan.origin import find_saved
 from nanopace.train.plan.plan import Plan, make_plan
@@ -104,7 +104,7 @@ def test_every_ingredient_can_be_left_out(shared_corpus: Path, tmp_path: Path, w
     assert last < first
     saved = verified(checkpoint_directories(tmp_path / "out")[0])
     assert (saved.shape.without, saved.config["without"]) == (without, without)
-    assert saved.optimizer().keys() == remembered(saved.shape).keys()  # type: ignore[union-attr]
+    assert saved.optimizer().keys() == state_shapes(saved.shape).keys()  # type: ignore[union-attr]
 
 
 def test_a_resumed_run_is_the_same_run(shared_corpus: Path, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
     shape = verified(here).shape
     weights, averages = header_of(here / "model.safetensors"), header_of(here / "optimizer.safetensors")
     check_weights(here, weights, shape)
-    check_averages(here, averages, weights, shape)
+    check_averages(here, averages, shape)
     for other in (
         replace(shape, without="value_embeddings"),
         replace(shape, without="rope"),
@@ -223,7 +223,7 @@ def test_files_of_two_recipes_are_no_checkpoint(trained: Path) -> None:
         with pytest.raises(InputError, match=r"recipe=fast|says n_layer"):
             check_weights(here, weights, other)
     with pytest.raises(InputError, match="does not belong to the weights beside it"):
-        check_averages(here, averages, weights, replace(shape, without="muon"))
+        check_averages(here, averages, replace(shape, without="muon"))
     state = read_state(here)
     assert wrong_field(state) is None
     for bad in ({"recipe": "slow"}, {"without": "salt"}, {"without": ["rope"]}, {"n_layer": 10**12}, {"recipe": None}):
@@ -396,6 +396,6 @@ def test_an_optimizer_is_known_before_it_is_made() -> None:
         model = new_model(shape)
         made = make_optimizer(model, TrainConfig(recipe="fast", without=without), torch.device("cpu"))
         found = {name: each.shape for name, each in optimizer_tensors(model, made).items()}
-        assert found == remembered(shape)
+        assert found == state_shapes(shape)
         assert any(name.startswith("momentum.") for name in found) == (without != "muon")
         assert any(name.startswith("neuron_sq.") for name in found) == (without == "")

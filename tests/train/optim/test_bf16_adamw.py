@@ -20,7 +20,7 @@ CONFIG = TrainConfig(learning_rate=1e-2, min_lr=1e-3)
 def trained(lean: bool, steps: int, model: GPT | None = None) -> tuple[GPT, torch.optim.Optimizer]:
     torch.manual_seed(0)
     model = model or GPT(SHAPE).to(DEVICE)
-    optimizer = make_optimizer(model, CONFIG, DEVICE, lean=lean)
+    optimizer = make_optimizer(model, CONFIG, DEVICE, ["averages"] if lean else ())
     for step in range(steps):
         one_step(model, optimizer, seed=step)
     return model, optimizer
@@ -49,7 +49,7 @@ def test_it_goes_where_adamw_goes() -> None:
 def test_averages_are_right_in_the_mean_where_rounding_to_the_nearest_would_stop() -> None:
     """An average of 1 that creeps up by less than bfloat16 can tell: 0.9 + 0.1 x 1.005, twenty times."""
     weight = nn.Parameter(torch.zeros(4000, device=DEVICE))
-    optimizer = make_optimizer(nn.ParameterList([weight]), CONFIG, DEVICE, lean=True)
+    optimizer = make_optimizer(nn.ParameterList([weight]), CONFIG, DEVICE, ["averages"])
     optimizer.state[weight]["exp_avg"].fill_(1.0)
     weight.grad = torch.full_like(weight, 1.005)
     optimizer.found_inf = torch.zeros((), device=DEVICE)  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ def test_a_step_that_is_not_finite_leaves_everything() -> None:
 def test_it_goes_on_from_what_was_saved_to_the_bit() -> None:
     through, _ = trained(True, 4)
     half, optimizer = trained(True, 2)
-    again = make_optimizer(half, CONFIG, DEVICE, lean=True)
+    again = make_optimizer(half, CONFIG, DEVICE, ["averages"])
     restore_optimizer(half, again, {name: each.clone() for name, each in optimizer_tensors(half, optimizer).items()})
     set_learning_rate(again, CONFIG.learning_rate)
     for step in (2, 3):

@@ -1,10 +1,21 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 from nanopace.config import TrainConfig
 from nanopace.train.models.gpt2 import GPT, ModelShape
-from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors, restore_optimizer, set_learning_rate
+from nanopace.train.models.recipes import new_model
+from nanopace.train.optim.optimizer import (
+    OPTIMIZERS,
+    STATE_PREFIXES,
+    make_optimizer,
+    optimizer_name,
+    optimizer_tensors,
+    restore_optimizer,
+    set_learning_rate,
+    state_shapes,
+)
 
 SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=8, vocab_size=20, block_size=8, bias=True)
 CONFIG = TrainConfig(n_layer=2, n_head=2, n_embd=8, vocab_size=20, block_size=8, weight_decay=0.3, beta2=0.9)
@@ -55,3 +66,20 @@ def test_its_memory_can_be_put_back() -> None:
     restore_optimizer(model, other, kept)
     restored = optimizer_tensors(model, other)
     assert all(torch.equal(restored[name], kept[name]) for name in kept)
+
+
+@pytest.mark.parametrize("steps", [(), ("averages",)])
+@pytest.mark.parametrize(("recipe", "without"), [("gpt2", ""), ("fast", ""), ("fast", "muon"), ("fast", "normuon")])
+def test_the_table_says_what_each_optimizer_remembers(recipe: str, without: str, steps: tuple[str, ...]) -> None:
+    """Checkpoints tell it from weights by these names, and a layout is known before there is an optimizer."""
+    shape = ModelShape(n_layer=1, n_head=1, n_embd=8, vocab_size=16, block_size=4, recipe=recipe, without=without)
+    config = TrainConfig(recipe=recipe, without=without)
+    model = new_model(shape)
+    tensors = optimizer_tensors(model, make_optimizer(model, config, torch.device("cpu"), steps))
+    assert {name: each.shape for name, each in tensors.items()} == state_shapes(shape)
+    kept = {name.partition(".")[0] for name in tensors}
+    assert kept == {*OPTIMIZERS[optimizer_name(config, steps)].state} - (
+        {"neuron_sq"} if without == "normuon" else set()
+    )
+    assert all(name.startswith(STATE_PREFIXES) for name in tensors)
+    assert not any(name.startswith(STATE_PREFIXES) for name in model.state_dict())

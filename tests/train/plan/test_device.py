@@ -55,7 +55,7 @@ class LaunchingThereError(Exception):
 
 @pytest.mark.usefixtures("two_cards")
 def test_everything_is_launched_on_the_card_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton's kernels and cuBLASLt's go where torch is, not where the tensors are."""
+    """Triton's kernels go where torch is, not where the tensors are."""
 
     def set_device(device: torch.device) -> None:
         raise LaunchingThereError(device)

@@ -7,8 +7,8 @@ import torch
 
 from nanopace.config import TrainConfig
 from nanopace.errors import ConfigError
-from nanopace.knob_values import MEMORY_STEPS
 from nanopace.literals import Value
+from nanopace.memory_ladder import MEMORY_STEPS
 from nanopace.train.plan.device import Machine
 from nanopace.train.plan.ladder import pick_steps, released_batch
 from nanopace.train.plan.plan import shape_of

@@ -16,7 +16,7 @@ from nanopace.tune.ablate.ablate_view import page, write
 from nanopace.tune.results import RESULTS
 from nanopace.tune.shapley import Share
 from nanopace.tune.trial import Outcome
-from nanopace.views.paper import Paper
+from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import words
 
 A: dict[str, Value] = {"batch_size": 16, "gradient_accumulation_steps": 32, "n_embd": 384, "learning_rate": 1e-3}
@@ -142,8 +142,8 @@ def test_micro_batches_of_the_same_step_are_written_as_people_do() -> None:
     shares = (Share("a", -0.032, 0.002),)
     found = Ablation(players, shares, None, None, None, (1000.0, 968.5), None, 8, False)
     out = io.StringIO()
-    paper = Paper(out, 80, False)
-    write(found, words("en"), paper)
-    paper.finish()
+    writer = TerminalWriter(out, 80, False)
+    write(found, words("en"), writer)
+    writer.finish()
     assert "batch_size made it 0.969 times as fast." in out.getvalue()
     assert "batch_size  16 x 32 → 8 x 64" in out.getvalue()

@@ -13,7 +13,7 @@ from nanopace.errors import UsageError
 from nanopace.hardware.cards import Card, all_cards, find_card
 from nanopace.hardware.memory import climb, fused_peak_bytes, usable_bytes
 from nanopace.hardware.speed import launch_seconds, token_seconds
-from nanopace.knob_values import MEMORY_STEPS
+from nanopace.memory_ladder import MEMORY_STEPS
 from nanopace.tune.recommend.choices import learning_rate
 from nanopace.tune.recommend.datasets import KNOWN, Dataset
 from nanopace.tune.recommend.models import NAMED, Model, find_model

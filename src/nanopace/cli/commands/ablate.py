@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.html import check_target, write_page
-from nanopace.cli.options import add_language, add_paper, paper_of, words_of
+from nanopace.cli.options import add_language, add_layout, words_of, writer_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--html", metavar="FILE", help="write one self-contained page instead of printing a report")
     group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
     add_language(group)
-    add_paper(group)
+    add_layout(group)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(object_json(document(found)))
     if args.json or args.html is not None:
         return 0
-    paper = paper_of(args)
-    write(found, words, paper)
-    paper.finish()
+    writer = writer_of(args)
+    write(found, words, writer)
+    writer.finish()
     return 0
 
 

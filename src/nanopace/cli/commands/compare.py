@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nanopace.cli.html import write_page
-from nanopace.cli.options import add_output, add_stage, check_output, paper_of, show, words_of
+from nanopace.cli.options import add_output, add_stage, check_output, show, words_of, writer_of
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import UsageError
 
@@ -119,7 +119,7 @@ def _read(sources: Sequence[str], settings: Lettered, stage: Stage | None) -> St
 
 def _kind(run: Run) -> Stage | None:
     """What a run may be compared with. Trainers without stages do what nanochat calls base training."""
-    return "base" if run.stage is None and run.format != "nanochat" else run.stage
+    return "base" if run.stage is None and not run.has_stages else run.stage
 
 
 def _letter(index: int) -> str:
@@ -156,16 +156,16 @@ def _show_stages(paired: Staged, args: argparse.Namespace, words: Words) -> None
 
         sys.stdout.write(stages_json(compared))
     elif args.html is None:
-        from nanopace.views.paper import styled
+        from nanopace.views.document import Cell
 
         for number, (stage, comparisons) in enumerate(compared):
-            paper = paper_of(args)
+            writer = writer_of(args)
             if number:
-                paper.blank()
-                paper.line("–" * paper.width, indent=0)
-                paper.blank()
-            paper.line(styled(_title(stage, words), "bold cyan"), indent=0)
-            paper.finish()
+                writer.blank()
+                writer.line("–" * writer.width, indent=0)
+                writer.blank()
+            writer.line(Cell(_title(stage, words), "bold cyan"), indent=0)
+            writer.finish()
             show(comparisons, args, words)
 
 
@@ -174,6 +174,6 @@ def _title(stage: Stage | None, words: Words) -> str:
 
 
 def _remark(text: str) -> None:
-    from nanopace.views.paper import clean
+    from nanopace.wording.printable import clean
 
     print(clean(text), file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nanopace.cli.checkpoint_flag import add_which, passed_over_lines, which_line
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.torch_room import torch_room
-from nanopace.views.paper import clean
+from nanopace.wording.printable import clean
 
 if TYPE_CHECKING:
     from nanopace.train.formats.pretrained import Pretrained

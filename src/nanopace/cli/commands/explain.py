@@ -12,7 +12,7 @@ from nanopace.errors import NanopaceError
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.result import Diagnosis
-    from nanopace.run import Run, Stage
+    from nanopace.run import Stage
     from nanopace.wording.catalog import Words
 
 
@@ -49,24 +49,8 @@ def _diagnosed(
     failed = False
     for source in sources:
         try:
-            runs = of_stage(read_runs(source, settings), stage, source)
-            diagnoses += [_with_measured_peak(run, diagnose(run)) for run in runs]
+            diagnoses += map(diagnose, of_stage(read_runs(source, settings), stage, source))
         except NanopaceError as error:
             complain(error, words.lang)
             failed = True
     return diagnoses, failed
-
-
-def _with_measured_peak(run: Run, diagnosis: Diagnosis) -> Diagnosis:
-    """Where a card of exactly that name was measured on this machine. What the run says of its own card comes first,
-    and what was measured in 16 bits says nothing of a run in 8."""
-    gpu, dtype = run.value("gpu"), run.value("dtype")
-    if not isinstance(gpu, str) or not isinstance(dtype, str) or run.value("fp8"):
-        return diagnosis
-    if run.number("measured_tflops") is not None:
-        return diagnosis
-    from nanopace.diagnosis.mfu.mfu_findings import against_measured
-    from nanopace.hardware.calibration import measured_tflops
-
-    peak = measured_tflops(gpu, dtype)
-    return diagnosis if peak is None else against_measured(diagnosis, gpu, peak)

@@ -117,7 +117,7 @@ def _files(args: argparse.Namespace, name: str | None, directory: Path, on_progr
 
 
 def _show(summary: Summary, words: Words) -> None:
-    from nanopace.views.paper import clean
+    from nanopace.wording.printable import clean
 
     counts = summary.counts
     documents = words.count(counts.documents)

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.config_output import add_answer, check_answer, write_answer
-from nanopace.cli.options import paper_of, words_of
+from nanopace.cli.options import words_of, writer_of
 from nanopace.errors import UnknownCard, UsageError
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         from nanopace.tune.recommend.recommend_view import write
 
-        paper = paper_of(args)
-        write(answers, words, paper)
-        paper.finish()
+        writer = writer_of(args)
+        write(answers, words, writer)
+        writer.finish()
     if args.write is not None:
         from nanopace.tune.recommend.config_file import config_text
 

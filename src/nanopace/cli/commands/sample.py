@@ -15,7 +15,7 @@ from nanopace.cli.options import add_language, words_of
 from nanopace.cli.sample_flags import add_sampling, find_weights, read_sampling
 from nanopace.cli.torch_room import torch_room
 from nanopace.errors import InputError, UsageError
-from nanopace.views.paper import clean
+from nanopace.wording.printable import clean
 
 if TYPE_CHECKING:
     from nanopace.corpus.tokenizers.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.config_output import add_answer, check_answer, write_answer
-from nanopace.cli.options import paper_of, words_of
+from nanopace.cli.options import words_of, writer_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +85,6 @@ def _show(found: Tuned, args: argparse.Namespace, words: Words) -> None:
 
         sys.stdout.write(object_json(document(found)))
         return
-    paper = paper_of(args)
-    write(found, words, paper)
-    paper.finish()
+    writer = writer_of(args)
+    write(found, words, writer)
+    writer.finish()

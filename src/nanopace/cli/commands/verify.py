@@ -16,7 +16,7 @@ from nanopace.cli.options import add_language, words_of
 from nanopace.cli.torch_room import torch_room
 from nanopace.errors import InputError
 from nanopace.files import open_regular
-from nanopace.views.paper import clean
+from nanopace.wording.printable import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from nanopace.cli.display import lines as display_lines
 from nanopace.cli.streams import new_losses
-from nanopace.views.paper import fit_encoding
+from nanopace.views.terminal_writer import fit_encoding
+from nanopace.wording.printable import one_line
 
 if TYPE_CHECKING:
     from nanopace.cli.display.live import LiveDisplay
@@ -82,7 +83,7 @@ class PlainLines(Display):
         self._print(display_lines.saved(report))
 
     def note(self, text: str) -> None:
-        self._print(display_lines.one_line(text))
+        self._print(one_line(text))
 
     def finished(self, outcome: Outcome) -> None:
         for line in display_lines.ending(outcome, self._out_dir):

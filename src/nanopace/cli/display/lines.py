@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from nanopace.train.listener import EvalReport, Introduction, Outcome, SaveReport, StepReport
 from nanopace.version import __version__
+from nanopace.wording.printable import one_line
 
 _OF_NANOGPT = 3  # loss, time and mfu
 _WORTH_SAYING = 0.01  # of logging on top of the steps' times
@@ -175,8 +176,3 @@ def size(count: int) -> str:
         if count >= of:
             return f"{count / of:.2f} {unit}"
     return f"{count / 1e3:.2f} kB"
-
-
-def one_line(text: str) -> str:
-    """Nothing in a name or a message can break a line or move the cursor."""
-    return "".join(character if character.isprintable() else " " for character in text)

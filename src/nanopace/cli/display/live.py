@@ -20,7 +20,8 @@ from rich.text import Text
 from nanopace.cli.display import lines as display_lines
 from nanopace.cli.display.display import Display
 from nanopace.cli.display.frame import State
-from nanopace.views.paper import fit_encoding
+from nanopace.views.terminal_writer import fit_encoding
+from nanopace.wording.printable import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,7 +73,7 @@ class LiveDisplay(Display):
         self._log(display_lines.saved(report))
 
     def note(self, text: str) -> None:
-        self._log(display_lines.one_line(text))
+        self._log(one_line(text))
 
     def finished(self, outcome: Outcome) -> None:
         for line in display_lines.ending(outcome, self._out_dir):

@@ -14,6 +14,7 @@ from nanopace.diagnosis.comparison import Change, Settling
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.knob import Effect
 from nanopace.run import Fact, FactValue
+from nanopace.sources.formats.registry import find_format
 
 STEP_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size", "n_layer", "n_head", "n_embd")
 _CARDS = ("gpu", "gpu_count")  # facts that are no knobs
@@ -77,7 +78,7 @@ def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribut
 
 def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether a single difference can be credited: one trainer, and no run is silent on what matters to the speed."""
-    trainers = {"ledger" if run.source.format == "nanopace" else run.source.format for run in (a, b)}
+    trainers = {find_format(run.source.format).trainer for run in (a, b)}
     main = all(name in run.facts for name in STEP_KNOBS for run in (a, b))
     return len(trainers) == 1 and main and not any(effect_of(name) == "speed" for name in one_sided(a, b))
 

@@ -83,7 +83,7 @@ def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growt
     if loss.core is not None:
         found.append(Finding("core_metric", _core_numbers(run, loss)))
     accumulation = run.number("gradient_accumulation_steps")
-    if loss.noise and run.format == "nanogpt" and accumulation != 1:
+    if loss.noise and run.row_loss == "micro-batch" and accumulation != 1:
         number = None if accumulation is None else int(accumulation)
         found.append(Finding("loss_noise", {"noise": loss.noise, "accumulation": number}))
     if loss.forecast:

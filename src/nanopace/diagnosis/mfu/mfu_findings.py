@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 from nanopace.diagnosis.mfu.mfu import card_of, printed_zero
-from nanopace.diagnosis.result import Diagnosis, Finding, Mfu, Number
+from nanopace.diagnosis.result import Finding, Mfu, Number
 from nanopace.diagnosis.time.gpu_use import power_limited
 from nanopace.diagnosis.time.rows import Pace, steady
 from nanopace.diagnosis.time.throughput import missing_for_tokens
-from nanopace.record import replace
 from nanopace.run import Run
 
 LEAST_DEVIATION = 0.03  # of the last figure from the steady one, to be worth a word
@@ -26,16 +25,22 @@ def mfu_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
         *_of_what_is_missing(run, mfu),
     ]
     peak = run.number("measured_tflops")
+    if peak is None:
+        peak = _measured_here(run)
     if peak is not None:
         findings += _of_the_measured(mfu, str(run.value("gpu") or "CPU"), peak)
     return findings
 
 
-def against_measured(diagnosis: Diagnosis, card_name: str, peak_tflops: float) -> Diagnosis:
-    """The diagnosis of a run that does not say its card's measured peak, with what such a card was measured to reach
-    here."""
-    found = _of_the_measured(diagnosis.mfu, card_name, peak_tflops)
-    return replace(diagnosis, findings=(*diagnosis.findings, *found)) if found else diagnosis
+def _measured_here(run: Run) -> float | None:
+    """Of a card of exactly that name on this machine, where the run does not say it of its own. What was measured in
+    16 bits says nothing of a run in 8."""
+    gpu, dtype = run.value("gpu"), run.value("dtype")
+    if not isinstance(gpu, str) or not isinstance(dtype, str) or run.value("fp8"):
+        return None
+    from nanopace.hardware.calibration import measured_tflops  # only a run that says its card needs it
+
+    return measured_tflops(gpu, dtype)
 
 
 def _of_the_measured(mfu: Mfu, card_name: str, peak_tflops: float) -> list[Finding]:

@@ -1,6 +1,6 @@
 """Logs of many megabytes: numpy reads the usual lines, and what is alike is folded into one.
 
-bulk_lines.py reads, bulk_fold.py folds, and fold.py is the plain twin of the folding. What is folded how is decided
+nanogpt_lines.py reads, numpy_fold.py folds as fold.py does without numpy. What is folded how is decided
 here: rows among few evaluations with their neighbours, rows among many with their like, and the first rows of a log not
 at all. Every line that is not read here goes through the plain reader, in its place.
 """
@@ -74,7 +74,7 @@ def _read(text: Text, *, without_mfu: bool) -> _Lines:
     rows, evaluations, saving = read_rows(text, without_mfu=without_mfu), read_evaluations(text), read_saves(text)
     kind = np.zeros(len(text), np.int64)
     kind[rows.line], kind[evaluations.line] = _ROW, _EVALUATION
-    rows = _without_twins(rows)
+    rows = _without_duplicates(rows)
     saving = saving[saving > 0]
     kind[saving[kind[saving - 1] == _EVALUATION]] = _SAVE  # one that follows anything else is for the plain reader
     followed = np.searchsorted(rows.line, evaluations.line)
@@ -85,16 +85,16 @@ def _read(text: Text, *, without_mfu: bool) -> _Lines:
     return _Lines(text, kind, rows, evaluations, followed, kind[evaluations.line + 1] == _SAVE)
 
 
-def _without_twins(rows: RowBlock) -> RowBlock:
+def _without_duplicates(rows: RowBlock) -> RowBlock:
     """A row that is printed twice in a row counts once."""
     again = np.flatnonzero(np.diff(rows.iteration) == 0) + 1
     if not len(again):
         return rows
-    twin = rows.line[again] == rows.line[again - 1] + 1
+    duplicate = rows.line[again] == rows.line[again - 1] + 1
     for column in (rows.ms, rows.loss, rows.mfu):
-        twin &= (column[again] == column[again - 1]) | np.isnan(column[again])
+        duplicate &= (column[again] == column[again - 1]) | np.isnan(column[again])
     kept = np.ones(len(rows.line), np.bool_)
-    kept[again[twin]] = False
+    kept[again[duplicate]] = False
     return rows.part(kept)
 
 

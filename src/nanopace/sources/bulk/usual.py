@@ -1,8 +1,8 @@
 """Long logs in which almost every line is a row: the usual ones are read together, and folded.
 
 A format's usual row is matched by one expression on the bytes as they are, and rows in a row whose times are alike
-become one (bulk_fold.py). Every other line goes through the plain reader, in its place; so do rows that do not rise.
-nanoGPT's rows, which hold evaluations, have a reader of their own (bulk.py).
+become one (numpy_fold.py). Every other line goes through the plain reader, in its place; so do rows that do not rise.
+nanoGPT's rows, which hold evaluations, have a reader of their own (nanogpt.py).
 """
 
 from __future__ import annotations

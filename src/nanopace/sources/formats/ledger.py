@@ -29,7 +29,7 @@ from nanopace.ledger.events import (
     StepEvent,
 )
 from nanopace.ledger.file import EventReader
-from nanopace.run import Ending, Format, Metric, Phase, Row, Span
+from nanopace.run import Ending, Metric, Phase, Row, Span
 from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.gpu_samples import GpuSamples
 from nanopace.sources.processes.rank_lags import RankLags
@@ -50,10 +50,7 @@ _RUN_FACTS = (
 class LedgerReader:
     """Feeds the events of a ledger to a builder."""
 
-    format: Format = "ledger"
-
-    def __init__(self, builder: RunBuilder) -> None:
-        builder.describe("ledger", row_contains_evaluation=False)
+    def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
         self._events = EventReader()
         self._introduced = False  # the event before this one was a run event

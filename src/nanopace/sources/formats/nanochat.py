@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from nanopace.run import Format, Row, Stage
+from nanopace.run import Row, Stage
 from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.formats import nanochat_lines as lines
 from nanopace.sources.formats.nanochat_lines import PrintedRate, whole
@@ -66,10 +66,7 @@ class Together(NamedTuple):
 class NanochatReader:
     """Feeds the lines of a nanochat log to a builder."""
 
-    format: Format = "nanochat"
-
-    def __init__(self, builder: RunBuilder) -> None:
-        builder.describe("nanochat", row_contains_evaluation=False)
+    def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
         self._open = ""  # the beginning of a line that a terminal broke
         self._pieces = 0  # of it
@@ -115,7 +112,7 @@ class NanochatReader:
         return self._process.form == lines.stage_of_form(total=total, epoch=epoch)
 
     def feed_steps(self, steps: Together) -> None:
-        """Many at once, as bulk_nanochat.py reads them."""
+        """Many at once, as bulk/nanochat.py reads them."""
         self._open = ""
         for row in steps.rows:
             self._builder.row(row)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nanopace.errors import UsageError
-from nanopace.run import Format, Row
+from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt_lines import HEADER, Line, begins_line, like_evaluation, read_line
 from nanopace.sources.processes.died import ENDINGS, RANK
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nanopace.sources.head.config_echo import EchoedConfig
     from nanopace.sources.head.head import Head
     from nanopace.sources.time_stamps import Stamps
-
-MFU_SMOOTHING = 0.9
 
 _MOST_PIECES = 12  # a terminal of 5 columns; more is something else
 
@@ -39,10 +37,9 @@ _GPT2 = {  # (n_layer, n_head, n_embd)
 class NanogptReader:
     """Feeds a RunBuilder. Lines that a terminal of `width` columns may have broken are held until the next is known."""
 
-    format: Format = "nanogpt"
+    reads_forks = True  # what stands before the rows may be in a fork's own words
 
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
-        builder.describe("nanogpt", mfu_smoothing=MFU_SMOOTHING)
         self._builder = builder
         self._width = width or 1 << 30
         self.line = 0  # number of the line that is read
@@ -94,7 +91,7 @@ class NanogptReader:
         return False
 
     def feed_row(self, row: Row) -> None:
-        """A row that was read elsewhere (bulk.py), in its place among the lines."""
+        """A row that was read elsewhere (bulk/nanogpt.py), in its place among the lines."""
         self._release()
         self._close_config()
         self.mfu_seen |= row.mfu is not None
@@ -175,7 +172,7 @@ class NanogptReader:
 
     def _told_in_head(self, line: str) -> bool:
         """Before the first row of a process a fork may say things in words of its own, and any log its card."""
-        if self.format != "nanogpt" or (self._rows and self._head is None):
+        if not self.reads_forks or (self._rows and self._head is None):
             return False
         if self._head is None:
             from nanopace.sources.head.head import Head
@@ -246,7 +243,7 @@ class NanogptReader:
         if known.kind in HEADER:
             fresh = {"scratch": True, "pretrained": True, "resuming": False}.get(known.kind)
             builder.begin_process(fresh=fresh)
-            if self._head is None and self.format == "nanogpt":
+            if self._head is None and self.reads_forks:
                 from nanopace.sources.head.head import Head
 
                 self._head = Head(builder)

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 
 from nanopace.errors import UsageError
-from nanopace.run import Ending, Format, GpuUse
+from nanopace.run import Ending, GpuUse
 from nanopace.sources.build import RunBuilder, kept_loss
 from nanopace.sources.formats.nanogpt import NanogptReader
 from nanopace.sources.processes.died import RANK
@@ -39,11 +39,10 @@ _ENDINGS: dict[str, Ending] = {"finished": "finished", "interrupted": "interrupt
 class NanopaceReader(NanogptReader):
     """nanoGPT's reader, for our lines."""
 
-    format: Format = "nanopace"
+    reads_forks = False
 
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
         super().__init__(builder, width)
-        builder.describe("nanopace", row_contains_evaluation=False)
         self._introducing = False  # the lines after the header are choices
         self._told_ms: float | None = None  # of the run's processes, as long as each told how long it took
         self._told_kwh: float | None = None

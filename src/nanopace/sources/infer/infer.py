@@ -12,18 +12,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Literal
 
 from nanopace.errors import CardError
 from nanopace.hardware.cards import find_card, split_count
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
-from nanopace.run import Because, Ending, Fact, FactValue, Rows, Run
+from nanopace.run import Because, Fact, FactValue, Rows, Run
+from nanopace.sources.formats.registry import find_format
 from nanopace.sources.infer.cover import spread
 from nanopace.sources.infer.parameter_groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 
-A100_TFLOPS = 312.0
 _SMALLEST, _LARGEST = 1e-18, 1e18  # numbers of a run: FLOPs per token are the largest
 
 # Knobs whose default depends on the machine or the dataset.
@@ -32,7 +33,7 @@ _DEPENDENT = ("dtype", "device", "init_from")
 _SAID_ANYWAY = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
 
 # What a reader saw of the rows and the head; it serves to infer, and is no fact of the run.
-_SEEN = ("row_tokens", "other_columns", "fork_settings", "loss_unit")
+_HINTS = ("row_tokens", "other_columns", "fork_settings", "loss_unit")
 
 Conflict = tuple[str, FactValue, FactValue]
 
@@ -80,32 +81,32 @@ def complete(
         if count > 1:
             known.facts["gpu_count"] = Fact(count, "flag")
     groups = {name: int(known.facts.pop(name).value) for name in GROUP_FACTS if name in known.facts}
-    seen = {name: known.facts.pop(name).value for name in _SEEN if name in known.facts}
+    hints = {name: known.facts.pop(name).value for name in _HINTS if name in known.facts}
     _infer_intervals(known, run)
-    if run.format == "nanogpt":
-        run = spread(run, known.number, row_tokens=seen.get("row_tokens"), a_fork="other_columns" in seen)
-        known.add("printed_peak_tflops", A100_TFLOPS, "trainer")
-        _infer_model(known, run, groups, had_config=config is not None, seen=frozenset(seen))
-    elif run.format != "nanochat" and "parameters" not in known.facts:
+    format = find_format(run.format)
+    if format.rows_may_cover:
+        run = spread(run, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints)
+    if format.printed_peak is not None:
+        known.add("printed_peak_tflops", _printed_peak(known, format.printed_peak), "trainer")
+    if format.nanogpt_defaults:
+        _infer_model(known, run, groups, had_config=config is not None, hints=frozenset(hints))
+    elif format.gpt2_shape and "parameters" not in known.facts:
         _infer_parameters(known)
-    if run.format == "nanopace":
-        _infer_own_peak(known)
-    if run.format != "nanochat":
+    if format.gpt2_shape:
         _infer_flops(known)
         _infer_tokens(known, run)
     return replace(
         run,
-        rows=_with_meaningful_mfu(run),
+        rows=_without_zeros(run.rows) if format.zero_mfu_is_unknown else run.rows,
         facts=MappingProxyType(known.facts),
         conflicts=(*run.conflicts, *known.conflicts),
-        ending=run.ending or _ending(known, run),
+        ending=run.ending or ("finished" if format.ends_at_max_iters and _reached_max_iters(known, run) else None),
     )
 
 
-def _with_meaningful_mfu(run: Run) -> Rows:
-    """nanochat prints an mfu of 0.00 throughout where it does not know the card's peak: that is no figure."""
-    rows = run.rows
-    if run.format != "nanochat" or any(mfu > 0 for mfu in rows.mfu):
+def _without_zeros(rows: Rows) -> Rows:
+    """An mfu of 0.00 throughout, where the trainer does not know the card's peak, is no figure."""
+    if any(mfu > 0 for mfu in rows.mfu):
         return rows
     unknown = rows[:]
     unknown.mfu = array("d", [math.nan]) * len(rows)
@@ -125,10 +126,10 @@ def _add_config(known: Known, config: Mapping[str, FactValue], overrides: Mappin
         known.facts[knob] = Fact(value, "flag")
 
 
-def _ending(known: Known, run: Run) -> Ending | None:
+def _reached_max_iters(known: Known, run: Run) -> bool:
     max_iters = known.number("max_iters")
     last = max(run.rows.last_iteration[-1], *(e.iteration for e in run.evaluations[-1:]), 0)
-    return "finished" if run.format == "nanogpt" and max_iters is not None and last >= max_iters else None
+    return max_iters is not None and last >= max_iters
 
 
 # --- intervals -------------------------------------------------------------------------------------------------------
@@ -173,12 +174,12 @@ def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> N
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
-def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, seen: frozenset[str]) -> None:
+def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, hints: frozenset[str]) -> None:
     shape = shape_of_groups(groups)
     for name, value in shape.items():
         known.check(name, value)
         known.add(name, value, "parameter_groups")
-    if "fork_settings" not in seen and _defaults_hold(known, run, had_config):
+    if "fork_settings" not in hints and _defaults_hold(known, run, had_config):
         from nanopace.config import KNOBS
 
         for knob in KNOBS.values():
@@ -191,7 +192,7 @@ def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_confi
         known.add("vocab_size", vocabulary, "parameter_groups")
         known.add("block_size", block, "parameter_groups")
     init_from = known.facts.get("init_from")
-    if (init_from is None or init_from.value == "scratch") and "loss_unit" not in seen:  # ln(V) is in nats
+    if (init_from is None or init_from.value == "scratch") and "loss_unit" not in hints:  # ln(V) is in nats
         known.add("vocab_size", vocabulary_of_loss(run, known.number("n_embd")), "first_loss")
     _infer_parameters(known)
 
@@ -235,12 +236,15 @@ def _infer_parameters(known: Known) -> None:
         known.facts["parameters"] = Fact(exact, "inferred", "model_shape")
 
 
-def _infer_own_peak(known: Known) -> None:
-    """Our trainer divides by the peak of the card that runs, in the precision that it runs in."""
+def _printed_peak(known: Known, peak: float | Literal["card"]) -> float | None:
+    """What the printed mfu is divided by: always the same, or the peak of the card that ran, in its precision."""
+    if peak != "card":
+        return peak
     gpu, dtype = known.facts.get("gpu"), known.facts.get("dtype")
     if gpu is not None and dtype is not None and dtype.value == "bfloat16":
         with suppress(CardError):
-            known.add("printed_peak_tflops", find_card(str(gpu.value)).bf16_tflops, "trainer")
+            return find_card(str(gpu.value)).bf16_tflops
+    return None
 
 
 def _infer_flops(known: Known) -> None:

@@ -19,12 +19,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.processes.rank_prefixes import LONGEST_PREFIX, ROW
+from nanopace.sources.processes.rank_prefixes import LONGEST_PREFIX
 
 WINDOW = 512  # rows
 _RETURNS = 3  # of a process behind rows of another one: fewer may be lines that are missing
 _MOST_LANES = 1024  # that are remembered
 
+# As nanoGPT and nanochat print them; those of other trainers are taken as they come.
 _EVALUATION = re.compile(r"\b[sS]tep\s{0,8}(\d{1,12})\s{0,4}(?::|\|\s?([A-Za-z]{1,20}))", re.ASCII)
 
 Printed = tuple[str, bool]  # a line, and whether it has its end
@@ -38,12 +39,13 @@ class _Line(NamedTuple):
 
 def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[Printed]:
     """The lines of a log without the rows of processes that print between those of another."""
+    row_start = re.compile(builder.format.row_start, re.ASCII)
     window: _Window | None = None
     last, text = -1, ""
     for each in printed:
         line = each[0]
-        found = ROW.search(line, 0, 4 * LONGEST_PREFIX) if line else None
-        iteration = None if found is None else int(found[1] or found[2])
+        found = row_start.search(line, 0, 4 * LONGEST_PREFIX) if line else None
+        iteration = None if found is None else int(found[1])
         if found is not None and iteration is not None:
             text, before = line[found.start() :], text
             if text == before:  # twice the same: two handlers print it

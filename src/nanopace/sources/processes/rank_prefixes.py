@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.log_format import LogFormat
 from nanopace.sources.processes.died import ENDING
 
 LONGEST_PREFIX = 200  # characters before a row
@@ -21,11 +22,6 @@ _FEWEST_ROWS = 4
 _MOST_RANKS = 1024
 _NEARLY_ALL = 0.9  # of the rows
 
-ROW = re.compile(
-    r"[iI]ter(?:ation)?\s{0,20}(\d{1,12})(?:\s{0,4}/\s{0,4}\d{1,12})?\s{0,4}[:|]\s{0,20}(?:train(?:ing)?[\s_]{0,4})?loss"
-    r"|\bstep\s{0,8}(\d{1,12})(?:/\d{1,12})?\s{0,4}\([\d.]{1,9}%\)",
-    re.ASCII,
-)
 _STEP = re.compile(r"\b[sS]tep\s{0,8}\d", re.ASCII)
 _END = re.compile(ENDING)
 # Those that are a rank more surely come first: a node may have several.
@@ -46,25 +42,31 @@ _OTHER_WORD = re.compile(r"[A-Za-z]{3,}(?<!INFO)(?<!DEBUG)(?<!WARNING)(?<!ERROR)
 class Ranks:
     """How the ranks of a log are written, and which one is explained: the first."""
 
-    def __init__(self, kind: re.Pattern[str], rank: int) -> None:
+    def __init__(self, kind: re.Pattern[str], rank: int, row: re.Pattern[str]) -> None:
         self._kind = kind
+        self._row = row
         self.rank = rank
+
+    def row_in(self, line: str) -> re.Match[str] | None:
+        """The beginning of a row."""
+        return self._row.search(line, 0, 4 * LONGEST_PREFIX)
 
     def split(self, line: str) -> tuple[int | None, str]:
         """The rank that printed a line, and the line without it; None where none is before it."""
-        row = ROW.search(line, 0, 4 * LONGEST_PREFIX)
+        row = self.row_in(line)
         found = self._kind.search(line, 0, row.start() if row else LONGEST_PREFIX)
         if found is None or (row is None and _OTHER_WORD.search(line, 0, found.start())):
             return None, line
         return _rank(found), line[: found.start()] + line[found.end() :]
 
 
-def find_ranks(printed: Iterable[str]) -> Ranks | None:
+def find_ranks(printed: Iterable[str], format: LogFormat) -> Ranks | None:
     """Look at the first lines of a log; None where it has one rank, or they cannot be told apart."""
     rows: list[tuple[str, int]] = []
+    row_start = re.compile(format.row_start, re.ASCII)
     for line in printed:
-        if (row := ROW.search(line, 0, 4 * LONGEST_PREFIX)) is not None:
-            rows.append((line[: row.start()], int(row[1] or row[2])))
+        if (row := row_start.search(line, 0, 4 * LONGEST_PREFIX)) is not None:
+            rows.append((line[: row.start()], int(row[1])))
             if len(rows) == _MOST_ROWS:
                 break
     if len(rows) < _FEWEST_ROWS:
@@ -74,7 +76,7 @@ def find_ranks(printed: Iterable[str]) -> Ranks | None:
             (_rank(rank), at) for prefix, at in rows if (rank := kind.search(prefix[-LONGEST_PREFIX:])) is not None
         ]
         if len(found) >= _NEARLY_ALL * len(rows) and _are_ranks(found):
-            return Ranks(kind, min(rank for rank, _ in found))
+            return Ranks(kind, min(rank for rank, _ in found), row_start)
     return None
 
 
@@ -94,7 +96,7 @@ def of_one_rank(printed: Iterable[tuple[str, bool]], ranks: Ranks, builder: RunB
     begun = False
     for line, ended in printed:
         rank, rest = ranks.split(line)
-        is_row = ROW.search(rest, 0, 4 * LONGEST_PREFIX) is not None
+        is_row = ranks.row_in(rest) is not None
         if rank is None or rank == ranks.rank:
             begun |= is_row
             yield rest, ended

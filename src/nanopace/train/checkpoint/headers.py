@@ -17,13 +17,9 @@ from nanopace.errors import InputError
 from nanopace.train.checkpoint.tensor_file import TYPE_NAMES
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.weight_shapes import DTYPES, check_said, fast_shape_of, shape_of
-from nanopace.train.optim.muon import MOMENTUM_NAME, SQUARE_NAME
-from nanopace.train.optim.optimizer import remembered
+from nanopace.train.optim.optimizer import state_shapes
 
-# How the names of the optimizer's tensors begin: AdamW's averages, its count, and what Muon has beside a count.
-AVERAGES, COUNT = ("exp_avg.", "exp_avg_sq."), "step."
 _FLOATS = {TYPE_NAMES[each]: each for each in DTYPES}
-OF_OPTIMIZERS = (*AVERAGES, COUNT, f"{MOMENTUM_NAME}.", f"{SQUARE_NAME}.")
 
 
 def header_of(path: Path) -> dict[str, Tensor]:
@@ -58,12 +54,7 @@ def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
     check_said(path, found, asdict(said))
 
 
-def check_averages(path: Path, averages: Mapping[str, Tensor], weights: Mapping[str, Tensor], said: ModelShape) -> None:
-    """These are what the recipe's optimizer remembers of these weights, which have been checked."""
-    if said.recipe == "gpt2":
-        expected = {f"{what}{name}": each.shape for what in AVERAGES for name, each in weights.items()}
-        expected |= {f"{COUNT}{name}": torch.Size() for name in weights}
-    else:
-        expected = remembered(said)
-    if {name: each.shape for name, each in averages.items()} != expected:
+def check_averages(path: Path, averages: Mapping[str, Tensor], said: ModelShape) -> None:
+    """These are what the recipe's optimizer remembers of the weights of this shape, which have been checked."""
+    if {name: each.shape for name, each in averages.items()} != state_shapes(said):
         raise InputError("{path}: does not belong to the weights beside it", path=path)

@@ -34,10 +34,11 @@ from nanopace.corpus.tokenizers.tokenizer import load_tokenizer
 from nanopace.errors import InputError, NanopaceError
 from nanopace.files import open_own, takes_much_memory
 from nanopace.literals import Value
-from nanopace.train.checkpoint.headers import OF_OPTIMIZERS, check_averages, check_weights, header_of
+from nanopace.train.checkpoint.headers import check_averages, check_weights, header_of
 from nanopace.train.checkpoint.reassemble import read_whole, whole_header
 from nanopace.train.checkpoint.state_checks import wrong_field
 from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.optim.optimizer import STATE_PREFIXES
 
 FORMAT = 1
 CHECKPOINTS = "checkpoints"  # in an out_dir
@@ -103,7 +104,7 @@ class Saved:
 
     def _load(self, name: str, device: str) -> dict[str, Tensor]:
         if self.sharded:
-            found = read_whole(self.path, lambda each: each.startswith(OF_OPTIMIZERS) == (name == OPTIMIZER))
+            found = read_whole(self.path, lambda each: each.startswith(STATE_PREFIXES) == (name == OPTIMIZER))
             return {each: tensor.to(device) for each, tensor in found.items()}
         from safetensors.torch import load_file
 
@@ -203,7 +204,7 @@ def _check_contents(saved: Saved) -> None:
     if saved.sharded:
         of_weights = of_averages = path
         tensors = whole_header([path / name for name in sorted(listed)])
-        weights = {name: each for name, each in tensors.items() if not name.startswith(OF_OPTIMIZERS)}
+        weights = {name: each for name, each in tensors.items() if not name.startswith(STATE_PREFIXES)}
         averages = {name: each for name, each in tensors.items() if name not in weights}
     else:
         of_weights, of_averages = path / MODEL, path / OPTIMIZER
@@ -211,7 +212,7 @@ def _check_contents(saved: Saved) -> None:
         averages = header_of(of_averages) if saved.has_averages else {}
     check_weights(of_weights, weights, saved.shape)
     if saved.has_averages:
-        check_averages(of_averages, averages, weights, saved.shape)
+        check_averages(of_averages, averages, saved.shape)
     if TOKENIZER_FILE in files:
         _check_tokenizer(saved)
 

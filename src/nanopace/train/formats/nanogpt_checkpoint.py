@@ -20,12 +20,12 @@ from nanopace.train.formats.pretrained import Pretrained, assumed_tokenizer, hol
 from nanopace.train.formats.torch_file import read_torch_file
 from nanopace.train.models.gpt2 import ACTIVATIONS, ModelShape
 from nanopace.train.models.weight_shapes import check_said, shape_of, weight_shapes
+from nanopace.train.optim.adamw import ADAMW_STATE
 
 NANOGPT_FILE = "ckpt.pt"  # in nanoGPT's out_dir
 
 _COMPILED = "_orig_mod."  # what torch.compile puts in front of every name
 _MODEL_ARGS = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias")
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 _NO_LOSS_YET = 1e9  # nanoGPT's best_val_loss before there is one
 # What torch's AdamW may be told, and nanoGPT leaves as it is.
 _ONLY: Mapping[str, Value] = {"eps": 1e-8, "amsgrad": False, "maximize": False, "decoupled_weight_decay": True}
@@ -176,7 +176,7 @@ def _moments(state: object, shape: ModelShape) -> dict[str, Tensor] | None:
     moments: dict[str, Tensor] = {}
     for number, name in enumerate((*decaying, *others)):
         entry = found.get(number)
-        if not isinstance(entry, dict) or entry.keys() != {*_MOMENTS}:
+        if not isinstance(entry, dict) or entry.keys() != {*ADAMW_STATE}:
             return None
         for what, value in entry.items():
             if not holds_floats(value) or value.is_meta or value.shape != (() if what == "step" else sizes[name]):
@@ -202,7 +202,7 @@ def _optimizer_state(
     state: dict[str, object] = optimizer.state_dict()
     if moments is not None:
         state["state"] = {
-            number: {what: moments[f"{what}.{name}"].contiguous() for what in _MOMENTS}
+            number: {what: moments[f"{what}.{name}"].contiguous() for what in ADAMW_STATE}
             for number, name in enumerate((*decaying, *others))
         }
     return state

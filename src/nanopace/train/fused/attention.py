@@ -6,13 +6,15 @@ of which their libraries need to load; so the answer is remembered for the next 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from nanopace.train.kernels.timing import card_ms
 from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.private_torch import gradients_of
 from nanopace.train.warm_start import recall, remember
 
 _SWITCHES = {
@@ -23,7 +25,6 @@ _SWITCHES = {
 }
 _TOPIC = "attention"
 _TOKENS = 1 << 16  # per trial: enough to fill a card
-_TRIALS = 5
 
 
 def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
@@ -41,13 +42,9 @@ def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dty
     return found
 
 
-def slopes_of(found: Tensor, q_k_v: Sequence[Tensor], d_found: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of queries, keys and values.
-
-    torch.autograd.grad, without its check of shapes, for which it imports a computer algebra system: 1.6 s of a start.
-    """
-    engine = torch.autograd.Variable._execution_engine
-    return engine.run_backward((found,), (d_found,), False, False, tuple(q_k_v), False, accumulate_grad=False)
+def attention_backward(found: Tensor, q_k_v: Sequence[Tensor], d_found: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of queries, keys and values, by torch's own way back."""
+    return gradients_of(q_k_v, found, d_found)
 
 
 def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
@@ -79,10 +76,7 @@ def _switch_on(*kept: str) -> None:
 
 
 def _time(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> float | None:
-    """Forward and backward of one layer's attention in ms; None if this kernel does not take it.
-
-    As a CUDA graph: launched one by one, what a small batch shows is how long the host takes, which is another order.
-    """
+    """Forward and backward of one layer's attention in ms; None if this kernel does not take it."""
     batch = max(1, min(batch_size, _TOKENS // shape.block_size))
     width = shape.n_embd // shape.n_head
     packed = torch.randn((batch, shape.block_size, 3, shape.n_head, width), device=device, dtype=dtype)
@@ -90,32 +84,9 @@ def _time(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch
 
     def pass_once() -> None:
         found = functional.scaled_dot_product_attention(q, k, v, dropout_p=shape.dropout, is_causal=True)
-        slopes_of(found, (q, k, v), found.detach())
+        attention_backward(found, (q, k, v), found.detach())
 
     try:
-        return min(_replays(pass_once))  # whatever disturbs one makes it longer
+        return card_ms(pass_once, device)
     except RuntimeError:
         return None
-
-
-def _replays(do: Callable[[], None]) -> list[float]:
-    """What the card takes for it in ms, several times."""
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):  # libraries load and make their plans, which a graph cannot record
-        for _ in range(2):
-            do()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        do()
-    graph.replay()
-    times = []
-    for _ in range(_TRIALS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return times

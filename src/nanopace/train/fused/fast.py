@@ -1,4 +1,4 @@
-"""FastGPT's forward and backward pass as a list of kernels, as fused.py has it for GPT.
+"""FastGPT's forward and backward pass as a list of kernels, as gpt2.py has it for GPT.
 
 Its norms have no weights, so nothing is folded into the matrices. What a layer keeps is less than GPT's: the square of
 ReLU needs nothing but what it gave. The tables are looked up in float32 and have no copies.
@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nanopace.knob_values import ingredients
-from nanopace.train.fused.attention import slopes_of
-from nanopace.train.fused.gpt2 import Again, Attended, Fused, rows_of
+from nanopace.train.fused.attention import attention_backward
+from nanopace.train.fused.gpt2 import Attended, Fused, rows_of
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
+from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.norm import rms_norm, rms_norm_backward
-from nanopace.train.kernels.products import add_product, product
 from nanopace.train.kernels.relu2 import relu2, relu2_backward
 from nanopace.train.kernels.rotary import Angles, turn, turn_backward
 from nanopace.train.kernels.start import begin, begin_backward
@@ -47,8 +47,8 @@ class Heads(NamedTuple):
     attended: Attended
 
 
-class FastKept(NamedTuple):
-    """What the backward pass needs of one layer's forward pass. None: it is made once more."""
+class FastActivations(NamedTuple):
+    """What the backward pass needs of one layer's forward pass. None: it is recomputed."""
 
     y_1: Tensor
     factor_1: Tensor
@@ -62,23 +62,23 @@ class FastKept(NamedTuple):
 class FusedFastGPT(Fused):
     """Calls the weights of a FastGPT, which stays what is saved, sampled from and trained. `fp8` is FusedGPT's."""
 
-    def __init__(self, model: FastGPT, again: Again = Again.NOTHING, fp8: Collection[str] = ()) -> None:
+    def __init__(self, model: FastGPT, steps: Collection[str] = (), fp8: Collection[str] = ()) -> None:
         shape = model.shape
         has = ingredients(shape.recipe, shape.without)
         self._rope, self._normed, self._relu2 = ("rope" in has, "qk_norm" in has, "relu2" in has)
-        # What goes into the square of ReLU is never kept, which is as much as Again.ACTIVATION saves.
-        self._shape, self._again = shape, min(again, Again.ACTIVATION) if self._relu2 else again
+        self._shape = shape
         self._cap = CAP if "soft_cap" in has else None
         head = shape.n_embd // shape.n_head
         self._scale = SHARPNESS / head**0.5 if self._normed else None
         self._angles: dict[int, Angles] = {}
-        super().__init__(model)
+        # What goes into the square of ReLU is never kept, which is as much as the step activation saves.
+        super().__init__(model, {*steps, "activation"} if self._relu2 else steps)
         self._tokens = weight_of(model.transformer["wte"])
         self._positions = None if self._rope else weight_of(model.transformer["wpe"])
         self._layers = _layers(model, fp8)
         self._head = Matrix(weight_of(model.lm_head), fp8="head" in fp8)
         self._matrices = [each for layer in self._layers for each in layer[:4]] + [self._head]
-        self.renew()
+        self.refresh_copies()
 
     @torch.no_grad()
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
@@ -86,11 +86,11 @@ class FusedFastGPT(Fused):
         start, start_factor = begin(tokens, self._tokens, self._positions)
         x = start.clone()
         kept = [self._forward(layer, x, tokens, rounding=True) for layer in self._layers]
-        head, y8 = self._head, self._head.room_for_8_bits(x)
+        head, y8 = self._head, self._head.empty_fp8(x)
         y, factor = rms_norm(x, y8)
         del x  # what nobody needs any more makes room
         loss, d_y = head_gradients(
-            y, head.copy, head.gradient, targets.reshape(-1), share, self._cap, x8=y8, weight8=head.eighth
+            y, head.copy, head.gradient, targets.reshape(-1), share, self._cap, x8=y8, weight8=head.fp8_weight
         )
         del y8
         d_x = rms_norm_backward(d_y, y, factor, None)
@@ -110,63 +110,63 @@ class FusedFastGPT(Fused):
         losses = head_losses(rms_norm(x)[0], self._head.copy, targets.reshape(-1), self._cap)
         return losses.view(targets.shape).mean(dim=1)
 
-    def _forward(self, layer: FastLayer, x: Tensor, tokens: Tensor, *, rounding: bool) -> FastKept:
+    def _forward(self, layer: FastLayer, x: Tensor, tokens: Tensor, *, rounding: bool) -> FastActivations:
         """What this layer finds is added to x. Products are in 8 bits where that is chosen and `rounding` allowed."""
-        y8 = layer.attention.room_for_8_bits(x) if rounding else None
+        y8 = layer.attention.empty_fp8(x) if rounding else None
         y_1, factor_1 = rms_norm(x, y8)
         heads = self._attend(layer, layer.attention.product(y_1, y8), tokens)
-        add_product(x, rows_of(heads.attended.found), layer.projection.copy.t())
-        y8 = layer.into.room_for_8_bits(x) if rounding else None
+        addmm_(x, rows_of(heads.attended.found), layer.projection.copy.t())
+        y8 = layer.into.empty_fp8(x) if rounding else None
         y_2, factor_2 = rms_norm(x, y8)
         h, g = self._activate(layer.into.product(y_2, y8))
         del y8
-        add_product(x, g, layer.out_of.copy.t())
-        return FastKept(
+        addmm_(x, g, layer.out_of.copy.t())
+        return FastActivations(
             y_1,
             factor_1,
-            heads if self._again > Again.ATTENTION else None,
+            None if "attention" in self._recompute else heads,
             y_2,
             factor_2,
-            h if self._again > Again.HIDDEN else None,
-            g if self._again > (Again.HIDDEN if self._relu2 else Again.ACTIVATION) else None,
+            None if "hidden" in self._recompute else h,
+            None if ("hidden" if self._relu2 else "activation") in self._recompute else g,
         )
 
     def _activate(self, h: Tensor) -> tuple[Tensor | None, Tensor]:
         """What the backward pass of GELU needs beside what it gave, and that."""
         return (None, relu2(h)) if self._relu2 else (h, gelu(h))
 
-    def _backward(self, layer: FastLayer, kept: FastKept, d_x: Tensor, tokens: Tensor) -> None:
+    def _backward(self, layer: FastLayer, kept: FastActivations, d_x: Tensor, tokens: Tensor) -> None:
         """What this layer does to the gradient is added to d_x."""
         self._backward_mlp(layer, kept, d_x)
         self._backward_attention(layer, kept, d_x, tokens)
 
-    def _backward_mlp(self, layer: FastLayer, kept: FastKept, d_x: Tensor) -> None:
+    def _backward_mlp(self, layer: FastLayer, kept: FastActivations, d_x: Tensor) -> None:
         h, g = kept.h, kept.g
         if h is None and g is None:
             h, g = self._activate(layer.into.product(kept.y_2))
-        d_g = product(d_x, layer.out_of.copy)
+        d_g = torch.mm(d_x, layer.out_of.copy)
         if h is None:
             assert g is not None
-            add_product(layer.out_of.gradient, d_x.t(), g)
+            addmm_(layer.out_of.gradient, d_x.t(), g)
             d_h = relu2_backward(d_g, g)
         else:
             d_h, g = gelu_backward(d_g, h, g)
-            add_product(layer.out_of.gradient, d_x.t(), g)
-        add_product(layer.into.gradient, d_h.t(), kept.y_2)
-        rms_norm_backward(product(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
+            addmm_(layer.out_of.gradient, d_x.t(), g)
+        addmm_(layer.into.gradient, d_h.t(), kept.y_2)
+        rms_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
 
-    def _backward_attention(self, layer: FastLayer, kept: FastKept, d_x: Tensor, tokens: Tensor) -> None:
+    def _backward_attention(self, layer: FastLayer, kept: FastActivations, d_x: Tensor, tokens: Tensor) -> None:
         packed, factors, (q_k_v, found) = kept.heads or self._attend(layer, layer.attention.product(kept.y_1), tokens)
-        d_found = product(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
-        add_product(layer.projection.gradient, d_x.t(), rows_of(found))
-        slopes = slopes_of(found, q_k_v, d_found)
+        d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
+        addmm_(layer.projection.gradient, d_x.t(), rows_of(found))
+        slopes = attention_backward(found, q_k_v, d_found)
         turn_backward(slopes, packed, factors, self._turned(tokens))  # from now on packed is its own gradient
         del slopes, d_found
         if layer.table is not None and layer.gate is not None:
             d_table, d_gate = _gradient(layer.table), _gradient(layer.gate)
             add_values_backward(packed, tokens, layer.table, layer.gate, d_table, d_gate)
-        add_product(layer.attention.gradient, packed.t(), kept.y_1)
-        rms_norm_backward(product(packed, layer.attention.copy), kept.y_1, kept.factor_1, d_x)
+        addmm_(layer.attention.gradient, packed.t(), kept.y_1)
+        rms_norm_backward(torch.mm(packed, layer.attention.copy), kept.y_1, kept.factor_1, d_x)
 
     def _attend(self, layer: FastLayer, packed: Tensor, tokens: Tensor) -> Heads:
         """torch's own attention, with its own backward pass, whichever kernel it takes."""

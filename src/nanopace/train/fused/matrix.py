@@ -1,7 +1,7 @@
 """A matrix of a model as our kernels multiply it.
 
 The weight of a norm scales the columns of the matrix after it: x_hat (W diag(w))^T. That is folded in when the copy is
-renewed, and taken out again before the gradients are used (kernels/fold.py). So a norm needs no weight, and its
+refreshed, and taken out again before the gradients are used (kernels/fold.py). So a norm needs no weight, and its
 backward pass nothing but what the norm gave.
 """
 
@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.train.kernels.fold import fold, unfold
-from nanopace.train.kernels.fp8 import FP8, Eighth
-from nanopace.train.kernels.products import product
+from nanopace.train.kernels.fp8 import FP8, Fp8Weight
 
 
 class Matrix:
@@ -24,7 +23,7 @@ class Matrix:
     ) -> None:
         self._weight, self._norm = weight, norm
         self.copy = torch.empty_like(weight, dtype=torch.bfloat16)
-        self.eighth = Eighth(self.copy) if fp8 else None
+        self.fp8_weight = Fp8Weight(self.copy) if fp8 else None
         # What the products add to: the weight's own gradient, unless others add to that, too.
         self.gradient = torch.zeros_like(weight) if shared or weight.grad is None else weight.grad
         self.shared = shared
@@ -35,24 +34,24 @@ class Matrix:
         return [self._weight] if self._norm is None else [self._weight, self._norm]
 
     @torch.no_grad()
-    def renew(self) -> None:
+    def refresh_copies(self) -> None:
         if self._norm is None:
             self.copy.copy_(self._weight)
         else:
             fold(self._weight, self._norm, self.copy)
-        if self.eighth is not None:
-            self.eighth.renew(self.copy)
+        if self.fp8_weight is not None:
+            self.fp8_weight.quantize(self.copy)
 
-    def room_for_8_bits(self, x: Tensor) -> Tensor | None:
+    def empty_fp8(self, x: Tensor) -> Tensor | None:
         """For the norm of x, which this is to be multiplied with; None: it is in bfloat16."""
-        return None if self.eighth is None else torch.empty_like(x, dtype=FP8)
+        return None if self.fp8_weight is None else torch.empty_like(x, dtype=FP8)
 
     def product(self, y: Tensor, y8: Tensor | None = None) -> Tensor:
         """y W^T, by the 8 bits where there are some."""
         if y8 is None:
-            return product(y, self.copy.t())
-        assert self.eighth is not None
-        return self.eighth.product(y8)
+            return torch.mm(y, self.copy.t())
+        assert self.fp8_weight is not None
+        return self.fp8_weight.product(y8)
 
     @torch.no_grad()
     def unfold(self) -> None:

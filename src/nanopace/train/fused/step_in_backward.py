@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nanopace.train.optim.bf16_adamw import LeanAdamW
+from nanopace.train.optim.bf16_adamw import Bf16AdamW
+from nanopace.train.private_torch import zero_all
 
 if TYPE_CHECKING:
     from nanopace.train.fused.matrix import Matrix
@@ -29,46 +30,47 @@ def share_gradients(blocks: nn.ModuleList) -> None:
             own.grad = shared.grad
 
 
-class Release:
-    """What becomes of a gradient. Nothing in here waits for the device, and all of it can be part of a CUDA graph."""
+class StepInBackward:
+    """Clips and steps with each layer's gradient. Nothing in here waits for the device, and all of it can be part of a
+    CUDA graph."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, clip: float, device: torch.device) -> None:
-        assert isinstance(optimizer, LeanAdamW), "no other is updated weight by weight"
+        assert isinstance(optimizer, Bf16AdamW), "no other is updated weight by weight"
         self._optimizer, self._clip = optimizer, clip
-        self._held, self._square, self._left_out = (torch.zeros((), device=device) for _ in range(3))
-        optimizer.found_inf = self._left_out
+        self._frozen, self._norm_square, self._skip = (torch.zeros((), device=device) for _ in range(3))
+        optimizer.found_inf = self._skip
 
     @property
     def norm(self) -> Tensor:
         """Of the gradients since the step began, before they were clipped."""
-        return self._square.sqrt()
+        return self._norm_square.sqrt()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Inside, all is done as ever, and no weight changes."""
-        self._held.fill_(1.0)
+    def weights_frozen(self) -> Iterator[None]:
+        """Inside, a pass does all that it does, but no weight changes."""
+        self._frozen.fill_(1.0)
         try:
             yield
         finally:
-            self._held.zero_()
+            self._frozen.zero_()
 
     def begin(self, loss: Tensor) -> None:
         """Before the first gradient of a step."""
-        self._square.zero_()
-        self._left_out.copy_(torch.maximum(self._held, (~torch.isfinite(loss)).float()))
+        self._norm_square.zero_()
+        self._skip.copy_(torch.maximum(self._frozen, (~torch.isfinite(loss)).float()))
 
     @torch.no_grad()
     def update(self, matrices: Collection[Matrix], others: Collection[nn.Parameter] = ()) -> None:
-        """The weights of these, whose gradients are whole now, and are forgotten."""
+        """Step with the weights of these matrices, whose gradients are complete now, and zero the gradients."""
         for each in matrices:
             each.unfold()
         weights = [*(weight for each in matrices for weight in each.weights), *others]
         gradients = [each.grad for each in weights if each.grad is not None]
-        self._square += get_total_norm(gradients).square()
-        self._left_out.copy_(torch.maximum(self._left_out, (~torch.isfinite(self._square)).float()))
+        self._norm_square += get_total_norm(gradients).square()
+        self._skip.copy_(torch.maximum(self._skip, (~torch.isfinite(self._norm_square)).float()))
         if self._clip:
             clip_grads_with_norm_(weights, self._clip, self.norm)
         self._optimizer.update(weights)
-        torch._foreach_zero_(gradients + [each.gradient for each in matrices if each.shared])
+        zero_all(gradients + [each.gradient for each in matrices if each.shared])
         for each in matrices:
-            each.renew()
+            each.refresh_copies()

@@ -8,15 +8,16 @@ its largest value. All scales are tensors on the device, for which nobody has to
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import torch
 from torch import Tensor
 
 from nanopace.hardware.memory import rows_at_a_time
-from nanopace.train.kernels.products import choose_algorithms, product
+from nanopace.train.kernels.timing import card_ms
 from nanopace.train.models.gpt2 import ModelShape
+from nanopace.train.private_torch import scaled_mm
 from nanopace.train.warm_start import recall, remember
 
 FP8 = torch.float8_e4m3fn
@@ -26,8 +27,7 @@ _SMALLEST = 1e-12  # as the largest value of a matrix: 0 would be divided by 0
 _WORTH_IT = 1.05  # times the speed of bfloat16: below, casting the weights may eat it
 _TOPIC = "fp8"
 _ROWS = 1 << 15  # per trial: enough to fill a card
-_TRIALS, _TIMES = 5, 4
-_HEAD_START = 2_000_000  # cycles: about a ms
+_CALLS = 4  # per trial, in a row
 
 
 def scale_after_norm(width: int) -> float:
@@ -35,30 +35,23 @@ def scale_after_norm(width: int) -> float:
     return float(LARGEST / width**0.5)
 
 
-class Eighth:
-    """A matrix in 8 bits, as it is multiplied with what a norm gave."""
+class Fp8Weight:
+    """A weight in 8 bits with one scale, as it is multiplied with what a norm gave."""
 
     def __init__(self, matrix: Tensor) -> None:
         self._values = torch.empty_like(matrix, dtype=FP8)
         self._scale = torch.ones((), device=matrix.device)  # times the values: the matrix
         self._norm_scale = torch.full((), 1 / scale_after_norm(matrix.size(1)), device=matrix.device)
 
-    def renew(self, matrix: Tensor) -> None:
+    def quantize(self, matrix: Tensor) -> None:
+        """Take these values, scaled by the largest of them."""
         torch.linalg.vector_norm(matrix, torch.inf, dtype=torch.float32, out=self._scale)
         self._scale.clamp_(min=_SMALLEST).div_(LARGEST)
         self._values.copy_(matrix / self._scale)
 
     def product(self, y8: Tensor) -> Tensor:
         """y W^T in bfloat16, of the 8 bits that the norm wrote for y."""
-        out: Tensor = torch._scaled_mm(
-            y8,
-            self._values.t(),
-            scale_a=self._norm_scale,
-            scale_b=self._scale,
-            out_dtype=torch.bfloat16,
-            use_fast_accum=True,
-        )
-        return out
+        return scaled_mm(y8, self._values.t(), self._norm_scale, self._scale)
 
 
 def pick_products(shape: ModelShape, rows: int, device: torch.device) -> tuple[tuple[str, ...], str]:
@@ -83,7 +76,7 @@ def _speeds(width: int, vocabulary: int, rows: int, device: torch.device) -> tup
     """Of each product, times bfloat16's; without those that cannot be, and 0 for one whose trial failed, which is not
     remembered: memory may have been full. And whether that was known before."""
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    question = f"{card}, torch {torch.__version__}, {rows} x {width}, vocabulary of {vocabulary}, by the best in bf16"
+    question = f"{card}, torch {torch.__version__}, {rows} x {width}, vocabulary of {vocabulary}"
     known = _read(recall(_TOPIC, question))
     if known is not None:
         return known, True
@@ -122,27 +115,17 @@ def _speed(rows: int, width: int, out: int, device: torch.device) -> float:
 
     try:
         x, weight = (torch.randn((high, width), device=device).bfloat16() for high in (rows, out))
-        x8, eighth = torch.empty_like(x, dtype=FP8), Eighth(weight)
-        eighth.renew(weight)
-        norm, norm_too = _time(lambda: layer_norm(x)), _time(lambda: layer_norm(x, x8))
-        product(x, weight.t())
-        choose_algorithms()
-        exact, rounded = _time(lambda: product(x, weight.t())), _time(lambda: eighth.product(x8))
+        x8, fp8_weight = torch.empty_like(x, dtype=FP8), Fp8Weight(weight)
+        fp8_weight.quantize(weight)
+        norm, norm_too, exact, rounded = (
+            card_ms(do, device, calls=_CALLS)
+            for do in (
+                lambda: layer_norm(x),
+                lambda: layer_norm(x, x8),
+                lambda: torch.mm(x, weight.t()),
+                lambda: fp8_weight.product(x8),
+            )
+        )
     except RuntimeError:
         return 0.0
     return exact / (rounded + max(0.0, norm_too - norm))
-
-
-def _time(do: Callable[[], object]) -> float:
-    """In ms, on the card alone: it sleeps until all launches have come."""
-    times: list[float] = []
-    for _ in range(2 + _TRIALS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(_HEAD_START)
-        begin.record()
-        for _ in range(_TIMES):
-            do()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) / _TIMES)
-    return min(times[2:])  # whatever disturbs a trial makes it longer

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from nanopace.hardware.memory import rows_at_a_time
-from nanopace.train.kernels.fp8 import Eighth
-from nanopace.train.kernels.products import add_product, product
+from nanopace.train.kernels.addmm import addmm_
+from nanopace.train.kernels.fp8 import Fp8Weight
 
 _TOGETHER = 8  # values of a thread: one wide load of bfloat16
 _LOWEST = -1e30  # as good as minus infinity, and its difference to itself is a number
@@ -32,7 +32,7 @@ def head_losses(x: Tensor, weight: Tensor, targets: Tensor, cap: float | None = 
     """The loss of each token, without gradients."""
     losses = torch.empty(len(x), device=x.device, dtype=torch.float32)
     for some in _chunks(x, weight):
-        cross_entropy(product(x[some], weight.t()), targets[some], losses[some], None, 0.0, cap)
+        cross_entropy(torch.mm(x[some], weight.t()), targets[some], losses[some], None, 0.0, cap)
     return losses
 
 
@@ -44,7 +44,7 @@ def head_gradients(
     share: float,
     cap: float | None = None,
     x8: Tensor | None = None,
-    weight8: Eighth | None = None,
+    weight8: Fp8Weight | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The mean loss and d_x, both gradients those of `share` times the loss; the weight's is added to `gradient`.
     With `x8` and `weight8` the logits are a product in 8 bits; gradients never are."""
@@ -52,10 +52,10 @@ def head_gradients(
     counted = (targets >= 0).sum()
     d_x = torch.empty_like(x)
     for some in _chunks(x, weight):
-        logits = product(x[some], weight.t()) if x8 is None or weight8 is None else weight8.product(x8[some])
+        logits = torch.mm(x[some], weight.t()) if x8 is None or weight8 is None else weight8.product(x8[some])
         cross_entropy(logits, targets[some], losses[some], counted, share, cap)
-        product(logits, weight, d_x[some])
-        add_product(gradient, logits.t(), x[some])
+        torch.mm(logits, weight, out=d_x[some])
+        addmm_(gradient, logits.t(), x[some])
         del logits  # before the next are made
     return losses.sum() / counted, d_x
 

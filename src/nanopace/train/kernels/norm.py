@@ -63,7 +63,7 @@ def _normed(x: Tensor, y8: Tensor | None, epsilon: float, *, centred: bool) -> t
         epsilon,
         scale_after_norm(width),
         CENTRED=centred,
-        EIGHTH=y8 is not None,
+        FP8=y8 is not None,
         BLOCK=block_of(width),
         STAGES=stages_of(width, x),
         num_warps=max(1, warps_of(width) // 2),
@@ -93,7 +93,7 @@ def _back(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | None, *, centre
 @triton.jit
 def _norm_forward(
     x, y, y8, factor, rows, width, epsilon, scale,
-    CENTRED: tl.constexpr, EIGHTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    CENTRED: tl.constexpr, FP8: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     columns = tl.arange(0, BLOCK)
     inside = columns < width
@@ -107,7 +107,7 @@ def _norm_forward(
         tl.store(factor + row, inverse)
         rounded = (value * inverse).to(y.dtype.element_ty)
         tl.store(y + at, rounded, inside)
-        if EIGHTH:  # of what the backward pass will see
+        if FP8:  # of what the backward pass will see
             tl.store(y8 + at, (rounded.to(tl.float32) * scale).to(y8.dtype.element_ty), inside)
 
 

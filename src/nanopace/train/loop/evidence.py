@@ -32,8 +32,8 @@ def save_evidence(
     directory: Path, parts: Parts, stepper: Stepper, last: Iterable[Told], step: int, inputs: Tensor, targets: Tensor
 ) -> None:
     """Goes through the step once more, for its gradients. Every rank has to call it; the first one writes."""
-    parts.passes.forget()
-    with nullcontext() if parts.release is None else parts.release.held():
+    parts.passes.zero_grad()
+    with nullcontext() if parts.release is None else parts.release.weights_frozen():
         loss = stepper.accumulate(step, inputs, targets)
     gradients = None
     if parts.release is None:  # else they are gone
@@ -50,7 +50,7 @@ def save_evidence(
         "config": parts.config.as_dict(),
         "data": _data(parts, step),
     }
-    parts.passes.forget()
+    parts.passes.zero_grad()
     if parts.ranks.first:
         from safetensors.torch import save_file
 

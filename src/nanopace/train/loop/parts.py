@@ -16,7 +16,7 @@ from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.saver import Checkpointer
 from nanopace.train.checkpoint.sharded import NoCheckpointer
 from nanopace.train.clock.clock import Clock
-from nanopace.train.fused.step_in_backward import Release
+from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.listener import Listener
 from nanopace.train.loop.batches import Batches
 from nanopace.train.loop.evaluate import Evaluator
@@ -49,7 +49,7 @@ class Parts:
     ranks: Ranks = field(default_factory=Ranks)
     quietly: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, gradients stay on their rank
     rehearsing: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, they are thrown away
-    release: Release | None = None  # of gradients in the backward pass: then weights change there, and not after it
+    release: StepInBackward | None = None  # then weights change in the backward pass, and not after it
     sharded: bool = False  # no rank can do a forward pass without the others
     first_step: int = 0
     saved_step: int | None = None  # the step of the checkpoint that it goes on from, if that is one of ours

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from nanopace.config import TrainConfig
-from nanopace.train.kernels.products import choose_algorithms
 from nanopace.train.out_of_memory import attempt, make_room
 
 if TYPE_CHECKING:
@@ -39,20 +38,20 @@ class Passes(Protocol):
         """The mean loss of one of `count` micro-batches; that part of its gradient is added. `meet` is called when the
         ranks are about to meet."""
 
-    def forget(self) -> None:
-        """No gradients are left."""
+    def zero_grad(self) -> None:
+        """No gradients are left, in the model or in buffers of ours."""
 
     def finish(self) -> None:
         """There are no more micro-batches in this step: the gradients are those of the weights."""
 
-    def renew(self) -> None:
-        """The weights have changed."""
+    def refresh_copies(self) -> None:
+        """The weights have changed, and what is multiplied are copies of them."""
 
     def climb(self) -> str | None:
         """Memory is full: keep less of the forward pass, and say what is done without; None: nothing is left."""
 
-    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:
-        """After a first pass: make later ones of the same shape quicker, where that can be, and say how."""
+    def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
+        """After a first pass: later ones of the same shape are one launch, where that is quicker. Says why it is."""
 
 
 class PlainPasses:
@@ -73,20 +72,20 @@ class PlainPasses:
         self._scaler.scale(loss / count).backward()
         return loss.detach()
 
-    def forget(self) -> None:
+    def zero_grad(self) -> None:
         self._optimizer.zero_grad(set_to_none=True)
 
     def finish(self) -> None:
         pass
 
-    def renew(self) -> None:
+    def refresh_copies(self) -> None:
         pass
 
     def climb(self) -> None:
         return None
 
-    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:  # noqa: ARG002
-        return []
+    def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:  # noqa: ARG002
+        return None
 
 
 class FusedPasses:
@@ -105,23 +104,20 @@ class FusedPasses:
         self._graph.replay()
         return self._loss
 
-    def forget(self) -> None:
-        self._model.forget()
+    def zero_grad(self) -> None:
+        self._model.zero_grad()
 
     def finish(self) -> None:
         self._model.finish()
 
-    def renew(self) -> None:
-        self._model.renew()
+    def refresh_copies(self) -> None:
+        self._model.refresh_copies()
 
     def climb(self) -> str | None:
         self._graph = self._recorded = None  # it holds memory of its own
         return self._model.climb()
 
-    def quicken(self, tokens: Tensor, targets: Tensor, count: int) -> list[str]:
-        return [said for said in (choose_algorithms(), self._record(tokens, targets, count)) if said is not None]
-
-    def _record(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
+    def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
         self._graph = self._recorded = None
         launching, running = self._time(tokens, targets, count)
         if launching < _LAUNCH_BOUND * running:

@@ -4,8 +4,9 @@ Nothing in here waits for the device. A step whose loss or gradient is not finit
 fused optimizer reads a flag, as it does for GradScaler, and leaves weights, averages and its count of steps alone.
 
 Where memory is full, a step is the same sequences in smaller micro-batches, from then on: the same tokens, and but for
-rounding the same loss and the same gradient. No step is lost. Steps whose gradients are released (release.py) are no
-such steps: they are over once their backward pass is, and cannot be divided or taken again.
+rounding the same loss and the same gradient. No step is lost. Steps whose gradients are released
+(step_in_backward.py) are no such steps: they are over once their backward pass is, and can neither be divided nor taken
+again.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Stepper:
         return self._parts.ranks.average(loss)
 
     def update(self, loss: Tensor) -> Tensor:
-        """Clip, step, and forget the gradients. The norm before clipping. Not finite: the weights stay as they are."""
+        """Clip, step, and zero the gradients. The norm before clipping. Not finite: the weights stay as they are."""
         parts = self._parts
         if parts.release is not None:  # the backward pass has done it
             return parts.release.norm
@@ -74,8 +75,8 @@ class Stepper:
             clip_grads_with_norm_(self._parameters, self._config.grad_clip, norm)
         norm = full_tensor(norm)
         self._step(loss + norm)
-        parts.passes.forget()
-        parts.passes.renew()
+        parts.passes.zero_grad()
+        parts.passes.refresh_copies()
         return norm
 
     def _step(self, finite_or_not: Tensor) -> None:
@@ -124,7 +125,7 @@ class Stepper:
         """Whether one micro-batch goes through, on every rank."""
         fits = attempt(self._rehearse)
         self._give_up_if_sharded(fits)
-        self._parts.passes.forget()
+        self._parts.passes.zero_grad()
         return bool(self._parts.ranks.exchange([bool(fits)]).all())
 
     def _rehearse(self) -> bool:
@@ -133,9 +134,9 @@ class Stepper:
         targets = tokens.clone()  # one tensor for both would be compiled for, and the real ones are two
         with _same_random_numbers(parts.device), parts.rehearsing():
             parts.passes(tokens, targets, self._micro_steps)
-            quickened = parts.passes.quicken(tokens, targets, self._micro_steps)
-        for said in quickened:
-            self._note(parts.first_step, said)
+            captured = parts.passes.capture_graph(tokens, targets, self._micro_steps)
+        if captured is not None:
+            self._note(parts.first_step, captured)
         return True
 
     # --- when memory is full -----------------------------------------------------------------------------------------
@@ -145,7 +146,7 @@ class Stepper:
         parts, config = self._parts, self._config
         fits, before = False, self.micro_batch
         while not fits:
-            parts.passes.forget()
+            parts.passes.zero_grad()
             saving = parts.passes.climb()
             make_room(parts.device)
             if saving is None:

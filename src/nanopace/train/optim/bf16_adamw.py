@@ -1,4 +1,4 @@
-"""AdamW that remembers in bfloat16: a step of the ladder that trades nothing but rounding for memory."""
+"""AdamW with averages in bfloat16: a step of the memory ladder that trades nothing but rounding for memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nanopace.config import TrainConfig
+from nanopace.train.optim.groups import Groups
 
-class LeanAdamW(torch.optim.Optimizer):
+
+def bf16_adamw(groups: Groups, config: TrainConfig, device: torch.device) -> Bf16AdamW:
+    betas = (config.beta1, config.beta2)
+    optimizer = Bf16AdamW(groups.adamw, lr=config.learning_rate, betas=betas, seed=config.seed)
+    for each in (weight for group in groups.adamw for weight in group["params"]):
+        optimizer.state[each] = {
+            "step": torch.zeros((), dtype=torch.float32, device=device),
+            "exp_avg": torch.zeros_like(each, dtype=torch.bfloat16),
+            "exp_avg_sq": torch.zeros_like(each, dtype=torch.bfloat16),
+        }
+    return optimizer
+
+
+class Bf16AdamW(torch.optim.Optimizer):
     """With torch's groups and names. Like torch's fused one, it reads `found_inf` and leaves all as it is."""
 
     found_inf: Tensor

@@ -11,12 +11,20 @@ keeps its norm. AdamW is torch's own.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from nanopace.config import TrainConfig
+from nanopace.knob_values import ingredients
+from nanopace.train.optim.adamw import adamw
+from nanopace.train.optim.groups import PEAK, Groups
+from nanopace.train.private_torch import subtract_all
 
 if TYPE_CHECKING:
     from nanopace.train.kernels.muon import Places
@@ -24,7 +32,31 @@ if TYPE_CHECKING:
 MOMENTUM, EARLY_MOMENTUM, SETTLING = 0.95, 0.85, 100  # from the early one to the other in so many steps
 EVENING = 0.95  # NorMuon's memory, about 20 steps
 
-MOMENTUM_NAME, SQUARE_NAME, COUNT_NAME = "momentum", "neuron_sq", "step"
+MUON_STATE = MOMENTUM_NAME, SQUARE_NAME = "momentum", "neuron_sq"  # what it remembers of a weight beside a count
+COUNT_NAME = "step"
+
+
+def muon_and_adamw(groups: Groups, config: TrainConfig, device: torch.device) -> MuonAndAdamW:
+    """Muon for the matrices, AdamW for the others."""
+    stacks: dict[tuple[int, int], list[tuple[Tensor, int]]] = defaultdict(list)
+    for name, each in groups.matrices.items():
+        count = 3 if name.endswith("c_attn.weight") else 1
+        stacks[each.size(0) // count, each.size(1)].append((each, count))
+    return MuonAndAdamW(
+        {"lr": config.matrix_lr, PEAK: config.matrix_lr, "weight_decay": config.weight_decay},
+        [*stacks.values()],
+        adamw(groups.adamw, config, device, groups.eps),
+        Muon(
+            dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,  # a CPU is slower in bfloat16
+            normuon="normuon" in ingredients(config.recipe, config.without),
+            kernels=_takes_kernels(config, device),
+        ),
+    )
+
+
+def _takes_kernels(config: TrainConfig, device: torch.device) -> bool:
+    whole = config.parallel != "fsdp"  # no rank has more than a part of each weight there
+    return device.type == "cuda" and config.fused and whole and find_spec("triton") is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +161,7 @@ class Stack:
             change = change.add_(weights, alpha=rate * decay)
         if skip is not None:
             change = torch.where(skip, 0.0, change)
-        torch._foreach_sub_(self.weights, self._apart(change))
+        subtract_all(self.weights, self._apart(change))
 
     def _step_in_kernels(
         self, rate: float, decay: float, found_inf: Tensor | None, momentum: Tensor, how: Muon
@@ -190,7 +222,7 @@ class Muon:
 class MuonAndAdamW(torch.optim.Optimizer):
     """`found_inf`, if it is set, is a tensor on the device: 1 leaves weights, averages and counts as they are."""
 
-    _step_supports_amp_scaling = True  # GradScaler sets found_inf too, and does not wait for it
+    _step_supports_amp_scaling = True  # GradScaler asks for it by this name: it sets found_inf, and does not wait
 
     def __init__(
         self,

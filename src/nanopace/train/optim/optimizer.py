@@ -1,15 +1,13 @@
-"""The optimizer of each recipe: AdamW with nanoGPT's two groups, or Muon beside AdamW.
+"""The table of optimizers, and what all of them have in common. A new one is a module beside this one and a row here.
 
-Its averages exist before the first step. So what does not fit into memory fails at the start and not after it, and a
-checkpoint's layout is known before there is one.
+What an optimizer remembers exists before the first step. So what does not fit into memory fails at the start and not
+after it, and a checkpoint's layout is known before there is one.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -17,28 +15,43 @@ from torch import Tensor, nn
 
 from nanopace.config import TrainConfig
 from nanopace.knob_values import ingredients
+from nanopace.memory_ladder import averages_bytes
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.recipes import EPS, HEAD_RATE, SCALAR_RATE, TABLE_RATE, TUNED_WIDTH, outline
-from nanopace.train.optim.bf16_adamw import LeanAdamW
-from nanopace.train.optim.muon import Muon, MuonAndAdamW
+from nanopace.train.models.recipes import outline
+from nanopace.train.optim.adamw import ADAMW_STATE, adamw_for_all
+from nanopace.train.optim.bf16_adamw import bf16_adamw
+from nanopace.train.optim.groups import PEAK, Groups, parameter_groups
+from nanopace.train.optim.muon import MUON_STATE, muon_and_adamw
 
-PEAK = "peak"  # of a group whose rate is not learning_rate itself
+
+class OptimizerKind(NamedTuple):
+    """How one is made, and what it remembers of a weight, as checkpoints name it."""
+
+    make: Callable[[Groups, TrainConfig, torch.device], torch.optim.Optimizer]
+    state: tuple[str, ...]
+
+
+OPTIMIZERS = {
+    "adamw": OptimizerKind(adamw_for_all, ADAMW_STATE),
+    "bf16_adamw": OptimizerKind(bf16_adamw, ADAMW_STATE),
+    "muon": OptimizerKind(muon_and_adamw, (*ADAMW_STATE, *MUON_STATE)),
+}
+# How the names of an optimizer's tensors in a checkpoint begin: "exp_avg.<weight>".
+STATE_PREFIXES = tuple(sorted({f"{what}." for kind in OPTIMIZERS.values() for what in kind.state}))
+
+
+def optimizer_name(config: TrainConfig, memory_steps: Collection[str] = ()) -> str:
+    if "muon" in ingredients(config.recipe, config.without):
+        return "muon"
+    # The recipe fast has no use for the step that keeps averages in bfloat16.
+    return "bf16_adamw" if config.recipe == "gpt2" and averages_bytes(memory_steps) == 2 else "adamw"
 
 
 def make_optimizer(
-    model: nn.Module, config: TrainConfig, device: torch.device, *, lean: bool = False
+    model: nn.Module, config: TrainConfig, device: torch.device, memory_steps: Collection[str] = ()
 ) -> torch.optim.Optimizer:
-    """`lean`: AdamW's averages are kept in bfloat16."""
-    if config.recipe != "gpt2":
-        return _fast(model, config, device)
-    weights = [each for each in model.parameters() if each.requires_grad]
-    groups = [
-        {"params": [each for each in weights if each.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [each for each in weights if each.dim() < 2], "weight_decay": 0.0},
-    ]
-    if lean:
-        return _lean(groups, config, device)
-    return _adamw(groups, config, device)
+    """Of the recipe, with the steps of the memory ladder that are about optimizers."""
+    return OPTIMIZERS[optimizer_name(config, memory_steps)].make(parameter_groups(model, config), config, device)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -80,86 +93,16 @@ def _take(into: Tensor, whole: Tensor) -> None:
     into.copy_(whole)
 
 
-def remembered(shape: ModelShape) -> dict[str, torch.Size]:
+def state_shapes(shape: ModelShape) -> dict[str, torch.Size]:
     """What the optimizer of such a model remembers, by the names of `optimizer_tensors`; nothing is allocated."""
     model = outline(shape)
     # Only these decide it; the others would have to fit together.
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
+    if optimizer_name(config) == "adamw":  # without making one, for which torch imports its compiler: 1.5 s
+        weights = {name: each.shape for name, each in model.named_parameters()}
+        scalar = torch.Size()
+        return {
+            f"{what}.{name}": scalar if what == "step" else weights[name] for name in weights for what in ADAMW_STATE
+        }
     optimizer = make_optimizer(model, config, torch.device("meta"))
     return {name: each.shape for name, each in optimizer_tensors(model, optimizer).items()}
-
-
-def _adamw(
-    groups: Sequence[dict[str, Any]], config: TrainConfig, device: torch.device, eps: float = 1e-8
-) -> torch.optim.AdamW:
-    fused = device.type in ("cuda", "cpu")  # one kernel over all weights, instead of a dozen passes
-    betas = (config.beta1, config.beta2)
-    optimizer = torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=eps, fused=fused)
-    for each in (weight for group in groups for weight in group["params"]):
-        optimizer.state[each] = {
-            "step": torch.zeros((), dtype=torch.float32, device=device if device.type == "cuda" else "cpu"),
-            "exp_avg": torch.zeros_like(each, memory_format=torch.preserve_format),
-            "exp_avg_sq": torch.zeros_like(each, memory_format=torch.preserve_format),
-        }
-    return optimizer
-
-
-def _lean(groups: Sequence[dict[str, Any]], config: TrainConfig, device: torch.device) -> LeanAdamW:
-    optimizer = LeanAdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), seed=config.seed)
-    for each in (weight for group in groups for weight in group["params"]):
-        optimizer.state[each] = {
-            "step": torch.zeros((), dtype=torch.float32, device=device),
-            "exp_avg": torch.zeros_like(each, dtype=torch.bfloat16),
-            "exp_avg_sq": torch.zeros_like(each, dtype=torch.bfloat16),
-        }
-    return optimizer
-
-
-def _fast(model: nn.Module, config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
-    has = ingredients(config.recipe, config.without)
-    named = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    matrices = {name: each for name, each in named.items() if name.startswith("transformer.h.") and each.dim() == 2}
-    others = {name: each for name, each in named.items() if name not in matrices}
-    groups = _groups(others, config)
-    decay = {"weight_decay": config.weight_decay}
-    if "muon" not in has:
-        groups.append({"params": [*matrices.values()], PEAK: config.learning_rate, **decay})
-        return _adamw(groups, config, device, EPS)
-    stacks: dict[tuple[int, int], list[tuple[Tensor, int]]] = defaultdict(list)
-    for name, each in matrices.items():
-        count = 3 if name.endswith("c_attn.weight") else 1
-        stacks[each.size(0) // count, each.size(1)].append((each, count))
-    return MuonAndAdamW(
-        {"lr": config.matrix_lr, PEAK: config.matrix_lr, **decay},
-        [*stacks.values()],
-        _adamw(groups, config, device, EPS),
-        Muon(
-            dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,  # a CPU is slower in bfloat16
-            normuon="normuon" in has,
-            kernels=_takes_kernels(config, device),
-        ),
-    )
-
-
-def _takes_kernels(config: TrainConfig, device: torch.device) -> bool:
-    whole = config.parallel != "fsdp"  # no rank has more than a part of each weight there
-    return device.type == "cuda" and config.fused and whole and find_spec("triton") is not None
-
-
-def _groups(named: Mapping[str, Tensor], config: TrainConfig) -> list[dict[str, Any]]:
-    """Tables, head and scalars: none decays, each has a peak of its own."""
-    tables, head, scalars = [], [], []
-    for name, each in named.items():
-        if each.dim() < 2:
-            scalars.append(each)
-        elif name == "transformer.wte.weight":  # which is the head
-            head.append(each)
-        else:
-            tables.append(each)
-    width = (TUNED_WIDTH / config.n_embd) ** 0.5
-    rates = ((tables, TABLE_RATE * width), (head, HEAD_RATE * width), (scalars, SCALAR_RATE))
-    return [
-        {"params": weights, PEAK: times * config.learning_rate, "weight_decay": 0.0}
-        for weights, times in rates
-        if weights
-    ]

@@ -1,7 +1,7 @@
 """How much is computed again, or remembered less exactly, so that a run fits into memory: as little as it takes.
 
-The steps and what each keeps are in hardware/memory.py. Before anything is built the peak is predicted; should that be
-wrong, the stepper finds memory full, climbs on, and only then takes smaller micro-batches.
+The steps are in nanopace/memory_ladder.py. Before anything is built the peak is predicted (hardware/memory.py); should
+that be wrong, the stepper finds memory full, climbs on, and only then takes smaller micro-batches.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, climb, fused_peak_bytes
 from nanopace.knob_values import memory_steps
+from nanopace.memory_ladder import keeps_gradients, taken
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.out_of_memory import smaller
 from nanopace.train.plan.device import Machine, pick_kernels
@@ -25,7 +26,7 @@ def pick_steps(
     asked = memory_steps(config.memory)
     single = config.gradient_accumulation_steps == 1 and micro_batch in (None, config.batch_size)
     if asked is not None:
-        asked = tuple(each for each in asked if single or each != "gradients")
+        asked = tuple(each.name for each in taken(asked) if single or each.keeps_gradients)
         return asked, f"{', '.join(asked) or 'all is kept'}: asked for"
     if machine.memory_gb is None:
         return (), "all is kept: how much memory there is, is unknown"
@@ -44,7 +45,7 @@ def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, ran
     batch = config.batch_size if config.memory == "auto" else None
     while batch is not None:
         single = replace(config, batch_size=batch, gradient_accumulation_steps=1)
-        if "gradients" in pick_steps(single, shape, machine, ranks)[0]:
+        if not keeps_gradients(pick_steps(single, shape, machine, ranks)[0]):
             return batch
         batch = smaller(batch)
     return None

@@ -13,7 +13,8 @@ from nanopace.record import field_names
 from nanopace.tune.ablate.ablate import Ablation, Player
 from nanopace.tune.ratios import interval, plain, times
 from nanopace.tune.shapley import Share
-from nanopace.views.paper import Cell, Paper, styled
+from nanopace.views.document import Cell, Section, Table, Text
+from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
 
 # Where a step keeps its tokens they are one choice, written as people do: 8 x 64.
@@ -21,25 +22,17 @@ _MICRO_BATCHES = {"batch_size", "gradient_accumulation_steps"}
 _NO_MORE = 0.0005  # arithmetic, that three decimals would show
 
 
-def write(found: Ablation, words: Words, paper: Paper) -> None:
-    paper.line(styled(_answer(found, words), "bold"), indent=0)
+def write(found: Ablation, words: Words, writer: TerminalWriter) -> None:
+    writer.line(Cell(_answer(found, words), "bold"), indent=0)
     for line in _verdict(found, words):
-        paper.line(line, indent=0)
-    paper.heading(words.text("Which knob did it"))
-    paper.table(_rows(found, words), "llrrrr", _head(words))
-    paper.line(words.text("Times what it was. Effects multiply; those of all knobs make the whole."))
-    if found.loss is not None and found.losses is not None:
-        paper.heading(words.text("The loss"))
-        rows = [
-            (_named(player), _difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
-        ]
-        paper.table([*rows, (words.text("together"), words.number(found.losses[1] - found.losses[0], 4))], "lr")
+        writer.line(line, indent=0)
+    for section in _sections(found, words):
+        writer.section(section)
 
 
 def page(found: Ablation, title: str, words: Words) -> str:
     """One HTML file, with the effects as a waterfall from A to B."""
     from nanopace.views.page import waterfall_page  # jinja2, which a terminal does without
-    from nanopace.views.tables import make_table
     from nanopace.views.waterfall import Change, bars
 
     changes = [
@@ -55,17 +48,21 @@ def page(found: Ablation, title: str, words: Words) -> str:
         (name, math.log(rate), f"{words.si(rate)} {words.text('tokens/s')}")
         for name, rate in zip("AB", found.tokens_per_second, strict=True)
     )
-    rows = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in _rows(found, words)]
+    answer = [_answer(found, words), *_verdict(found, words)]
+    return waterfall_page(title, answer, bars(first, changes, last), _sections(found, words), words)
+
+
+def _sections(found: Ablation, words: Words) -> list[Section]:
     note = words.text("Times what it was. Effects multiply; those of all knobs make the whole.")
-    kind = words.text("Which knob did it")
-    tables = [make_table(kind, _head(words), rows, (2, 3, 4, 5), note=note)]
-    if found.loss is not None:
-        losses = [
+    table = Table(_rows(found, words), "llrrrr", _head(words))
+    sections = [Section("speed", words.text("Which knob did it"), (table, note))]
+    if found.loss is not None and found.losses is not None:
+        rows = [
             (_named(player), _difference(share, words)) for player, share in zip(found.players, found.loss, strict=True)
         ]
-        tables.append(make_table(words.text("The loss"), (), losses, (1,)))
-    answer = [_answer(found, words), *_verdict(found, words)]
-    return waterfall_page(title, kind, answer, bars(first, changes, last), tables, words)
+        together = (words.text("together"), words.number(found.losses[1] - found.losses[0], 4))
+        sections.append(Section("loss", words.text("The loss"), [Table([*rows, together], "lr")]))
+    return sections
 
 
 def document(found: Ablation) -> dict[str, object]:
@@ -94,14 +91,14 @@ def _head(words: Words) -> tuple[str, ...]:
     )
 
 
-def _rows(found: Ablation, words: Words) -> list[Sequence[Cell]]:
-    rows: list[Sequence[Cell]] = []
+def _rows(found: Ablation, words: Words) -> list[Sequence[Text]]:
+    rows: list[Sequence[Text]] = []
     for number, (player, speed) in enumerate(zip(found.players, found.speed, strict=True)):
         flops, used = (
             UNKNOWN if shares is None else times(shares[number].value, words)
             for shares in (found.flops, found.utilisation)
         )
-        name = styled(_named(player), "bold" if speed.shows else "")
+        name = Cell(_named(player), "bold" if speed.shows else "")
         rows.append((name, _change(player), times(speed.value, words), interval(speed, words), flops, used))
     return rows
 

@@ -9,6 +9,7 @@ from nanopace.hardware.cards import Card
 from nanopace.hardware.scaling_law import ALMOST_FRESH
 from nanopace.hardware.speed import own_kernels
 from nanopace.literals import Value
+from nanopace.memory_ladder import keeps_gradients
 from nanopace.record import Record
 from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.micro_batch import MicroBatch
@@ -118,7 +119,7 @@ def _rounded(rate: float) -> float:
 
 
 def _batch_size(micro: MicroBatch) -> Choice:
-    if "gradients" in micro.steps:
+    if not keeps_gradients(micro.steps):
         return Choice("batch_size", micro.sequences, "batch_size_released", {})
     if micro.launch_share is None:
         return Choice("batch_size", micro.sequences, "batch_size_tight" if micro.tight else "batch_size_untimed", {})

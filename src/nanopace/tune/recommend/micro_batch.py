@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nanopace.hardware.cards import Card
-from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, largest_micro_batch, usable_bytes
-from nanopace.hardware.speed import ladder_speed, launch_seconds, own_kernels, token_seconds
+from nanopace.hardware.memory import GIB, fused_peak_bytes, largest_micro_batch, usable_bytes
+from nanopace.hardware.speed import launch_seconds, own_kernels, token_seconds
+from nanopace.memory_ladder import keeps_gradients, ladder_speed, useful_steps
 from nanopace.record import Record
 from nanopace.tune.recommend.models import Model
 
@@ -55,7 +56,7 @@ def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
     theirs = Rung("nanogpt", (), _largest_compiled(card, model, card.memory_gb))
     if not fused(card, model):
         return (Rung("nanopace", (), theirs.micro_batch), theirs)
-    steps = ladder("gpt2", single=sequences <= largest_released(card, model))
+    steps = useful_steps("gpt2", single=sequences <= largest_released(card, model))
     ours = (steps[:count] for count in range(len(steps) + 1))
     return (*(Rung("nanopace", each, _largest(model, each, usable_bytes(card.memory_gb))) for each in ours), theirs)
 
@@ -64,7 +65,7 @@ def largest_released(card: Card, model: Model) -> int:
     """The most sequences that a step can have where no gradients are kept: then it is one micro-batch."""
     if not fused(card, model):
         return 0
-    most = _largest(model, ladder("gpt2", single=True), usable_bytes(card.memory_gb))
+    most = _largest(model, useful_steps("gpt2", single=True), usable_bytes(card.memory_gb))
     return most if most < _MANY else most - most % _TOGETHER
 
 
@@ -97,7 +98,7 @@ def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
     fitting = [(each, steps) for each in candidates if (steps := _least_steps(card, model, each)) is not None]
     if not fitting:  # what fits, fits without room to spare
         top = next(rung for rung in rungs(card, model, sequences) if rung.micro_batch)
-        return MicroBatch(sequences if "gradients" in top.steps else 1, top.steps, None, tight=True)
+        return MicroBatch(1 if keeps_gradients(top.steps) else sequences, top.steps, None, tight=True)
     work = token_seconds(card, *model.size, trainer_of(card, model))
     if work is None:
         small = [pair for pair in fitting if pair[0] <= _UNTIMED]
@@ -119,7 +120,7 @@ def _least_steps(card: Card, model: Model, count: int) -> tuple[str, ...] | None
     """As few steps of the ladder as leave a tenth of the memory free; None where all of them do not."""
     if not fused(card, model):
         return () if _largest_compiled(card, model, card.memory_gb * _FREE) >= count else None
-    steps = ladder("gpt2")
+    steps = useful_steps("gpt2")
     most = card.memory_gb * GIB * _FREE
     for number in range(len(steps) + 1):
         if fused_peak_bytes(*model.size, count, steps[:number]) <= most:

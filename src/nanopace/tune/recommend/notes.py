@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nanopace.hardware.scaling_law import ALMOST_FRESH, too_often, worth_in_passes
+from nanopace.memory_ladder import keeps_gradients
 from nanopace.tune.recommend.budget import is_short
 from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation
@@ -47,7 +48,7 @@ def notes(found: Recommendation) -> list[Note]:
         said.append(("no_kernels_dropout" if possible else "no_kernels", {}))
     elif found.tokens_per_s is not None and found.card_class != "hopper":
         said.append(("kernels_unmeasured", {}))
-    if "gradients" in found.ladder:
+    if not keeps_gradients(found.ladder):
         said.append(("released", {}))
     largest = found.rungs[-1].micro_batch
     numbers: dict[str, object]

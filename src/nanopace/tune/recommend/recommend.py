@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import Card
-from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, peak_bytes
+from nanopace.hardware.memory import GIB, fused_peak_bytes, peak_bytes
 from nanopace.hardware.scaling_law import expected_loss, perplexity, where_it_ends, worth_in_passes
 from nanopace.hardware.speed import Range, card_class, pace
+from nanopace.memory_ladder import useful_steps
 from nanopace.record import Record
 from nanopace.tune.recommend.budget import STEP_TOKENS, budget_of, enough_of, is_short, regularised
 from nanopace.tune.recommend.choices import Choice, Frame, choices
@@ -227,7 +228,7 @@ def does_not_fit(card: Card, model: Model) -> UsageError:
 def _least_bytes(card: Card, model: Model) -> int:
     """Of one sequence, with gradients."""
     if fused(card, model):
-        return fused_peak_bytes(*model.size, 1, ladder("gpt2"))
+        return fused_peak_bytes(*model.size, 1, useful_steps("gpt2"))
     return peak_bytes(*model.size, 1)
 
 

@@ -11,7 +11,8 @@ from nanopace.tune.recommend.models import Model
 from nanopace.tune.recommend.notes import Note, headline, notes
 from nanopace.tune.recommend.recommend import Recommendation
 from nanopace.tune.recommend.side_by_side import Shown, middle, side_by_side, span
-from nanopace.views.paper import Cell, Paper, styled
+from nanopace.views.document import Cell, Table, Text
+from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import Words
 
 _ROOMY = 64  # columns: in a narrower terminal tables do without what is said elsewhere
@@ -31,28 +32,28 @@ class Answer(Record):
     candidates: tuple[Candidate, ...] = ()
 
 
-def write(answers: Sequence[Answer], words: Words, paper: Paper) -> None:
+def write(answers: Sequence[Answer], words: Words, writer: TerminalWriter) -> None:
     """One card in full; several side by side."""
     if len(answers) > 1:
         everyone = [answer.found for answer in answers]
         for found in everyone:
-            paper.line(styled(" ".join((*_settings(found, words), *_loss(found, words))), "bold"), indent=0)
+            writer.line(Cell(" ".join((*_settings(found, words), *_loss(found, words))), "bold"), indent=0)
         for said in _each_once(everyone, headline, words):
-            paper.line(styled(said, "bold"), indent=0)
-        side_by_side(everyone, words, paper)
-        _all_notes(everyone, words, paper)
+            writer.line(Cell(said, "bold"), indent=0)
+        side_by_side(everyone, words, writer)
+        _all_notes(everyone, words, writer)
         return
     (answer,) = answers
     found = answer.found
     reading = (words.note(code, numbers) for code, numbers in headline(found))
-    paper.line(styled(" ".join((*_settings(found, words), *reading, *_loss(found, words))), "bold"), indent=0)
+    writer.line(Cell(" ".join((*_settings(found, words), *reading, *_loss(found, words))), "bold"), indent=0)
     if answer.candidates:
-        _models(answer.candidates, words, paper)
-    _fitting(found, words, paper)
-    _speed(found, words, paper)
-    _together(found, words, paper)
-    _knobs(found, words, paper)
-    _all_notes([found], words, paper)
+        _models(answer.candidates, words, writer)
+    _fitting(found, words, writer)
+    _speed(found, words, writer)
+    _together(found, words, writer)
+    _knobs(found, words, writer)
+    _all_notes([found], words, writer)
 
 
 def document(answer: Answer) -> dict[str, object]:
@@ -112,10 +113,10 @@ def _loss(found: Recommendation, words: Words) -> list[str]:
     ]
 
 
-def _models(candidates: Sequence[Candidate], words: Words, paper: Paper) -> None:
-    rows: list[Sequence[Cell]] = []
+def _models(candidates: Sequence[Candidate], words: Words, writer: TerminalWriter) -> None:
+    rows: list[Sequence[Text]] = []
     for each in candidates:
-        name, size = each.model.name, words.si(each.model.parameters) if paper.width >= _ROOMY else ""
+        name, size = each.model.name, words.si(each.model.parameters) if writer.width >= _ROOMY else ""
         if each.found is None:
             rows.append((name, size, "", "", words.text("does not fit")))
             continue
@@ -123,12 +124,12 @@ def _models(candidates: Sequence[Candidate], words: Words, paper: Paper) -> None
         rate = middle(each.found.tokens_per_s, words.si)
         rows.append((name, size, batch, rate, middle(each.found.seconds, words.duration)))
     head = ("", words.fact("parameters"), words.text("micro-batch"), words.text("tokens/s"), words.text("time"))
-    paper.heading(words.text("Models that could be trained"))
-    paper.table(rows, "lrrrr", head)
+    writer.heading(words.text("Models that could be trained"))
+    writer.table(Table(rows, "lrrrr", head))
 
 
-def _fitting(found: Recommendation, words: Words, paper: Paper) -> None:
-    rows: list[Sequence[Cell]] = []
+def _fitting(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
+    rows: list[Sequence[Text]] = []
     for rung in found.rungs:
         if rung.trainer == "nanogpt":
             name = "nanoGPT"
@@ -136,11 +137,11 @@ def _fitting(found: Recommendation, words: Words, paper: Paper) -> None:
             name = " + ".join(rung.steps) if rung.steps else words.text("nanopace, nothing saved")
         chosen = rung.trainer == "nanopace" and rung.steps == found.ladder
         taken = words.text("recommended: {batch}", batch=str(found.batch_size)) if chosen else ""
-        rows.append((name, words.count(rung.micro_batch), styled(taken, "green")))
-    paper.heading(words.text("Largest micro-batch in {memory} GB", memory=found.memory_gb))
-    paper.table(rows, "lrl")
+        rows.append((name, words.count(rung.micro_batch), Cell(taken, "green")))
+    writer.heading(words.text("Largest micro-batch in {memory} GB", memory=found.memory_gb))
+    writer.table(Table(rows, "lrl"))
     used = words.number(found.memory_bytes / GIB, 1)
-    paper.line(
+    writer.line(
         words.text(
             "As recommended, a step takes about {used} of {memory} GiB.",
             used=used,
@@ -149,7 +150,7 @@ def _fitting(found: Recommendation, words: Words, paper: Paper) -> None:
     )
 
 
-def _speed(found: Recommendation, words: Words, paper: Paper) -> None:
+def _speed(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
     budget = words.text("to {tokens} tokens", tokens=words.si(found.tokens, digits=2))
     rows = _ranges(
         (words.text("tokens/s, nanopace"), found.tokens_per_s, words.si),
@@ -163,16 +164,16 @@ def _speed(found: Recommendation, words: Words, paper: Paper) -> None:
     )
     if not rows:
         return
-    paper.heading(words.text("What to expect"))
-    paper.table(rows, "lrl", ("", words.text("expected"), words.text("range")))
+    writer.heading(words.text("What to expect"))
+    writer.table(Table(rows, "lrl", ("", words.text("expected"), words.text("range"))))
 
 
-def _ranges(*figures: tuple[str, Range | None, Shown], words: Words) -> list[Sequence[Cell]]:
+def _ranges(*figures: tuple[str, Range | None, Shown], words: Words) -> list[Sequence[Text]]:
     known = [figure for figure in figures if figure[1] is not None]
     return [(name, middle(found, shown), span(found, shown, words)) for name, found, shown in known]
 
 
-def _together(found: Recommendation, words: Words, paper: Paper) -> None:
+def _together(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
     if len(found.together) == 1:
         return
     rows = [
@@ -181,24 +182,24 @@ def _together(found: Recommendation, words: Words, paper: Paper) -> None:
             f"{each.batch_size} × {each.accumulation}",
             middle(each.tokens_per_s, words.si),
             middle(each.seconds, words.duration),
-            "" if paper.width < _ROOMY else span(each.seconds, words.duration, words),
+            "" if writer.width < _ROOMY else span(each.seconds, words.duration, words),
         )
         for each in found.together
     ]
     head = (words.text("cards"), words.text("micro-batch"), words.text("tokens/s"), words.text("time"), "")
-    paper.heading(words.text("One card, and several"))
-    paper.table(rows, "rrrrl", head)
+    writer.heading(words.text("One card, and several"))
+    writer.table(Table(rows, "rrrrl", head))
 
 
-def _knobs(found: Recommendation, words: Words, paper: Paper) -> None:
+def _knobs(found: Recommendation, words: Words, writer: TerminalWriter) -> None:
     rows = [
         (choice.knob, str(choice.value), words.reason(choice.reason, choice.numbers))
         for choice in found.knobs
         if choice.knob not in ("out_dir", "lr_decay_iters")
     ]
-    paper.heading(words.text("Settings, and why"))
-    paper.table(rows, "Lrl")
-    paper.line(
+    writer.heading(words.text("Settings, and why"))
+    writer.table(Table(rows, "Lrl"))
+    writer.line(
         words.text(
             "Evaluations and checkpoints take {ours} of the time, with nanoGPT {theirs}.",
             ours=words.percent(found.evaluation_share, 2),
@@ -207,10 +208,10 @@ def _knobs(found: Recommendation, words: Words, paper: Paper) -> None:
     )
 
 
-def _all_notes(everyone: Sequence[Recommendation], words: Words, paper: Paper) -> None:
-    paper.heading(words.text("Notes"))
+def _all_notes(everyone: Sequence[Recommendation], words: Words, writer: TerminalWriter) -> None:
+    writer.heading(words.text("Notes"))
     for said in _each_once(everyone, notes, words):
-        paper.line(said, hanging=2)
+        writer.line(said, hanging=2)
 
 
 def _each_once(

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from nanopace.hardware.speed import Range
 from nanopace.tune.recommend.recommend import Recommendation
-from nanopace.views.paper import Paper
+from nanopace.views.document import Table
+from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
 
 Shown = Callable[[float | None], str]
@@ -27,16 +28,16 @@ def middle(found: Range | None, shown: Shown) -> str:
     return UNKNOWN if found is None else shown(found.expected)
 
 
-def side_by_side(everyone: Sequence[Recommendation], words: Words, paper: Paper) -> None:
+def side_by_side(everyone: Sequence[Recommendation], words: Words, writer: TerminalWriter) -> None:
     """As many in a table as there is room for."""
-    most = max(1, (paper.width - _LABELS) // _COLUMN)
-    paper.heading(words.text("Side by side"))
+    most = max(1, (writer.width - _LABELS) // _COLUMN)
+    writer.heading(words.text("Side by side"))
     for start in range(0, len(everyone), most):
         if start:
-            paper.blank()
+            writer.blank()
         some = everyone[start : start + most]
         rows = [[name, *(of(found) for found in some)] for name, of in _figures(words, several=_eight(everyone))]
-        paper.table(rows, "l" + "r" * len(some), ("", *(words.card(found.card) for found in some)))
+        writer.table(Table(rows, "l" + "r" * len(some), ("", *(words.card(found.card) for found in some))))
 
 
 def _eight(everyone: Sequence[Recommendation]) -> bool:

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable
 
 from nanopace.config import TrainConfig
-from nanopace.hardware.memory import GIB, fused_peak_bytes, ladder, peak_bytes, usable_bytes
+from nanopace.hardware.memory import GIB, fused_peak_bytes, peak_bytes, usable_bytes
 from nanopace.knob_values import memory_bytes, memory_steps
 from nanopace.ledger import RunEvent
+from nanopace.memory_ladder import keeps_gradients, useful_steps
 
 _OF_THE_CARD = 0.98
 _OF_THE_COMPUTER = 0.5  # others live there, too
@@ -26,11 +27,11 @@ def fits_in(event: RunEvent, config: TrainConfig) -> Callable[[int], bool]:
         return lambda _: True
     if str(event.choices.get("kernels", "")).startswith("fused"):
         asked = memory_steps(config.memory)
-        steps = ladder(config.recipe) if asked is None else asked  # auto takes as many of them as it needs
-        whole = "gradients" in steps  # none are kept for a second micro-batch
+        steps = useful_steps(config.recipe) if asked is None else asked  # auto takes as many of them as it needs
+        divisible = keeps_gradients(steps)
         return lambda count: (
             fused_peak_bytes(*size, count, steps, recipe=config.recipe, fp8=config.fp8) <= usable_bytes(memory / GIB)
-            and (not whole or count == config.batch_size)
+            and (divisible or count == config.batch_size)
         )
     compiled = config.compile
     return lambda count: peak_bytes(*size, count, compiled=compiled) <= _OF_THE_CARD * memory

@@ -12,34 +12,35 @@ from nanopace.tune.search.search import Probe
 from nanopace.tune.search.trial_journal import Changed, Tried
 from nanopace.tune.search.tune import Change, Tuned
 from nanopace.tune.shapley import Share
-from nanopace.views.paper import Cell, Paper, styled
+from nanopace.views.document import Cell, Table, Text
+from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words, words
 
 _UNSTEADY = 1.2  # times as fast, of the same setting
 _WAITING = 0.01  # of the steps' time, for data: from there on more than one thread would gain something
 
 
-def write(found: Tuned, words: Words, paper: Paper) -> None:
-    paper.line(styled(_answer(found, words), "bold"), indent=0)
-    paper.heading(words.text("The config"))
+def write(found: Tuned, words: Words, writer: TerminalWriter) -> None:
+    writer.line(Cell(_answer(found, words), "bold"), indent=0)
+    writer.heading(words.text("The config"))
     if found.changes:
-        paper.table([_changed_row(each, found, words) for each in found.changes], "lrl")
+        writer.table(Table([_changed_row(each, found, words) for each in found.changes], "lrl"))
     for said in [*_of_knobs(found, words), *_of_the_micro_batch(found, words)]:
-        paper.line(said, hanging=2)
+        writer.line(said, hanging=2)
     if found.found_out:
-        paper.heading(words.text("What the trainer finds out by itself"))
-        paper.table([(styled(name, "bold"), why) for name, why in found.found_out.items()], "ll")
+        writer.heading(words.text("What the trainer finds out by itself"))
+        writer.table(Table([(Cell(name, "bold"), why) for name, why in found.found_out.items()], "ll"))
         for said in _of_the_data(found, words):
-            paper.line(said, hanging=2)
+            writer.line(said, hanging=2)
     if found.calibration is not None:
-        paper.heading(words.text("This machine"))
+        writer.heading(words.text("This machine"))
         for said in _of_the_machine(found.calibration, found.utilisation, words):
-            paper.line(said, hanging=2)
-    paper.heading(words.text("Trials"))
+            writer.line(said, hanging=2)
+    writer.heading(words.text("Trials"))
     for said in _of_the_noise(found, words):
-        paper.line(said, hanging=2)
+        writer.line(said, hanging=2)
     head = ("", words.text("tokens/s"), words.text("step"), "", words.text("took"))
-    paper.table([_trial_row(each, words) for each in found.trials], "lrrrr", head)
+    writer.table(Table([_trial_row(each, words) for each in found.trials], "lrrrr", head))
 
 
 def document(found: Tuned) -> dict[str, object]:
@@ -187,9 +188,9 @@ def _of_the_machine(measured: Calibration, utilisation: float | None, words: Wor
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _changed_row(change: Change, found: Tuned, words: Words) -> Sequence[Cell]:
+def _changed_row(change: Change, found: Tuned, words: Words) -> Sequence[Text]:
     return (
-        styled(change.knob, "bold"),
+        Cell(change.knob, "bold"),
         f"{plain(change.before)} → {plain(change.after)}",
         _reason(change, found, words),
     )
@@ -210,7 +211,7 @@ def _figures(speed: Share | None, words: Words) -> dict[str, str]:
     return {"ratio": times(speed.value, words), "interval": interval(speed, words)}
 
 
-def _trial_row(tried: Tried, words: Words) -> Sequence[Cell]:
+def _trial_row(tried: Tried, words: Words) -> Sequence[Text]:
     outcome = tried.outcome
     took = words.duration(outcome.seconds)
     name = setting_name(tried.changed) or words.text("as given")

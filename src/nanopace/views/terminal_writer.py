@@ -12,33 +12,16 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple, TextIO
+from typing import TextIO
+
+from nanopace.views.document import Block, Cell, Line, Section, Table, Text, as_cell
+from nanopace.wording.printable import clean
 
 NARROWEST, WIDEST = 40, 120
 FOLDED = 8  # columns: no cell is folded to less
 # The terminal's own 16 colours: whoever chose its background chose them to be legible on it.
 _CODES = {"bold": "1", "red": "31", "green": "32", "magenta": "35", "cyan": "36"}
 _PLAIN = dict(zip("–·×±∞…→ß’\u202f▁▂▃▄▅▆▇█", "--x~*.>s' _.-=+*%#", strict=True))
-
-
-class Styled(NamedTuple):
-    """A piece of text and how it looks, such as "bold cyan"."""
-
-    text: str
-    style: str
-
-
-Cell = str | Styled
-
-
-def clean(text: str) -> str:
-    """One line without control characters."""
-    return "".join(c if c.isprintable() or c in "\u00a0\u202f" else " " for c in text)
-
-
-def styled(text: str, style: str = "") -> Styled:
-    """A piece of text in a style."""
-    return Styled(clean(text), style)
 
 
 def columns(text: str) -> int:
@@ -85,7 +68,7 @@ def _fit(character: str, encoding: str) -> str:
     return "?"
 
 
-class Paper:
+class TerminalWriter:
     """Collects a report and writes it in one piece."""
 
     def __init__(self, out: TextIO, width: int | None, color: bool | None) -> None:
@@ -103,11 +86,29 @@ class Paper:
     def heading(self, text: str) -> None:
         """A section's title."""
         self.blank()
-        self.line(styled(text, "bold cyan"), indent=0)
+        self.line(Cell(text, "bold cyan"), indent=0)
 
-    def line(self, *parts: Cell, indent: int = 2, hanging: int = 0) -> None:
+    def section(self, section: Section, suffix: str = "") -> None:
+        """Its heading and its blocks, where it has any."""
+        if section.blocks:
+            self.heading(section.heading + suffix)
+            self.blocks(section.blocks)
+
+    def blocks(self, blocks: Sequence[Block]) -> None:
+        """What a section is made of; a blank line parts two tables."""
+        for before, block in zip((None, *blocks), blocks, strict=False):
+            if isinstance(block, Table):
+                if isinstance(before, Table):
+                    self.blank()
+                self.table(block)
+            elif isinstance(block, Line):
+                self.line(*block.parts, indent=2 + block.indent, hanging=block.hanging)
+            else:
+                self.line(block)
+
+    def line(self, *parts: Text, indent: int = 2, hanging: int = 0) -> None:
         """A paragraph; `hanging` indents all its lines but the first."""
-        pieces = [_as_styled(part) for part in parts]
+        pieces = [_cleaned(part) for part in parts]
         text = "".join(piece.text for piece in pieces)
         lines = [text]
         if columns(text) > self.width - indent:
@@ -120,31 +121,26 @@ class Paper:
             self._lines.append(margin + self._painted(line, styles[at : at + len(line)]))
             at += len(line)
 
-    def table(self, rows: Sequence[Sequence[Cell]], align: str, header: Sequence[str] = ()) -> None:
-        """Columns by `align`: l(eft) may fold, L only where it takes half of the width, r(ight) never does.
-
-        Columns without any content are left out.
-        """
-        kept = [i for i in range(len(align)) if any(_as_styled(row[i]).text for row in rows)]
-        grid = [[_as_styled(row[i]) for i in kept] for row in rows]
-        if header:
-            grid.insert(0, [styled(header[i], "bold") for i in kept])
-        widths = self._widths(grid, [align[i] for i in kept])
+    def table(self, table: Table) -> None:
+        """As wide as need be, and no wider than the terminal."""
+        head = [[Cell(cell.text, "bold") for cell in table.head]] if table.head else []
+        grid = [[_cleaned(cell) for cell in row] for row in (*head, *table.rows)]
+        widths = self._widths(grid, table.align)
         for row in grid:
             folded = [wrap(cell.text, width) for cell, width in zip(row, widths, strict=True)]
             for number in range(max(map(len, folded))):
                 cells = [lines[number] if number < len(lines) else "" for lines in folded]
-                self._lines.append("  " + self._row(cells, row, widths, [align[i] for i in kept]))
+                self._lines.append("  " + self._row(cells, row, widths, table.align))
 
-    def _row(self, cells: Sequence[str], row: Sequence[Styled], widths: Sequence[int], align: Sequence[str]) -> str:
+    def _row(self, texts: Sequence[str], row: Sequence[Cell], widths: Sequence[int], align: Sequence[str]) -> str:
         shown = []
-        for cell, styled_cell, width, side in zip(cells, row, widths, align, strict=True):
-            padding = " " * (width - columns(cell))
-            painted = self._painted(cell, [styled_cell.style] * len(cell))
+        for text, cell, width, side in zip(texts, row, widths, align, strict=True):
+            padding = " " * (width - columns(text))
+            painted = self._painted(text, [cell.style] * len(text))
             shown.append(padding + painted if side == "r" else painted + padding)
         return "  ".join(shown)
 
-    def _widths(self, grid: Sequence[Sequence[Styled]], align: Sequence[str]) -> list[int]:
+    def _widths(self, grid: Sequence[Sequence[Cell]], align: Sequence[str]) -> list[int]:
         """As wide as their content; where that is too wide, the widest of those that may fold give way, then all
         others, and a word is broken only where a line would be longer than the terminal is wide."""
         widths = [max(columns(row[i].text) for row in grid) for i in range(len(align))]
@@ -182,8 +178,9 @@ class Paper:
         self._out.write(fit_encoding(text, getattr(self._out, "encoding", None)))
 
 
-def _as_styled(cell: Cell) -> Styled:
-    return cell if isinstance(cell, Styled) else styled(cell)
+def _cleaned(text: Text) -> Cell:
+    cell = as_cell(text)
+    return cell._replace(text=clean(cell.text))
 
 
 def _terminal_width(terminal: TextIO | None) -> int:

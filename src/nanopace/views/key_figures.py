@@ -1,0 +1,46 @@
+"""The large numbers below the answer of a page."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nanopace.views.report import Report, card_range, marked
+from nanopace.wording.catalog import UNKNOWN
+
+
+class Figure(NamedTuple):
+    """One of the large numbers below the answer."""
+
+    name: str
+    value: str
+    more: str | None = None
+
+
+def key_figures(report: Report) -> list[Figure]:
+    """What a person wants to know before all else, as far as it is known."""
+    run, words = report.diagnosis, report.words
+    mfu, loss, wall, pace = run.mfu, run.loss, run.wall, run.throughput
+    tilde = report.tilde("tokens_per_iteration")
+    if mfu.card is not None or mfu.card_low is not None:
+        mark = report.tilde("flops_per_token", "tokens_per_iteration")
+        of_card = words.text("of the {card}", card=words.card(mfu.card_name or "GPU"))
+        utilisation = Figure("mfu", mark + card_range(mfu, words), of_card)
+    else:
+        utilisation = Figure("mfu", words.mfu(mfu.steady_printed), words.text("without evaluation rows"))
+    perplexity = None
+    if loss.best_val_perplexity is not None:
+        perplexity = f"{words.text('perplexity')} {words.number(loss.best_val_perplexity, 2)}"
+    in_all = f"{marked(tilde, words.si(pace.tokens_total))} {words.text('tokens in this run')}"
+    figures = [
+        Figure(words.text("normal step"), words.ms(run.step.median_ms if run.step.normal_rows else None)),
+        Figure(words.text("tokens per second"), marked(tilde, words.si(pace.tokens_per_s)), in_all),
+        utilisation,
+        Figure(
+            words.text("evaluation and checkpoints"),
+            words.percent(wall.overhead_share),
+            words.text("of the wall clock"),
+        ),
+        Figure(words.text("wall clock"), words.duration(wall.total_s)),
+        Figure(words.text("best validation"), words.number(loss.best_val, 4), perplexity),
+    ]
+    return [figure for figure in figures if figure.value != UNKNOWN]

@@ -1,0 +1,51 @@
+"""Names of torch's that may be gone one day: each in one place, and with a plain way that gives the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import nanopace.train
+from nanopace.train.private_torch import gradients_of, scaled_mm, subtract_all, zero_all
+
+TRAIN = Path(nanopace.train.__file__).parent
+_GUARDED = {"private_torch.py", "out_of_memory.py", "warm_start.py"}
+
+
+def test_private_names_are_in_one_place() -> None:
+    asks = re.compile(r"^(?!.*\"\"\").*(torch(\.\w+)*\._[a-z]|from torch[\w.]*\._)", re.MULTILINE)
+    found = {path.relative_to(TRAIN).as_posix() for path in TRAIN.rglob("*.py") if asks.search(path.read_text())}
+    assert found == _GUARDED
+
+
+def gradients() -> tuple[torch.Tensor, ...]:
+    a, b = (torch.arange(1.0, 5.0).view(2, 2).requires_grad_() for _ in range(2))
+    found = gradients_of((a, b), a @ b, torch.ones(2, 2))
+    assert a.grad is None
+    return found
+
+
+def test_without_them_all_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = gradients()
+    for name in ("_foreach_zero_", "_foreach_sub_", "_scaled_mm"):
+        monkeypatch.delattr(torch, name)
+    monkeypatch.setattr(torch.autograd, "Variable", object)
+    assert all(torch.equal(a, b) for a, b in zip(gradients(), before, strict=True))
+    few = [torch.ones(2), torch.ones(3)]
+    subtract_all(few, [torch.full((2,), 3.0), torch.ones(3)])
+    assert [each.tolist() for each in few] == [[-2.0, -2.0], [0.0, 0.0, 0.0]]
+    zero_all(few)
+    assert not any(each.any() for each in few)
+    with pytest.raises(RuntimeError, match="8 bits"):  # as where a card cannot: bfloat16 is taken
+        scaled_mm(few[0], few[0], few[0], few[0])
+
+
+def test_with_them_too() -> None:
+    few = [torch.ones(2), torch.ones(3)]
+    subtract_all(few, [torch.full((2,), 3.0), torch.ones(3)])
+    assert [each.tolist() for each in few] == [[-2.0, -2.0], [0.0, 0.0, 0.0]]
+    zero_all(few)
+    assert not any(each.any() for each in few)
