@@ -2,7 +2,7 @@
 
 Each rank writes its part of every tensor into a safetensors file of its own, with torch's own note of where it belongs;
 no pickle is written or read. The directory, its state.json with the checksums, and its life are those of every other
-checkpoint (checkpoint_files.py), so it is verified, sampled from and converted like them, and resumes on any number of
+checkpoint (layout.py), so it is verified, sampled from and converted like them, and resumes on any number of
 ranks.
 """
 

@@ -34,7 +34,7 @@ _OWN_FILES: Mapping[str, frozenset[str]] = {
 
 
 def open_pretrained(path: Path, which: str = "") -> Pretrained:
-    """The weights that are meant, whatever form they have. `which` is for a run of ours: see which.py."""
+    """The weights that are meant, whatever form they have. `which` is for a run of ours: see checkpoint/choose.py."""
     form = form_of(path)
     if which and (form != "nanopace" or (path / STATE).exists()):
         raise nothing_to_choose(path, which)
