@@ -84,8 +84,8 @@ def further(ours: Saved | None, theirs: Saved | None) -> Saved | None:
 def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value]:
     """The run's own settings, with what is given now. Another kind of machine chooses for itself again.
 
-    Its shape stays as it is. A config file may say otherwise, as in nanoGPT, where flags had changed it (resume_notes.py
-    tells of it); a flag now would be a mistake.
+    Its shape stays as it is. A config file may say otherwise, as in nanoGPT, where flags had changed it
+    (resume_notes.py tells of it); a flag now would be a mistake.
     """
     for name, (has, wanted) in other_shape(saved, asked).items():
         if not asked.files or name in asked.flags:
