@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
         from nanopace.train.checkpoint.verify import find_checkpoints, size_of, verdicts
 
         found = find_checkpoints(args.path, args.which or "")
-        with _bar(sum(map(size_of, found))) as told:
-            judged = list(verdicts(found, told))
+        with _bar(sum(map(size_of, found))) as on_bytes:
+            judged = list(verdicts(found, on_bytes))
     for verdict in judged:
         damaged += verdict.wrong is not None
         print(clean(_line(verdict, words)))

@@ -62,7 +62,7 @@ class Prices(NamedTuple):
     unsaved_ms: float | None = None  # an evaluation alone, where evaluation_ms contains a checkpoint
     usual_ms: Mapping[bool, float] = MappingProxyType({})  # of an evaluation row, with a save (True) and without
     saves_in_doubt: bool = False  # the few rows with a save took far longer: it, or something that held them up
-    told_once: bool = False  # by one row, which may have been held up: no price for what no row shows
+    from_one_row: bool = False  # by one row, which may have been held up: no price for what no row shows
 
     def evaluation_at(self, step_ms: float) -> float | None:
         """What an evaluation takes where a step takes so long."""
@@ -72,7 +72,7 @@ class Prices(NamedTuple):
         """What an evaluation that no row shows takes, its checkpoint apart if that has a price; None where no row
         shows one like it: one that saves as well, or one that does not either."""
         saves, contains = evaluation.iteration in self.saved, self.evaluations.contains_checkpoint
-        if (saves and not contains and self.checkpoint_ms is None) or self.told_once:
+        if (saves and not contains and self.checkpoint_ms is None) or self.from_one_row:
             return None
         return self.evaluation_at(step_ms) if saves or not contains else self.unsaved_ms
 
@@ -83,7 +83,7 @@ class Prices(NamedTuple):
         return [each for each in unseen if self.hidden_ms(each, 1.0) is None]
 
 
-class _Told(NamedTuple):
+class _Measured(NamedTuple):
     """What the rows and their stamps say of the two prices."""
 
     evaluation: Price | None = None
@@ -120,21 +120,21 @@ def _inside(
     numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
     alike = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
     first = _first_evaluations(run, pace, cold)
-    told = _told_by_rows(samples, alike, only_save, first, pace.step.spread)
+    measured = _measured_by_rows(samples, alike, only_save, first, pace.step.spread)
     # A step that changes a little hides what a row holds beside it; so does one that changes much at the only such row.
     jump_ms = max((_jump_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
     blurred = run.rows_cover > 1 and not steady(pace.step)
     blurred |= jump_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)
-    if blurred or (told.evaluation is not None and told.evaluation.ms <= 0):  # nothing that shows
-        told = _Told()
-    elif (told.contains or told.evaluation is None) and not told.in_doubt:
-        told = _told_by_stamps(run, pace, numbers, saved, told)
+    if blurred or (measured.evaluation is not None and measured.evaluation.ms <= 0):  # nothing that shows
+        measured = _Measured()
+    elif (measured.contains or measured.evaluation is None) and not measured.in_doubt:
+        measured = _measured_by_stamps(run, pace, numbers, saved, measured)
 
     in_steps = evaluation_in_steps(run)
     predicted = in_steps * pace.step.median_ms if in_steps is not None and counted and plain else None
-    each, save, basis = told.evaluation, told.checkpoint, told.basis
+    each, save, basis = measured.evaluation, measured.checkpoint, measured.basis
     at_most, at_least = None, None
-    if told.contains and each is not None:
+    if measured.contains and each is not None:
         at_least = _above_first_row(first, _telling(with_save, pace), pace.step.spread)
         least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
         if least_steps is not None and not jump_ms and not _quicker_than(first, least_steps, pace.step.spread):
@@ -143,7 +143,7 @@ def _inside(
                 at_most, basis = each.ms - least, "upper_bound"
     elif save is not None:
         at_most = save.most_ms if basis == "upper_bound" else save.ms
-    usual = _usual(with_save, without, first, told.in_doubt, pace.step.spread)
+    usual = _usual(with_save, without, first, measured.in_doubt, pace.step.spread)
     return Prices(
         evaluations=Evaluations(
             count=sum(each.count for each in counted),
@@ -151,7 +151,7 @@ def _inside(
             hidden=sum(each.count for each in counted if each.row is None),
             each_ms=None if each is None else each.ms,
             interval=evaluation_interval(run),
-            contains_checkpoint=told.contains,
+            contains_checkpoint=measured.contains,
             predicted_ms=predicted,
             low_ms=None if each is None else each.low_ms,
             high_ms=None if each is None else each.high_ms,
@@ -171,12 +171,12 @@ def _inside(
         cold_rows=cold,
         evaluation_ms=None if blurred else predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
-        in_steps=_in_steps(_telling(with_save if told.contains else without, pace)),
-        rough=told.rough,
-        unsaved_ms=usual.get(False) if told.contains else None,
+        in_steps=_in_steps(_telling(with_save if measured.contains else without, pace)),
+        rough=measured.rough,
+        unsaved_ms=usual.get(False) if measured.contains else None,
         usual_ms=usual,
-        saves_in_doubt=told.in_doubt,
-        told_once=rows_of(samples) == 1 and not told.rough,
+        saves_in_doubt=measured.in_doubt,
+        from_one_row=rows_of(samples) == 1 and not measured.rough,
     )
 
 
@@ -216,36 +216,36 @@ def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> l
     return found
 
 
-def _told_by_rows(
+def _measured_by_rows(
     samples: Sequence[Sample],
     alike: Sequence[Sample],
     only_save: Sequence[Sample],
     first: Sequence[Sample],
     spread: float,
-) -> _Told:
+) -> _Measured:
     """From the excess of the rows that hold an evaluation, a save, or both; `alike` are those to compare, and no
     evaluation takes longer than those in the `first` rows of a process."""
     if only_save:
         checkpoint = price_of(without_held_up(only_save, spread), spread)
         rest = [each._replace(excess_ms=max(0.0, each.excess_ms - checkpoint.ms * each.saves)) for each in samples]
-        return _Told(price_of(without_held_up(rest, spread), spread) if rest else None, checkpoint, "measured")
+        return _Measured(price_of(without_held_up(rest, spread), spread) if rest else None, checkpoint, "measured")
     saved, unsaved = (
         without_held_up([each for each in samples if each.saves == saves], spread) for saves in (True, False)
     )
     few_saves = sum(each.rows for each in samples if each.saves) < SEVERAL
     if not samples:
-        return _Told()
+        return _Measured()
     if rows_of(samples) < SEVERAL and unsaved and first and _far(unsaved, first, spread):
-        return _Told()  # no evaluation takes so much longer than the first
+        return _Measured()  # no evaluation takes so much longer than the first
     if not saved or not unsaved:
-        return _Told(price_of(saved or unsaved, spread), contains=bool(saved))
+        return _Measured(price_of(saved or unsaved, spread), contains=bool(saved))
     if few_saves and _far(saved, unsaved, spread):
-        return _Told(price_of(unsaved, spread), in_doubt=True)
+        return _Measured(price_of(unsaved, spread), in_doubt=True)
     found = compare_rows(alike, spread)
     if found is None or found.checkpoint is None or found.checkpoint.most_ms <= 0:
-        return _Told(price_of(saved, spread), contains=True)
+        return _Measured(price_of(saved, spread), contains=True)
     sure = found.checkpoint.least_ms > 0 and not few_saves
-    return _Told(found.evaluation, found.checkpoint, "measured" if sure else "upper_bound")
+    return _Measured(found.evaluation, found.checkpoint, "measured" if sure else "upper_bound")
 
 
 def _far(some: Sequence[Sample], others: Sequence[Sample], spread: float) -> bool:
@@ -273,17 +273,21 @@ def _usual(
     return {True: usual[False], False: usual[False]} if in_doubt else usual
 
 
-def _told_by_stamps(run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], told: _Told) -> _Told:
+def _measured_by_stamps(
+    run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], measured: _Measured
+) -> _Measured:
     """What the rows alone do not tell apart."""
     if pace.basis != "rows":
-        return told
-    stamped = price_by_stamps(run, pace, counted, saved, None if told.evaluation is None else told.evaluation.ms)
+        return measured
+    stamped = price_by_stamps(
+        run, pace, counted, saved, None if measured.evaluation is None else measured.evaluation.ms
+    )
     evaluation, checkpoint = stamped.evaluation, stamped.checkpoint
     if evaluation is None or evaluation.high_ms - evaluation.ms >= RESOLVED * evaluation.ms:
-        return told
+        return measured
     if checkpoint is not None and checkpoint.least_ms > 0:
-        return _Told(evaluation, checkpoint, "stamps", rough=True)
-    return told if told.evaluation is not None else told._replace(evaluation=evaluation, rough=True)
+        return _Measured(evaluation, checkpoint, "stamps", rough=True)
+    return measured if measured.evaluation is not None else measured._replace(evaluation=evaluation, rough=True)
 
 
 def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sample]:

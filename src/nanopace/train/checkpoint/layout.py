@@ -52,7 +52,7 @@ _LONGEST_VERSION = 60  # letters
 _PIECE = 8 << 20  # bytes that are read at once
 _MOST_REFUSED = 20  # that are told of one by one
 
-Told = Callable[[int], None]
+OnBytes = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +152,14 @@ def newest_whole(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
     return saved, refused
 
 
-def verified(directory: Path, told: Told | None = None) -> Saved:
+def verified(directory: Path, on_bytes: OnBytes | None = None) -> Saved:
     """Hold every file against its checksum, and its header against state.json. Nothing has been loaded before that.
 
-    `told` hears of the bytes that were read, piece by piece.
+    `on_bytes` hears of the bytes that were read, piece by piece.
     """
     state = read_state(directory)
     for name, expected in state["files"].items():
-        _verify(directory, name, expected, told)
+        _verify(directory, name, expected, on_bytes)
     saved = _saved(directory, state)
     _check_contents(saved)
     return saved
@@ -251,7 +251,7 @@ def read_state(directory: Path) -> dict[str, Any]:
     return state
 
 
-def _verify(directory: Path, name: str, expected: Mapping[str, Any], told: Told | None) -> None:
+def _verify(directory: Path, name: str, expected: Mapping[str, Any], on_bytes: OnBytes | None) -> None:
     path = directory / name
     if not _PLAIN_NAME.fullmatch(name):
         raise InputError("{path}: a checkpoint's files lie in its own directory", path=path)
@@ -267,8 +267,8 @@ def _verify(directory: Path, name: str, expected: Mapping[str, Any], told: Told 
         digest = hashlib.sha256()
         while piece := file.read(_PIECE):
             digest.update(piece)
-            if told is not None:
-                told(len(piece))
+            if on_bytes is not None:
+                on_bytes(len(piece))
     if digest.hexdigest() != expected["sha256"]:
         raise InputError("{path}: is damaged: its checksum does not match", path=path)
 

@@ -11,7 +11,7 @@ from nanopace.errors import InputError, NanopaceError
 from nanopace.knob_values import step_of_which
 from nanopace.train.checkpoint.best import read_best
 from nanopace.train.checkpoint.choose import directory_of, directory_of_best, nothing_to_choose
-from nanopace.train.checkpoint.layout import STATE, Told, checkpoint_directories, step_of, verified
+from nanopace.train.checkpoint.layout import STATE, OnBytes, checkpoint_directories, step_of, verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ def size_of(directory: Path) -> int:
         return 0
 
 
-def verdicts(directories: Sequence[Path], told: Told) -> Iterator[Verdict]:
+def verdicts(directories: Sequence[Path], on_bytes: OnBytes) -> Iterator[Verdict]:
     """One after the other. What a running training removes meanwhile is passed over."""
     for directory in directories:
         wrong: NanopaceError | None = None
         step = _step(directory)
         try:
-            step = verified(directory, told).step
+            step = verified(directory, on_bytes).step
         except InputError as error:
             if not os.path.lexists(directory):
                 continue
