@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.order import Order
-from nanopace.train.loop.evaluate import Estimate, Evaluator, pick_batch
+from nanopace.train.loop.evaluate import Estimate, Evaluator
 from nanopace.train.models.gpt2 import GPT, ModelShape
 
 ALL = 61  # windows of 16 tokens in the 1000 of the validation split, wherever the first one begins
@@ -108,18 +108,3 @@ def test_more_windows_than_there_are(corpus: Path) -> None:
 
 def test_one_window_has_no_error() -> None:
     assert Estimate.of(np.array([1.0])).error == math.inf
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "expected", "why"),
-    [
-        (96, 96, "as in training"),
-        (32, 64, "more do not make a card any faster"),
-        (8, 17, "as many as fit where training's activations were"),
-        (1, 2, "as many as fit where training's activations were"),
-    ],
-)
-def test_a_card_is_filled_while_it_evaluates(batch_size: int, expected: int, why: str) -> None:
-    gpt2 = ModelShape(n_layer=12, n_head=12, n_embd=768, vocab_size=50304, block_size=1024)
-    assert pick_batch(gpt2, batch_size, torch.device("cuda")) == (expected, why)
-    assert pick_batch(gpt2, batch_size, CPU)[0] == batch_size

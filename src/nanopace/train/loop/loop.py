@@ -36,12 +36,12 @@ from nanopace.train.optim.optimizer import set_learning_rate
 class Loop:
     def __init__(self, parts: Parts, interrupt: Interrupt) -> None:
         self._parts = parts
-        self._config, self._clock, self._listener = parts.config, parts.clock, parts.listener
+        self._config, self._clock, self._listener = parts.plan.config, parts.clock, parts.listener
         self._books = Bookkeeper(parts.clock, parts.ledger)
         self._reports = Reporter(parts, self._books, lambda: interrupt.asked)
         self._asked = lambda: interrupt.asked
         self._best = parts.best
-        self._saved_step = parts.saved_step  # a resumed step need not be saved again
+        self._saved_step = parts.plan.saved_step  # a resumed step need not be saved again
         self._whole: Path | None = None  # the newest checkpoint on the disk
         self._failed: str | None = None
         self._unsaved: Unsaved | None = None  # the last save failed
@@ -49,7 +49,7 @@ class Loop:
         self._save_is_due = False  # although it is not its turn: the last one was put off
         self._stepper = Stepper(parts, self._books)
         self._fed: deque[tuple[int, Tensor, Tensor]] = deque(maxlen=IN_FLIGHT + 1)  # the last steps' tokens
-        self.iteration = parts.first_step
+        self.iteration = parts.plan.first_step
 
     @property
     def newest_checkpoint(self) -> Path | None:
@@ -128,7 +128,7 @@ class Loop:
         try:
             return self._parts.batches.next()
         except InputError:  # the data is gone, and what was learned from it shall not be
-            if self._parts.ranks.size == 1:  # the others know nothing of it, and would not save
+            if self._parts.plan.ranks.size == 1:  # the others know nothing of it, and would not save
                 self._save(self.iteration, anyway=True)
                 self.close_saves(last=True)
             raise
@@ -178,7 +178,7 @@ class Loop:
             "best": self._best,
             "recent": list(self._reports.recent),
             "micro_batch": self._stepper.micro_batch,
-            "data_offset": parts.data_offset,
+            "data_offset": parts.plan.data_offset,
             "validation": parts.validation.state(),
             "training": None if parts.training is None else parts.training.state(),
         }
@@ -221,8 +221,8 @@ class Loop:
 
     def _collect_saves(self) -> None:
         """Tell of the checkpoints that are whole by now, or failed."""
-        if news := self._parts.claim.news():  # what was saved before may be out of reach
-            self._save_is_due = self._parts.ranks.size == 1 or self._save_is_due
+        if news := self._parts.plan.claim.news():  # what was saved before may be out of reach
+            self._save_is_due = self._parts.plan.ranks.size == 1 or self._save_is_due
         for text in (*news, *self._parts.checkpointer.notes()):
             self._note(text)
         for result in self._parts.checkpointer.results():
@@ -285,7 +285,7 @@ class Loop:
 
     def _try_again(self) -> None:
         """If the last save failed. The first rank decides whether to, and all do: each may hold a part of it."""
-        ranks, checkpointer = self._parts.ranks, self._parts.checkpointer
+        ranks, checkpointer = self._parts.plan.ranks, self._parts.checkpointer
         try:
             self._collect_saves()
             for wait in WAITS:
@@ -298,7 +298,7 @@ class Loop:
                 raise
         elsewhere, missing = self._config.rescue_dir, self._unsaved
         if ranks.share(bool(elsewhere and missing is not None)):
-            checkpointer.again(lambda: self._parts.claim.rescue(Path(elsewhere)))
+            checkpointer.again(lambda: self._parts.plan.claim.rescue(Path(elsewhere)))
             self._collect_saves()
             self._rescued, self._unsaved = self._unsaved is None, missing
 
@@ -319,7 +319,7 @@ class Loop:
 
 def _random_states(parts: Parts) -> dict[str, object]:
     """Of every rank: each draws its own dropout."""
-    first, *others = parts.ranks.gather(random_states(parts.device))
+    first, *others = parts.plan.ranks.gather(random_states(parts.plan.device))
     return {"random": first, "random_of_others": others} if others else {"random": first}
 
 

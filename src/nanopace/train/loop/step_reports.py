@@ -54,7 +54,7 @@ class Reporter:
         self._parts, self._books, self._asked = parts, books, asked
         self._asked_somewhere = False
         self._under_way: deque[_UnderWay] = deque()
-        self._host = torch.zeros(IN_FLIGHT + 2, 2, pin_memory=parts.device.type == "cuda")
+        self._host = torch.zeros(IN_FLIGHT + 2, 2, pin_memory=parts.plan.device.type == "cuda")
         self._ms: deque[float] = deque(maxlen=_USUAL)
         self.recent = list(parts.recent)
         self.watch = Watch(scaled=parts.scaler.is_enabled())
@@ -62,24 +62,24 @@ class Reporter:
     @property
     def stopping(self) -> bool:
         """Whether to stop: all ranks after the same step."""
-        return self._asked() if self._parts.ranks.size == 1 else self._asked_somewhere
+        return self._asked() if self._parts.plan.ranks.size == 1 else self._asked_somewhere
 
     @property
     def utilisation(self) -> float | None:
         """What the usual step does of the peak that was measured here; None where nobody measured it."""
-        peak, ms = self._parts.measured_flops, median(self._ms) if self._ms else 0.0
-        return self._parts.flops_per_step / (ms / 1000) / peak if peak and ms > 0 else None
+        peak, ms = self._parts.flops.measured, median(self._ms) if self._ms else 0.0
+        return self._parts.flops.per_step / (ms / 1000) / peak if peak and ms > 0 else None
 
     def add(self, step: int, loss: Tensor, norm: Tensor, lr: float) -> None:
         """A step has been given to the device; its end is marked behind the copy of its values."""
         values = self._host[step % len(self._host)]
-        values.copy_(torch.stack([loss, norm]), non_blocking=self._parts.device.type == "cuda")
+        values.copy_(torch.stack([loss, norm]), non_blocking=self._parts.plan.device.type == "cuda")
         done = self._parts.clock.mark("optimizer", step)
         self._under_way.append(_UnderWay(step, done, values, lr))
 
     def tell(self, in_flight: int = IN_FLIGHT) -> None:
         """Tell of the steps that are done, and wait until at most `in_flight` are not."""
-        alone = self._parts.ranks.size == 1
+        alone = self._parts.plan.ranks.size == 1
         while self._under_way and (len(self._under_way) > in_flight or (alone and self._under_way[0].done.passed())):
             step = self._under_way.popleft()
             step.done.wait()
@@ -87,7 +87,7 @@ class Reporter:
             self._tell(step)
 
     def _tell(self, step: _UnderWay) -> None:
-        parts, tokens = self._parts, self._parts.config.tokens_per_iteration
+        parts, tokens = self._parts, self._parts.plan.config.tokens_per_iteration
         pace = self._pace(step.iteration)
         ms = pace.ms
         self._ms.append(ms)
@@ -117,7 +117,7 @@ class Reporter:
                 tokens=tokens,
                 lr=step.lr,
                 grad_norm=norm,
-                mfu=parts.flops_per_step / (ms / 1000) / parts.peak_flops if parts.peak_flops and ms > 0 else None,
+                mfu=parts.flops.per_step / (ms / 1000) / parts.flops.peak if parts.flops.peak and ms > 0 else None,
                 skipped=verdict.skipped,
                 spike=verdict.spike,
             ),
@@ -139,9 +139,9 @@ class Reporter:
 
     def _pace(self, iteration: int) -> _Pace:
         ms, own_ms = self._books.step_ms(iteration), self._books.own_ms(iteration)
-        if self._parts.ranks.size == 1:
+        if self._parts.plan.ranks.size == 1:
             return _Pace(ms)
-        table = self._parts.ranks.exchange([ms, own_ms, self._asked()])
+        table = self._parts.plan.ranks.exchange([ms, own_ms, self._asked()])
         self._asked_somewhere = bool(table[:, 2].any())
         own = table[:, 1]
         slowest = int(own.argmax())

@@ -20,11 +20,10 @@ from nanopace.corpus.shards.corpus import Corpus
 from nanopace.errors import ConfigError
 from nanopace.hardware.memory import largest_micro_batch
 from nanopace.literals import Value
-from nanopace.train.loop.passes import autocast
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import new_model, recipe_defaults
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
-from nanopace.train.plan.device import Machine, pick_compile, pick_dtype
+from nanopace.train.plan.device import Machine, autocast, pick_compile, pick_dtype
 from nanopace.train.plan.size import check_size
 
 _GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a quarter faster on tensor cores
@@ -40,12 +39,12 @@ Chosen = dict[str, tuple[Value, str]]  # knobs, each with its reason
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Settings:
     config: TrainConfig
     reasons: Mapping[str, str]  # what was chosen, and why
 
 
-def make_plan(
+def choose_settings(
     asked: Mapping[str, Value],
     corpus: Corpus,
     machine: Machine,
@@ -53,7 +52,7 @@ def make_plan(
     machine_decides: bool,
     ranks: int = 1,
     passed_over: Mapping[str, Value] | None = None,
-) -> Plan:
+) -> Settings:
     """`asked` is what files, flags or a checkpoint say. What they leave open nanoGPT's defaults or the machine fill.
 
     `passed_over` are rates that a file has for another recipe. They are not in `asked`, and a person hears of them.
@@ -80,7 +79,7 @@ def make_plan(
     if config.eval_train == "auto" or (config.eval_train == "steps" and config.eval_only):
         chosen["eval_train"] = open_ones["eval_train"] = pick_eval_train(config)
         config = replace(config, eval_train=str(chosen["eval_train"][0]))
-    return Plan(
+    return Settings(
         config,
         {
             "device": f"{machine.device}: {machine.reason}",
