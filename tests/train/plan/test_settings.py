@@ -12,8 +12,9 @@ from nanopace.config import TrainConfig
 from nanopace.corpus.shards.corpus import Corpus, open_corpus
 from nanopace.errors import ConfigError
 from nanopace.hardware.cards import find_card
-from nanopace.train.plan.device import Machine
-from nanopace.train.plan.settings import choose_settings, pick_eval_train
+from nanopace.train.plan.device import Machine, pick_kernels
+from nanopace.train.plan.ladder import pick_steps
+from nanopace.train.plan.settings import choose_settings, pick_eval_train, shape_of
 
 CPU = Machine(torch.device("cpu"), "no CUDA card was found")
 
@@ -89,20 +90,32 @@ def test_two_minutes_of_a_cpu(small: Corpus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "memory_gb", "batch_size"), [("RTX 3060", 12, 16), ("4090", 24, 32), ("H200", 140, 64), ("RTX 3050", 8, 8)]
+    ("asked", "memory_gb", "fitting", "batch_size"),
+    [
+        ({}, 8, 17, 16),
+        ({}, 12, 33, 32),
+        ({}, 24, 79, 64),
+        ({}, 140, 527, 64),
+        ({"recipe": "fast"}, 12, 41, 32),
+        ({"fused": False}, 12, 21, 16),
+        ({"dropout": 0.1}, 24, 49, 32),
+        ({"compile": False}, 12, 9, 8),
+    ],
 )
-def test_a_card_is_filled_as_far_as_it_goes(large: Corpus, name: str, memory_gb: float, batch_size: int) -> None:
-    try:
-        machine = card(name, memory_gb)
-    except Exception:
-        machine = Machine(torch.device("cuda", 0), "found", name, memory_gb)
-    plan = choose_settings({}, large, machine, machine_decides=True)
+def test_a_card_is_filled_as_far_as_its_kernels_go(
+    large: Corpus, asked: dict[str, Any], memory_gb: float, fitting: int, batch_size: int
+) -> None:
+    pytest.importorskip("triton")
+    machine = card("4090", memory_gb)
+    plan = choose_settings(asked, large, machine, machine_decides=True)
     config = plan.config
-    assert (config.n_layer, config.n_embd, config.dtype, config.compile) == (12, 768, "bfloat16", True)
+    assert (config.n_layer, config.n_embd, config.dtype) == (12, 768, "bfloat16")
+    assert plan.reasons["batch_size"] == f"{batch_size}: {fitting} would fit into {memory_gb} GiB"
     assert config.batch_size == batch_size
     assert config.tokens_per_iteration == 1 << 19
     assert config.max_iters * config.tokens_per_iteration == pytest.approx(4 * 60e6, rel=0.02)
-    assert f"{memory_gb:.0f} GiB" in plan.reasons["batch_size"]
+    kernels, _ = pick_kernels(config, shape_of(config, "gelu"), machine.device, 1)
+    assert pick_steps(config, shape_of(config, "gelu"), machine, kernels)[0] == ()  # and nothing has to be saved
 
 
 def test_a_small_corpus_gets_a_small_model(small: Corpus) -> None:
