@@ -113,7 +113,7 @@ def _check_slips(tree: ast.Module, name: str, program: Program) -> None:
     """
     used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
     for target, line in list(program.lines.items())[:_MOST_NAMES]:
-        if target in KNOBS and KNOBS[target].refuses(program.values[target]):
+        if target in KNOBS and KNOBS[target].refuses(program.values.get(target)):
             raise ConfigError(
                 "{path}, line {line}: {knob} must be one of {known}, not {value}",
                 path=name,

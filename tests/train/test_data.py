@@ -203,7 +203,7 @@ def test_a_checkpoint_of_before_that_knows_no_hashes(corpus: Path, tmp_path: Pat
 
 CUT_IN_THE_SCAN = """
 import os, sys
-from nanopace.corpus.shards.corpus import scan
+from nanopace.corpus.shards import scan
 from nanopace.cli.main import main
 read = scan.Shard.read
 def cut(self, begin, count):

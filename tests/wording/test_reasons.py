@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nanopace.tune.recommend import budget, notes
-from nanopace.tune.recommend.recommend import choices as knobs
+from nanopace.tune.recommend import budget, choices, notes
 from nanopace.tune.recommend.several_cards import _LINKS
 from nanopace.wording.catalog import LANGUAGES, words
 from nanopace.wording.reasons import LINKS, NOTES, REASONS
@@ -24,7 +23,7 @@ def texts_in(module: object) -> set[str]:
 
 
 def test_no_sentence_is_without_its_code() -> None:
-    assert set(REASONS) <= texts_in(knobs) | texts_in(budget)
+    assert set(REASONS) <= texts_in(choices) | texts_in(budget)
     assert set(NOTES) <= texts_in(notes)
     assert set(LINKS) == set(_LINKS)
 

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nanopace.cli.main import main
+from nanopace.corpus.download import fetch as module
 from nanopace.corpus.download.fetch import Remote, download
-from nanopace.corpus.download.fetch import fetch as module
 from nanopace.errors import InputError
 
 from ...cli.conftest import unmeasured

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from nanopace.corpus.download import fetch as module
 from nanopace.corpus.download.fetch import Remote, download, download_all
-from nanopace.corpus.download.fetch import fetch as module
 from nanopace.errors import InputError
 
 from ..file_server import FileServer, serving

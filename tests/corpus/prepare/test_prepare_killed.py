@@ -25,9 +25,9 @@ BYTES = Recipe(name="rows", tokenizer="bytes", shard_tokens=4000)
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from nanopace.corpus.prepare.prepare import intake
-from nanopace.corpus.documents.read import pieces
-from nanopace.corpus.prepare.prepare import encode as work
+from nanopace.corpus.prepare import intake
+from nanopace.corpus.documents import pieces
+from nanopace.corpus.prepare import encode as work
 from nanopace.corpus.prepare.prepare import Recipe, prepare
 
 intake.BATCH = 20_000

@@ -124,7 +124,7 @@ def test_an_evaluation_that_may_have_been_broken_is_missed_too(read: Read) -> No
 
 
 def test_unread_evaluations_have_their_line_in_a_long_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nanopace.sources.BULK_BYTES", 1000)
+    monkeypatch.setattr("nanopace.sources.runs.BULK_BYTES", 1000)
     rows = [f"iter {n}: loss 3.1000, time 5.00ms, mfu 1.00%" for n in range(3000)]
     rows.insert(1234, "step 1234: mean loss 2.4000")
     (run,) = open_runs(io.BytesIO("\n".join(rows).encode()))

@@ -88,7 +88,7 @@ def test_a_restart_is_still_one(rows: int, read: Read) -> None:
 
 def test_in_a_long_log(monkeypatch: pytest.MonkeyPatch, read: Read) -> None:
     """Where numpy would read it."""
-    monkeypatch.setattr("nanopace.sources.BULK_BYTES", 1000)
+    monkeypatch.setattr("nanopace.sources.runs.BULK_BYTES", 1000)
     (run,) = read(alternating(lane(10, 500, 1, 100.0), lane(9, 500, 1, 110.0)))
     assert (len(run.rows), run.restarts, run.rows_of_others) == (500, (), 500)
 

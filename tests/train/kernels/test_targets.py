@@ -30,7 +30,13 @@ def test_every_kernel_is_compiled_for_a_geforce_card_and_fits(tmp_path: Path) ->
     """Ampere, Ada where there are 8 bits, and the widest rows; targets.py tells how to have all of them."""
     kernels = [json.loads(line) for line in alone("targets.py", tmp_path, "86", "4096")]
     modules = {path.stem for path in (HERE.parents[2] / "src/nanopace/train/kernels").glob("*.py")}
-    assert {each["kernel"].split(".")[0] for each in kernels} == modules - {"__init__", "rows"}
+    assert {each["kernel"].split(".")[0] for each in kernels} == modules - {
+        "__init__",
+        "rows",
+        "fp8",
+        "products",
+        "cublaslt",
+    }
     assert {each["generation"] for each in kernels if each["options"].get("EIGHTH")} == {89}
     assert [each for each in kernels if each["shared"] > MOST_SHARED] == []
     assert [each for each in kernels if each["later"]] == []

@@ -25,10 +25,12 @@ from ..checkpoint.test_disk import fill, small_disk  # noqa: F401
 from ..conftest import TINY, Recorder
 from .test_interrupt import until
 
-HASTY = "from nanopace.train import loop; loop.WAITS = (0.01, 0.01)"  # put before it: its attempts are not waited for
+HASTY = (
+    "from nanopace.train.loop import loop; loop.WAITS = (0.01, 0.01)"  # put before it: attempts without waiting
+)
 SLOW = """
 import os, sys, time
-from nanopace.train.loop.loop import loop
+from nanopace.train.loop import loop
 plain = loop.Loop.step
 def step(self):
     plain(self)

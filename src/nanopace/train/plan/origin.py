@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -26,7 +27,7 @@ from nanopace.train.models.init_weights import Drawing
 from nanopace.train.models.recipes import new_model
 from nanopace.train.plan.device import Machine
 
-SHAPE = knobs_of("shape", "recipe")  # which the weights settle
+SHAPE = tuple(each.name for each in fields(ModelShape) if each.name in knobs_of("shape", "recipe"))  # by the weights
 _OF_A_LEDGER = 1 << 20  # bytes: it begins with the event that is looked for
 
 

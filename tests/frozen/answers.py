@@ -1,0 +1,71 @@
+"""What the commands say that train nothing: every --help, and the JSON of those that have some.
+
+tests/golden has explain and compare of one and two logs; here are several logs, and the other commands. tune and ablate
+answer from trials that were kept, so that nothing is timed anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from .session import session
+
+CACHE = "trials/cache"
+COMMANDS = (
+    "explain",
+    "compare",
+    "recommend",
+    "tune",
+    "ablate",
+    "train",
+    "prepare",
+    "sample",
+    "convert",
+    "verify",
+    "cards",
+)
+_ROOT = Path(__file__).resolve().parents[2]
+_LOGS = [str(_ROOT / "examples" / f"{name}.log") for name in ("narrow", "wide", "slow-rows")]
+_NANOCHAT = [f"logs/pretraining-{month}.log" for month in ("2025-10", "2025-12", "2026-03")]
+
+JSON = {
+    "recommend": ["recommend", "--gpu=4070", "--model=gpt2"],
+    "recommend_cards": ["recommend", "--gpu=4070,4090", "--tokens=1B"],
+    "tune": ["tune", "trials/a.py", "--budget=10m", "--keep=trials/tune"],
+    "ablate": ["ablate", "trials/a.py", "trials/b.py", "--steps=4", "--repeats=2", "--loss=4", "--keep=trials/ablate"],
+    "explain_several": ["explain", *_LOGS[:2], "--gpu=4070"],
+    "explain_nanochat": ["explain", "logs/finetuning-2026-02.log"],
+    "compare_several": ["compare", *_LOGS, "--gpu=4070"],
+    "compare_nanochat": ["compare", *_NANOCHAT],
+}
+
+
+def recorded(directory: Path) -> dict[str, str]:
+    """By the name of the file that it is frozen in."""
+    found = {}
+    asked = [["--help"], *([command, "--help"] for command in COMMANDS)]
+    wide = session(directory, asked, COLUMNS="1000")  # in which no line is broken
+    for words, answer in zip(asked, wide, strict=True):
+        assert answer.code == 0, (words, answer)
+        name = words[0].replace("--help", "nanopace")
+        found[f"answers/{name}.txt"] = help_text(answer.out)
+    asked = [[*words, "--json"] for words in JSON.values()]
+    for name, answer in zip(JSON, session(directory, asked, XDG_CACHE_HOME=str(directory / CACHE)), strict=True):
+        assert answer.code == 0, (name, answer)
+        found[f"answers/{name}.json"] = json.dumps(_without_curves(json.loads(answer.out)), indent=1) + "\n"
+    return found
+
+
+def help_text(printed: str) -> str:
+    """As any Python's argparse prints it: up to 3.12 the name of a value stands with both names of a flag."""
+    one_space = re.sub(r"(?<=\S)(?: +|\n {20,})", " ", printed)
+    return re.sub(r"(-[-\w]+) ([A-Z]+), (-[-\w]+) \2", r"\1, \3 \2", one_space)
+
+
+def _without_curves(document: object) -> object:
+    """Thousands of points; what is drawn of them has tests of its own."""
+    if isinstance(document, dict):
+        return {key: _without_curves(value) for key, value in document.items() if key != "curves"}
+    return [_without_curves(each) for each in document] if isinstance(document, list) else document

@@ -1,0 +1,50 @@
+"""files-0.1.tar.xz: what nanopace 0.1 left on the disk. make.py says how it was made.
+
+It is not made anew by later code, since then it would be no older than that: a format that changes gets an archive of
+its own beside this one, and this one still has to load.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+ARCHIVE = Path(__file__).parent / "files-0.1.tar.xz"
+
+SMALL = {
+    "device": "cpu",
+    "dtype": "float32",
+    "compile": "False",
+    "dataset": "chars",
+    "n_layer": "2",
+    "n_head": "2",
+    "n_embd": "8",
+    "block_size": "16",
+    "batch_size": "2",
+    "gradient_accumulation_steps": "1",
+    "learning_rate": "1e-2",
+    "min_lr": "1e-3",
+    "warmup_iters": "3",
+    "lr_decay_iters": "12",
+    "max_iters": "12",
+    "eval_interval": "4",
+    "eval_iters": "2",
+}
+
+
+def train(out_dir: str, *flags: str, **knobs: str) -> list[str]:
+    """The command line of a tiny training."""
+    given = {"out_dir": out_dir, **SMALL, **knobs}
+    return ["train", *flags, "--no-report", *(f"--{key}={value}" for key, value in given.items())]
+
+
+def resume(out_dir: str, *flags: str, **knobs: str) -> list[str]:
+    """The command line that goes on with one to its twelfth step."""
+    given = {"out_dir": out_dir, "device": "cpu", "init_from": "resume", "max_iters": "12", **knobs}
+    return ["train", *flags, "--no-report", *(f"--{key}={value}" for key, value in given.items())]
+
+
+def unpack(directory: Path) -> Path:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(directory, filter="data")
+    return directory

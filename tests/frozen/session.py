@@ -1,0 +1,101 @@
+"""Command lines of nanopace, one after another in one process, in an environment that leaves little to chance.
+
+python tests/frozen/session.py takes [[argument, ...], ...] as JSON from stdin and answers with what each came to. Torch
+is imported once for all of them, and nothing but the command line is used: rooms may be moved and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nanopace
+
+# On x86-64 these name the plainest code that torch, MKL and oneDNN have, and it is on every such processor: no vectors
+# of the processor's own width, no choice of a kernel by its model. One thread: the order of a sum is fixed.
+PLAIN = {
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_CBWR": "COMPATIBLE",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+# No card, no compiler, one language.
+ALIKE = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "CXX": "none",
+    "LC_ALL": "C.UTF-8",
+    "NO_COLOR": "1",
+    "TZ": "UTC",
+    "PYTHONUTF8": "1",
+}
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def session(directory: Path, commands: Sequence[Sequence[str]], **environment: str) -> list[Answer]:
+    """What each of the commands answers, in `directory`."""
+    foreign = re.compile("COVERAGE_.*|LANGUAGE|TRITON_INTERPRET")  # other tests measure what is covered
+    inherited = {key: value for key, value in os.environ.items() if not foreign.fullmatch(key)}
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).resolve())],
+        input=json.dumps([list(command) for command in commands]),
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        env={
+            **inherited,
+            **PLAIN,
+            **ALIKE,
+            "PYTHONPATH": str(Path(nanopace.__file__).parents[1]),
+            "XDG_CACHE_HOME": str(directory / "cache"),
+            **environment,
+        },
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [Answer(*answer) for answer in json.loads(done.stdout)]
+
+
+def machine() -> str:
+    """What two machines have to share for the same bits: torch's release, the processor's family, the C library.
+
+    With PLAIN, the model of an x86-64 processor should have no say: forbidding MKL, oneDNN and the C library the newer
+    instructions changed no bit. Torch promises none of it. Should a machine of the same name give other bits, name what
+    tells it apart here; do not widen the comparison.
+    """
+    from importlib.metadata import version
+
+    release = version("torch").partition("+")[0]
+    return f"torch {release}, {platform.machine()}, {platform.system()}, {' '.join(platform.libc_ver())}"
+
+
+def _answer(main: Any, command: list[str]) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(command)
+        except SystemExit as end:  # --help
+            code = int(end.code or 0)
+    return code, out.getvalue(), err.getvalue()
+
+
+if __name__ == "__main__":
+    from nanopace.cli.main import main
+
+    with open(os.dup(1), "w", encoding="utf-8") as told:
+        os.dup2(2, 1)  # processes that a command starts print for themselves
+        json.dump([_answer(main, command) for command in json.load(sys.stdin)], told)
