@@ -25,9 +25,7 @@ from ..checkpoint.test_disk import fill, small_disk  # noqa: F401
 from ..conftest import TINY, Recorder
 from .test_interrupt import until
 
-HASTY = (
-    "from nanopace.train.loop import loop; loop.WAITS = (0.01, 0.01)"  # put before it: attempts without waiting
-)
+HASTY = "from nanopace.train.loop import loop; loop.WAITS = (0.01, 0.01)"  # put before it: attempts without waiting
 SLOW = """
 import os, sys, time
 from nanopace.train.loop import loop
