@@ -23,8 +23,8 @@ from nanopace.train.clock.clock import PAST, Clock, CudaMoment, Moment, Piece, m
 from nanopace.train.loop.interrupt import Interrupt
 from nanopace.train.loop.loop import Loop
 from nanopace.train.plan.device import find_machine
-from nanopace.train.plan.plan import make_plan, shape_of
-from nanopace.train.plan.start import Start
+from nanopace.train.plan.resolve import plan_run
+from nanopace.train.plan.settings import choose_settings, shape_of
 from nanopace.train.ranks import Ranks
 from nanopace.train.setup import build
 
@@ -63,23 +63,15 @@ def main() -> None:
         room = Path(folder)
         tokens = zipf_tokens(2_000_000, 50257 if card else 2048, 1)
         write_tokens(room / "data", tokens, tokens[:200_000], int(tokens.max()) + 1)
-        shape = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "batch_size": 16}
+        large = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "batch_size": 16}
         small = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128, "batch_size": 8}
-        asked = {**(shape if card else small), "gradient_accumulation_steps": 1, "max_iters": 10**6, "eval_iters": 1}
+        asked = {**(large if card else small), "gradient_accumulation_steps": 1, "max_iters": 10**6, "eval_iters": 1}
         corpus = open_corpus(room / "data")
-        plan = make_plan(asked, corpus, machine, machine_decides=False)
-        start = Start(
-            plan=plan,
-            machine=machine,
-            corpus=corpus,
-            shape=shape_of(plan.config, "gelu"),
-            source=None,
-            claim=Claim(room),
-            out_dir=room,
-            ranks=Ranks(),
-        )
+        settings = choose_settings(asked, corpus, machine, machine_decides=False)
+        shape = shape_of(settings.config, "gelu")
+        plan = plan_run(settings, shape, machine, corpus, claim=Claim(room), ranks=Ranks())
         with LedgerWriter(room / "ledger.jsonl") as ledger:
-            parts = build(start, ledger, make_clock(machine.device, time.monotonic()), Silent())
+            parts = build(plan, ledger, make_clock(machine.device, time.monotonic()), Silent())
             bare = replace(parts, clock=NoClock(machine.device))
             loops = {"with": Loop(parts, Interrupt(print)), "without": Loop(bare, Interrupt(print))}
             seconds = _measure(loops, machine.device, 20 if card else 10)

@@ -37,7 +37,7 @@ from nanopace.corpus.shards.order import Order
 from nanopace.train.checkpoint.best import read_best
 from nanopace.train.checkpoint.layout import checkpoint_directories, step_of
 from nanopace.train.plan.device import Machine
-from nanopace.train.plan.plan import make_plan
+from nanopace.train.plan.settings import choose_settings
 
 OF_THE_MACHINE = {"device", "dtype", "compile"}
 # Reads a list of command lines, and answers with the config that nanoGPT has after each.
@@ -148,7 +148,7 @@ def _planned(line: list[str], corpus: Corpus) -> Mapping[str, object]:
     train.add_arguments(parser)
     asked = train.read_asked(parser.parse_args(list(spelled_out(line, train.WORDS_ARE, parser))))
     machine = Machine(torch.device("cpu"), "asked for")
-    return make_plan(asked.given, corpus, machine, machine_decides=asked.machine_decides).config.as_dict()
+    return choose_settings(asked.given, corpus, machine, machine_decides=asked.machine_decides).config.as_dict()
 
 
 def _asked_of_nanogpt(nanogpt: Path, lines: list[list[str]]) -> list[dict[str, object]]:

@@ -24,7 +24,7 @@ import gc
 import json
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -38,17 +38,21 @@ from nanopace.corpus.shards.corpus import Corpus, open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.knob_values import INGREDIENTS, memory_steps
 from nanopace.memory_ladder import keeps_gradients
+from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.rng_state import seed_everything
 from nanopace.train.fused.attention import pick_attention
 from nanopace.train.fused.step_in_backward import StepInBackward
+from nanopace.train.kernels.fp8 import pick_products
 from nanopace.train.loop.evaluate import Evaluator
-from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses, autocast
+from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses
 from nanopace.train.loop.schedule import learning_rate
 from nanopace.train.models.recipes import new_model, recipe_defaults
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
-from nanopace.train.parallel import spread
-from nanopace.train.plan.device import find_machine
-from nanopace.train.plan.plan import shape_of
+from nanopace.train.parallel import parallelize
+from nanopace.train.plan.device import autocast, find_machine
+from nanopace.train.plan.resolve import plan_run
+from nanopace.train.plan.run_plan import Choice
+from nanopace.train.plan.settings import Settings, shape_of
 from nanopace.train.ranks import Ranks
 
 BASE = "recipe=fast,n_layer=12,n_head=12,n_embd=768,block_size=1024,vocab_size=50304,batch=64,accum=1,iters=200"
@@ -112,7 +116,12 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     with machine.device:
         model = new_model(shape)
     saving = memory_steps(config.memory) or ()
-    called = spread(model, config, Ranks(), machine.device, saving)
+    plan = plan_run(Settings(config, {}), shape, machine, corpus, claim=Claim(Path(config.out_dir)), ranks=Ranks())
+    plan = replace(plan, memory_steps=Choice(saving, "asked for"))
+    if config.fp8:
+        rows = config.batch_size * config.block_size
+        plan = replace(plan, fp8=Choice(*pick_products(shape, rows, machine.device)))
+    called = parallelize(model, plan)
     optimizer = make_optimizer(model, config, machine.device, saving)
     scaler = torch.amp.GradScaler(machine.device.type, enabled=False)
     passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, machine.device))

@@ -23,7 +23,7 @@ from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.loss_watch import SPIKE_Z, STREAK
 from nanopace.train.models.gpt2 import GPT
 from nanopace.train.optim.optimizer import optimizer_tensors
-from nanopace.train.plan import plan
+from nanopace.train.plan import settings
 
 from .conftest import TINY
 from .test_run import Stopping, events, files, resume, run
@@ -126,7 +126,7 @@ def test_a_step_that_is_not_finite_leaves_no_trace(
 
 def test_a_scale_that_is_too_high_is_no_fault(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     faulty = Faulty(monkeypatch, infinite_gradient, [3, 4, 5, 6])
-    monkeypatch.setattr(plan, "pick_dtype", lambda *_, **__: ("float16", "as on a card"))
+    monkeypatch.setattr(settings, "pick_dtype", lambda *_, **__: ("float16", "as on a card"))
     outcome, told = run(corpus, tmp_path / "out", max_iters=9)
     assert outcome.reason == "finished"
     assert not any(faulty.changed[step] for step in (3, 4, 5, 6))  # GradScaler left them out
@@ -139,7 +139,7 @@ def test_a_loss_that_is_not_finite_is_a_fault_in_float16_too(
 ) -> None:
     """Also where the gradients do not show it."""
     faulty = Faulty(monkeypatch, infinite_loss, [4])
-    monkeypatch.setattr(plan, "pick_dtype", lambda *_, **__: ("float16", "as on a card"))
+    monkeypatch.setattr(settings, "pick_dtype", lambda *_, **__: ("float16", "as on a card"))
     _, told = run(corpus, tmp_path / "out", max_iters=8)
     assert not faulty.changed[4]
     assert [event.iteration for event in told.all("step") if event.skipped] == [4]

@@ -153,7 +153,7 @@ def test_the_agent_passes_hanging_up_on_but_not_under_nohup(monkeypatch: pytest.
 def test_accumulation_is_shared_by_all_ranks() -> None:
     """The rule that nanoGPT has, with a word of why."""
     from nanopace.config import TrainConfig
-    from nanopace.train.plan.plan import _check  # what every plan goes through
+    from nanopace.train.plan.settings import _check  # what every plan goes through
 
     with pytest.raises(ConfigError, match="5 is not one of 2"):
         _check(TrainConfig(gradient_accumulation_steps=5), None, 2)  # type: ignore[arg-type]

@@ -66,6 +66,7 @@ def largest_micro_batch(
 
 _MOST_LOGITS = 800 << 20  # bytes: all of 8 sequences of GPT-2's; in two pieces 0.5% of a micro-step's speed was lost
 _OWN_WORKSPACE = GIB // 8
+_MOST_SEQUENCES = 4096  # that anybody asks about
 
 
 def fused_peak_bytes(
@@ -142,3 +143,24 @@ def climb(
         if fused_peak_bytes(*size, steps[:count], recipe=recipe, fp8=fp8) <= most:
             return steps[:count]
     return useful_steps(recipe)
+
+
+def largest_fused_micro_batch(
+    n_layer: int,
+    n_embd: int,
+    vocab_size: int,
+    block_size: int,
+    memory_gb: float,
+    steps: Collection[str] = (),
+    *,
+    recipe: str = "gpt2",
+    fp8: bool = False,
+) -> int:
+    """How many sequences fit with these steps of the ladder; by halving: the peak is not quite linear in them."""
+    most, size = usable_bytes(memory_gb), (n_layer, n_embd, vocab_size, block_size)
+    low, high = 0, _MOST_SEQUENCES
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = fused_peak_bytes(*size, middle, steps, recipe=recipe, fp8=fp8) <= most
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low

@@ -7,7 +7,6 @@ not the data: training stops, and what is known of it is saved (evidence.py).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from nanopace.errors import UsageError
@@ -16,7 +15,8 @@ from nanopace.train.checkpoint.layout import Saved, newest_whole
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.loss_watch import STREAK
 from nanopace.train.plan.origin import further
-from nanopace.train.plan.start import Start
+from nanopace.train.plan.resolve import replan
+from nanopace.train.plan.run_plan import RunPlan
 
 
 class Rollbacks:
@@ -31,28 +31,23 @@ class Rollbacks:
         """The last step that failed."""
         return self._failures[-1]
 
-    def after(self, start: Start, loop: Loop, failed_at: int) -> Start | None:
+    def after(self, plan: RunPlan, loop: Loop, failed_at: int) -> RunPlan | None:
         """Where to begin again; None where training has to stop."""
         before = self._failures[-1] if self._failures else None
         self._failures.append(failed_at)
         loop.close_saves()
-        start.ranks.wait()  # the first one may still be writing
-        saved, refused = newest_whole(start.ranks.share(start.claim.home))
-        if start.resumed is not None and not start.resumed.ours:
-            saved = further(saved, start.resumed)
+        plan.ranks.wait()  # the first one may still be writing
+        saved, refused = newest_whole(plan.ranks.share(plan.claim.home))
+        if plan.resumed is not None and not plan.resumed.ours:
+            saved = further(saved, plan.resumed)
         for error in refused:
             self._ledger.append(NoteEvent(str(error), failed_at))
-        if _is_hopeless(start, saved, before):
+        if _is_hopeless(plan, saved, before):
             return None
-        again = replace(
-            start,
-            source=saved if saved is not None else start.source,
-            data_offset=start.order_offset + 1,
-            micro_batch=loop.micro_batch,
-        )
+        again = replan(plan, plan.source if saved is None else saved, loop.micro_batch)
         step = 0 if saved is None else saved.step
         path = None if saved is None else str(saved.path)
-        self._ledger.append(RollbackEvent(step, failed_at, path, again.order_offset))
+        self._ledger.append(RollbackEvent(step, failed_at, path, again.data_offset))
         text = (
             f"step {failed_at}: {STREAK} steps in a row were not finite; back to {path or 'the beginning'}, "
             "and on with another order of the data"
@@ -61,9 +56,9 @@ class Rollbacks:
         return again
 
 
-def _is_hopeless(start: Start, saved: Saved | None, before: int | None) -> bool:
+def _is_hopeless(plan: RunPlan, saved: Saved | None, before: int | None) -> bool:
     """`before`: where it failed the last time."""
-    if saved is None and start.resumed is not None:
+    if saved is None and plan.resumed is not None:
         return True  # the beginning was another process', and all that it saved is gone
     return before is not None and (saved is None or saved.step <= before)
 

@@ -16,7 +16,7 @@ from nanopace.config import Asked
 from nanopace.corpus.prepare.prepare import OnProgress
 from nanopace.errors import UsageError
 from nanopace.files import check_own
-from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent
+from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent, RunEvent
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole, step_of
 from nanopace.train.checkpoint.lock import Claim
@@ -25,29 +25,21 @@ from nanopace.train.clock.clock import Clock, make_clock, process_start
 from nanopace.train.clock.sensors import Monitor
 from nanopace.train.clock.step_events import STEP_PHASES
 from nanopace.train.clock.suspensions import Stops
-from nanopace.train.formats.pretrained import Pretrained
-from nanopace.train.fused.attention import pick_attention
-from nanopace.train.kernels.fp8 import pick_products
 from nanopace.train.listener import Introduction, Listener, Outcome
-from nanopace.train.loop.evaluate import pick_batch
 from nanopace.train.loop.interrupt import Interrupt
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.loss_watch import NotFiniteError
 from nanopace.train.out_of_memory import FullError, is_full, make_room
-from nanopace.train.plan.changed_settings import differences
-from nanopace.train.plan.device import find_machine, pick_kernels, set_tf32
-from nanopace.train.plan.ladder import pick_steps, released_batch
+from nanopace.train.plan.device import find_machine
+from nanopace.train.plan.ladder import released_batch
+from nanopace.train.plan.measure import measure
 from nanopace.train.plan.origin import from_the_beginning
-from nanopace.train.plan.resolve import Wishes, out_dir_of, settle
-from nanopace.train.plan.start import Start
+from nanopace.train.plan.resolve import RunRequest, out_dir_of, resolve
+from nanopace.train.plan.run_plan import RunPlan
 from nanopace.train.ranks import Ranks, Silent, elastic, joined
 from nanopace.train.rollback import Rollbacks, diverged
 from nanopace.train.setup import build, introduce, peak_flops
-from nanopace.train.warm_start import (
-    begin_to_load_the_compiler,
-    keep_compiled,
-    keep_the_compiler_out_of_optimizers,
-)
+from nanopace.train.warm_start import begin_to_load_the_compiler, keep_the_compiler_out_of_optimizers
 
 
 def train(
@@ -78,113 +70,87 @@ def train(
             ranks.agree(lambda: enter(out_dir_of(given), claim) if ranks.first else None)
             given = elastic(given, ranks, bool(checkpoint_directories(out_dir_of(given))))
             given = from_the_beginning(given, out_dir_of(given), machine)
-        wishes = Wishes(replace(asked, given=given), preparing if ranks.first else None, machine, ranks, claim)
-        return _train(wishes, listener, started)
+        request = RunRequest(replace(asked, given=given), preparing if ranks.first else None, machine, ranks, claim)
+        return _train(request, listener, started)
 
 
-def _train(wishes: Wishes, listener: Listener, started: float) -> Outcome:
-    machine, ranks = wishes.machine, wishes.ranks
-    clock = make_clock(machine.device, started)
-    start = settle(wishes, listener)
-    config = start.config
+def _train(request: RunRequest, listener: Listener, started: float) -> Outcome:
+    """Decide, measure, and only then write."""
+    clock = make_clock(request.machine.device, started)
+    plan = resolve(request, listener)
     clock.mark("startup", 0, "the corpus and the plan")
-    dtype = getattr(torch, config.dtype)
-    choices = {
-        **_origin(start),
-        **start.plan.reasons,
-        "tf32": set_tf32(machine),
-        "attention": pick_attention(start.shape, config.batch_size, machine.device, dtype),
-    }
-    clock.mark("startup", 0, "trying attention kernels")
-    kernels, why = pick_kernels(config, start.shape, machine.device, ranks.size)
-    choices["kernels"] = f"{kernels}: {why}"
-    choices["memory"] = pick_steps(config, start.shape, start.machine, ranks.size, start.fitting_micro_batch)[1]
-    batch, why = pick_batch(start.shape, config.batch_size, machine.device)
-    choices["evaluation"] = f"{batch} sequences at a time: {why}"
-    if start.resumed is not None and not config.eval_only:
-        choices |= differences(start.resumed, config)
-    if config.compile:
-        keep_compiled()
-    if config.fp8:
-        rows = config.batch_size * config.block_size
-        choices["fp8"] = pick_products(start.shape, rows, machine.device)[1]
-        clock.mark("startup", 0, "trying products in 8 bits")
-    if kernels == "compiled":
+    plan = measure(plan, clock)
+    if plan.kernels.value == "compiled":
         begin_to_load_the_compiler()  # only now: its imports would slow down what is being tried
-    writes = ranks.first and not config.eval_only
-    set_aside = ranks.agree(lambda: _clear(start, wishes.claim) if writes else None)
+    writes = plan.ranks.first and not plan.config.eval_only
+    set_aside = plan.ranks.agree(lambda: _clear(plan) if writes else None)
     if set_aside is not None:
         listener.note(set_aside)
-    path = start.out_dir / LEDGER_FILE if writes else None  # one ledger: the first rank's
+    path = plan.out_dir / LEDGER_FILE if writes else None  # one ledger: the first rank's
     with LedgerWriter(
-        path, clock.now, began=started, on_event=listener.event, on_trouble=listener.note, home=start.claim.directory
+        path, clock.now, began=started, on_event=listener.event, on_trouble=listener.note, home=plan.claim.directory
     ) as ledger:
-        run = introduce(start, ledger, choices)
-        first_step = start.resumed.step if start.resumed else 0
-        listener.started(
-            Introduction(
-                out_dir=str(start.out_dir),
-                first_step=first_step,
-                last_step=first_step if config.eval_only else config.max_iters,
-                tokens_per_step=config.tokens_per_iteration,
-                log_interval=config.log_interval,
-                choices=choices,
-                flops_per_step=(run.flops_per_token or 0.0) * config.tokens_per_iteration,
-                peak_flops=peak_flops(start),
-                phase_shares=clock.shares,
-                note_in_ledger=lambda text, iteration: ledger.write(NoteEvent(text, iteration)),
-            )
-        )
-        outcome = _run(start, ledger, clock, listener)
+        run = introduce(plan, ledger)
+        listener.started(_introduction(plan, run, ledger, clock))
+        outcome = _run(plan, ledger, clock, listener)
     listener.finished(outcome)
     wall_ms = (clock.now() - started) * 1000
     assert abs(wall_ms - outcome.wall_ms) <= 0.01 * wall_ms + 100, "the phases do not sum to the wall clock"
     return outcome
 
 
-def _origin(start: Start) -> dict[str, str]:
-    """Which checkpoint of another run this one begins with, where there were several."""
-    chosen = start.source.chosen if isinstance(start.source, Pretrained) else None
-    return {} if chosen is None else {"init_from": f"{chosen.saved.path}: {chosen}"}
+def _clear(plan: RunPlan) -> str | None:
+    return clear(plan.out_dir, plan.claim, anew=plan.resumed is None, overwrite=plan.config.overwrite)
 
 
-def _clear(start: Start, claim: Claim) -> str | None:
-    return clear(start.out_dir, claim, anew=start.resumed is None, overwrite=start.config.overwrite)
+def _introduction(plan: RunPlan, run: RunEvent, ledger: LedgerWriter, clock: Clock) -> Introduction:
+    return Introduction(
+        out_dir=str(plan.out_dir),
+        first_step=plan.first_step,
+        last_step=plan.first_step if plan.config.eval_only else plan.config.max_iters,
+        tokens_per_step=plan.config.tokens_per_iteration,
+        log_interval=plan.config.log_interval,
+        choices=plan.reasons,
+        flops_per_step=(run.flops_per_token or 0.0) * plan.config.tokens_per_iteration,
+        peak_flops=peak_flops(plan),
+        phase_shares=clock.shares,
+        note_in_ledger=lambda text, iteration: ledger.write(NoteEvent(text, iteration)),
+    )
 
 
-def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Outcome:
+def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Outcome:
     """Whatever happens, the ledger ends with why."""
     reason, all_here = "error", False
     loop: Loop | None = None
     rollbacks = Rollbacks(ledger)
-    monitor = Monitor(ledger.append, lambda: 0 if loop is None else loop.iteration, start.machine.uuid)
-    if start.machine.device.type == "cuda":
+    monitor = Monitor(ledger.append, lambda: 0 if loop is None else loop.iteration, plan.machine.uuid)
+    if plan.device.type == "cuda":
         monitor.start()
     try:
-        with Stops(clock.stopped), Interrupt(listener.note, clock.paused, echoed=start.ranks.launched) as interrupt:
+        with Stops(clock.stopped), Interrupt(listener.note, clock.paused, echoed=plan.ranks.launched) as interrupt:
             while True:
-                loop = Loop(build(start, ledger, clock, listener), interrupt)
-                ended = _train_once(start, loop, rollbacks)
+                loop = Loop(build(plan, ledger, clock, listener), interrupt)
+                ended = _train_once(plan, loop, rollbacks)
                 if isinstance(ended, str):
                     reason, all_here = ended, True
                     break
                 if ended is None:
                     reason = "diverged"
-                    raise diverged(_home(start), loop, rollbacks.failed_at)
+                    raise diverged(_writable_dir(plan), loop, rollbacks.failed_at)
                 loop.close()
-                loop, start = None, ended
-                _forget(start)
+                loop, plan = None, ended
+                _free_memory(plan)
     except (FullError, RuntimeError, MemoryError) as error:
         if not isinstance(error, FullError) and not is_full(error):
             raise
         reason = "out_of_memory"
-        raise _too_large(start, halvable=isinstance(error, FullError) and error.halvable) from None
+        raise _out_of_memory(plan, halvable=isinstance(error, FullError) and error.halvable) from None
     except KeyboardInterrupt:
         reason = "interrupted"
         raise
     finally:
-        energy_kwh = _of_all_cards(monitor.stop(), start.ranks if all_here else Ranks())
-        newest, failure = _saved(start, loop, all_here=all_here)
+        energy_kwh = _total_energy(monitor.stop(), plan.ranks if all_here else Ranks())
+        newest, failure = _last_checkpoint(plan, loop, all_here=all_here)
         saved = None if newest is None or failure is None else step_of(newest.name)
         if reason == "finished" and loop is not None and failure is not None and saved != loop.iteration:
             reason = "error"
@@ -194,72 +160,49 @@ def _run(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -
         reason=reason,
         iteration=loop.iteration,
         wall_ms=wall_ms or 0.0,
-        ledger=str(ledger.path if start.ranks.first else start.out_dir / LEDGER_FILE),
+        ledger=str(ledger.path if plan.ranks.first else plan.out_dir / LEDGER_FILE),
         checkpoint=None if newest is None else str(newest),
         out_dir=None if newest is None or failure is None else str(newest.parent.parent),
         failure=failure,
         energy_kwh=energy_kwh,
         utilisation=loop.utilisation,
-        measured_tflops=start.measured_tflops,
-        logging=_on_top_of_steps(clock),
+        measured_tflops=plan.measured_tflops,
+        logging=_logging_share(clock),
     )
 
 
-def _saved(start: Start, loop: Loop | None, *, all_here: bool) -> tuple[Path | None, str | None]:
-    """The newest checkpoint, and why out_dir does not hold that of the last step, if it does not."""
-    unsaved, newest = (None, None) if loop is None else (loop.saves.unsaved, loop.saves.newest)
-    if unsaved is None and not start.claim.lost:
-        return newest or (None if start.resumed is None else start.resumed.path), None
-    failure = f"{start.out_dir}: another training has it by now" if unsaved is None else str(unsaved)
-    if loop is not None and all_here and start.ranks.first and not loop.saves.rescued:
-        saved, _ = newest_whole(start.claim.home)  # as it is now: others may have been there
-        newest = None if saved is None else saved.path
-    return newest, failure
-
-
-def _home(start: Start) -> Path:
-    """Where this run may write, or what comes nearest to it: then writing fails."""
-    try:
-        return start.claim.directory()
-    except OSError:
-        return start.claim.home
-
-
-def _on_top_of_steps(clock: Clock) -> float:
-    steps_ms = sum(clock.totals.get(phase, 0.0) for phase in STEP_PHASES)
-    return clock.totals.get("logging", 0.0) / steps_ms if steps_ms > 0 else 0.0
-
-
-def _train_once(start: Start, loop: Loop, rollbacks: Rollbacks) -> str | Start | None:
+def _train_once(plan: RunPlan, loop: Loop, rollbacks: Rollbacks) -> str | RunPlan | None:
     """How it ended, or where to begin again; None: it cannot go on."""
     try:
         return loop.run()
     except NotFiniteError as error:
         failed_at = error.failed_at
-    return rollbacks.after(start, loop, failed_at)  # the error is gone, and with it all that it kept alive
+    return rollbacks.after(plan, loop, failed_at)  # the error is gone, and with it all that it kept alive
 
 
-def _of_all_cards(energy_kwh: float | None, ranks: Ranks) -> float | None:
-    """Unknown if that of one card is."""
-    total = float(ranks.exchange([math.nan if energy_kwh is None else energy_kwh]).sum())
-    return None if math.isnan(total) else total
-
-
-def _forget(start: Start) -> None:
-    """Model and averages of before have gone, before those of now are made: a card has no room for both."""
-    if pick_kernels(start.config, start.shape, start.machine.device, start.ranks.size)[0] == "compiled":
+def _free_memory(plan: RunPlan) -> None:
+    """Model and averages of before must be gone before those of now are made: a card has no room for both."""
+    if plan.kernels.value == "compiled":
         torch.compiler.reset()  # what was compiled holds on to its model
-    make_room(start.machine.device)
+    make_room(plan.device)
 
 
-def _too_large(start: Start, *, halvable: bool) -> UsageError:
-    config = start.config
+def _writable_dir(plan: RunPlan) -> Path:
+    """Where this run may write, or what comes nearest to it: then writing fails."""
+    try:
+        return plan.claim.directory()
+    except OSError:
+        return plan.claim.home
+
+
+def _out_of_memory(plan: RunPlan, *, halvable: bool) -> UsageError:
+    config = plan.config
     if halvable:
         return UsageError(
             "--batch_size={batch_size}: the card's memory is full; halve it and double --gradient_accumulation_steps",
             batch_size=config.batch_size,
         )
-    fitting = released_batch(config, start.shape, start.machine, start.ranks.size)
+    fitting = released_batch(config, plan.shape, plan.machine, plan.kernels.value)
     if fitting is not None:
         return UsageError(
             "--batch_size={batch_size}: memory is full, also with one sequence at a time; with "
@@ -272,3 +215,26 @@ def _too_large(start: Start, *, halvable: bool) -> UsageError:
         "a smaller model or a shorter --block_size needs less",
         batch_size=config.batch_size,
     )
+
+
+def _total_energy(energy_kwh: float | None, ranks: Ranks) -> float | None:
+    """Unknown if that of one card is."""
+    total = float(ranks.exchange([math.nan if energy_kwh is None else energy_kwh]).sum())
+    return None if math.isnan(total) else total
+
+
+def _last_checkpoint(plan: RunPlan, loop: Loop | None, *, all_here: bool) -> tuple[Path | None, str | None]:
+    """The newest checkpoint, and why out_dir does not hold that of the last step, if it does not."""
+    unsaved, newest = (None, None) if loop is None else (loop.saves.unsaved, loop.saves.newest)
+    if unsaved is None and not plan.claim.lost:
+        return newest or (None if plan.resumed is None else plan.resumed.path), None
+    failure = f"{plan.out_dir}: another training has it by now" if unsaved is None else str(unsaved)
+    if loop is not None and all_here and plan.ranks.first and not loop.saves.rescued:
+        saved, _ = newest_whole(plan.claim.home)  # as it is now: others may have been there
+        newest = None if saved is None else saved.path
+    return newest, failure
+
+
+def _logging_share(clock: Clock) -> float:
+    steps_ms = sum(clock.totals.get(phase, 0.0) for phase in STEP_PHASES)
+    return clock.totals.get("logging", 0.0) / steps_ms if steps_ms > 0 else 0.0

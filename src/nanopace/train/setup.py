@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -23,99 +23,76 @@ from nanopace.train.checkpoint.reassemble import fill
 from nanopace.train.checkpoint.rng_state import restore_random_states, seed_dropout, seed_everything
 from nanopace.train.checkpoint.saver import Checkpointer
 from nanopace.train.checkpoint.sharded import NoCheckpointer, ShardedCheckpointer
-from nanopace.train.checkpoint.write import describe
 from nanopace.train.clock.clock import Clock
 from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.listener import Listener
 from nanopace.train.loop.batches import Batches
-from nanopace.train.loop.evaluate import Evaluator, Losses, pick_batch
-from nanopace.train.loop.parts import Parts
-from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses, autocast
+from nanopace.train.loop.evaluate import Evaluator, Losses
+from nanopace.train.loop.parts import Flops, Parts
+from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses
 from nanopace.train.models.gpt2 import GPT
 from nanopace.train.models.recipes import outline
 from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
-from nanopace.train.parallel import spread
-from nanopace.train.plan.ladder import pick_steps
+from nanopace.train.parallel import parallelize
+from nanopace.train.plan.device import autocast
 from nanopace.train.plan.origin import build_model
-from nanopace.train.plan.start import Start
+from nanopace.train.plan.run_plan import RunPlan
 from nanopace.version import __version__
 
 
-def build(start: Start, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Parts:
-    config, device, ranks = start.config, start.machine.device, start.ranks
-    first_step = start.resumed.step if start.resumed else 0
+def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Parts:
+    config, device, first_step = plan.config, plan.device, plan.first_step
     seed_everything(config.seed)
-    sharding = config.parallel == "fsdp" and ranks.launched  # then no card ever holds all of it
-    model = build_model(start.shape, start.source, device, piecewise=sharding)
+    sharding = config.parallel == "fsdp" and plan.ranks.launched  # then no card ever holds all of it
+    model = build_model(plan.shape, plan.source, device, piecewise=sharding)
     clock.mark("startup", first_step, "the model")
-    saving, _ = pick_steps(config, start.shape, start.machine, ranks.size, start.fitting_micro_batch)
-    called = spread(model, config, ranks, device, saving)
-    if called.compiled:
+    parallel = parallelize(model, plan)
+    if parallel.compiled:
         clock.mark("compile", first_step, "the compiler itself")
-    optimizer = make_optimizer(model, config, device, saving)
+    optimizer = make_optimizer(model, config, device, plan.memory_steps.value)
     scaler = torch.amp.GradScaler(device.type, enabled=config.dtype == "float16")
-    passes: Passes = PlainPasses(called.loss, optimizer, scaler, autocast(config, device))
+    passes: Passes = PlainPasses(parallel.loss, optimizer, scaler, autocast(config, device))
     release: StepInBackward | None = None
-    if called.fused is not None:
-        passes = FusedPasses(called.fused)
-        if not keeps_gradients(saving):
-            release = called.fused.release = StepInBackward(optimizer, config.grad_clip, device)
-    tokenizer = start.corpus.tokenizer
-    checkpointer = _checkpointer(start, model, optimizer, sharded=called.sharded)
+    if parallel.fused is not None:
+        passes = FusedPasses(parallel.fused)
+        if not keeps_gradients(plan.memory_steps.value):
+            release = parallel.fused.release = StepInBackward(optimizer, config.grad_clip, device)
+            parallel = replace(parallel, rehearsing=release.weights_frozen)
+    checkpointer = _checkpointer(plan, model, optimizer, sharded=parallel.sharded)
     clock.mark("startup", first_step, "the optimizer")
-    validation = _evaluator(called.sequence_losses, start, start.corpus.val, config.seed)
+    validation = _evaluator(parallel.sequence_losses, plan, plan.corpus.val, config.seed)
     training = None
     if config.eval_train == "full":  # in another order than the steps': not on the windows that these begin with
-        training = _evaluator(called.sequence_losses, start, start.corpus.train, ~config.seed)
-    order = _order(start)
-    fingerprint = start.corpus.fingerprint  # now: a save shall not wait for the thread that reads through the data
-    batches = _batches(start, order, first_step)
+        training = _evaluator(parallel.sequence_losses, plan, plan.corpus.train, ~config.seed)
+    batches = _batches(plan)
     clock.mark("startup", first_step, "the data")
     parts = Parts(
-        config=config,
-        device=device,
-        model=model,
-        passes=passes,
-        optimizer=optimizer,
-        scaler=scaler,
-        batches=batches,
-        order=order,
-        validation=validation,
-        training=training,
-        checkpointer=checkpointer,
-        claim=start.claim,
+        plan=plan,
         clock=clock,
         ledger=ledger,
         listener=listener,
-        describe=lambda step: {
-            **describe(start.shape, step=step, config=config.as_dict(), tokenizer=tokenizer),
-            "corpus": fingerprint,
-            "corpus_sha256": start.corpus.hashes,
-            "windows": start.windows_before(step),
-            "versions": versions(),
-        },
-        flops_per_step=_flops_per_token(model, config) * config.tokens_per_iteration,
-        measured_flops=_measured_flops(start),
-        ranks=ranks,
-        quietly=called.quietly,
-        rehearsing=called.rehearsing if release is None else release.weights_frozen,
+        model=model,
+        parallel=parallel,
+        optimizer=optimizer,
+        scaler=scaler,
+        passes=passes,
         release=release,
-        sharded=called.sharded,
-        first_step=first_step,
-        saved_step=first_step if start.resumed is not None and start.resumed.ours else None,
-        micro_batch=start.fitting_micro_batch,
-        data_offset=start.order_offset,
+        batches=batches,
+        validation=validation,
+        training=training,
+        checkpointer=checkpointer,
+        flops=_flops(plan, model),
     )
-    seed_dropout(config.seed, ranks)
-    if start.resumed is not None and not config.eval_only:
-        _restore(parts, start.resumed)
+    seed_dropout(config.seed, plan.ranks)
+    if plan.resumed is not None and not config.eval_only:
+        _restore(parts, plan.resumed)
     return parts
 
 
-def introduce(start: Start, ledger: LedgerWriter, choices: Mapping[str, str]) -> RunEvent:
+def introduce(plan: RunPlan, ledger: LedgerWriter) -> RunEvent:
     """The first events of a ledger: who runs what on what."""
-    config, machine = start.config, start.machine
-    model = outline(start.shape)
+    config, machine = plan.config, plan.machine
+    model = outline(plan.shape)
     run = RunEvent(
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
         nanopace=__version__,
@@ -127,85 +104,77 @@ def introduce(start: Start, ledger: LedgerWriter, choices: Mapping[str, str]) ->
         gpu=machine.name,
         gpu_memory_gb=None if machine.card_memory_gb is None else round(machine.card_memory_gb, 2),
         gpu_sms=machine.sms,
-        gpu_count=start.ranks.size if machine.device.type == "cuda" else None,
-        measured_tflops=start.measured_tflops,
-        world_size=start.ranks.size,
+        gpu_count=plan.ranks.size if machine.device.type == "cuda" else None,
+        measured_tflops=plan.measured_tflops,
+        world_size=plan.ranks.size,
         parameters=_parameters(model),
         flops_per_token=_flops_per_token(model, config),
         tokens_per_iteration=config.tokens_per_iteration,
-        choices=dict(choices),
-        corpus=start.corpus.fingerprint,
-        tokenizer=None if start.corpus.tokenizer is None else start.corpus.tokenizer.hash,
+        choices=plan.reasons,
+        corpus=plan.fingerprint,
+        tokenizer=None if plan.corpus.tokenizer is None else plan.corpus.tokenizer.hash,
     )
     ledger.append(run)
-    if start.resumed is not None:
-        ledger.append(ResumeEvent(start.resumed.step, str(start.resumed.path)))
+    if plan.resumed is not None:
+        ledger.append(ResumeEvent(plan.resumed.step, str(plan.resumed.path)))
     return run
 
 
-def versions() -> dict[str, str]:
-    return {"nanopace": __version__, "python": platform.python_version(), "torch": torch.__version__}
-
-
 def _checkpointer(
-    start: Start, model: GPT, optimizer: torch.optim.Optimizer, *, sharded: bool
+    plan: RunPlan, model: GPT, optimizer: torch.optim.Optimizer, *, sharded: bool
 ) -> Checkpointer | ShardedCheckpointer | NoCheckpointer:
     """Where every rank holds everything, the first one saves it; with save_interval=-1 or eval_only nobody does."""
-    kind = ShardedCheckpointer if sharded else Checkpointer if start.ranks.first else NoCheckpointer
-    kind = NoCheckpointer if start.config.save_interval < 0 or start.config.eval_only else kind
+    kind = ShardedCheckpointer if sharded else Checkpointer if plan.ranks.first else NoCheckpointer
+    kind = NoCheckpointer if plan.config.save_interval < 0 or plan.config.eval_only else kind
     return kind(
-        start.claim,
+        plan.claim,
         model,
         optimizer,
-        tokenizer=start.corpus.tokenizer,
-        keep_last=start.config.keep_last,
-        device=start.machine.device,
+        tokenizer=plan.corpus.tokenizer,
+        keep_last=plan.config.keep_last,
+        device=plan.device,
     )
 
 
-def _evaluator(losses: Losses, start: Start, split: Split, seed: int) -> Evaluator:
-    config, tokenizer = start.config, start.corpus.tokenizer
+def _evaluator(losses: Losses, plan: RunPlan, split: Split, seed: int) -> Evaluator:
+    config, tokenizer = plan.config, plan.corpus.tokenizer
     return Evaluator(
         losses,
         split,
         block_size=config.block_size,
-        batch_size=pick_batch(start.shape, config.batch_size, start.machine.device)[0],
+        batch_size=plan.eval_batch.value,
         windows=config.eval_iters * config.batch_size,
         seed=seed,
-        device=start.machine.device,
+        device=plan.device,
         token_bytes=None if tokenizer is None else tokenizer.token_bytes(),
         target_error=config.eval_target_error,
-        ranks=start.ranks,
+        ranks=plan.ranks,
     )
 
 
-def _order(start: Start) -> Order:
-    config, tokenizer = start.config, start.corpus.tokenizer
-    return Order(
-        start.corpus.train,
+def _batches(plan: RunPlan) -> Batches:
+    config, ranks, tokenizer = plan.config, plan.ranks, plan.corpus.tokenizer
+    order = Order(
+        plan.corpus.train,
         config.block_size,
-        config.seed + start.order_offset,
+        config.seed + plan.data_offset,
         documents=config.documents,
         end_of_text=None if tokenizer is None else tokenizer.end_of_text,
     )
-
-
-def _batches(start: Start, order: Order, first_step: int) -> Batches:
-    config = start.config
     return Batches(
-        start.corpus.train,
+        plan.corpus.train,
         order,
-        micro_steps=config.gradient_accumulation_steps // start.ranks.size,
+        micro_steps=config.gradient_accumulation_steps // ranks.size,
         batch_size=config.batch_size,
         block_size=config.block_size,
-        device=start.machine.device,
-        first_window=start.windows_before(first_step),
-        part=(start.ranks.rank, start.ranks.size),
+        device=plan.device,
+        first_window=plan.windows_before(plan.first_step),
+        part=(ranks.rank, ranks.size),
     )
 
 
 def _restore(parts: Parts, saved: Saved) -> None:
-    if parts.ranks.launched and saved.ours:  # each rank reads what it holds
+    if parts.plan.ranks.launched and saved.ours:  # each rank reads what it holds
         fill(optimizer_tensors(parts.model, parts.optimizer), saved.path, alone=False)
     else:
         averages = saved.optimizer()
@@ -222,7 +191,9 @@ def _restore_state(parts: Parts, saved: Saved) -> None:
     state = saved.state
     if scaler := state.get("scaler"):
         parts.scaler.load_state_dict(scaler)
-    if saved.config.get("seed") == parts.config.seed:  # else other windows are evaluated: nothing to compare them with
+    if (
+        saved.config.get("seed") == parts.plan.config.seed
+    ):  # else other windows are evaluated: nothing to compare them with
         if "validation" in state:
             parts.validation.restore(state["validation"])
         if parts.training is not None and state.get("training") is not None:
@@ -235,22 +206,24 @@ def _restore_state(parts: Parts, saved: Saved) -> None:
 def _restore_randomness(parts: Parts, saved: Saved) -> None:
     """Each rank goes on with its own dropout. A rank that was not there draws as if it began at this step."""
     states = [saved.state["random"], *saved.state.get("random_of_others", [])] if "random" in saved.state else []
-    if parts.ranks.rank < len(states):
-        restore_random_states(states[parts.ranks.rank], parts.device)
+    if parts.plan.ranks.rank < len(states):
+        restore_random_states(states[parts.plan.ranks.rank], parts.plan.device)
     else:
-        seed_dropout(parts.config.seed + saved.step, parts.ranks)
+        seed_dropout(parts.plan.config.seed + saved.step, parts.plan.ranks)
 
 
-def peak_flops(start: Start) -> float | None:
+def peak_flops(plan: RunPlan) -> float | None:
     """Of all cards together."""
-    peak = start.machine.peak_flops(start.config.dtype)
-    return None if peak is None else peak * start.ranks.size
+    peak = plan.machine.peak_flops(plan.config.dtype)
+    return None if peak is None else peak * plan.ranks.size
 
 
-def _measured_flops(start: Start) -> float | None:
-    """Of all cards together; the processes of a CPU share it."""
-    tflops, cards = start.measured_tflops, start.ranks.size if start.machine.device.type == "cuda" else 1
-    return None if tflops is None else tflops * 1e12 * cards
+def _flops(plan: RunPlan, model: GPT) -> Flops:
+    measured, cards = plan.measured_tflops, plan.ranks.size if plan.device.type == "cuda" else 1
+    return Flops(
+        per_step=_flops_per_token(model, plan.config) * plan.config.tokens_per_iteration,
+        measured=None if measured is None else measured * 1e12 * cards,  # the processes of a CPU share it
+    )
 
 
 def _flops_per_token(model: GPT, config: TrainConfig) -> float:

@@ -286,7 +286,7 @@ def test_damaged_checkpoints_do_not_push_out_whole_ones(
     assert len(notes) == 3
     assert "step-00000021" in notes[0]
     assert all("its checksum does not match; going on from" in each and "step-00000010" in each for each in notes)
-    assert [each.iteration for each in told.all("saved")] == [12, 16, 20, 24, 25]
+    assert [each.iteration for each in told.all("checkpoint")] == [12, 16, 20, 24, 25]
     assert removals == [(5, [12, 10]), (10, [16, 12]), (12, [20, 16]), (16, [24, 20])]
     assert [path.name for path in checkpoint_directories(out)][:2] == ["step-00000025", "step-00000024"]
 

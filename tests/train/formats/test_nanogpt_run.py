@@ -23,7 +23,7 @@ from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whol
 from nanopace.train.formats.convert import convert
 from nanopace.train.loop.schedule import learning_rate
 from nanopace.train.models.gpt2 import GPT
-from nanopace.train.plan.plan import shape_of
+from nanopace.train.plan.settings import shape_of
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder, write_corpus

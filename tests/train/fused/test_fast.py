@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -18,10 +19,12 @@ if find_spec("triton") is None:
     pytest.skip("no triton on this platform", allow_module_level=True)
 
 from nanopace.config import TrainConfig
-from nanopace.train import parallel
 from nanopace.train.fused.fast import FusedFastGPT
 from nanopace.train.kernels.fp8 import PRODUCTS
-from nanopace.train.ranks import Ranks
+from nanopace.train.parallel import parallelize
+from nanopace.train.plan.run_plan import Choice
+
+from ..planning import plan_with
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SHAPE = ModelShape(n_layer=3, n_head=2, n_embd=12, vocab_size=20, block_size=5, recipe="fast")
@@ -148,10 +151,11 @@ def test_gradients_add_up_where_the_optimizer_finds_them_and_copies_follow_the_w
     assert not torch.allclose(fused.sequence_losses(*batch(0, 1)), before, atol=1e-3)
 
 
-def test_a_run_gets_it_with_what_the_ladder_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "pick_kernels", lambda *_: ("fused", "as on a card"))
+def test_a_run_gets_it_with_what_the_ladder_says(corpus: Path) -> None:
     config = TrainConfig(recipe="fast", dataset="any", out_dir="any")
-    fused = parallel.spread(nudged(), config, Ranks(), DEVICE, ("activation", "hidden")).fused
+    steps = Choice(("activation", "hidden"), "to fit")
+    plan = plan_with(config, corpus, DEVICE, kernels=Choice("fused", "as on a card"), memory_steps=steps)
+    fused = parallelize(nudged(), plan).fused
     assert isinstance(fused, FusedFastGPT)
     assert (fused.climb(), fused.climb()) == ("attention", None)
 

@@ -14,10 +14,8 @@ from torch import Tensor
 
 from nanopace.errors import UsageError
 from nanopace.literals import Value
-from nanopace.train import parallel
-from nanopace.train import run as run_module
 from nanopace.train.checkpoint.layout import newest_whole
-from nanopace.train.plan import ladder
+from nanopace.train.plan import resolve
 
 from ..conftest import Recorder
 from ..test_run import Stopping, events, files, resume, run
@@ -48,8 +46,7 @@ pytestmark = pytest.mark.usefixtures("kernels", "untraced")
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a card, but for what only a card can be asked."""
-    for module in (ladder, parallel, run_module):
-        monkeypatch.setattr(module, "pick_kernels", lambda *_: ("fused", "as on a card"))
+    monkeypatch.setattr(resolve, "pick_kernels", lambda *_: ("fused", "as on a card"))
     monkeypatch.setattr(FusedPasses, "capture_graph", lambda *_: None)
 
 

@@ -16,18 +16,19 @@ from torch.nn import functional
 from nanopace.config import Asked, TrainConfig
 from nanopace.errors import ConfigError
 from nanopace.ledger.file import LEDGER_FILE
-from nanopace.train import parallel, run
 from nanopace.train.kernels import fp8 as fp8_module
 from nanopace.train.kernels.fp8 import FP8, LARGEST, PRODUCTS, Fp8Weight, pick_products, scale_after_norm
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import GPT, ModelShape
-from nanopace.train.plan import resolve as settle
+from nanopace.train.parallel import parallelize
+from nanopace.train.plan import measure, resolve
 from nanopace.train.plan.device import check_fp8, find_machine
 from nanopace.train.plan.origin import find_saved, settings_of
-from nanopace.train.ranks import Ranks
+from nanopace.train.plan.run_plan import Choice
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
+from ..planning import plan_with
 
 DEVICE = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 CARD = torch.device("cuda", 0)
@@ -158,16 +159,18 @@ def test_an_answer_that_cannot_be_read_is_found_again(timed: Timed, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("eight_bits")
-def test_a_run_gets_what_is_faster(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_gets_what_is_faster(timed: Timed, corpus: Path) -> None:
     from nanopace.train.fused.fast import FusedFastGPT
     from nanopace.train.fused.gpt2 import FusedGPT
 
-    monkeypatch.setattr(parallel, "pick_kernels", lambda *_: ("fused", "as on a card"))
+    kernels = Choice("fused", "as on a card")
     for recipe, model in (("gpt2", GPT(SHAPE)), ("fast", FastGPT(replace(SHAPE, recipe="fast")))):
+        timed((1, 1, 3.0, 2.0), (1, 1, 3.0, 3.0), (1, 1, 3.0, 2.0))
+        plan = plan_with(replace(ASKED, recipe=recipe, batch_size=1), corpus, DEVICE, kernels=kernels)
         for fp8 in (False, True):
-            timed((1, 1, 3.0, 2.0), (1, 1, 3.0, 3.0), (1, 1, 3.0, 2.0))
-            config = replace(ASKED, recipe=recipe, fp8=fp8, batch_size=1, block_size=2)
-            fused = parallel.spread(model.to(DEVICE), config, Ranks(), DEVICE).fused
+            if fp8:
+                plan = replace(plan, fp8=Choice(*pick_products(SHAPE, 2, DEVICE)))
+            fused = parallelize(model.to(DEVICE), plan).fused
             assert isinstance(fused, (FusedGPT, FusedFastGPT))
             matrices = fused._layers[0].attention, fused._layers[0].into, fused._head
             assert [each.fp8_weight is not None for each in matrices] == [fp8, False, fp8]
@@ -175,11 +178,10 @@ def test_a_run_gets_what_is_faster(timed: Timed, monkeypatch: pytest.MonkeyPatch
 
 def test_the_ledger_says_it(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU, to which we say for once that it has 8 bits."""
-    monkeypatch.setattr(settle, "check_fp8", lambda *_: None)
+    monkeypatch.setattr(resolve, "check_fp8", lambda *_: None)
     asked: list[tuple[int, torch.device]] = []
-    monkeypatch.setattr(
-        run, "pick_products", lambda _, rows, device: asked.append((rows, device)) or (("qkv",), "qkv: twice as fast")
-    )
+    found = (("qkv",), "qkv: twice as fast")
+    monkeypatch.setattr(measure, "pick_products", lambda _, *given: asked.append(given) or found)
     given = {**TINY, "dataset": str(corpus), "out_dir": str(tmp_path / "out"), "max_iters": 1, "eval_iters": 1}
     for fp8, said in ((False, None), (True, "qkv: twice as fast")):
         listener = Recorder()

@@ -11,7 +11,7 @@ from torch import Tensor
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.ledger import EvalEvent
-from nanopace.train.loop.evaluate import Estimate, Evaluator, pick_batch
+from nanopace.train.loop.evaluate import Estimate, Evaluator
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.ranks import Ranks
 
@@ -56,7 +56,7 @@ def test_ranks_share_every_window(corpus: Path) -> None:
             return np.stack([parts[-1]] * 3)
 
     for rank in range(3):
-        assert evaluator(corpus, ranks=OneOfThree(rank, 3)).evaluate().loss.count == 10
+        assert evaluator(corpus, ranks=OneOfThree(rank, 3)).evaluate(0).windows == 10
     assert [len(part) for part in parts] == [4, 4, 4]
     tokens = first_tokens(corpus, 10).tolist()
     assert np.concatenate(parts).tolist() == [*tokens, *tokens[:2]]
@@ -126,18 +126,3 @@ def test_more_windows_than_there_are(corpus: Path) -> None:
 
 def test_one_window_has_no_error() -> None:
     assert Estimate.of(np.array([1.0])).error == math.inf
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "expected", "why"),
-    [
-        (96, 96, "as in training"),
-        (32, 64, "more do not make a card any faster"),
-        (8, 17, "as many as fit where training's activations were"),
-        (1, 2, "as many as fit where training's activations were"),
-    ],
-)
-def test_a_card_is_filled_while_it_evaluates(batch_size: int, expected: int, why: str) -> None:
-    gpt2 = ModelShape(n_layer=12, n_head=12, n_embd=768, vocab_size=50304, block_size=1024)
-    assert pick_batch(gpt2, batch_size, torch.device("cuda")) == (expected, why)
-    assert pick_batch(gpt2, batch_size, CPU)[0] == batch_size

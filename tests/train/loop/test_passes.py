@@ -15,10 +15,10 @@ from torch import Tensor
 
 from nanopace.config import Asked, TrainConfig
 from nanopace.ledger import StepEvent
-from nanopace.train.loop.passes import PlainPasses, autocast
+from nanopace.train.loop.passes import PlainPasses
 from nanopace.train.models.gpt2 import GPT, ModelShape
 from nanopace.train.plan import device as device_module
-from nanopace.train.plan.device import pick_kernels
+from nanopace.train.plan.device import autocast, pick_kernels
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder

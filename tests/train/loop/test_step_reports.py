@@ -6,16 +6,16 @@ from typing import Any, cast
 import pytest
 import torch
 
+from nanopace.train.loop.parts import Flops
 from nanopace.train.loop.step_reports import StepReports
 
 
 def test_the_usual_step_is_the_median_of_the_last_thousand() -> None:
     parts = SimpleNamespace(
-        device=torch.device("cpu"),
+        plan=SimpleNamespace(device=torch.device("cpu")),
         recent=(),
         scaler=torch.amp.GradScaler("cpu", enabled=False),
-        measured_flops=1e6,
-        flops_per_step=1000.0,
+        flops=Flops(per_step=1000.0, measured=1e6),
     )
     reports = StepReports(cast(Any, parts), cast(Any, None), lambda: False)
     assert reports.utilisation is None

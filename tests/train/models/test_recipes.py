@@ -27,7 +27,8 @@ from nanopace.train.models.recipes import HEAD_RATE, TABLE_RATE, new_model, reci
 from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors, set_learning_rate, state_shapes
 from nanopace.train.plan.device import Machine
 from nanopace.train.plan.origin import find_saved
-from nanopace.train.plan.plan import Plan, make_plan
+from nanopace.train.plan.run_plan import RunPlan
+from nanopace.train.plan.settings import choose_settings
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder, write_corpus
@@ -279,13 +280,13 @@ def test_names_of_ingredients_have_one_order() -> None:
 @pytest.mark.parametrize("decides", [True, False])
 def test_knobs_that_nobody_named_are_the_recipes(shared_corpus: Path, decides: bool) -> None:
     asked: dict[str, Value] = {"recipe": "fast", "beta2": 0.9, "max_iters": 70, "n_layer": 1}
-    plan = make_plan(asked, open_corpus(shared_corpus), MACHINE, machine_decides=decides)
+    plan = choose_settings(asked, open_corpus(shared_corpus), MACHINE, machine_decides=decides)
     expected = {**recipe_defaults("fast", 70), "beta2": 0.9}
     assert {name: plan.config.as_dict()[name] for name in expected} == expected
     assert (plan.config.warmup_iters, plan.config.lr_decay_iters) == (2, 70)
     assert plan.reasons["learning_rate"] == "0.002: recipe fast"
     assert "beta2" not in plan.reasons
-    gpt2 = make_plan({"max_iters": 70}, open_corpus(shared_corpus), MACHINE, machine_decides=False)
+    gpt2 = choose_settings({"max_iters": 70}, open_corpus(shared_corpus), MACHINE, machine_decides=False)
     assert not any("recipe" in each for each in gpt2.reasons.values())
     assert gpt2.config.learning_rate == 6e-4
 
@@ -310,7 +311,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def rates_of(plan: Plan) -> dict[str, Value]:
+def rates_of(plan: RunPlan) -> dict[str, Value]:
     return {name: plan.config.as_dict()[name] for name in recipe_defaults("fast", 1)}
 
 

@@ -38,7 +38,7 @@ class Reading:
 
         def following(batches: Batches) -> tuple[torch.Tensor, torch.Tensor]:
             tokens = real_next(batches)
-            self.positions += gathered[batches._order].pop(0).tolist()
+            self.positions += gathered[batches.order].pop(0).tolist()
             return tokens
 
         monkeypatch.setattr(Order, "starts", starts)

@@ -9,9 +9,9 @@ from nanopace.config import TrainConfig
 from nanopace.errors import ConfigError
 from nanopace.literals import Value
 from nanopace.memory_ladder import MEMORY_STEPS
-from nanopace.train.plan.device import Machine
+from nanopace.train.plan.device import Machine, pick_kernels
 from nanopace.train.plan.ladder import pick_steps, released_batch
-from nanopace.train.plan.plan import shape_of
+from nanopace.train.plan.settings import shape_of
 
 pytest.importorskip("triton")
 
@@ -22,10 +22,10 @@ LARGE: dict[str, Value] = {"n_layer": 36, "n_head": 20, "n_embd": 1280, "batch_s
 
 
 def picked(
-    machine: Machine = CARD, ranks: int = 1, micro_batch: int | None = None, **knobs: Value
+    machine: Machine = CARD, kernels: str = "fused", micro_batch: int | None = None, **knobs: Value
 ) -> tuple[tuple[str, ...], str]:
     config = TrainConfig(**knobs)  # type: ignore[arg-type]
-    return pick_steps(config, shape_of(config, "gelu"), machine, ranks, micro_batch)
+    return pick_steps(config, shape_of(config, "gelu"), machine, kernels, micro_batch)
 
 
 def test_as_little_as_fits() -> None:
@@ -47,8 +47,7 @@ def test_what_is_asked_for_is_done() -> None:
 def test_what_is_not_known_or_cannot_be_is_left() -> None:
     unknown = Machine(torch.device("cuda", 0), "a card")
     assert picked(unknown, batch_size=400)[1] == "all is kept: how much memory there is, is unknown"
-    for kept in (picked(batch_size=400, fused=False), picked(ranks=2, batch_size=400)):
-        assert kept == ((), "all is kept: only our own kernels can do without")
+    assert picked(batch_size=400, kernels="compiled") == ((), "all is kept: only our own kernels can do without")
 
 
 def test_gradients_are_released_where_a_step_is_one_micro_batch() -> None:
@@ -92,7 +91,9 @@ def test_gradients_cannot_be_released_where_others_have_to_wait_for_them() -> No
 )
 def test_what_fits_where_gradients_need_not_be_kept(knobs: dict[str, Value], fitting: int | None) -> None:
     config = TrainConfig(**{"batch_size": 8, **knobs})  # type: ignore[arg-type]
-    assert released_batch(config, shape_of(config, "gelu"), CARD, 1) == fitting
+    shape = shape_of(config, "gelu")
+    kernels, _ = pick_kernels(config, shape, CARD.device, 1)
+    assert released_batch(config, shape, CARD, kernels) == fitting
 
 
 def test_a_name_that_is_none() -> None:

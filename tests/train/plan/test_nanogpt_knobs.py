@@ -14,7 +14,7 @@ from nanopace.config import KNOBS
 from nanopace.corpus.download.named import EMBEDDED
 from nanopace.literals import Value
 from nanopace.train.plan.device import Machine
-from nanopace.train.plan.plan import Plan
+from nanopace.train.plan.run_plan import RunPlan
 
 from ..conftest import TINY, write_corpus
 from ..planning import asked_by, plan_of
@@ -74,7 +74,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def with_defaults_but(plan: Plan, **given: Value) -> bool:
+def with_defaults_but(plan: RunPlan, **given: Value) -> bool:
     settings = {name: plan.config.as_dict()[name] for name in DEFAULTS}
     return settings == DEFAULTS | given
 

@@ -41,7 +41,8 @@ class Batches:
         part: tuple[int, int] = (0, 1),  # which rank's share of a step this is, and of how many
         beside: bool | None = None,  # whether a thread gathers; None: on CUDA
     ) -> None:
-        self._split, self._order, self._device = split, order, device
+        self.order = order
+        self._split, self._device = split, device
         self._part = part
         self._shape = (micro_steps, batch_size, block_size + 1)
         self._ready: queue.Queue[Tensor | BaseException] = queue.Queue()
@@ -118,7 +119,7 @@ class Batches:
             buffer, copied = free
             if copied is not None:
                 copied.synchronize()
-            starts = self._order.starts(self._next + part * windows, windows)
+            starts = self.order.starts(self._next + part * windows, windows)
             self._split.gather(starts, self._shape[2], buffer.view(windows, -1).numpy())
             self._ready.put(buffer)
             self._next += parts * windows

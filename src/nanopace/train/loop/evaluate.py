@@ -19,12 +19,10 @@ from torch import Tensor
 from nanopace.corpus.shards.corpus import Split
 from nanopace.corpus.shards.order import Order
 from nanopace.ledger import EvalEvent
-from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.ranks import Ranks
 
 _MOST = 1e6  # times that the error of one window may be above the wanted one: no corpus has so many windows
 _FEWEST = 16  # windows before their spread says anything
-_SATURATING = 1 << 16  # tokens in a batch: more do not make a card any faster
 
 Losses = Callable[[Tensor, Tensor], Tensor]  # tokens and targets of some windows to the loss of each
 
@@ -166,18 +164,3 @@ def with_train_loss(event: EvalEvent, second: EvalEvent | None, recent: Sequence
         return event
     steps = Estimate.of(np.array(recent))
     return replace(event, train=steps.mean, train_error=steps.error, train_steps=steps.count)
-
-
-def pick_batch(shape: ModelShape, batch_size: int, device: torch.device) -> tuple[int, str]:
-    """Sequences in an evaluation's batch, and why. A card is fastest when it is full, and what training's activations
-    take is free meanwhile; larger batches only leave a CPU's caches."""
-    if device.type == "cpu":
-        return batch_size, "as in training, a CPU gains nothing from more"
-    training = 36 * shape.n_embd * shape.n_layer + 8 * shape.vocab_size  # bytes per token: see hardware/memory.py
-    evaluating = 40 * shape.n_embd + 6 * shape.vocab_size  # one layer's, and logits in two precisions
-    fitting, enough = int(batch_size * training / evaluating), _SATURATING // shape.block_size
-    if batch_size >= min(fitting, enough):
-        return batch_size, "as in training"
-    if enough <= fitting:
-        return enough, "more do not make a card any faster"
-    return fitting, "as many as fit where training's activations were"

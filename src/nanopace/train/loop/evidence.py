@@ -53,11 +53,11 @@ def save_evidence(
             "gradients_not_finite": gradients,
             "weights_not_finite": _not_finite(parts.model.named_parameters()),
         },
-        "config": parts.config.as_dict(),
+        "config": parts.plan.config.as_dict(),
         "data": _data(parts, step),
     }
     parts.passes.zero_grad()
-    if parts.ranks.first:
+    if parts.plan.ranks.first:
         from safetensors.torch import save_file
 
         with exported_directory(directory) as folder:
@@ -80,14 +80,15 @@ def _not_finite(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
 
 def _data(parts: Parts, step: int) -> dict[str, Any]:
     """Where the tokens come from, over all ranks: the order is a function of its seed alone."""
-    windows = parts.config.gradient_accumulation_steps * parts.config.batch_size
+    config, offset = parts.plan.config, parts.plan.data_offset
+    windows = config.gradient_accumulation_steps * config.batch_size
     described = parts.describe(step)
     return {
-        "dataset": parts.config.dataset,
+        "dataset": config.dataset,
         "corpus": described["corpus"],
-        "order_seed": parts.config.seed + parts.data_offset,
-        "data_offset": parts.data_offset,
+        "order_seed": config.seed + offset,
+        "data_offset": offset,
         "first_window": described["windows"],
         "windows": windows,
-        "positions": parts.order.starts(described["windows"], windows).tolist(),
+        "positions": parts.batches.order.starts(described["windows"], windows).tolist(),
     }

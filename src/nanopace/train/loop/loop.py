@@ -38,14 +38,14 @@ class Loop:
             return interrupt.asked
 
         self._parts = parts
-        self._config, self._clock, self._listener = parts.config, parts.clock, parts.listener
+        self._config, self._clock, self._listener = parts.plan.config, parts.clock, parts.listener
         self._books = Bookkeeper(parts.clock, parts.ledger)
         self._reports = StepReports(parts, self._books, stop_asked)
         self._stepper = Stepper(parts, self._books)
         self._best = parts.best
         self._last_batches: deque[tuple[int, Tensor, Tensor]] = deque(maxlen=IN_FLIGHT + 1)
         self.saves = Saves(parts, self._books, self._reports, self._state, stop_asked)
-        self.iteration = parts.first_step
+        self.iteration = parts.plan.first_step
 
     @property
     def micro_batch(self) -> int:
@@ -105,7 +105,7 @@ class Loop:
         try:
             return self._parts.batches.next()
         except InputError:  # the data is gone, and what was learned from it shall not be
-            if self._parts.ranks.size == 1:  # the others know nothing of it, and would not save
+            if self._parts.plan.ranks.size == 1:  # the others know nothing of it, and would not save
                 self.saves.save(self.iteration, anyway=True)
                 self.close_saves(last=True)
             raise
@@ -176,7 +176,7 @@ class Loop:
             "best": self._best,
             "recent": list(self._reports.recent),
             "micro_batch": self._stepper.micro_batch,
-            "data_offset": parts.data_offset,
+            "data_offset": parts.plan.data_offset,
             "validation": parts.validation.state(),
             "training": None if parts.training is None else parts.training.state(),
         }
@@ -216,7 +216,7 @@ class Loop:
 
 def _random_states(parts: Parts) -> dict[str, object]:
     """Of every rank: each draws its own dropout."""
-    first, *others = parts.ranks.gather(random_states(parts.device))
+    first, *others = parts.plan.ranks.gather(random_states(parts.plan.device))
     return {"random": first, "random_of_others": others} if others else {"random": first}
 
 

@@ -2,57 +2,82 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nanopace.config import TrainConfig
-from nanopace.corpus.shards.order import Order
 from nanopace.ledger import LedgerWriter
-from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.saver import Checkpointer
 from nanopace.train.checkpoint.sharded import NoCheckpointer
+from nanopace.train.checkpoint.write import describe
 from nanopace.train.clock.clock import Clock
 from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.listener import Listener
 from nanopace.train.loop.batches import Batches
-from nanopace.train.loop.evaluate import Evaluator
-from nanopace.train.loop.passes import Passes
+from nanopace.train.loop.evaluate import Evaluator, Losses
+from nanopace.train.loop.passes import Loss, Passes
 from nanopace.train.models.gpt2 import GPT
-from nanopace.train.ranks import Ranks
+from nanopace.train.plan.run_plan import RunPlan
+from nanopace.version import __version__
+
+if TYPE_CHECKING:
+    from nanopace.train.fused.gpt2 import Fused
+
+Context = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelModel:
+    """How a model is called, wherever its weights lie."""
+
+    loss: Loss
+    sequence_losses: Losses
+    fused: Fused | None = None  # kernels of our own, which take the place of `loss`
+    no_sync: Context = nullcontext  # inside, gradients stay on their rank
+    rehearsing: Context = nullcontext  # inside, they are thrown away
+    compiled: bool = False
+    sharded: bool = False  # no rank can do a forward pass without the others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flops:
+    """Of all cards together; None is unknown."""
+
+    per_step: float
+    measured: float | None  # that `nanopace tune` found matrix products to reach here
 
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    config: TrainConfig
-    device: torch.device
-    model: GPT
-    passes: Passes  # forward and backward of a micro-batch
-    optimizer: torch.optim.Optimizer
-    scaler: torch.amp.GradScaler
-    batches: Batches
-    order: Order  # that they come in
-    validation: Evaluator
-    training: Evaluator | None  # nanoGPT's second pass
-    checkpointer: Checkpointer | NoCheckpointer
-    claim: Claim
+    plan: RunPlan
     clock: Clock
     ledger: LedgerWriter
     listener: Listener
-    describe: Callable[[int], dict[str, Any]]  # a step to what its checkpoint says of the run
-    flops_per_step: float
-    measured_flops: float | None = None  # that `nanopace tune` found matrix products to reach here, of all cards
-    ranks: Ranks = field(default_factory=Ranks)
-    quietly: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, gradients stay on their rank
-    rehearsing: Callable[[], AbstractContextManager[object]] = nullcontext  # inside, they are thrown away
-    release: StepInBackward | None = None  # then weights change in the backward pass, and not after it
-    sharded: bool = False  # no rank can do a forward pass without the others
-    first_step: int = 0
-    saved_step: int | None = None  # the step of the checkpoint that it goes on from, if that is one of ours
-    micro_batch: int | None = None  # sequences, where memory was full; None: batch_size
-    data_offset: int = 0  # which order of the data: after faults, another one
+    model: GPT
+    parallel: ParallelModel
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    passes: Passes  # forward and backward of a micro-batch
+    release: StepInBackward | None  # then weights change in the backward pass, and not after it
+    batches: Batches
+    validation: Evaluator
+    training: Evaluator | None  # nanoGPT's second pass
+    checkpointer: Checkpointer | NoCheckpointer
+    flops: Flops
     best: tuple[int, float] | None = None  # step and validation loss of the best checkpoint
     recent: list[float] = field(default_factory=list)  # losses since the last evaluation
+
+    def describe(self, step: int) -> dict[str, Any]:
+        """What the checkpoint of a step says of the run."""
+        plan = self.plan
+        return {
+            **describe(plan.shape, step=step, config=plan.config.as_dict(), tokenizer=plan.corpus.tokenizer),
+            "corpus": plan.fingerprint,
+            "corpus_sha256": plan.corpus.hashes,
+            "windows": plan.windows_before(step),
+            "versions": {"nanopace": __version__, "python": platform.python_version(), "torch": torch.__version__},
+        }

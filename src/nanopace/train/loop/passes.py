@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-from nanopace.config import TrainConfig
 from nanopace.train.out_of_memory import attempt, make_room
 
 if TYPE_CHECKING:
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 _LAUNCH_BOUND = 0.7  # of a micro-step's time: with less than that for launching, the card never waits
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
-    if config.dtype == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, dtype=getattr(torch, config.dtype))
 
 
 class Passes(Protocol):

@@ -48,7 +48,7 @@ class Saves:
         self._parts, self._books, self._reports = parts, books, reports
         self._state, self._stop_asked = state, stop_asked
         self._failed = False  # the save before
-        self.step = parts.saved_step  # the last that was saved; a resumed one need not be saved again
+        self.step = parts.plan.saved_step  # the last that was saved; a resumed one need not be saved again
         self.due = False  # although it is not its turn: the last one was put off
         self.newest: Path | None = None  # the newest checkpoint on the disk
         self.unsaved: Unsaved | None = None  # why the last step has no checkpoint in out_dir, if it should have one
@@ -56,7 +56,7 @@ class Saves:
 
     def save(self, step: int, *, anyway: bool = False) -> None:
         """Put off while steps are not finite: what training goes back to shall be good. `anyway`: there is no later."""
-        if step in (0, self.step) or self._parts.config.eval_only:
+        if step in (0, self.step) or self._parts.plan.config.eval_only:
             return
         self._parts.listener.phase("checkpoint")
         self._reports.report(0)  # the losses up to here belong into it
@@ -70,8 +70,8 @@ class Saves:
 
     def collect(self, iteration: int) -> None:
         """Report the checkpoints that are on the disk by now, or failed."""
-        if news := self._parts.claim.news():  # what was saved before may be out of reach
-            self.due = self._parts.ranks.size == 1 or self.due
+        if news := self._parts.plan.claim.news():  # what was saved before may be out of reach
+            self.due = self._parts.plan.ranks.size == 1 or self.due
         for text in (*news, *self._parts.checkpointer.notes()):
             self._parts.ledger.append(NoteEvent(text, iteration))
         for result in self._parts.checkpointer.results():
@@ -110,7 +110,7 @@ class Saves:
 
     def _try_again(self, iteration: int) -> None:
         """If the last save failed. The first rank decides whether to, and all do: each may hold a part of it."""
-        ranks, checkpointer = self._parts.ranks, self._parts.checkpointer
+        ranks, checkpointer = self._parts.plan.ranks, self._parts.checkpointer
         try:
             self.collect(iteration)
             for wait in WAITS:
@@ -121,9 +121,9 @@ class Saves:
         except KeyboardInterrupt:  # one more Ctrl-C ends the attempts, wherever it comes
             if self.unsaved is None or ranks.size > 1:  # others may wait for this rank at another place
                 raise
-        elsewhere, missing = self._parts.config.rescue_dir, self.unsaved
+        elsewhere, missing = self._parts.plan.config.rescue_dir, self.unsaved
         if ranks.share(bool(elsewhere and missing is not None)):
-            checkpointer.again(lambda: self._parts.claim.rescue(Path(elsewhere)))
+            checkpointer.again(lambda: self._parts.plan.claim.rescue(Path(elsewhere)))
             self.collect(iteration)
             self.rescued, self.unsaved = self.unsaved is None, missing
 

@@ -53,7 +53,7 @@ class StepReports:
         self._parts, self._books, self._stop_asked = parts, books, stop_asked
         self._stop_asked_somewhere = False
         self._pending: deque[_PendingStep] = deque()
-        self._host = torch.zeros(IN_FLIGHT + 2, 2, pin_memory=parts.device.type == "cuda")
+        self._host = torch.zeros(IN_FLIGHT + 2, 2, pin_memory=parts.plan.device.type == "cuda")
         self._ms: deque[float] = deque(maxlen=_USUAL)
         self.recent = list(parts.recent)
         self.watch = Watch(scaled=parts.scaler.is_enabled())
@@ -61,24 +61,24 @@ class StepReports:
     @property
     def stopping(self) -> bool:
         """Whether to stop: all ranks after the same step."""
-        return self._stop_asked() if self._parts.ranks.size == 1 else self._stop_asked_somewhere
+        return self._stop_asked() if self._parts.plan.ranks.size == 1 else self._stop_asked_somewhere
 
     @property
     def utilisation(self) -> float | None:
         """What the usual step does of the peak that was measured here; None where nobody measured it."""
-        peak, ms = self._parts.measured_flops, median(self._ms) if self._ms else 0.0
-        return self._parts.flops_per_step / (ms / 1000) / peak if peak and ms > 0 else None
+        peak, ms = self._parts.flops.measured, median(self._ms) if self._ms else 0.0
+        return self._parts.flops.per_step / (ms / 1000) / peak if peak and ms > 0 else None
 
     def add(self, step: int, loss: Tensor, norm: Tensor, lr: float) -> None:
         """A step has been given to the device; its end is marked behind the copy of its values."""
         values = self._host[step % len(self._host)]
-        values.copy_(torch.stack([loss, norm]), non_blocking=self._parts.device.type == "cuda")
+        values.copy_(torch.stack([loss, norm]), non_blocking=self._parts.plan.device.type == "cuda")
         done = self._parts.clock.mark("optimizer", step)
         self._pending.append(_PendingStep(step, done, values, lr))
 
     def report(self, in_flight: int = IN_FLIGHT) -> None:
         """Report the steps that are done, and wait until at most `in_flight` are not."""
-        alone = self._parts.ranks.size == 1
+        alone = self._parts.plan.ranks.size == 1
         while self._pending and (len(self._pending) > in_flight or (alone and self._pending[0].done.passed())):
             step = self._pending.popleft()
             step.done.wait()
@@ -97,7 +97,7 @@ class StepReports:
                 step.iteration,
                 round(time.ms, 4),
                 loss,
-                self._parts.config.tokens_per_iteration,
+                self._parts.plan.config.tokens_per_iteration,
                 lr=step.lr,
                 grad_norm=norm,
                 skipped=verdict.skipped,
@@ -121,9 +121,9 @@ class StepReports:
 
     def _time(self, iteration: int) -> _StepTime:
         ms, own_ms = self._books.step_ms(iteration), self._books.own_ms(iteration)
-        if self._parts.ranks.size == 1:
+        if self._parts.plan.ranks.size == 1:
             return _StepTime(ms)
-        table = self._parts.ranks.exchange([ms, own_ms, self._stop_asked()])
+        table = self._parts.plan.ranks.exchange([ms, own_ms, self._stop_asked()])
         self._stop_asked_somewhere = bool(table[:, 2].any())
         own = table[:, 1]
         slowest = int(own.argmax())

@@ -24,8 +24,8 @@ from nanopace.ledger import EvalEvent, MicroBatchEvent, NoteEvent
 from nanopace.train.clock.step_events import ALONE, Bookkeeper
 from nanopace.train.loop.evaluate import Evaluator
 from nanopace.train.loop.parts import Parts
-from nanopace.train.loop.passes import autocast
 from nanopace.train.out_of_memory import FullError, attempt, make_room, smaller
+from nanopace.train.plan.device import autocast
 from nanopace.train.ranks import full_tensor
 
 T = TypeVar("T")
@@ -35,16 +35,16 @@ class Stepper:
     """The step, in micro-batches of as many sequences as fit."""
 
     def __init__(self, parts: Parts, books: Bookkeeper) -> None:
-        self._parts, self._books, self._config = parts, books, parts.config
+        self._parts, self._books, self._config = parts, books, parts.plan.config
         self._parameters = [each for each in parts.model.parameters() if each.requires_grad]
         self._fused = bool(parts.optimizer.defaults.get("fused"))
-        self.autocast = autocast(parts.config, parts.device)
-        self.micro_batch = parts.micro_batch or parts.config.batch_size
+        self.autocast = autocast(parts.plan.config, parts.plan.device)
+        self.micro_batch = parts.plan.micro_batch
 
     @property
     def _micro_steps(self) -> int:
         """Of this rank, in a step."""
-        sequences = self._config.gradient_accumulation_steps // self._parts.ranks.size * self._config.batch_size
+        sequences = self._config.gradient_accumulation_steps // self._parts.plan.ranks.size * self._config.batch_size
         return sequences // self.micro_batch
 
     # --- the step ----------------------------------------------------------------------------------------------------
@@ -54,10 +54,10 @@ class Stepper:
         while (loss := attempt(lambda: self._accumulated(step, inputs, targets))) is None:
             # Other ranks are in the middle of this step, and would wait for ever; layers whose gradients are released
             # have taken it, and cannot take it again.
-            if self._parts.ranks.size > 1 or self._parts.release is not None:
+            if self._parts.plan.ranks.size > 1 or self._parts.release is not None:
                 raise FullError(halvable=True)
             self._shrink("step", step)
-        return self._parts.ranks.average(loss)
+        return self._parts.plan.ranks.average(loss)
 
     def update(self, loss: Tensor) -> Tensor:
         """Clip, step, and zero the gradients. The norm before clipping. Not finite: the weights stay as they are."""
@@ -95,11 +95,11 @@ class Stepper:
         parts = self._parts
         inputs, targets = (each.view(-1, self.micro_batch, each.size(-1)) for each in (inputs, targets))
         count = len(inputs)
-        total = torch.zeros((), device=parts.device)
+        total = torch.zeros((), device=parts.plan.device)
         for number, (micro_inputs, micro_targets) in enumerate(zip(inputs, targets, strict=True), start=1):
             last = number == count  # the ranks meet in its backward pass
-            meet = partial(parts.clock.mark, "step", step, ALONE) if last and parts.ranks.size > 1 else None
-            with nullcontext() if last else parts.quietly():
+            meet = partial(parts.clock.mark, "step", step, ALONE) if last and parts.plan.ranks.size > 1 else None
+            with nullcontext() if last else parts.parallel.no_sync():
                 total += parts.passes(micro_inputs, micro_targets, count, meet)
         return total / count
 
@@ -107,14 +107,14 @@ class Stepper:
 
     def warm_up(self) -> None:
         """Compile and allocate before the first step, on tokens that mean nothing, and leave no trace of it."""
-        parts, step = self._parts, self._parts.first_step
+        parts, step = self._parts, self._parts.plan.first_step
         parts.listener.phase("compile")
         phase = "compile" if self._config.compile else "startup"
         if not self._fits():
             self._shrink("startup", step)
         parts.clock.mark(phase, step, "training step").wait()
         parts.model.eval()
-        with torch.no_grad(), self.autocast, _same_random_numbers(parts.device):
+        with torch.no_grad(), self.autocast, _same_random_numbers(parts.plan.device):
             self._evaluating(step, parts.validation, parts.validation.warm_up)
         parts.model.train()
         parts.clock.mark(phase, step, "evaluation").wait()
@@ -126,17 +126,17 @@ class Stepper:
         fits = attempt(self._rehearse)
         self._give_up_if_sharded(fits)
         self._parts.passes.zero_grad()
-        return bool(self._parts.ranks.exchange([bool(fits)]).all())
+        return bool(self._parts.plan.ranks.exchange([bool(fits)]).all())
 
     def _rehearse(self) -> bool:
         parts = self._parts
-        tokens = torch.zeros((self.micro_batch, self._config.block_size), dtype=torch.long, device=parts.device)
+        tokens = torch.zeros((self.micro_batch, self._config.block_size), dtype=torch.long, device=parts.plan.device)
         targets = tokens.clone()  # one tensor for both would be compiled for, and the real ones are two
-        with _same_random_numbers(parts.device), parts.rehearsing():
+        with _same_random_numbers(parts.plan.device), parts.parallel.rehearsing():
             parts.passes(tokens, targets, self._micro_steps)
             captured = parts.passes.capture_graph(tokens, targets, self._micro_steps)
         if captured is not None:
-            self._note(parts.first_step, captured)
+            self._note(parts.plan.first_step, captured)
         return True
 
     # --- when memory is full -----------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Stepper:
         while not fits:
             parts.passes.zero_grad()
             saving = parts.passes.climb()
-            make_room(parts.device)
+            make_room(parts.plan.device)
             if saving is None:
                 if parts.release is not None:  # a step is one micro-batch
                     raise FullError(halvable=True)
@@ -178,7 +178,7 @@ class Stepper:
         """Losses are by window, so that a smaller batch changes none of them."""
         while (done := attempt(do)) is None:
             self._give_up_if_sharded(done)
-            make_room(self._parts.device)
+            make_room(self._parts.plan.device)
             batch_size = evaluator.halve()
             if batch_size is None:
                 raise FullError
@@ -189,7 +189,7 @@ class Stepper:
 
     def _give_up_if_sharded(self, done: object) -> None:
         """The ranks meet in every layer, and those that are waiting in one cannot be told to begin anew."""
-        if done is None and self._parts.sharded:
+        if done is None and self._parts.parallel.sharded:
             raise FullError(halvable=True)
 
     def _note(self, step: int, text: str) -> None:

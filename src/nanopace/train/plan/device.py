@@ -6,6 +6,7 @@ chosen, and says why.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
@@ -154,6 +155,12 @@ def _bfloat16_instructions() -> str | None:
         if ask is not None and ask():
             return name
     return None
+
+
+def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManager[object]:
+    if config.dtype == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=getattr(torch, config.dtype))
 
 
 def pick_compile(machine: Machine, wanted: bool | None) -> tuple[bool, str]:

@@ -14,14 +14,14 @@ from nanopace.knob_values import memory_steps
 from nanopace.memory_ladder import keeps_gradients, taken
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.out_of_memory import smaller
-from nanopace.train.plan.device import Machine, pick_kernels
+from nanopace.train.plan.device import Machine
 
 
 def pick_steps(
-    config: TrainConfig, shape: ModelShape, machine: Machine, ranks: int, micro_batch: int | None = None
+    config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str, micro_batch: int | None = None
 ) -> tuple[tuple[str, ...], str]:
     """The steps of the ladder, and why. `micro_batch`: sequences, where it is known that batch_size does not fit."""
-    if pick_kernels(config, shape, machine.device, ranks)[0] != "fused":
+    if kernels != "fused":
         return (), "all is kept: only our own kernels can do without"
     asked = memory_steps(config.memory)
     single = config.gradient_accumulation_steps == 1 and micro_batch in (None, config.batch_size)
@@ -40,12 +40,12 @@ def pick_steps(
     return steps, f"{', '.join(steps)}: about {need}, and {before:.1f} without {steps[-1]}"
 
 
-def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, ranks: int) -> int | None:
+def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str) -> int | None:
     """The largest of batch_size and its halves with which a step of one micro-batch fits; None: nobody knows of any."""
     batch = config.batch_size if config.memory == "auto" else None
     while batch is not None:
         single = replace(config, batch_size=batch, gradient_accumulation_steps=1)
-        if not keeps_gradients(pick_steps(single, shape, machine, ranks)[0]):
+        if not keeps_gradients(pick_steps(single, shape, machine, kernels)[0]):
             return batch
         batch = smaller(batch)
     return None

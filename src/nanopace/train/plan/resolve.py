@@ -1,9 +1,9 @@
-"""What a run shall be: everything that can be decided and checked before anything is written."""
+"""From what was asked for to the plan of a run: all that can be decided and checked before anything is written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nanopace.config import KNOBS, Asked, TrainConfig
@@ -17,18 +17,21 @@ from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.run_dir import check_free, check_rescue
 from nanopace.train.formats.pretrained import Pretrained
 from nanopace.train.listener import Listener
+from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import foreign_rates
 from nanopace.train.out_of_memory import waste_less
-from nanopace.train.plan.device import Machine, check_fp8, limited
+from nanopace.train.plan.batch_sizes import pick_eval_batch
+from nanopace.train.plan.device import Machine, check_fp8, limited, pick_kernels
+from nanopace.train.plan.ladder import pick_steps
 from nanopace.train.plan.origin import check_which, find_pretrained, find_saved, fitted_settings, settings_of
-from nanopace.train.plan.plan import Plan, make_plan, pick_dataset, shape_of
 from nanopace.train.plan.resume_notes import notes_on
-from nanopace.train.plan.start import Start
+from nanopace.train.plan.run_plan import Choice, RunPlan
+from nanopace.train.plan.settings import Settings, choose_settings, pick_dataset, shape_of
 from nanopace.train.ranks import Ranks
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RunRequest:
     """What was asked for, and of which machine."""
 
     asked: Asked
@@ -38,19 +41,31 @@ class Wishes:
     claim: Claim  # to out_dir
 
 
-def settle(wishes: Wishes, listener: Listener) -> Start:
-    """The first rank decides, and the others follow: a plan may rest on what was measured."""
-    ranks = wishes.ranks
-    decided = ranks.agree(lambda: _settled(wishes, listener) if ranks.first else None)
-    plan = ranks.share(None if decided is None else decided.plan)
-    return ranks.agree(lambda: decided or _settled(wishes, listener, plan))
+def resolve(request: RunRequest, listener: Listener) -> RunPlan:
+    """The first rank decides, and the others follow: settings may rest on what was measured."""
+    ranks = request.ranks
+    decided = ranks.agree(lambda: _resolved(request, listener) if ranks.first else None)
+    settings = ranks.share(None if decided is None else Settings(decided.config, decided.config_reasons))
+    return ranks.agree(lambda: decided or _resolved(request, listener, settings))
 
 
-def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> Start:
+def replan(plan: RunPlan, source: Saved | Pretrained | None, micro_batch: int) -> RunPlan:
+    """After a rollback to `source`: with other data from there on, in micro-batches that are known to fit."""
+    steps = pick_steps(plan.config, plan.shape, plan.machine, plan.kernels.value, micro_batch)
+    return replace(
+        plan,
+        source=source,
+        data_offset=plan.data_offset + 1,
+        micro_batch=micro_batch,
+        memory_steps=Choice(*steps),
+    )
+
+
+def _resolved(request: RunRequest, listener: Listener, settings: Settings | None = None) -> RunPlan:
     """Everything that can be decided and checked before out_dir is touched."""
-    given, machine, ranks = wishes.asked.given, wishes.machine, wishes.ranks
+    given, machine = request.asked.given, request.machine
     out_dir, init_from = out_dir_of(given), str(given.get("init_from", "scratch"))
-    check_which(wishes.asked, init_from)
+    check_which(request.asked, init_from)
     if init_from != "resume" and not given.get("overwrite") and not given.get("eval_only"):
         check_free(out_dir)
     check_rescue(str(given.get("rescue_dir", "")), out_dir)
@@ -58,34 +73,68 @@ def _settled(wishes: Wishes, listener: Listener, plan: Plan | None = None) -> St
     asked = dict(given)
     if init_from == "resume":
         source = find_saved(out_dir, listener)
-        asked = settings_of(source, wishes.asked, machine)
-        for note in notes_on(source, wishes.asked):
+        asked = settings_of(source, request.asked, machine)
+        for note in notes_on(source, request.asked):
             listener.note(note)
     elif init_from != "scratch":
         source = find_pretrained(init_from, str(given.get("which", "")), listener)
         asked = fitted_settings(source, given)
-    foreign = foreign_rates(wishes.asked, str(asked.get("recipe", KNOBS["recipe"].default)))
+    foreign = foreign_rates(request.asked, str(asked.get("recipe", KNOBS["recipe"].default)))
     asked = _without(foreign, asked, source)
-    decides = wishes.asked.machine_decides
+    decides = request.asked.machine_decides
     waste_less(machine.device)
     machine = limited(machine, str(asked.get("memory_limit", "")))
-    corpus = open_corpus(ensure(_dataset(asked, machine_decides=decides), wishes.preparing))
-    plan = plan or make_plan(asked, corpus, machine, machine_decides=decides, ranks=ranks.size, passed_over=foreign)
-    shape = shape_of(plan.config, "gelu" if source is None else source.shape.activation)
-    check_fp8(plan.config, shape, machine.device, ranks.size)
-    corpus.check(shape.vocab_size, shape.block_size)
-    _check_source(source, corpus, plan.config)
-    return Start(
-        plan=plan,
-        machine=machine,
-        corpus=corpus,
-        shape=shape,
-        source=source,
-        claim=wishes.claim,
-        out_dir=out_dir,
-        ranks=ranks,
-        measured_tflops=_measured(plan.config, machine),
+    corpus = open_corpus(ensure(_dataset(asked, machine_decides=decides), request.preparing))
+    settings = settings or choose_settings(
+        asked, corpus, machine, machine_decides=decides, ranks=request.ranks.size, passed_over=foreign
     )
+    shape = shape_of(settings.config, "gelu" if source is None else source.shape.activation)
+    check_fp8(settings.config, shape, machine.device, request.ranks.size)
+    corpus.check(shape.vocab_size, shape.block_size)
+    plan = plan_run(settings, shape, machine, corpus, claim=request.claim, ranks=request.ranks, source=source)
+    _check_source(plan)
+    return plan
+
+
+def plan_run(
+    settings: Settings,
+    shape: ModelShape,
+    machine: Machine,
+    corpus: Corpus,
+    *,
+    claim: Claim,
+    ranks: Ranks,
+    source: Saved | Pretrained | None = None,
+) -> RunPlan:
+    """How these settings are trained on this machine."""
+    config = settings.config
+    saved = source if isinstance(source, Saved) else None
+    micro_batch = config.batch_size if saved is None else _fitting_micro_batch(saved, config)
+    kernels = Choice(*pick_kernels(config, shape, machine.device, ranks.size))
+    return RunPlan(
+        config=config,
+        config_reasons=settings.reasons,
+        shape=shape,
+        machine=machine,
+        ranks=ranks,
+        corpus=corpus,
+        fingerprint=corpus.fingerprint,
+        source=source,
+        claim=claim,
+        data_offset=0 if saved is None else int(saved.state.get("data_offset", 0)),
+        micro_batch=micro_batch,
+        kernels=kernels,
+        memory_steps=Choice(*pick_steps(config, shape, machine, kernels.value, micro_batch)),
+        eval_batch=Choice(*pick_eval_batch(shape, config.batch_size, machine.device)),
+        measured_tflops=_measured(config, machine),
+    )
+
+
+def _fitting_micro_batch(saved: Saved, config: TrainConfig) -> int:
+    """What fitted before. Who asks for another batch_size now wants to see for themselves."""
+    fitted = int(saved.state.get("micro_batch", config.batch_size))
+    same = saved.config.get("batch_size") == config.batch_size
+    return fitted if same and fitted > 0 and config.batch_size % fitted == 0 else config.batch_size
 
 
 def _without(
@@ -123,8 +172,9 @@ def out_dir_of(given: Mapping[str, Value]) -> Path:
     return Path(str(given.get("out_dir", KNOBS["out_dir"].default)))
 
 
-def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: TrainConfig) -> None:
+def _check_source(plan: RunPlan) -> None:
     """Weights only mean something with the tokenizer that they were trained with."""
+    source, corpus, config = plan.source, plan.corpus, plan.config
     if source is None:
         return
     theirs = source.tokenizer_hash if isinstance(source, Saved) else source.tokenizer and source.tokenizer.hash
@@ -136,7 +186,7 @@ def _check_source(source: Saved | Pretrained | None, corpus: Corpus, config: Tra
             path=source.path,
         )
     if isinstance(source, Saved) and not config.eval_only:
-        if source.state.get("corpus", corpus.fingerprint) != corpus.fingerprint:
+        if source.state.get("corpus", plan.fingerprint) != plan.fingerprint:
             raise InputError(
                 "{corpus}: is not the data that {path} was trained on; a run goes on with the same data",
                 corpus=corpus.directory,

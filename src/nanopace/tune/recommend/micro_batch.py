@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nanopace.hardware.cards import Card
-from nanopace.hardware.memory import GIB, fused_peak_bytes, largest_micro_batch, usable_bytes
+from nanopace.hardware.memory import GIB, fused_peak_bytes, largest_fused_micro_batch, largest_micro_batch
 from nanopace.hardware.speed import launch_seconds, own_kernels, token_seconds
 from nanopace.memory_ladder import keeps_gradients, ladder_speed, useful_steps
 from nanopace.record import Record
@@ -58,14 +58,14 @@ def rungs(card: Card, model: Model, sequences: int) -> tuple[Rung, ...]:
         return (Rung("nanopace", (), theirs.micro_batch), theirs)
     steps = useful_steps("gpt2", single=sequences <= largest_released(card, model))
     ours = (steps[:count] for count in range(len(steps) + 1))
-    return (*(Rung("nanopace", each, _largest(model, each, usable_bytes(card.memory_gb))) for each in ours), theirs)
+    return (*(Rung("nanopace", each, _largest(card, model, each)) for each in ours), theirs)
 
 
 def largest_released(card: Card, model: Model) -> int:
     """The most sequences that a step can have where no gradients are kept: then it is one micro-batch."""
     if not fused(card, model):
         return 0
-    most = _largest(model, useful_steps("gpt2", single=True), usable_bytes(card.memory_gb))
+    most = _largest(card, model, useful_steps("gpt2", single=True))
     return most if most < _MANY else most - most % _TOGETHER
 
 
@@ -75,17 +75,8 @@ def _largest_compiled(card: Card, model: Model, memory_gb: float) -> int:
     return largest_micro_batch(*model.size, memory_gb) // (2 if without_half else 1)
 
 
-def _largest(model: Model, steps: Sequence[str], most: float) -> int:
-    """Of our own kernels, by halving: the peak is not quite linear in the micro-batch."""
-
-    def fits(count: int) -> bool:
-        return fused_peak_bytes(*model.size, count, steps) <= most
-
-    low, high = 0, _MOST
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+def _largest(card: Card, model: Model, steps: Sequence[str]) -> int:
+    return largest_fused_micro_batch(*model.size, card.memory_gb, steps)
 
 
 def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:

@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from nanopace.config import KNOBS, TrainConfig
+from nanopace.config import KNOBS, TrainConfig, knobs_of
 from nanopace.corpus.download.named import EMBEDDED
 from nanopace.corpus.shards.corpus import Corpus
 from nanopace.errors import ConfigError
-from nanopace.hardware.memory import largest_micro_batch
 from nanopace.literals import Value
-from nanopace.train.loop.passes import autocast
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import new_model, recipe_defaults
 from nanopace.train.optim.optimizer import make_optimizer, set_learning_rate
-from nanopace.train.plan.device import Machine, pick_compile, pick_dtype
+from nanopace.train.plan.batch_sizes import fitting_micro_batch
+from nanopace.train.plan.device import Machine, autocast, pick_compile, pick_dtype, pick_kernels
 from nanopace.train.plan.size import check_size
 
 _GPT2_VOCABULARY = 50304  # GPT-2's 50257, rounded up to a multiple of 64: a quarter faster on tensor cores
@@ -35,17 +34,18 @@ _EVALUATIONS = 5
 _MICRO_BATCHES = (64, 32, 16, 8, 4, 2, 1)
 _MICRO_STEP = 3  # forward passes that one takes as long as: backward is two
 _UNNOTICED = 0.01  # of the steps: a second pass that adds less is made
+_OF_A_MICRO_BATCH = (*knobs_of("shape", "recipe", "machine"), "batch_size", "dropout", "fused", "parallel")
 
 Chosen = dict[str, tuple[Value, str]]  # knobs, each with its reason
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Settings:
     config: TrainConfig
     reasons: Mapping[str, str]  # what was chosen, and why
 
 
-def make_plan(
+def choose_settings(
     asked: Mapping[str, Value],
     corpus: Corpus,
     machine: Machine,
@@ -53,7 +53,7 @@ def make_plan(
     machine_decides: bool,
     ranks: int = 1,
     passed_over: Mapping[str, Value] | None = None,
-) -> Plan:
+) -> Settings:
     """`asked` is what files, flags or a checkpoint say. What they leave open nanoGPT's defaults or the machine fill.
 
     `passed_over` are rates that a file has for another recipe. They are not in `asked`, and a person hears of them.
@@ -69,7 +69,7 @@ def make_plan(
     if chosen["dtype"][0] != dtype:
         asked = {name: value for name, value in asked.items() if name != "dtype"}  # what was asked for cannot be had
     if machine_decides:
-        known = {"dtype": chosen["dtype"][0], "vocab_size": chosen["vocab_size"][0], **asked}
+        known = {**{name: chosen[name][0] for name in ("dtype", "compile", "vocab_size")}, **asked}
         on_cpu = machine.device.type == "cpu"
         chosen |= _on_a_cpu(known, ranks) if on_cpu else _on_a_card(known, corpus, machine, ranks)
     chosen |= _by_recipe(asked, chosen)
@@ -80,7 +80,7 @@ def make_plan(
     if config.eval_train == "auto" or (config.eval_train == "steps" and config.eval_only):
         chosen["eval_train"] = open_ones["eval_train"] = pick_eval_train(config)
         config = replace(config, eval_train=str(chosen["eval_train"][0]))
-    return Plan(
+    return Settings(
         config,
         {
             "device": f"{machine.device}: {machine.reason}",
@@ -205,12 +205,11 @@ def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ran
     shape = {"n_layer": 12, "n_head": 12, "n_embd": 768} if large else {"n_layer": 6, "n_head": 6, "n_embd": 384}
     shape["block_size"] = 1024 if large else 512
     step_tokens, dropout = (1 << 19, 0.0) if large else (1 << 16, 0.1)
-    known = {name: int(asked.get(name, value)) for name, value in shape.items()}
-    block_size, fitting = known["block_size"], 8
+    tried = _tried(asked, {**shape, "dropout": dropout})
+    block_size, fitting = tried.block_size, 8
     if machine.memory_gb is not None:
-        fitting = largest_micro_batch(
-            known["n_layer"], known["n_embd"], int(asked["vocab_size"]), block_size, machine.memory_gb
-        )
+        kernels, _ = pick_kernels(tried, shape_of(tried, "gelu"), machine.device, ranks)
+        fitting = fitting_micro_batch(tried, kernels, machine.memory_gb)
     most = max(1, step_tokens // block_size)
     micro_batch = next((each for each in _MICRO_BATCHES if each <= min(fitting, most)), 1)
     batch_size = int(asked.get("batch_size", micro_batch))
@@ -235,9 +234,7 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
     """A model that learns something in two minutes, and the steps that two minutes are enough for."""
     shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128}
     batch_size = 8
-    known = {name: int(asked.get(name, value)) for name, value in {**shape, "batch_size": batch_size}.items()}
-    given = {name: asked[name] for name in ("recipe", "without", "dtype", "vocab_size") if name in asked}
-    tried = TrainConfig(**known, **given)  # type: ignore[arg-type]
+    tried = _tried(asked, {**shape, "batch_size": batch_size})
     _check_shape(tried, on_cpu=True)
     step_seconds = _probe(tried)
     accumulation = int(asked.get("gradient_accumulation_steps", ranks))
@@ -254,6 +251,12 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
         "log_interval": (10, "enough to see it learn"),
         **_schedule(asked, steps, f"about two minutes at {step_seconds * 1000:.0f} ms a step, measured"),
     }
+
+
+def _tried(asked: Mapping[str, Value], chosen: Mapping[str, Value]) -> TrainConfig:
+    """Enough of a config to know what a micro-batch takes."""
+    given = {name: asked[name] for name in _OF_A_MICRO_BATCH if name in asked}
+    return TrainConfig(**{**chosen, **given})  # type: ignore[arg-type]
 
 
 def _rates(asked: Mapping[str, Value], peak: float, why: str) -> Chosen:

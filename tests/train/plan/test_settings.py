@@ -12,8 +12,9 @@ from nanopace.config import TrainConfig
 from nanopace.corpus.shards.corpus import Corpus, open_corpus
 from nanopace.errors import ConfigError
 from nanopace.hardware.cards import find_card
-from nanopace.train.plan.device import Machine
-from nanopace.train.plan.plan import make_plan, pick_eval_train
+from nanopace.train.plan.device import Machine, pick_kernels
+from nanopace.train.plan.ladder import pick_steps
+from nanopace.train.plan.settings import choose_settings, pick_eval_train, shape_of
 
 CPU = Machine(torch.device("cpu"), "no CUDA card was found")
 
@@ -44,7 +45,7 @@ def large(tmp_path: Path) -> Corpus:
 
 
 def test_a_config_leaves_nanogpts_defaults(small: Corpus) -> None:
-    plan = make_plan({"n_embd": 64, "n_head": 4}, small, CPU, machine_decides=False)
+    plan = choose_settings({"n_embd": 64, "n_head": 4}, small, CPU, machine_decides=False)
     assert (plan.config.n_layer, plan.config.batch_size, plan.config.max_iters) == (12, 12, 600_000)
     assert (plan.config.device, plan.config.dtype, plan.config.compile) == ("cpu", "float32", False)
     assert plan.config.vocab_size == 257
@@ -55,18 +56,18 @@ def test_a_config_leaves_nanogpts_defaults(small: Corpus) -> None:
 
 def test_what_is_asked_for_is_done(small: Corpus) -> None:
     asked = {"dtype": "bfloat16", "compile": True, "vocab_size": 300, "n_embd": 64, "n_head": 4}
-    plan = make_plan(asked, small, CPU, machine_decides=False)
+    plan = choose_settings(asked, small, CPU, machine_decides=False)
     assert (plan.config.dtype, plan.config.compile, plan.config.vocab_size) == ("bfloat16", True, 300)
     assert plan.reasons.keys() == {"device", "dataset", "eval_train", "defaults"}
 
 
 def test_a_vocabulary_that_is_too_small(small: Corpus) -> None:
     with pytest.raises(ConfigError, match="vocab_size must be at least 257"):
-        make_plan({"vocab_size": 256}, small, CPU, machine_decides=False)
+        choose_settings({"vocab_size": 256}, small, CPU, machine_decides=False)
 
 
 def test_without_a_word_about_it_the_vocabulary_is_gpt2s(large: Corpus) -> None:
-    plan = make_plan({}, large, CPU, machine_decides=False)
+    plan = choose_settings({}, large, CPU, machine_decides=False)
     assert plan.config.vocab_size == 50304
     assert "does not say" in plan.reasons["vocab_size"]
 
@@ -77,39 +78,51 @@ def test_nanogpts_meta_decides_as_it_does_there(tmp_path: Path) -> None:
     letters = {chr(40 + each): each for each in range(65)}
     meta = {"vocab_size": 65, "stoi": letters, "itos": {each: letter for letter, each in letters.items()}}
     (tmp_path / "meta.pkl").write_bytes(pickle.dumps(meta))
-    assert make_plan({}, open_corpus(tmp_path), CPU, machine_decides=False).config.vocab_size == 65
+    assert choose_settings({}, open_corpus(tmp_path), CPU, machine_decides=False).config.vocab_size == 65
 
 
 def test_two_minutes_of_a_cpu(small: Corpus) -> None:
-    config = make_plan({}, small, CPU, machine_decides=True).config
+    config = choose_settings({}, small, CPU, machine_decides=True).config
     assert (config.n_layer, config.n_embd, config.block_size) == (4, 128, 128)
     assert config.max_iters == config.lr_decay_iters == 5 * config.eval_interval
-    fewer = make_plan({"max_iters": 50, "n_layer": 1}, small, CPU, machine_decides=True).config
+    fewer = choose_settings({"max_iters": 50, "n_layer": 1}, small, CPU, machine_decides=True).config
     assert (fewer.max_iters, fewer.lr_decay_iters, fewer.eval_interval, fewer.n_layer) == (50, 50, 10, 1)
 
 
 @pytest.mark.parametrize(
-    ("name", "memory_gb", "batch_size"), [("RTX 3060", 12, 16), ("4090", 24, 32), ("H200", 140, 64), ("RTX 3050", 8, 8)]
+    ("asked", "memory_gb", "fitting", "batch_size"),
+    [
+        ({}, 8, 17, 16),
+        ({}, 12, 33, 32),
+        ({}, 24, 79, 64),
+        ({}, 140, 527, 64),
+        ({"recipe": "fast"}, 12, 41, 32),
+        ({"fused": False}, 12, 21, 16),
+        ({"dropout": 0.1}, 24, 49, 32),
+        ({"compile": False}, 12, 9, 8),
+    ],
 )
-def test_a_card_is_filled_as_far_as_it_goes(large: Corpus, name: str, memory_gb: float, batch_size: int) -> None:
-    try:
-        machine = card(name, memory_gb)
-    except Exception:
-        machine = Machine(torch.device("cuda", 0), "found", name, memory_gb)
-    plan = make_plan({}, large, machine, machine_decides=True)
+def test_a_card_is_filled_as_far_as_its_kernels_go(
+    large: Corpus, asked: dict[str, Any], memory_gb: float, fitting: int, batch_size: int
+) -> None:
+    pytest.importorskip("triton")
+    machine = card("4090", memory_gb)
+    plan = choose_settings(asked, large, machine, machine_decides=True)
     config = plan.config
-    assert (config.n_layer, config.n_embd, config.dtype, config.compile) == (12, 768, "bfloat16", True)
+    assert (config.n_layer, config.n_embd, config.dtype) == (12, 768, "bfloat16")
+    assert plan.reasons["batch_size"] == f"{batch_size}: {fitting} would fit into {memory_gb} GiB"
     assert config.batch_size == batch_size
     assert config.tokens_per_iteration == 1 << 19
     assert config.max_iters * config.tokens_per_iteration == pytest.approx(4 * 60e6, rel=0.02)
-    assert f"{memory_gb:.0f} GiB" in plan.reasons["batch_size"]
+    kernels, _ = pick_kernels(config, shape_of(config, "gelu"), machine.device, 1)
+    assert pick_steps(config, shape_of(config, "gelu"), machine, kernels)[0] == ()  # and nothing has to be saved
 
 
 def test_a_small_corpus_gets_a_small_model(small: Corpus) -> None:
-    plan = make_plan({}, small, card("4090", 24), machine_decides=True)
+    plan = choose_settings({}, small, card("4090", 24), machine_decides=True)
     assert (plan.config.n_embd, plan.config.dropout, plan.config.max_iters) == (384, 0.1, 200)
     assert plan.reasons["gpu"].endswith("TFLOP/s in bfloat16")
-    unknown = make_plan({}, small, Machine(torch.device("cuda", 0), "found", "X9"), machine_decides=True)
+    unknown = choose_settings({}, small, Machine(torch.device("cuda", 0), "found", "X9"), machine_decides=True)
     assert unknown.reasons["gpu"] == "X9: unknown peak"
     assert unknown.config.batch_size == 8
 
@@ -153,7 +166,7 @@ def test_a_second_pass_is_made_where_nobody_notices(knobs: dict[str, Any], choic
 def test_which_training_loss_is_settled_before_the_run(
     small: Corpus, asked: dict[str, Any], made: str, said: str | None
 ) -> None:
-    plan = make_plan({"n_embd": 64, "n_head": 4, **SHAKESPEARE, **asked}, small, CPU, machine_decides=False)
+    plan = choose_settings({"n_embd": 64, "n_head": 4, **SHAKESPEARE, **asked}, small, CPU, machine_decides=False)
     assert plan.config.eval_train == made
     assert plan.reasons.get("eval_train", "").startswith(said or "")
     assert ("eval_train" in plan.reasons) is (said is not None)

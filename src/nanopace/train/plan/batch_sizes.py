@@ -1,0 +1,35 @@
+"""How many sequences at once: in a micro-batch that nobody asked for, and in an evaluation."""
+
+from __future__ import annotations
+
+import torch
+
+from nanopace.config import TrainConfig
+from nanopace.hardware.memory import largest_fused_micro_batch, largest_micro_batch
+from nanopace.train.models.gpt2 import ModelShape
+
+_SATURATING = 1 << 16  # tokens in a batch: more do not make a card any faster
+
+
+def fitting_micro_batch(config: TrainConfig, kernels: str, memory_gb: float) -> int:
+    """How many sequences fit, by what these kernels need. Our own can do with less memory, but that is for runs that
+    would not fit at all, and not for larger micro-batches."""
+    size = (config.n_layer, config.n_embd, config.vocab_size, config.block_size)
+    if kernels == "fused":
+        return largest_fused_micro_batch(*size, memory_gb, recipe=config.recipe, fp8=config.fp8)
+    return largest_micro_batch(*size, memory_gb, compiled=kernels == "compiled")
+
+
+def pick_eval_batch(shape: ModelShape, batch_size: int, device: torch.device) -> tuple[int, str]:
+    """Sequences in an evaluation's batch, and why. A card is fastest when it is full, and what training's activations
+    take is free meanwhile; larger batches only leave a CPU's caches."""
+    if device.type == "cpu":
+        return batch_size, "as in training, a CPU gains nothing from more"
+    training = 36 * shape.n_embd * shape.n_layer + 8 * shape.vocab_size  # bytes per token: see hardware/memory.py
+    evaluating = 40 * shape.n_embd + 6 * shape.vocab_size  # one layer's, and logits in two precisions
+    fitting, enough = int(batch_size * training / evaluating), _SATURATING // shape.block_size
+    if batch_size >= min(fitting, enough):
+        return batch_size, "as in training"
+    if enough <= fitting:
+        return enough, "more do not make a card any faster"
+    return fitting, "as many as fit where training's activations were"
