@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -63,12 +63,14 @@ class Mutant:
         return source[: self.start] + self.new.encode() + source[self.end :]
 
 
-def mutants_of(path: str, source: bytes) -> list[Mutant]:
-    """All of them that Python still compiles, each with a key of its own."""
+def mutants_of(path: str, source: bytes, lines: Collection[str] | None = None) -> list[Mutant]:
+    """All of them that Python still compiles, each with a key of its own; of these lines only, if they are given."""
     found: list[Mutant] = []
     seen: dict[str, int] = {}
     whole = ast.dump(ast.parse(source))
     for mutant in sorted(_Walk(path, source).run(), key=lambda each: (each.start, each.end, each.new)):
+        if lines is not None and mutant.line not in lines:
+            continue
         try:
             if ast.dump(ast.parse(mutant.apply(source))) == whole:
                 continue

@@ -47,7 +47,7 @@ def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.Cap
     assert main(["ablate", *flags, "--html=page.html"]) == 0
     assert capsys.readouterr().out == ""
     page = (configs / "page.html").read_text()
-    assert page.count("<li>") == 4  # A, two changes, B
+    assert page.count('<li>\n<span class="name">') == 4  # A, two changes, B
     assert "n_embd: 16 → 512" in page
 
 
