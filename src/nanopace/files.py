@@ -155,7 +155,10 @@ def make_directory(directory: Path) -> list[Path]:
     """Make a directory, and those above it, on the disk when this returns: what is saved in it would be lost with it.
     Returns those that are new, the innermost first."""
     new = [each for each in (directory, *directory.parents) if not each.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # which says nothing of what is wrong with it
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
     for each in new:
         sync_directory(each.parent)
     return new
