@@ -46,5 +46,6 @@ def resume(out_dir: str, *flags: str, **knobs: str) -> list[str]:
 
 def unpack(directory: Path) -> Path:
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(directory, filter="data")
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11 has it since 3.11.4
+        archive.extractall(directory, **safely)  # type: ignore[arg-type]
     return directory
