@@ -15,7 +15,6 @@ from nanopace.config import KNOBS, Asked, TrainConfig
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.errors import ConfigError, InputError
 from nanopace.knob_values import INGREDIENTS, ingredients
-from nanopace.ledger import StepEvent
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import checkpoint_directories, read_state, verified
 from nanopace.train.formats.convert import convert, open_pretrained
@@ -33,6 +32,7 @@ from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder, write_corpus
 from ..planning import asked_by, plan_of
+from ..test_run import Stopping, resume
 
 SHAPE = ModelShape(n_layer=2, n_head=2, n_embd=16, vocab_size=300, block_size=12, recipe="fast")
 MACHINE = Machine(torch.device("cpu"), "asked for")
@@ -40,31 +40,10 @@ OWN = ("learning_rate", "min_lr", "warmup_iters", "lr_decay_iters")  # what the 
 FAST: dict[str, Value] = {**{name: each for name, each in TINY.items() if name not in OWN}, "recipe": "fast"}
 
 
-class Stopping(Recorder):
-    """Presses Ctrl-C in a given step."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__()
-        self._at = at
-
-    def step(self, event: StepEvent) -> None:
-        self.said.append(("step", event))
-        if event.iteration == self._at:
-            import signal
-
-            signal.raise_signal(signal.SIGINT)
-
-
 def run(corpus: Path, out: Path, listener: Recorder | None = None, **knobs: Value) -> tuple[Outcome, Recorder]:
     listener = listener or Recorder()
     given = {**FAST, "dataset": str(corpus), "out_dir": str(out), **knobs}
     return train(Asked(given=given, files=("config.py",)), listener=listener, started=time.monotonic()), listener
-
-
-def resume(out: Path, **knobs: Value) -> tuple[Outcome, Recorder]:
-    listener = Recorder()
-    given = {"init_from": "resume", "out_dir": str(out), **knobs}
-    return train(Asked(given=given, auto=True), listener=listener, started=time.monotonic()), listener
 
 
 @pytest.fixture(scope="module")
