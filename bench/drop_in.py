@@ -31,7 +31,7 @@ import torch
 
 from nanogpt import ROOT, Knobs, nanogpt_module, run_nanopace, write_tokens, zipf_tokens
 from nanopace.cli.commands import train
-from nanopace.cli.in_order import spelled_out
+from nanopace.cli.ordered_flags import spelled_out
 from nanopace.corpus.shards.corpus import Corpus, open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.train.checkpoint.best import read_best

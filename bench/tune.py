@@ -30,7 +30,7 @@ from nanopace.literals import Value
 from nanopace.tune.results import keep_result, kept_results
 from nanopace.tune.search.knob_trials import has_compiler
 from nanopace.tune.search.memory_limit import fits_in
-from nanopace.tune.search.search import candidates
+from nanopace.tune.search.micro_batch_search import candidates
 from nanopace.tune.trial import Outcome, introduction, run_trial, settings_of_trial
 
 CARD: dict[str, Value] = {"batch_size": 12, "gradient_accumulation_steps": 40, "bias": False, "device": "cuda"}

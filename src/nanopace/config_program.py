@@ -17,9 +17,9 @@ from nanopace.literals import UNKNOWN, Evaluator, NotLiteralError, shown
 
 _BOOKKEEPING = ("wandb_project", "wandb_run_name")  # knobs that change nothing in a training
 # Of the machine or of the data, where no file says them: nothing can be calculated from a default of ours.
-_SETTLED_LATER = ("device", "dtype", "compile", "backend", "vocab_size")
+_DECIDED_LATER = ("device", "dtype", "compile", "backend", "vocab_size")
 # What can set a name without naming it. Whoever uses one of these for something harmless is refused, too.
-_BEHIND_THE_BACK = frozenset(
+_INDIRECT = frozenset(
     (
         *("exec", "eval", "globals", "locals", "vars", "setattr", "modules", "import_module", "run_path"),
         *("__import__", "__dict__", "__globals__", "f_globals", "f_locals"),
@@ -43,7 +43,7 @@ class Program:
     @classmethod
     def with_defaults(cls) -> Program:
         """As nanoGPT executes a config: among its defaults, which the file may use."""
-        return cls({name: knob.default for name, knob in KNOBS.items() if name not in _SETTLED_LATER})
+        return cls({name: knob.default for name, knob in KNOBS.items() if name not in _DECIDED_LATER})
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -61,8 +61,8 @@ class Program:
         self.lines = {}
         _File(self, text, path).follow(tree.body)
 
-    def forget(self, name: str) -> None:
-        """It has been given something that is not known. A knob that does not matter stays what it was."""
+    def mark_unknown(self, name: str) -> None:
+        """A value that nobody can calculate was assigned to it. A knob that does not matter keeps its old one."""
         self._known[name] = UNKNOWN
         if name not in KNOBS:
             self.values.pop(name, None)
@@ -96,7 +96,7 @@ class _File:
             case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.AnnAssign(value=None):
                 pass  # a docstring; a name without a value
             case ast.Import() | ast.ImportFrom():
-                self._lose(statement)
+                self._mark_unknown(statement)
             case ast.Assign(targets=targets, value=expression):
                 self._assign(targets, expression, statement)
             case ast.AnnAssign(target=target, value=ast.expr() as expression):
@@ -130,7 +130,7 @@ class _File:
             self._program.lines.setdefault(name, statement.lineno)
             self._program.set(name, self._checked(name, each, statement.lineno))
             if not fixed:
-                self._program.forget(name)
+                self._program.mark_unknown(name)
 
     def _checked(self, name: str, value: object, line: int) -> object:
         knob = KNOBS.get(name)
@@ -151,7 +151,7 @@ class _File:
     def _pass_over(self, statement: ast.stmt, line: int | None = None) -> None:
         """A statement that would have to be run. `line`: the very one that cannot be read."""
         line = line or statement.lineno
-        names = self._lose(statement, line)
+        names = self._mark_unknown(statement, line)
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             for name in names:
                 self._program.lines.setdefault(name, statement.lineno)
@@ -166,13 +166,13 @@ class _File:
                 None, f"{self._path}, line {line}: is passed over, as nothing is executed: {self._code(line)}"
             )
 
-    def _lose(self, statement: ast.stmt, line: int | None = None) -> list[str]:
-        """The names that a statement may give something to; none of them is known from now on."""
+    def _mark_unknown(self, statement: ast.stmt, line: int | None = None) -> list[str]:
+        """The names that a statement may assign to, none of which is known from now on."""
         names = list(dict.fromkeys(_names_set(statement)))
         for name in names:
-            if name == "*" or name in _BEHIND_THE_BACK or (name in KNOBS and name not in _BOOKKEEPING):
+            if name == "*" or name in _INDIRECT or (name in KNOBS and name not in _BOOKKEEPING):
                 raise self._refused(line or statement.lineno)
-            self._program.forget(name)
+            self._program.mark_unknown(name)
         return names
 
     def _refused(self, line: int) -> ConfigError:
@@ -208,9 +208,9 @@ def _names_set(statement: ast.stmt) -> Iterator[str]:
     inside = isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     for node in ast.walk(statement):
         match node:
-            case ast.Name(id=name) if name in _BEHIND_THE_BACK:
+            case ast.Name(id=name) if name in _INDIRECT:
                 yield name
-            case ast.Attribute(attr=name) if name in _BEHIND_THE_BACK:
+            case ast.Attribute(attr=name) if name in _INDIRECT:
                 yield name
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if not inside:
                 yield name

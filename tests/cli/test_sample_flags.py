@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from nanopace.cli.commands import sample
-from nanopace.cli.in_order import spelled_out
 from nanopace.cli.main import main
+from nanopace.cli.ordered_flags import spelled_out
 from nanopace.cli.sample_flags import KNOBS, read_sampling
 from nanopace.corpus.tokenizers.tokenizer import chars, gpt2, train_bpe
 from nanopace.train.checkpoint.write import write_weights

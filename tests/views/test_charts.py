@@ -16,7 +16,7 @@ from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.ledger import CheckpointEvent, EndEvent, EvalEvent, LedgerWriter, RunEvent, SpanEvent, StepEvent
 from nanopace.sources.runs import open_runs
-from nanopace.views import charts, strip
+from nanopace.views import charts, wall_timeline
 from nanopace.views.document import RUN_COLOURS
 from nanopace.views.loss_charts import loss_charts
 from nanopace.views.report import CAUSES
@@ -178,7 +178,7 @@ def test_nothing_known_draws_nothing(run: Diagnosis) -> None:
     assert charts.times_chart([empty], words("en")) is None
     assert loss_charts([empty], words("en")) == ()
     assert charts.mfu_chart([empty], words("en")) is None
-    assert strip.timeline(empty) == ()
+    assert wall_timeline.timeline(empty) == ()
 
 
 def test_a_million_slow_rows_are_thinned(run: Diagnosis) -> None:
@@ -190,7 +190,7 @@ def test_a_million_slow_rows_are_thinned(run: Diagnosis) -> None:
 
 
 def test_the_strip_has_every_second(run: Diagnosis) -> None:
-    parts = strip.wall_parts(run)
+    parts = wall_timeline.wall_parts(run)
     assert math.isclose(sum(part.seconds for part in parts), run.wall.total_s, rel_tol=1e-6)
     assert math.isclose(sum(part.share for part in parts), 1.0, rel_tol=1e-6)
     assert parts[0].phase == "training"
@@ -214,7 +214,7 @@ def test_the_timeline_of_a_ledger_begins_with_the_start_and_has_every_evaluation
             ledger.append(StepEvent(iteration, 300.0 if held_up else 100.0 + iteration % 3, loss=3.0))
         ledger.append(SpanEvent("step", 99, 10_199.0))
         ledger.append(EndEvent("finished", wall_ms=14_800.0))
-    moments = strip.timeline(diagnose(open_runs(tmp_path / "ledger.jsonl")[0]))
+    moments = wall_timeline.timeline(diagnose(open_runs(tmp_path / "ledger.jsonl")[0]))
     assert [moment.cause for moment in moments] == ["compile", *["evaluation"] * 3, "stall", *["evaluation"] * 2]
     assert moments[0].start == 0
     assert moments[0].seconds == 2.0
@@ -233,7 +233,7 @@ def test_the_timeline_of_a_ledger_ends_with_the_wait_for_the_last_checkpoint(tmp
         ledger.append(SpanEvent("step", 100, 11_099.0))
         ledger.append(EndEvent("finished", wall_ms=15_643.0))
     run = diagnose(open_runs(tmp_path / "ledger.jsonl")[0])
-    start, first_step, copied, waited = strip.timeline(run)
+    start, first_step, copied, waited = wall_timeline.timeline(run)
     assert (start.cause, first_step.cause) == ("compile", "compile")
     assert start.seconds + first_step.seconds == pytest.approx(run.wall.startup_s)
     assert (copied.cause, waited.cause) == ("checkpoint", "checkpoint")
@@ -246,10 +246,10 @@ def test_the_timeline_of_a_ledger_ends_with_the_wait_for_the_last_checkpoint(tmp
 
 def test_the_timeline_stays_in_its_frame_and_shows_hidden_evaluations(run: Diagnosis, known: Diagnosis) -> None:
     for each in (run, known):
-        moments = strip.timeline(each)
+        moments = wall_timeline.timeline(each)
         assert all(moment.start >= 0 and moment.start + moment.width <= 1 + 1e-9 for moment in moments)
     assert known.evaluations.hidden
-    evaluations = [moment for moment in strip.timeline(known) if moment.cause in ("evaluation", "checkpoint")]
+    evaluations = [moment for moment in wall_timeline.timeline(known) if moment.cause in ("evaluation", "checkpoint")]
     assert len(evaluations) >= known.evaluations.count
 
 
@@ -263,17 +263,19 @@ def test_the_timeline_is_as_blue_as_the_evaluations_were_long(run: Diagnosis) ->
         row_seconds=tuple(2.0 * n for n in range(0, 2000, 5)),
     )
     nothing = dataclasses.replace(run.evaluations, each_ms=None)
-    moments = strip.timeline(dataclasses.replace(run, slow_rows=many, wall=wall, curves=curves, evaluations=nothing))
+    moments = wall_timeline.timeline(
+        dataclasses.replace(run, slow_rows=many, wall=wall, curves=curves, evaluations=nothing)
+    )
     assert sum(moment.width for moment in moments) == pytest.approx(0.05, rel=0.01)
     assert sum(moment.count for moment in moments) == 2000
-    assert len(moments) <= 1 / strip.NARROWEST
+    assert len(moments) <= 1 / wall_timeline.NARROWEST
 
 
 def test_a_row_that_stands_for_many_takes_their_time_in_the_timeline(run: Diagnosis) -> None:
     folded = (SlowRow(10_000, 5_000.0, 4_000.0, ("evaluation",), {"evaluation": 4_000.0}, count=50),)
     (moment,) = (
         moment
-        for moment in strip.timeline(
+        for moment in wall_timeline.timeline(
             dataclasses.replace(run, slow_rows=folded, evaluations=dataclasses.replace(run.evaluations, each_ms=None))
         )
         if moment.cause == "evaluation"

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NoReturn, Protocol, cast
 
-from nanopace.cli.in_order import spelled_out
+from nanopace.cli.ordered_flags import spelled_out
 from nanopace.cli.streams import drop_what_is_lost, guard, lost_answer
 from nanopace.errors import NanopaceError, UsageError
 

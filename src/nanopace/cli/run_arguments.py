@@ -127,7 +127,7 @@ class _Bar:
     def _show(self, total: int | None) -> tuple[Progress, TaskID]:
         from rich.markup import escape
 
-        from nanopace.cli.display.bar import bar_of_bytes
+        from nanopace.cli.display.progress_bar import bar_of_bytes
         from nanopace.wording.printable import clean
 
         progress = bar_of_bytes()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from nanopace.cli.in_order import InOrder
+from nanopace.cli.ordered_flags import KeepOrder
 from nanopace.config_text import read_config, read_knob
 from nanopace.errors import ConfigError, UsageError
 from nanopace.knob import Knob
@@ -47,7 +47,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
     """nanoGPT's own flags, and where the model is."""
     parser.add_argument(
         "--model",
-        action=InOrder,
+        action=KeepOrder,
         metavar="MODEL",
         help="an out_dir, one checkpoint in it, nanoGPT's ckpt.pt, a Hugging Face directory of a GPT-2; or a config "
         "file, which ends in .py: read, never executed, the later file or flag wins. --model may be left out",
@@ -56,7 +56,11 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
         flags = [f"--{knob.name}", *filter(None, [_OTHER_SPELLINGS.get(knob.name)])]
         default = "" if knob.default in ("", False) else f" (default {knob.default})"
         parser.add_argument(
-            *flags, dest=knob.name, action=InOrder, metavar=type(knob.default).__name__.upper(), help=knob.why + default
+            *flags,
+            dest=knob.name,
+            action=KeepOrder,
+            metavar=type(knob.default).__name__.upper(),
+            help=knob.why + default,
         )
     parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
     parser.set_defaults(in_order=())

@@ -31,7 +31,7 @@ class Outlet(io.RawIOBase):
         """`to`: None is a stream that is closed. `drops`: what it does not take is no error."""
         self._name, self._to, self.drops = name, to, drops
         self.failure: OSError | None = None  # the first one
-        self.told = False
+        self.reported = False
 
     def write(self, data: ReadableBuffer, /) -> int:
         """All of it. A failure is said once, and what comes after it is dropped without a word."""
@@ -104,8 +104,8 @@ def drop_what_is_lost() -> None:
 def new_losses() -> Iterator[str]:
     """A line for each stream that has failed since this was last asked."""
     for outlet in _outlets:
-        if outlet.failure is not None and not outlet.told:
-            outlet.told = True
+        if outlet.failure is not None and not outlet.reported:
+            outlet.reported = True
             yield outlet.lost()
 
 

@@ -34,7 +34,7 @@ from nanopace.literals import Value
 from nanopace.record import Record
 
 LEDGER, LOG, CONFIG = "ledger.jsonl", "log.txt", "config.py"
-_SETTLING = 0.3  # of the steps, at least one: caches are cold and clocks rise
+_DISCARDED = 0.3  # of the steps, at least one: caches are cold and clocks rise
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
 _GRACE_S = 10  # that a process has to end when it is asked to
 
@@ -145,16 +145,16 @@ def _outcome(folder: Path, code: int, seconds: float) -> Outcome:
         failure = "memory" if "out_of_memory" in ends else "error"
         return Outcome(failure=failure, seconds=seconds, said=last_line(folder / LOG))
     steps = [each for each in events if isinstance(each, StepEvent)]
-    settled = steps[max(1, round(_SETTLING * len(steps))) :] or steps
-    tokens = median(each.tokens or 0 for each in settled)
+    steady = steps[max(1, round(_DISCARDED * len(steps))) :] or steps
+    tokens = median(each.tokens or 0 for each in steady)
     evaluated = [each.val for each in events if isinstance(each, EvalEvent) and each.val is not None]
     smaller = [each.batch_size for each in events if isinstance(each, MicroBatchEvent) if each.where != "evaluation"]
     run = _first_run(events)
     return Outcome(
         failure=None,
         seconds=seconds,
-        step_ms=tuple(each.ms for each in settled),
-        tokens_per_second=tokens / median(each.ms for each in settled) * 1000,
+        step_ms=tuple(each.ms for each in steady),
+        tokens_per_second=tokens / median(each.ms for each in steady) * 1000,
         loss=evaluated[-1] if evaluated else None,
         flops_per_token=None if run is None else run.flops_per_token,
         micro_batch=smaller[-1] if smaller else None,

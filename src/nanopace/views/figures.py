@@ -134,9 +134,9 @@ def known_facts(report: Report) -> Section:
     groups: dict[str, list[str]] = {}
     for name in names + others if report.verbose else names:
         fact = facts[name]
-        told = f"{words.fact(name)}\u00a0" if name in DERIVED_FACTS else f"{name}="
+        label = f"{words.fact(name)}\u00a0" if name in DERIVED_FACTS else f"{name}="
         mark = "~" if fact.origin == "inferred" else ""
-        groups.setdefault(words.origin(fact), []).append(mark + told + _value(words, name, fact))
+        groups.setdefault(words.origin(fact), []).append(mark + label + _value(words, name, fact))
     blocks: list[str | Line] = []
     for origin, members in sorted(groups.items(), key=lambda group: group[1][0].startswith("~")):
         title = Cell(words.text("{origin}:", origin=origin), "bold")

@@ -109,9 +109,9 @@ def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
 def _training(curves: Curves) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
     """Training losses that were measured like validation, and those of the steps before: never one line of both."""
     counts = curves.eval_train_steps or (None,) * len(curves.eval_train)
-    told = tuple(zip(curves.eval_train, counts, strict=True))
-    measured = tuple(loss if count is None else None for loss, count in told)
-    return measured, tuple(None if count is None else loss for loss, count in told)
+    losses = tuple(zip(curves.eval_train, counts, strict=True))
+    measured = tuple(loss if count is None else None for loss, count in losses)
+    return measured, tuple(None if count is None else loss for loss, count in losses)
 
 
 def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int) -> Iterable[Series]:

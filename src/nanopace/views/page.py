@@ -24,7 +24,7 @@ from markupsafe import Markup
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.version import __version__
-from nanopace.views import charts, strip
+from nanopace.views import charts, wall_timeline
 from nanopace.views.charts import Chart
 from nanopace.views.document import Block, Line, Section, Table, run_colour, run_letter
 from nanopace.views.figures import facts_table, forecasts
@@ -37,7 +37,7 @@ from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 if TYPE_CHECKING:
-    from nanopace.views.comparing import Pair
+    from nanopace.views.pair import Pair
 
 ROOM = Path(__file__).parent
 SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js")
@@ -55,8 +55,8 @@ def explain_page(diagnoses: Sequence[Diagnosis], words: Words) -> str:
 
 def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
     """Every run against the first."""
-    from nanopace.views.arriving import arrival_charts  # the page of one run does without these
-    from nanopace.views.comparing import letter_pairs
+    from nanopace.views.pair import letter_pairs
+    from nanopace.views.time_to_loss import arrival_charts  # the page of one run does without these
 
     everyone = [comparisons[0].a, *(pair.b for pair in comparisons)]
     drawn: dict[str, Chart] = {}
@@ -172,7 +172,7 @@ def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object
 
 
 def _compared(pair: Pair) -> dict[str, object]:
-    from nanopace.views.comparing import details, figures
+    from nanopace.views.pair import details, figures
 
     sections = [figures(pair), *details(pair, verbose=True)]
     verdict = [pair.sentence(finding) for finding in pair.verdict()]
@@ -193,11 +193,11 @@ def _strip(run: Diagnosis, words: Words) -> list[dict[str, object]]:
         {
             "phase": part.phase,
             "share": f"{part.share:.6f}",
-            "drawn": part.share >= strip.LEAST_SHARE,
+            "drawn": part.share >= wall_timeline.LEAST_SHARE,
             "says": f"{phase_name(run, part.phase, words)}: {words.duration(part.seconds)} "
             f"({words.percent(part.share, 1)})",
         }
-        for part in strip.wall_parts(run)
+        for part in wall_timeline.wall_parts(run)
     ]
 
 
@@ -209,11 +209,11 @@ def _timeline(run: Diagnosis, words: Words) -> list[dict[str, object]]:
             "width": f"{moment.width:.6f}",
             "says": _moment_text(moment, words),
         }
-        for moment in strip.timeline(run)
+        for moment in wall_timeline.timeline(run)
     ]
 
 
-def _moment_text(moment: strip.Moment, words: Words) -> str:
+def _moment_text(moment: wall_timeline.Moment, words: Words) -> str:
     """Sleep is no cause of a slow row, but a part of the wall clock."""
     name = words.phase(moment.cause) if moment.cause == "suspended" else words.cause(moment.cause)
     many = f"{words.count(moment.count)} × " if moment.count > 1 else ""

@@ -13,9 +13,8 @@ from nanopace.diagnosis.compare.ranking import Ranked, Ranking, rank
 from nanopace.diagnosis.comparison import Change, Comparison
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.throughput import measured_step_ms
-from nanopace.views import comparing
-from nanopace.views.comparing import Pair
 from nanopace.views.document import Cell, Line, Section, Table, Text, run_cell, run_letter
+from nanopace.views.pair import ATTRIBUTION, LEARNING, REASONS, SETTINGS, Pair, details, introduce, letter_pairs
 from nanopace.views.report import marked, tilde
 from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
@@ -23,8 +22,8 @@ from nanopace.wording.catalog import UNKNOWN, Words
 # Said of pairs beside the table. Who is ahead, and at what loss, is in the table, for the runs that have a loss there.
 IN_TABLE = ("compare_leads_time", "compare_loss_tokens", "compare_loss_iterations", "compare_loss_unknown")
 SAID = (
-    *(code for code in comparing.LEARNING if code not in IN_TABLE),
-    *("compare_risen", "compare_step_unknown", "compare_speed_unknown", *comparing.REASONS),
+    *(code for code in LEARNING if code not in IN_TABLE),
+    *("compare_risen", "compare_step_unknown", "compare_speed_unknown", *REASONS),
     *("compare_late_start", "compare_clock_unknown"),
 )
 
@@ -33,18 +32,18 @@ Column = tuple[str, Callable[[Ranked], str]]
 
 def write(comparisons: Sequence[Comparison], words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
     """For the terminal: the order and the table first, then what it rests on."""
-    pairs = comparing.letter_pairs(comparisons, words)
+    pairs = letter_pairs(comparisons, words)
     runs = [comparisons[0].a, *(each.b for each in comparisons)]
     ranking = rank(runs)
     writer.line(Cell(headline(ranking, words), "bold"), indent=0)
     writer.blank()
     writer.blocks([ranked_table(ranking, runs, words), *table_notes(ranking, words)])
-    comparing.introduce(runs, words, writer)
+    introduce(runs, words, writer)
     about_all = (_said_of_pairs(ranking, pairs), _arrivals(pairs), _changes(pairs, verbose=verbose))
     for section in (*about_all, _decompositions(pairs)):
         writer.section(section)
     for pair in pairs if verbose else ():
-        for section in comparing.details(pair, verbose=True):
+        for section in details(pair, verbose=True):
             writer.section(section, f" ({pair.a}, {pair.b})")
 
 
@@ -62,8 +61,8 @@ def headline(ranking: Ranking, words: Words) -> str:
         return words.text("Ranked by tokens per second: {runs}.", runs=order)
     caveat = ""
     if not ranking.same_data:
-        told = words.text("The losses compare only if all runs train on the same data, which the logs do not say.")
-        caveat = told + " "
+        caveat = words.text("The losses compare only if all runs train on the same data, which the logs do not say.")
+        caveat += " "
     if by == "loss_time":
         after = words.duration(ranking.seconds)
         return caveat + words.text("Ranked by best validation loss after {time}: {runs}.", time=after, runs=order)
@@ -190,7 +189,7 @@ def _changes(pairs: Sequence[Pair], *, verbose: bool) -> Section:
         if shown:
             of_text.setdefault(", ".join(map(_change, shown)), []).append(pair)
     lines = [Line((f"{_letters(alike)}: {text}",), hanging=2) for text, alike in of_text.items()]
-    said = _say_once(_found(pairs, (*comparing.SETTINGS, *comparing.ATTRIBUTION)))
+    said = _say_once(_found(pairs, (*SETTINGS, *ATTRIBUTION)))
     return Section("changes", pairs[0].words.text("What changed"), [*lines, *said])
 
 

@@ -86,11 +86,11 @@ def print_compare(
     color: bool | None = None,
 ) -> None:
     """Runs against the first of them: the verdict, then the tables; of three and more a ranking."""
-    from nanopace.views import comparing, ranking  # explain does without them, and start-up matters
+    from nanopace.views import pair, ranking  # explain does without them, and start-up matters
 
     writer = TerminalWriter(out, width, color)
     if len(comparisons) == 1:
-        comparing.write(comparisons[0], words, writer, verbose=verbose)
+        pair.write(comparisons[0], words, writer, verbose=verbose)
     elif comparisons:
         ranking.write(comparisons, words, writer, verbose=verbose)
     writer.finish()

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nanopace.cli.display import preparing
+from nanopace.cli.display import prepare_progress
 from nanopace.cli.main import main
 from nanopace.corpus.shards.corpus import open_corpus
 
@@ -213,7 +213,7 @@ def test_no_network(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_when_piped(capsys: Capture, monkeypatch: pytest.MonkeyPatch, server: FileServer) -> None:
-    monkeypatch.setattr(preparing, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(prepare_progress, "_SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr("nanopace.corpus.prepare.intake.BATCH", 1 << 19)
     monkeypatch.setattr("nanopace.corpus.documents.pieces.PIECE", 1 << 16)
     monkeypatch.setattr("nanopace.corpus.documents.pieces._IN_MEMORY", 1 << 16)

@@ -10,8 +10,7 @@ import pytest
 from nanopace.cli.main import main
 from nanopace.config_text import read_config
 from nanopace.literals import Value
-from nanopace.tune.search import knob_trials
-from nanopace.tune.search import trial_journal as journal
+from nanopace.tune.search import knob_trials, trial_runner
 from nanopace.tune.trial import Outcome
 from nanopace.wording.catalog import LANGUAGES
 
@@ -59,7 +58,7 @@ def test_a_config_ends_in_a_faster_one(config: dict[str, Value], capsys: pytest.
 
 @pytest.mark.usefixtures("config")
 def test_what_is_in_the_way_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "run_trial", lambda *_, **__: pytest.fail("nothing is to be run"))
+    monkeypatch.setattr(trial_runner, "run_trial", lambda *_, **__: pytest.fail("nothing is to be run"))
     Path("full").mkdir()
     Path("full", "thesis.txt").write_text("mine")
     Path("bad.py").write_text("n_head = 5\n")
@@ -86,6 +85,6 @@ def test_a_first_trial_that_fails_or_takes_too_long_is_one_line(
 ) -> None:
     for failure, expected in (("time", "--budget 180s: one trial alone"), ("error", "does not train: disk is full")):
         outcome = Outcome(failure=failure, seconds=1.0, said="disk is full")
-        monkeypatch.setattr(journal, "run_trial", lambda *_, outcome=outcome, **__: outcome)
+        monkeypatch.setattr(trial_runner, "run_trial", lambda *_, outcome=outcome, **__: outcome)
         assert main(["tune", "train.py"]) == 2
         assert expected in capsys.readouterr().err.splitlines()[-1]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nanopace.cli.commands import verify
-from nanopace.cli.display.lines import size
+from nanopace.cli.display.log_lines import size
 from nanopace.cli.main import main
 from nanopace.train.checkpoint.best import write_best
 from nanopace.train.checkpoint.write import write_weights

@@ -17,11 +17,10 @@ from nanopace.errors import UsageError
 from nanopace.ledger import LedgerWriter, RunEvent, SpanEvent
 from nanopace.literals import Value
 from nanopace.tune.results import RESULTS
-from nanopace.tune.search import knob_trials
-from nanopace.tune.search import trial_journal as journal
+from nanopace.tune.search import knob_trials, trial_runner
 from nanopace.tune.search import tune as tuning
 from nanopace.tune.search.knob_trials import knobs_to_try
-from nanopace.tune.search.search import divisors
+from nanopace.tune.search.micro_batch_search import divisors
 from nanopace.tune.search.tune import Tuned, tune
 from nanopace.tune.search.tune_view import config_text, document
 from nanopace.tune.trial import LEDGER, Outcome
@@ -112,10 +111,10 @@ def tuned(
     budget_s: float = 600,
     compiler: bool = True,
 ) -> Tuned:
-    monkeypatch.setattr(journal, "run_trial", machine.run_trial)
-    monkeypatch.setattr(journal, "time", machine)
+    monkeypatch.setattr(trial_runner, "run_trial", machine.run_trial)
+    monkeypatch.setattr(trial_runner, "time", machine)
     monkeypatch.setattr(knob_trials, "has_compiler", lambda: compiler)
-    monkeypatch.setattr(tuning, "calibrated", lambda *_: None)
+    monkeypatch.setattr(tuning, "calibrate_machine", lambda *_: None)
     folder.mkdir(exist_ok=True)
     return tune(given, folder, budget_s)
 
@@ -316,7 +315,7 @@ def test_a_second_call_goes_on_and_says_the_same(tmp_path: Path, monkeypatch: py
     assert again == found
     lines = (tmp_path / RESULTS).read_text()
     (tmp_path / RESULTS).write_text(lines[:-20])  # torn, as by a kill
-    assert len(journal.read_results(tmp_path)) == len(found.trials) - 1
+    assert len(trial_runner.read_results(tmp_path)) == len(found.trials) - 1
 
 
 def test_a_single_lucky_trial_does_not_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

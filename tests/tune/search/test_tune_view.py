@@ -10,8 +10,8 @@ import pytest
 from nanopace.hardware.calibration import Calibration
 from nanopace.record import replace
 from nanopace.tune.search.knob_trials import KnobTrial
-from nanopace.tune.search.search import Cost
-from nanopace.tune.search.trial_journal import Tried
+from nanopace.tune.search.micro_batch_search import Cost
+from nanopace.tune.search.trial_runner import Tried
 from nanopace.tune.search.tune import Change, Tuned
 from nanopace.tune.search.tune_view import config_text, write
 from nanopace.tune.shapley import Share

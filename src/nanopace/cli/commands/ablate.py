@@ -103,11 +103,11 @@ def _knobs(path: str) -> Mapping[str, Value]:
 
 
 def _measured(plan: Plan, args: argparse.Namespace, words: Words) -> list[Tried]:
-    from nanopace.cli.display.trials import Trials
+    from nanopace.cli.display.trial_progress import TrialProgress
     from nanopace.tune.ablate.ablate import measure, plan_text
     from nanopace.tune.results import trials_directory
 
-    with trials_directory(args.keep, plan_text(plan)) as folder, Trials(len(plan.trials), words) as trials:
+    with trials_directory(args.keep, plan_text(plan)) as folder, TrialProgress(len(plan.trials), words) as trials:
         tried = measure(plan, folder, args.timeout, lambda each: trials.add(each.outcome, sorted(each.changed)))
     failed = tried[-1].outcome
     if not failed.worked:

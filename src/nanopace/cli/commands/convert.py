@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nanopace.cli.checkpoint_flag import add_which, passed_over_lines, which_line
+from nanopace.cli.needs_torch import needs_torch
 from nanopace.cli.options import add_language, words_of
-from nanopace.cli.torch_room import torch_room
 from nanopace.wording.printable import clean
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    with torch_room("convert"):
+    with needs_torch("convert"):
         from nanopace.train.formats.convert import convert, form_by_name
 
         form = args.to or form_by_name(args.target)

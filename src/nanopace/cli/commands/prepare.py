@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanopace.cli.display.preparing import Preparing
+from nanopace.cli.display.prepare_progress import PrepareProgress
 from nanopace.cli.options import add_language, words_of
 from nanopace.errors import UsageError
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     check_tokenizer(recipe)
     directory = args.out or Path("data", args.name or recipe.name)
     try:
-        with Preparing(words) as on_progress:
+        with PrepareProgress(words) as on_progress:
             files = _files(args, name, directory, on_progress)
             summary = prepare(files, directory, recipe, restart=args.restart, on_progress=on_progress)
     except KeyboardInterrupt:

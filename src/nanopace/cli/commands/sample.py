@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nanopace.cli.checkpoint_flag import add_which, passed_over_lines, which_line
+from nanopace.cli.needs_torch import needs_torch
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.sample_flags import add_sampling, find_weights, read_sampling
-from nanopace.cli.torch_room import torch_room
 from nanopace.errors import InputError, UsageError
 from nanopace.wording.printable import clean
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     read_sampling(args)
     prompt = _prompt(args.start)
-    with torch_room("sample"):
+    with needs_torch("sample"):
         from nanopace.train.formats.convert import open_pretrained
         from nanopace.train.models.generate import precision
         from nanopace.train.plan.device import find_machine

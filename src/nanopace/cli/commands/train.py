@@ -15,9 +15,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from nanopace.cli.in_order import InOrder
+from nanopace.cli.needs_torch import needs_torch
 from nanopace.cli.options import add_language, words_of
-from nanopace.cli.torch_room import torch_room
+from nanopace.cli.ordered_flags import KeepOrder
 from nanopace.config import KNOBS, Asked
 from nanopace.config_program import Program
 from nanopace.config_text import check_together, follow_config, read_knob
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
     parser.add_argument(
         "--config",
-        action=InOrder,
+        action=KeepOrder,
         metavar="CONFIG",
         help="a nanoGPT config file; --config may be left out. Read, never executed; the later file or flag wins",
     )
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     knobs = parser.add_argument_group("knobs")
     for knob in KNOBS.values():
         shown = knob.why.replace("%", "%%")
-        knobs.add_argument(f"--{knob.name}", action=InOrder, metavar=str(knob.default), help=shown)
+        knobs.add_argument(f"--{knob.name}", action=KeepOrder, metavar=str(knob.default), help=shown)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,12 +69,12 @@ def run(args: argparse.Namespace) -> int:
     if args.gpus is not None:
         return _on_several(args, given)
     from nanopace.cli.display.display import display_for
-    from nanopace.cli.display.preparing import Preparing
+    from nanopace.cli.display.prepare_progress import PrepareProgress
     from nanopace.cli.streams import drop_what_is_lost
 
     drop_what_is_lost()  # the exit code is training's: what counts is on the disk
     out = sys.stdout if speaks else open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, to the end of the process
-    with torch_room("train"), Preparing(words) as preparing, display_for(out) as display:
+    with needs_torch("train"), PrepareProgress(words) as preparing, display_for(out) as display:
         from nanopace.train.run import train
 
         listener = _with_wandb(display, given) if given.get("wandb_log") and speaks else display
@@ -110,7 +110,7 @@ def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:
         raise UsageError("--gpus={count}: must be a number of cards, such as 2", count=args.gpus)
     flags = [f"--{name}={written}" for name, written in args.in_order]
     flags += ["--auto"] * args.auto + ["--no-report"] * args.no_report + ([f"--lang={args.lang}"] if args.lang else [])
-    with torch_room("train"):
+    with needs_torch("train"):
         from nanopace.train.launch import launch
 
         device = given.get("device")
@@ -135,7 +135,7 @@ def _let_it_write(checkpoint: str) -> None:
 
 
 def _download(init_from: str) -> None:
-    with torch_room("train"):
+    with needs_torch("train"):
         from nanopace.train.formats.hub import find_model, is_of_the_hub
 
         if not is_of_the_hub(init_from):

@@ -60,7 +60,7 @@ def _measured(given: dict[str, Value] | None, budget_s: float, args: argparse.Na
     import json
     from importlib.util import find_spec
 
-    from nanopace.cli.display.trials import Trials
+    from nanopace.cli.display.trial_progress import TrialProgress
     from nanopace.tune.results import trials_directory
     from nanopace.tune.search.tune import tune
     from nanopace.tune.search.tune_view import setting_name
@@ -69,7 +69,10 @@ def _measured(given: dict[str, Value] | None, budget_s: float, args: argparse.Na
         raise UsageError(
             "nanopace {command} needs {package}: pip install 'nanopace[train]'", command="tune", package="torch"
         )
-    with trials_directory(args.keep, json.dumps({"tune": given})) as folder, Trials(None, words, budget_s) as trials:
+    with (
+        trials_directory(args.keep, json.dumps({"tune": given})) as folder,
+        TrialProgress(None, words, budget_s) as trials,
+    ):
         return tune(
             given,
             folder,

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nanopace.cli.display.bar import bar_of_bytes
-from nanopace.cli.display.lines import size
+from nanopace.cli.display.log_lines import size
+from nanopace.cli.display.progress_bar import bar_of_bytes
+from nanopace.cli.needs_torch import needs_torch
 from nanopace.cli.options import add_language, words_of
-from nanopace.cli.torch_room import torch_room
 from nanopace.errors import InputError
 from nanopace.files import open_regular
 from nanopace.wording.printable import clean
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     damaged = 0
-    with torch_room("verify"):
+    with needs_torch("verify"):
         from nanopace.train.checkpoint.verify import find_checkpoints, size_of, verdicts
 
         found = find_checkpoints(args.path, args.which or "")

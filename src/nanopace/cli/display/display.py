@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING, Self, TextIO
 
-from nanopace.cli.display import lines as display_lines
+from nanopace.cli.display import log_lines
 from nanopace.cli.streams import new_losses
 from nanopace.ledger import Event, StepEvent
 from nanopace.train.listener import Introduction
@@ -43,7 +43,7 @@ class Display:
 
     def started(self, intro: Introduction) -> None:
         self._intro, self._iteration = intro, intro.first_step
-        for line in display_lines.introduction(intro):
+        for line in log_lines.introduction(intro):
             self._log(line)
 
     def phase(self, name: str) -> None:
@@ -52,16 +52,16 @@ class Display:
     def event(self, event: Event) -> None:
         if isinstance(event, StepEvent):
             self._iteration = event.iteration
-            if display_lines.is_worth_a_row(event, self._intro.log_interval):
+            if log_lines.is_worth_a_row(event, self._intro.log_interval):
                 self._log(event)
-        elif (line := display_lines.of_event(event)) is not None:
+        elif (line := log_lines.of_event(event)) is not None:
             self._log(line)
 
     def note(self, text: str) -> None:
         self._log(one_line(text))
 
     def finished(self, outcome: Outcome) -> None:
-        for line in display_lines.ending(outcome, self._intro.out_dir):
+        for line in log_lines.ending(outcome, self._intro.out_dir):
             self._log(line)
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class Display:
         raise NotImplementedError
 
     def _row(self, step: StepEvent) -> str:
-        return display_lines.step(step, self._intro.mfu(step))
+        return log_lines.step(step, self._intro.mfu(step))
 
     def _report_lost_output(self) -> None:
         """The stream may fail. Called outside of any print, since the ledger may itself have something to say."""

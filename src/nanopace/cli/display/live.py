@@ -18,7 +18,7 @@ from rich.text import Text
 
 from nanopace.cli.display.display import Display
 from nanopace.cli.display.frame import State
-from nanopace.cli.display.lines import fitting_row
+from nanopace.cli.display.log_lines import fitting_row
 from nanopace.views.terminal_writer import fit_encoding
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from nanopace.config import TrainConfig
 from nanopace.literals import Value
 from nanopace.record import Record
-from nanopace.tune.search.trial_journal import Changed, Journal
+from nanopace.tune.search.trial_runner import Changed, TrialRunner
 from nanopace.tune.shapley import Share, shares
 
 PAIRS = 2  # of what seems to gain, with it and without: a spread to judge by
@@ -41,69 +41,71 @@ def knobs_to_try(config: TrainConfig, on_a_card: bool) -> list[tuple[str, Value]
 
 
 def try_knobs(
-    journal: Journal, best: dict[str, Value], knobs: Sequence[tuple[str, Value]]
+    trials: TrialRunner, best: dict[str, Value], knobs: Sequence[tuple[str, Value]]
 ) -> tuple[dict[str, Value], tuple[KnobTrial, ...]]:
     found = []
     for knob, value in knobs:
         changed = {**best, knob: value}
         if knob == "fused" and not value and best.get("fp8"):
             continue  # 8 bits are part of our kernels
-        trial = _try_knob(journal, best, changed, knob)
+        trial = _try_knob(trials, best, changed, knob)
         found.append(trial)
         if trial.verdict == "kept":
             best = changed
     return best, tuple(found)
 
 
-def _try_knob(journal: Journal, best: Changed, changed: Changed, knob: str) -> KnobTrial:
+def _try_knob(trials: TrialRunner, best: Changed, changed: Changed, knob: str) -> KnobTrial:
     value = changed[knob]
     compiles = knob in ("compile", "fused") and bool(value) == (knob == "compile")
     if compiles and not has_compiler():
         return KnobTrial(knob, value, "no_compiler")
-    if not journal.affords(changed, others=2 * PAIRS - 1 + 2 * bool(best), extra_s=_TO_COMPILE_S * compiles):
+    if not trials.affords(changed, others=2 * PAIRS - 1 + 2 * bool(best), extra_s=_TO_COMPILE_S * compiles):
         return KnobTrial(knob, value, "no_time")
-    begin = _last_two(journal, best)
-    speed = in_turns(journal, best, changed, begin, 1, reserve=2)
+    begin = _last_two(trials, best)
+    speed = in_turns(trials, best, changed, begin, 1, reserve=2)
     for done in range(1, _MOST_PAIRS):
         if speed is None or (speed.value < _HOPELESS if done < PAIRS else speed.value < 0 or speed.shows):
             break
-        speed = in_turns(journal, best, changed, begin, 1, reserve=2)
+        speed = in_turns(trials, best, changed, begin, 1, reserve=2)
     if speed is None:
-        failed = journal.tried[-1].outcome
+        failed = trials.tried[-1].outcome
         verdict = "failed" if failed.failure in ("error", "memory") else "no_time"
         return KnobTrial(knob, value, verdict, said=failed.said)
     return KnobTrial(knob, value, "kept" if speed.shows and speed.value > 0 else "no_gain", speed)
 
 
-def _last_two(journal: Journal, best: Changed) -> int:
+def _last_two(trials: TrialRunner, best: Changed) -> int:
     """Where to count from: what was tried just now, or with one trial in between, need not be tried again."""
-    recent = [each.changed for each in journal.tried[-2:]]
-    return len(journal.tried) - (len(recent) - recent.index(best) if best in recent else 0)
+    recent = [each.changed for each in trials.tried[-2:]]
+    return len(trials.tried) - (len(recent) - recent.index(best) if best in recent else 0)
 
 
-def in_turns(journal: Journal, best: Changed, changed: Changed, begin: int, pairs: int, reserve: int) -> Share | None:
+def in_turns(
+    trials: TrialRunner, best: Changed, changed: Changed, begin: int, pairs: int, reserve: int
+) -> Share | None:
     """So many more of both, in turns; what the change does to the speed, by all since `begin`. None where it fails."""
     for _ in range(pairs):
         for each in (best, changed):
-            if each == best and journal.rates(best, begin) and not journal.rates(changed, begin):
+            if each == best and trials.rates(best, begin) and not trials.rates(changed, begin):
                 continue  # it was tried just before
-            if journal.affords(each, others=reserve) and not journal.run(each).worked and each == changed:
+            if trials.affords(each, others=reserve) and not trials.run(each).worked and each == changed:
                 return None
-    return _compared(journal, best, changed, begin)
+    return _compared(trials, best, changed, begin)
 
 
-def _compared(journal: Journal, before: Changed, after: Changed, begin: int) -> Share | None:
-    rates = rates_of(journal, before, after, begin)
+def _compared(trials: TrialRunner, before: Changed, after: Changed, begin: int) -> Share | None:
+    rates = rates_of(trials, before, after, begin)
     if not all(rates):
         return None
     logarithms = [[math.log(rate) for rate in each] for each in rates]
     return shares(["after"], {frozenset[str](): logarithms[0], frozenset(["after"]): logarithms[1]})[0]
 
 
-def rates_of(journal: Journal, before: Changed, after: Changed, begin: int) -> tuple[list[float], list[float]]:
+def rates_of(trials: TrialRunner, before: Changed, after: Changed, begin: int) -> tuple[list[float], list[float]]:
     """Only of those in turns, unless there are too few: what was chosen because it was fast was lucky, too."""
-    rates = journal.rates(before, begin), journal.rates(after, begin)
-    return rates if min(map(len, rates)) > 1 else (journal.rates(before), journal.rates(after))
+    rates = trials.rates(before, begin), trials.rates(after, begin)
+    return rates if min(map(len, rates)) > 1 else (trials.rates(before), trials.rates(after))
 
 
 def has_compiler() -> bool:

@@ -2,8 +2,8 @@
 
 First the micro-batch (search.py), then one knob after the other at that micro-batch, each in turns with the best so far
 and kept only where it is better by more than the trials waver; at the end the given config and the chosen one in turns.
-What the trainer itself finds out at every start is not searched again, but told: the attention kernel, the batch of
-evaluations, and how much of the layers is computed twice (memory=auto: a larger micro-batch that needs it has to be
+What the trainer itself finds out at every start is not searched again, only reported: the attention kernel, the batch
+of evaluations, and how much of the layers is computed twice (memory=auto: a larger micro-batch that needs it has to be
 faster with it).
 """
 
@@ -20,11 +20,21 @@ from nanopace.hardware.calibration import Calibration
 from nanopace.ledger import RunEvent
 from nanopace.literals import Value
 from nanopace.record import Record
-from nanopace.tune.search.calibrating import calibrated
+from nanopace.tune.search.calibrate_machine import calibrate_machine
 from nanopace.tune.search.knob_trials import PAIRS, KnobTrial, in_turns, knobs_to_try, rates_of, try_knobs
 from nanopace.tune.search.memory_limit import fits_in
-from nanopace.tune.search.search import Cost, Probe, alike, candidates, cost, divisors, foretold, next_probe, pick
-from nanopace.tune.search.trial_journal import Changed, Journal, Tried
+from nanopace.tune.search.micro_batch_search import (
+    Cost,
+    Probe,
+    alike,
+    candidates,
+    cost,
+    divisors,
+    next_probe,
+    pick,
+    predicted_knee,
+)
+from nanopace.tune.search.trial_runner import Changed, TrialRunner, Tried
 from nanopace.tune.shapley import Share
 
 _SLOWER = 0.02  # than the given one: by more than that the chosen one is not taken
@@ -68,28 +78,28 @@ class Tuned(Record):
 
 def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[Tried], None] = lambda _: None) -> Tuned:
     """`given` are the knobs of a config; None: what `nanopace train` would train by itself."""
-    journal = Journal(given, folder, budget_s, tell)
-    event = _first(journal, budget_s)
+    trials = TrialRunner(given, folder, budget_s, tell)
+    event = _first(trials, budget_s)
     config = TrainConfig(**event.config)  # type: ignore[arg-type]
     if given is None:
         given = {name: event.config[name] for name in _OF_THE_MACHINE}
-        journal.settle(given)
+        trials.use_config(given)
     sequences = config.batch_size * config.gradient_accumulation_steps
-    search = _search(journal, candidates(sequences, fits_in(event, config)), config.batch_size, sequences)
+    search = _search(trials, candidates(sequences, fits_in(event, config)), config.batch_size, sequences)
     count = pick(search.probes)
     if count is None:
         least = min(search.probes)
         raise UsageError("memory was full with every micro-batch that was tried, down to {count}", count=least)
     best = _micro_batch(count, sequences, config.batch_size)
-    best, knobs = try_knobs(journal, best, knobs_to_try(config, event.gpu is not None))
-    begin = len(journal.tried)
-    gain = in_turns(journal, {}, best, begin, PAIRS, reserve=0) if best else None
+    best, knobs = try_knobs(trials, best, knobs_to_try(config, event.gpu is not None))
+    begin = len(trials.tried)
+    gain = in_turns(trials, {}, best, begin, PAIRS, reserve=0) if best else None
     if gain is not None and not gain.shows:
-        gain = in_turns(journal, {}, best, begin, 1, reserve=0)
+        gain = in_turns(trials, {}, best, begin, 1, reserve=0)
     if gain is not None and gain.value < math.log(1 - _SLOWER):
         best, gain = {}, None  # the search was misled by a machine that does other things as well
-    before, after = rates_of(journal, {}, best, begin)
-    calibration = calibrated(event, config, journal.left_s, journal.folder)
+    before, after = rates_of(trials, {}, best, begin)
+    calibration = calibrate_machine(event, config, trials.left_s, trials.folder)
     return Tuned(
         settings={**given, **best},
         changes=tuple(_change(knob, config, value) for knob, value in best.items()),
@@ -97,35 +107,35 @@ def tune(given: Changed | None, folder: Path, budget_s: float, tell: Callable[[T
         tokens_per_second=(geometric_mean(before) if before else None, geometric_mean(after)),
         sequences=sequences,
         block_size=config.block_size,
-        cost=cost(_all_probes(journal, config.batch_size), sequences),
+        cost=cost(_all_probes(trials, config.batch_size), sequences),
         knobs=knobs,
-        trials=tuple(journal.tried),
+        trials=tuple(trials.tried),
         complete=search.complete,
         predicted_wall=next((each for each in divisors(sequences) if each not in search.allowed), None),
-        found_out=_found_out(journal.introduced(best)),
-        data_share=journal.data_share(best),
+        found_out=_found_out(trials.introduced(best)),
+        data_share=trials.data_share(best),
         gpu=event.gpu,
         calibration=calibration,
         utilisation=_utilisation(event, calibration, geometric_mean(after)),
     )
 
 
-def _first(journal: Journal, budget_s: float) -> RunEvent:
+def _first(trials: TrialRunner, budget_s: float) -> RunEvent:
     """The given config as it is: what it is, whether it trains at all, and how long a trial takes."""
-    pilot = journal.run({})
+    pilot = trials.run({})
     if pilot.failure == "time":
         raise UsageError("--budget {budget:g}s: one trial alone takes longer here; give more", budget=budget_s)
     if pilot.failure == "error":
         raise UsageError("the given config does not train: {said}", said=pilot.said)
-    event = journal.introduced({})
+    event = trials.introduced({})
     if event is None:
         raise UsageError("the given config does not train: {said}", said=pilot.said)
-    if pilot.worked and not journal.affords({}):
-        enough = 10 * math.ceil((pilot.seconds + 8 * journal.trial_s) / 10)
+    if pilot.worked and not trials.affords({}):
+        enough = 10 * math.ceil((pilot.seconds + 8 * trials.trial_s) / 10)
         raise UsageError(
             "--budget {budget:g}s is too short for two trials: one takes {trial:.1f} s here; give --budget {enough}s",
             budget=budget_s,
-            trial=journal.trial_s,
+            trial=trials.trial_s,
             enough=enough,
         )
     return event
@@ -146,16 +156,16 @@ class _Search(Record):
     complete: bool
 
 
-def _search(journal: Journal, allowed: Sequence[int], given: int, sequences: int) -> _Search:
+def _search(trials: TrialRunner, allowed: Sequence[int], given: int, sequences: int) -> _Search:
     """What is left of the budget must be enough for a comparison."""
-    probes = {given: _probe(journal.tried[0], given)}
+    probes = {given: _probe(trials.tried[0], given)}
     once = {given}
     while (count := _next(allowed, given, probes, once)) is not None:
         changed = _micro_batch(count, sequences, given)
-        if not journal.affords(changed, others=2 if len(probes) > 1 else 0):
+        if not trials.affords(changed, others=2 if len(probes) > 1 else 0):
             return _Search(allowed, probes, False)
-        journal.run(changed)
-        before, probes[count] = probes.get(count), _probe(journal.tried[-1], count)  # the second one of two counts
+        trials.run(changed)
+        before, probes[count] = probes.get(count), _probe(trials.tried[-1], count)  # the second one of two counts
         once ^= {count}
         if before is not None and alike(before, probes[count]):
             once.clear()  # a machine that says the same again need not be asked a third time
@@ -169,7 +179,7 @@ def _next(allowed: Sequence[int], given: int, probes: Mapping[int, Probe], once:
     if count is not None:
         return count
     good = {each.sequences: each for each in probes.values() if each.fits}
-    if len(good) < 2 or foretold(sorted(good), good) is not None:
+    if len(good) < 2 or predicted_knee(sorted(good), good) is not None:
         return None  # on a line with all the others none is lucky
     fastest = min(good.values(), key=lambda probe: probe.ms).sequences
     return next((each for each in (fastest, pick(probes)) if each in once), None)
@@ -181,10 +191,10 @@ def _probe(tried: Tried, count: int) -> Probe:
     return Probe(count, outcome.step_ms if outcome.worked and outcome.micro_batch is None else ())
 
 
-def _all_probes(journal: Journal, given: int) -> dict[int, Probe]:
+def _all_probes(trials: TrialRunner, given: int) -> dict[int, Probe]:
     """The steps of all trials of a micro-batch together, those at the end, too."""
     found: dict[int, Probe] = {}
-    for tried in journal.tried:
+    for tried in trials.tried:
         if set(tried.changed) <= {"batch_size", "gradient_accumulation_steps"}:
             count = int(tried.changed.get("batch_size", given))
             before = found[count].step_ms if count in found else ()

@@ -8,8 +8,8 @@ from nanopace.hardware.calibration import Calibration
 from nanopace.record import field_names
 from nanopace.tune.ratios import interval, plain, times
 from nanopace.tune.search.knob_trials import KnobTrial
-from nanopace.tune.search.search import Probe
-from nanopace.tune.search.trial_journal import Changed, Tried
+from nanopace.tune.search.micro_batch_search import Probe
+from nanopace.tune.search.trial_runner import Changed, Tried
 from nanopace.tune.search.tune import Change, Tuned
 from nanopace.tune.shapley import Share
 from nanopace.views.document import Cell, Table, Text

@@ -1,4 +1,4 @@
-"""The door to the torch room, for the commands that go through it."""
+"""Commands that need torch: a package that is missing, or a file that fails, is said in one line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from nanopace.errors import InputError, UsageError
 
 
 @contextmanager
-def torch_room(command: str) -> Iterator[None]:
-    """What is not installed, and what the disk refuses, becomes one line. Import the room inside."""
+def needs_torch(command: str) -> Iterator[None]:
+    """Turns a missing package and an OSError into an error of one line. Import nanopace.train inside."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The machine's real peak, for whoever tunes: what is kept of it, or else measured now where there is time."""
+"""The peak that this machine really reaches: as measured before, or measured now if the budget allows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _BESIDE_S = 4.0  # to start, and to warm up
 _TIMEOUT_S = 60.0
 
 
-def calibrated(event: RunEvent, config: TrainConfig, left_s: float, folder: Path) -> Calibration | None:
-    """None where it is not known, and there was no time to find out, or nowhere to keep it."""
+def calibrate_machine(event: RunEvent, config: TrainConfig, left_s: float, folder: Path) -> Calibration | None:
+    """None where nobody measured it, and there was no time to do so, or nowhere to keep the result."""
     on_a_card = event.gpu is not None
     rows = rows_for(on_a_card, config.batch_size * config.block_size, config.vocab_size)
     shape = (config.n_layer, config.n_embd, config.vocab_size, rows)

@@ -1,4 +1,4 @@
-"""What is shown while a corpus is made: a bar on a terminal, else a line every few seconds."""
+"""The progress of `nanopace prepare`: a bar on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from nanopace.cli.display.bar import bar_of_bytes
+from nanopace.cli.display.progress_bar import bar_of_bytes
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 _MB = 1_000_000
 
 
-class Preparing:
+class PrepareProgress:
     """Listens to `prepare`, and writes on stderr."""
 
     def __init__(self, words: Words) -> None:

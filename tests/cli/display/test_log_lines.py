@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.cli.display import lines as display_lines
+from nanopace.cli.display import log_lines
 from nanopace.version import __version__
 
 from ..sample_events import checkpoint, evaluation, introduction, outcome, step
@@ -22,7 +22,7 @@ NANOGPT_EVALUATION = re.compile(r"^step (\d+): train loss ([\d.]+), val loss ([\
 
 
 def test_the_introduction() -> None:
-    assert list(display_lines.introduction(introduction())) == [
+    assert list(log_lines.introduction(introduction())) == [
         f"nanopace {__version__} train: out, 65,536 tokens a step, steps 0 to 2000",
         "  device: cpu: no CUDA card was found",
     ]
@@ -51,7 +51,7 @@ def test_the_introduction() -> None:
 )
 def test_a_row(known: dict[str, Any], line: str) -> None:
     mfu = known.pop("mfu", 0.412)
-    assert display_lines.step(step(**known), mfu) == line
+    assert log_lines.step(step(**known), mfu) == line
 
 
 def test_the_mfu_is_of_the_real_peak_where_that_is_known() -> None:
@@ -65,8 +65,8 @@ def test_the_mfu_is_of_the_real_peak_where_that_is_known() -> None:
     [(90, "norm 0.84, lr 6.00e-04"), (80, "388592 tok/s, norm 0.84"), (60, "mfu 41.20%"), (20, "mfu 41.20%")],
 )
 def test_a_row_on_a_narrow_terminal(width: int, ends: str) -> None:
-    row = display_lines.step(step(), 0.412)
-    fitted = display_lines.fitting_row(row, width)
+    row = log_lines.step(step(), 0.412)
+    fitted = log_lines.fitting_row(row, width)
     assert fitted.endswith(ends)
     assert row.startswith(fitted)
 
@@ -96,21 +96,21 @@ def test_a_row_on_a_narrow_terminal(width: int, ends: str) -> None:
     ],
 )
 def test_an_evaluation(known: dict[str, Any], line: str) -> None:
-    assert display_lines.evaluation(evaluation(**known)) == line
+    assert log_lines.evaluation(evaluation(**known)) == line
 
 
 @given(st.floats(0, 100), st.floats(0.01, 1e7), st.floats(0, 2))
 def test_scripts_for_nanogpt_go_on_working(loss: float, ms: float, mfu: float) -> None:
-    row = NANOGPT_ROW.match(display_lines.step(step(loss=loss, ms=ms), mfu))
+    row = NANOGPT_ROW.match(log_lines.step(step(loss=loss, ms=ms), mfu))
     assert row
     assert [float(value) for value in row.groups()] == pytest.approx([100, loss, ms, 100 * mfu], abs=0.00501)
-    found = NANOGPT_EVALUATION.match(display_lines.evaluation(evaluation(train=loss, train_steps=None)))
+    found = NANOGPT_EVALUATION.match(log_lines.evaluation(evaluation(train=loss, train_steps=None)))
     assert found
     assert [float(value) for value in found.groups()] == pytest.approx([250, loss, 3.2841], abs=0.00005)
 
 
 def test_no_script_takes_the_loss_of_the_steps_for_nanogpts() -> None:
-    assert NANOGPT_EVALUATION.match(display_lines.evaluation(evaluation(train_steps=250))) is None
+    assert NANOGPT_EVALUATION.match(log_lines.evaluation(evaluation(train_steps=250))) is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_no_script_takes_the_loss_of_the_steps_for_nanogpts() -> None:
 )
 def test_a_checkpoint(count: int, size: str) -> None:
     line = f"saved out/checkpoints/step-00000250, time 12.30ms, in the background 1840.00ms, {size}"
-    assert display_lines.saved(checkpoint(bytes=count)) == line
+    assert log_lines.saved(checkpoint(bytes=count)) == line
 
 
 @pytest.mark.parametrize(
@@ -137,33 +137,33 @@ def test_a_checkpoint(count: int, size: str) -> None:
     ],
 )
 def test_the_end(known: dict[str, Any], line: str) -> None:
-    assert display_lines.outcome(outcome(**known), "out") == line
+    assert log_lines.outcome(outcome(**known), "out") == line
 
 
 @pytest.mark.parametrize(("peak", "shown"), [(0.029771, "0.0298"), (58.44, "58.4"), (789.6, "790"), (2250.4, "2250")])
 def test_the_share_of_what_was_measured_has_a_line_of_its_own(peak: float, shown: str) -> None:
-    (line,) = display_lines.utilisation(outcome(utilisation=0.5412, measured_tflops=peak))
+    (line,) = log_lines.utilisation(outcome(utilisation=0.5412, measured_tflops=peak))
     assert line == f"the usual step does 54.1% of the {shown} TFLOP/s that nanopace tune measured here"
-    assert not [*display_lines.utilisation(outcome())]
-    assert not [*display_lines.utilisation(outcome(measured_tflops=peak))]  # no step was done
+    assert not [*log_lines.utilisation(outcome())]
+    assert not [*log_lines.utilisation(outcome(measured_tflops=peak))]  # no step was done
 
 
 def test_what_rows_leave_out_is_said_where_it_is_to_be_seen() -> None:
-    (line,) = display_lines.left_out(outcome(logging=0.0934))
+    (line,) = log_lines.left_out(outcome(logging=0.0934))
     assert line == "the rows leave out logging, which took 9.3% on top of their times"
-    assert not [*display_lines.left_out(outcome(logging=0.0099))]
+    assert not [*log_lines.left_out(outcome(logging=0.0099))]
 
 
 @given(st.text(min_size=1).filter(str.isprintable))
 def test_the_way_to_go_on_can_be_pasted_into_a_shell(out_dir: str) -> None:
-    line = display_lines.outcome(outcome(reason="interrupted"), out_dir)
+    line = log_lines.outcome(outcome(reason="interrupted"), out_dir)
     command = shlex.split(line.partition("go on with: ")[2])
     assert command == ["nanopace", "train", "--init_from=resume", f"--out_dir={out_dir}"]
 
 
 def test_a_name_breaks_no_line_and_moves_no_cursor() -> None:
     odd = "a\nb\x1b[2Jc"
-    lines = [*display_lines.introduction(introduction(out_dir=odd, choices={odd: odd}))]
-    lines += [display_lines.saved(checkpoint(path=odd)), display_lines.outcome(outcome(reason="interrupted"), odd)]
+    lines = [*log_lines.introduction(introduction(out_dir=odd, choices={odd: odd}))]
+    lines += [log_lines.saved(checkpoint(path=odd)), log_lines.outcome(outcome(reason="interrupted"), odd)]
     assert len(lines) == 4
     assert all(line.isprintable() for line in lines)

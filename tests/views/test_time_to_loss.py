@@ -11,9 +11,9 @@ import pytest
 from nanopace.diagnosis.comparison import Arrival, Comparison, Reached
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import replace
-from nanopace.views.arriving import arrival_charts, arrival_rows
 from nanopace.views.page import compare_page
 from nanopace.views.terminal import print_compare
+from nanopace.views.time_to_loss import arrival_charts, arrival_rows
 from nanopace.wording.catalog import LANGUAGES, words
 
 from .cases import case_2

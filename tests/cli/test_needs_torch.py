@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from nanopace.cli.torch_room import torch_room
+from nanopace.cli.needs_torch import needs_torch
 from nanopace.errors import InputError, UsageError
 
 
 def fail(error: Exception) -> None:
-    with torch_room("sample"):
+    with needs_torch("sample"):
         raise error
 
 

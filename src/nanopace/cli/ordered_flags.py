@@ -1,6 +1,6 @@
-"""Words and flags in the order in which they stand.
+"""Words and flags in the order in which they were given.
 
-Of nanoGPT's config files and flags the later one wins. argparse forgets which that was, and takes files only in a row.
+Of nanoGPT's config files and flags the later one wins. argparse drops that order, and takes files only in a row.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 
-class InOrder(argparse.Action):
-    """Keeps what is said in `in_order`, as (name, written), which a parser has to set_defaults to ()."""
+class KeepOrder(argparse.Action):
+    """Appends (name, text) to `in_order`. The parser has to set that to () by set_defaults."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""Trials within a time budget, each of which is run once and kept: a second call goes on where the first one ended."""
+"""Trials within a time budget. Each result is kept, so a second call goes on where the first one ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nanopace.ledger import RunEvent
 from nanopace.literals import Value
 from nanopace.record import Record
 from nanopace.tune.results import keep_result, kept_results
-from nanopace.tune.search.search import Probe
+from nanopace.tune.search.micro_batch_search import Probe
 from nanopace.tune.trial import Outcome, data_share, introduction, run_trial, settings_of_trial
 
 PILOT_STEPS = 6
@@ -33,7 +33,7 @@ class Tried(Record):
     outcome: Outcome
 
 
-class Journal:
+class TrialRunner:
     """Runs trials of one config and of changes to it."""
 
     def __init__(
@@ -80,8 +80,8 @@ class Journal:
         found = (each.outcome.tokens_per_second for each in self.tried[since:] if each.changed == changed)
         return [rate for rate in found if rate]
 
-    def settle(self, given: Changed) -> None:
-        """What the machine decided; from now on it is as if it had been given."""
+    def use_config(self, given: Changed) -> None:
+        """Go on as if this config, which the machine chose, had been given."""
         self._given = given
 
     def introduced(self, changed: Changed) -> RunEvent | None:

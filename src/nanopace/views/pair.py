@@ -271,7 +271,7 @@ def parts_of_speed(parts: Decomposition, words: Words) -> list[tuple[str, float]
 
 def _arrival(pair: Pair) -> Section:
     """When each was at the loss that both reached."""
-    from nanopace.views.arriving import arrival_notes, arrival_rows, goal_label  # charts, which few pairs need
+    from nanopace.views.time_to_loss import arrival_notes, arrival_rows, goal_label  # charts, which few pairs need
 
     words, arrival = pair.words, pair.found.arrival
     blocks: list[str | Table] = []

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nanopace.tune.search.search import WITHIN, Probe, candidates, cost, divisors, foretold, next_probe, pick
+from nanopace.tune.search.micro_batch_search import (
+    WITHIN,
+    Probe,
+    candidates,
+    cost,
+    divisors,
+    next_probe,
+    pick,
+    predicted_knee,
+)
 
 from ..h200 import PLAIN
 
@@ -48,7 +57,7 @@ STEPS = st.sampled_from([8, 12, 64, 96, 480, 512, 720, 1024])
 
 
 @given(STEPS, st.floats(0.0, 50.0), st.floats(0.1, 10.0), st.data())
-def test_on_a_machine_with_fixed_costs_it_finds_the_foot_exactly(
+def test_on_a_machine_with_fixed_costs_it_finds_the_knee_exactly(
     sequences: int, fixed: float, each: float, data: st.DataObject
 ) -> None:
     """t = a + b B: the smallest within 2% of the best, which is the largest; with a few probes."""
@@ -68,7 +77,7 @@ def test_on_a_machine_with_fixed_costs_it_finds_the_foot_exactly(
 
 
 @given(STEPS, st.floats(0.0, 50.0), st.floats(0.1, 10.0), st.floats(0.0, 0.5), st.data())
-def test_where_large_ones_are_slow_again_it_finds_the_summit(
+def test_where_large_ones_are_slow_again_it_finds_the_maximum(
     sequences: int, fixed: float, each: float, spill: float, data: st.DataObject
 ) -> None:
     start = data.draw(st.sampled_from(divisors(sequences)))
@@ -82,14 +91,14 @@ def test_where_large_ones_are_slow_again_it_finds_the_summit(
     assert len(tried) <= 3 + 2 * math.ceil(math.log2(len(allowed)))
 
 
-def test_the_summit_between_two_fast_ones_is_not_passed_over() -> None:
+def test_the_maximum_between_two_fast_ones_is_not_passed_over() -> None:
     """60 between 48 and 72, with 45 as fast as they are: it was never tried."""
     found, tried, _ = searched(720, 1, lambda count: 0.1 + 35 / count + 0.01 * count)
     assert (found, 60 in tried) == (60, True)
 
 
 def test_where_the_line_ends_it_is_not_gone_back_along_step_by_step() -> None:
-    """720 is slow; the line through 12, 24 and 48 goes on, and foretells one large size after another."""
+    """720 is slow; the line through 12, 24 and 48 goes on, and predicts one large size after another."""
     found, tried, _ = searched(720, 12, lambda count: 0.8 + 20 / count + 0.003 * count)
     assert found in (60, 72)
     assert not {360, 240} <= tried.keys()
@@ -132,28 +141,28 @@ def probes(machine: Machine, *counts: int) -> dict[int, Probe]:
     return {each: Probe(each, (machine(each),)) for each in counts}
 
 
-def test_the_line_through_three_foretells_the_foot_and_one_trial_confirms_it() -> None:
+def test_the_line_through_three_predicts_the_knee_and_one_trial_confirms_it() -> None:
     def machine(count: int) -> float:
         return 0.9 + 0.4 / count
 
     tried = probes(machine, 12, 480, 48)
-    foot = next(each for each in divisors(480) if machine(480) >= machine(each) * (1 - WITHIN))
-    assert next_probe(divisors(480), 12, tried) == foretold(divisors(480), tried) == foot == 30
+    knee = next(each for each in divisors(480) if machine(480) >= machine(each) * (1 - WITHIN))
+    assert next_probe(divisors(480), 12, tried) == predicted_knee(divisors(480), tried) == knee == 30
     assert next_probe(divisors(480), 12, {**tried, **probes(machine, 30)}) is None
     assert pick({**tried, **probes(machine, 30)}) == 30
 
 
-def test_a_foot_that_is_slower_than_foretold_is_not_taken() -> None:
+def test_a_knee_that_is_slower_than_predicted_is_not_taken() -> None:
     rates = {**PLAIN, 48: 600.9, 480: 625.9}  # as tune had measured them
     found, tried, _ = searched(480, 12, lambda count: 1 / rates[count])
-    assert foretold(divisors(480), {each: tried[each] for each in (12, 48, 480)}) == 60
+    assert predicted_knee(divisors(480), {each: tried[each] for each in (12, 48, 480)}) == 60
     assert found == 120
     assert len(tried) <= 6
 
 
 def test_a_lucky_trial_is_not_on_the_line() -> None:
     tried = probes(lambda count: (0.9 + 4 / count) * (0.9 if count == 48 else 1.0), 12, 24, 48, 120, 480)
-    assert foretold(divisors(480), tried) is None
+    assert predicted_knee(divisors(480), tried) is None
     assert next_probe(divisors(480), 12, tried) is not None
 
 
@@ -164,9 +173,9 @@ def test_the_largest_may_be_slower_than_the_line_and_are_left_out() -> None:
         return (0.9 + 2 / count) * (1.15 if count > 120 else 1.0)
 
     tried = probes(machine, 12, 24, 48, 480)
-    foot = foretold(divisors(480), tried)
-    assert foot is not None
-    assert machine(foot) <= best_of(machine, divisors(480)) / (1 - WITHIN)
+    knee = predicted_knee(divisors(480), tried)
+    assert knee is not None
+    assert machine(knee) <= best_of(machine, divisors(480)) / (1 - WITHIN)
     assert (
         pick(probes(lambda count: 0.5 + 8 / count + 0.25 * count, 2, 3, 4, 6, 12)) == 6
     )  # slower, and yet the fastest

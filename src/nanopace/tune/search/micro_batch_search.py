@@ -1,12 +1,12 @@
-"""Which micro-batch: what to try next, given what was tried, and which one to take. Nothing here runs anything.
+"""Which micro-batch to try next, given what was tried, and which one to take. Nothing here runs anything.
 
-A step is the same sequences whatever the micro-batch, so candidates are the divisors of their number. A micro-batch of
-B takes t = a + b B: a is what it costs whatever its size, b what each sequence costs. So the speed rises with B, ever
-less, until something else is in the way: caches, recomputation, the wall of the memory. It has one summit, and what is
-looked for is its foot: the smallest micro-batch within 2% of the best. Where what was measured lies on such a line, the
-line foretells the foot, and one trial there confirms it: four trials or so in all, none of which is believed alone.
-Where the foot turns out slower than foretold, the line from there to the best foretells another. Where what was
-measured lies on no line, summit and foot are found by halving.
+A step trains on the same sequences whatever the micro-batch, so the candidates are the divisors of their number. A
+micro-batch of B takes t = a + b B: a is its fixed cost, b the cost of each sequence. So the speed rises with B, ever
+less, until something else gets in the way: caches, recomputation, the end of the memory. The speed has one maximum, and
+we look for its knee: the smallest micro-batch within 2% of the best. Where the measurements lie on such a line, the
+line predicts the knee, and one trial there confirms it: about four trials in all, none of which is trusted alone. Where
+the knee turns out slower than predicted, the line from there to the best predicts another. Where the measurements lie
+on no line, maximum and knee are found by halving.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def candidates(sequences: int, fits: Callable[[int], bool]) -> list[int]:
 
 
 def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -> int | None:
-    """What to try next: the given one, the largest, the middle; then the foot that their line foretells. Where they are
-    on none, halve towards the summit and towards its foot.
+    """What to try next: the given one, the largest, the middle; then the knee that their line predicts. Where they are
+    on none, halve towards the maximum and towards its knee.
 
-    None: it is settled. Nothing is tried that is as large as what did not fit.
+    None: the search is over. Nothing is tried that is as large as what did not fit.
     """
     if given not in tried:
         return given
@@ -95,31 +95,31 @@ def next_probe(allowed: Sequence[int], given: int, tried: Mapping[int, Probe]) -
         return above[len(above) // 2]
     if len(good) < 3 and (third := _middle_of_widest(line, good)) is not None:
         return third
-    foot = foretold(line, good)
-    if foot is None:
+    knee = predicted_knee(line, good)
+    if knee is None:
         return _halving(line, good)
-    if foot not in good:
-        return _on_the_way(foot, line, good)
-    return None if _as_fast(good[foot], _best(good)) else _farther_up(line, good)
+    if knee not in good:
+        return _on_the_way(knee, line, good)
+    return None if _as_fast(good[knee], _best(good)) else _farther_up(line, good)
 
 
 def pick(tried: Mapping[int, Probe]) -> int | None:
-    """The smallest that is as fast as the best: within 2%, or what the steps waver; by the line through all, where that
-    is borne out. None where nothing fits."""
+    """The smallest that is as fast as the best: within 2%, or within the noise of the steps; by the line through all,
+    where a trial confirms it. None where nothing fits."""
     good = {each.sequences: each for each in tried.values() if each.fits}
     if not good:
         return None
-    foot = foretold(sorted(good), good)
-    return foot if foot is not None and _as_fast(good[foot], _best(good)) else min(_fast(good))
+    knee = predicted_knee(sorted(good), good)
+    return knee if knee is not None and _as_fast(good[knee], _best(good)) else min(_fast(good))
 
 
 def alike(a: Probe, b: Probe) -> bool:
     return a.fits and b.fits and abs(a.ms / b.ms - 1) <= _STRAIGHT
 
 
-def foretold(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """The foot among `line`, by the line through what was measured; None where that is not on one. The largest may be
-    slower than the line says, for something is in their way: then what is as large is out of the question."""
+def predicted_knee(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
+    """The knee among `line`, by the line through the measurements; None where they are on none. The largest may be
+    slower than the line says, because something is in their way: then nothing as large is considered."""
     count = len(good)
     while count > 2:
         within = sorted(good)[:count]
@@ -133,17 +133,17 @@ def foretold(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
     return None
 
 
-def _on_the_way(foot: int, line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """The foot, unless the next larger one that was tried is slower than the next smaller: the line ends somewhere
-    between them, and the middle tells more than what it says of its end."""
-    low = max((each for each in good if each < foot), default=0)
-    high = min((each for each in good if each > foot), default=0)
+def _on_the_way(knee: int, line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
+    """The knee, unless the next larger one that was tried is slower than the next smaller: then the line ends between
+    them, and a trial in the middle says more."""
+    low = max((each for each in good if each < knee), default=0)
+    high = min((each for each in good if each > knee), default=0)
     ends = low and high and good[high].ms > good[low].ms
-    return _between(line, low, high) if ends else foot
+    return _between(line, low, high) if ends else knee
 
 
 def _farther_up(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """The foot by the line from the largest slow one to the best; None where that is not before the first fast one."""
+    """The knee by the line from the largest slow one to the best; None where that is not before the first fast one."""
     best, fast = _best(good), min(_fast(good))
     slow = max((each for each in good if each < fast), default=0)
     through = cost({each: good[each] for each in (slow, best.sequences) if each in good}, 1)
@@ -208,8 +208,8 @@ def _middle_of_widest(line: Sequence[int], good: Mapping[int, Probe]) -> int | N
 
 
 def _halving(line: Sequence[int], good: Mapping[int, Probe]) -> int | None:
-    """The middle of the widest gap in which summit or foot may be: between the best and one beside it that is as fast,
-    maybe on either side of the summit; beyond the last fast one; before the first."""
+    """The middle of the widest gap in which maximum or knee may be: between the best and a neighbour that is as fast,
+    on either side of the maximum; beyond the last fast one; before the first."""
     fast, line = _fast(good), [each for each in line if each not in good]
     beyond = min((each for each in good if each > fast[-1]), default=fast[-1])
     before = max((each for each in good if each < fast[0]), default=0)

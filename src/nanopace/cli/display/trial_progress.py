@@ -1,4 +1,4 @@
-"""What is shown while trials run: a bar with the time that is left on a terminal, else a line for each."""
+"""The progress of `tune` and `ablate`: a bar with the time that is left on a terminal, else a line for each trial."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from nanopace.cli.display.bar import progress_bar
+from nanopace.cli.display.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nanopace.wording.catalog import Words
 
 
-class Trials:
+class TrialProgress:
     """Writes on stderr. The bar is full with the last trial, or with the budget where it decides how many there are."""
 
     def __init__(self, count: int | None, words: Words, budget_s: float = 0.0) -> None:
