@@ -52,7 +52,7 @@ def which_line(chosen: Chosen, words: Words) -> str:
 
 
 def passed_over_lines(chosen: Chosen | None, words: Words) -> list[str]:
-    """What is wrong with the checkpoints that would have been taken rather."""
+    """What is wrong with the checkpoints that would have been preferred."""
     if chosen is None:
         return []
     return [

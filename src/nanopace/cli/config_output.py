@@ -33,7 +33,7 @@ def check_answer(args: argparse.Namespace) -> None:
 
 
 def write_answer(args: argparse.Namespace, text: str, words: Words) -> None:
-    """The config, and where there is no JSON a word of it."""
+    """Write the config, and say so unless the answer is JSON."""
     from nanopace.tune.recommend.config_file import write_config
 
     write_config(args.write, text, overwrite=args.overwrite)

@@ -39,7 +39,7 @@ _LONGEST_FLAG = 100  # that is compared with those there are
 
 
 class Command(Protocol):
-    """What a module of this room has."""
+    """What a module in commands/ has to have."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """The command's own flags."""
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _printed(arguments: Sequence[str]) -> int:
-    """The exit code of a command whose answer has gone where it should."""
+    """Run the command, and see that its whole answer was printed."""
     try:
         code = _dispatch(arguments)
     except SystemExit:  # --help and --version
@@ -181,7 +181,7 @@ def _no_such_command(word: str) -> UsageError:
 
 
 def _language(arguments: Sequence[str]) -> str:
-    """Of an error, which may have come before --lang was parsed, or be about it."""
+    """The language of an error, which may come before --lang is parsed, or be about it."""
     from nanopace.wording.catalog import pick_language
 
     flag: str | None = None

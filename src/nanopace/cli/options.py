@@ -40,7 +40,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_layout(parser: argparse._ActionsContainer) -> None:
-    """What a report is written on."""
+    """Width and colours of a report."""
     parser.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
     parser.add_argument("--width", type=_width, metavar="N", help="columns of the report (else the terminal's, or 80)")
 

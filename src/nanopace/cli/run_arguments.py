@@ -41,7 +41,7 @@ class Settings(Record):
 
 
 def override(text: str) -> tuple[str, Value]:
-    """What --set says. Its module is only imported for who says something."""
+    """A knob of --set. The module that reads it is imported only if the flag is used."""
     from nanopace.config_text import read_override
 
     return read_override(text)
@@ -87,7 +87,7 @@ def read_runs(source: str, settings: Settings) -> list[Run]:
 
 
 def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]:
-    """Those of a stage, or all of them; a log that has none is not what was meant."""
+    """The runs of a stage, or all of them. A log without that stage is an error."""
     if stage is None:
         return list(runs)
     found = [run for run in runs if run.stage == stage]

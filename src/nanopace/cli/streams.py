@@ -84,7 +84,7 @@ _outlets: list[Outlet] = []  # of this process: that of stdout first
 
 
 def guard() -> None:
-    """Every failure of the two streams is ours from now on. For the start of a process."""
+    """Handle every failure of the two streams from now on. Call it when a process starts."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -117,7 +117,7 @@ def lost_answer() -> Exception | None:
 
 
 def _guarded(name: str, stream: object, *, drops: bool) -> io.TextIOWrapper:
-    """The same stream, with an end of ours."""
+    """The same stream, writing through an Outlet."""
     before = stream if isinstance(stream, io.TextIOWrapper) else None
     buffer = None if before is None else before.buffer
     outlet = Outlet(name, getattr(buffer, "raw", buffer), drops=drops)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WeightsAndBiases:
-    """Listens to a run for another listener, and sends every evaluation on."""
+    """Passes everything on to another listener, and sends every evaluation to Weights & Biases."""
 
     def __init__(self, listener: Listener, given: Mapping[str, Value], project: str, name: str) -> None:
         try:

@@ -36,7 +36,7 @@ def cache_directory() -> Path:
 
 
 def question(device: str, torch: str, dtype: str, n_layer: int, n_embd: int, vocab_size: int, rows: int) -> str:
-    """All that the answer depends on."""
+    """The key of a calibration: everything that its result depends on."""
     return f"{device}, torch {torch}, {dtype}, {n_layer} layers of {n_embd}, {vocab_size} tokens, {rows} rows"
 
 

@@ -62,7 +62,7 @@ def keep_result(folder: Path, changed: object, number: int, outcome: Outcome) ->
 
 
 def kept_results(folder: Path) -> Iterator[tuple[Any, int, Outcome]]:
-    """What was kept; a torn last line is one that was not."""
+    """The kept results. A torn last line was not kept."""
     try:
         data = read_bounded(folder / RESULTS, _LARGEST)
     except FileNotFoundError:

@@ -62,7 +62,7 @@ def drawn_orders(players: Sequence[str], count: int, seed: int) -> list[tuple[st
 def shares(
     players: Sequence[str], measured: Mapping[Players, Sequence[float]], orders: Sequence[Sequence[str]] = ()
 ) -> list[Share]:
-    """Of what was measured, all combinations or, with `orders`, those along them."""
+    """The share of each player, from all combinations or, with `orders`, from those along them."""
     weigh = _weights if not orders else lambda player, _: _weights_along(player, orders)
     deviation, freedom = _pooled(measured)
     means = {players: fmean(values) for players, values in measured.items()}
@@ -79,7 +79,7 @@ def shares(
 
 
 def t95(freedom: int) -> float:
-    """For so many degrees of freedom, or the next fewer in the table."""
+    """Student's t for these degrees of freedom, or for the next fewer in the table."""
     known = [each for each in _T95 if each <= freedom]
     return _NORMAL95 if freedom > 60 else _T95[max(known, default=1)]
 

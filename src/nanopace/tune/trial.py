@@ -103,7 +103,7 @@ def introduction(folder: Path) -> RunEvent | None:
 
 
 def data_share(folder: Path) -> float | None:
-    """Of the time of its steps, what they waited for data; None where it has none."""
+    """The share of its steps' time that was spent waiting for data; None without steps."""
     spans = [each for each in _events(folder / "out" / LEDGER) if isinstance(each, SpanEvent) and not each.background]
     phases = {phase: sum(each.ms for each in spans if each.phase == phase) for phase in ("data", "step", "optimizer")}
     total = sum(phases.values())
@@ -175,7 +175,7 @@ def _events(path: Path) -> Sequence[Event]:
 
 
 def last_line(path: Path) -> str:
-    """Why it ended: the last line, or that of a traceback which names the error, behind which torch may go on."""
+    """Why it ended: the last line, or that of a traceback that names the error: torch may print more after it."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except FileNotFoundError:

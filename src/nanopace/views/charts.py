@@ -145,7 +145,7 @@ def _times_by_run(runs: Sequence[Diagnosis]) -> tuple[Series, ...]:
 
 
 def mfu_chart(runs: Sequence[Diagnosis], words: Words) -> Chart | None:
-    """As printed, without the evaluation in it, and of the card that ran."""
+    """The printed mfu, the same without evaluation rows, and the share of the card that ran."""
     series = tuple(
         one
         for number, run in enumerate(runs)
@@ -190,7 +190,7 @@ def _mfu_series(run: Diagnosis, words: Words, number: int | None) -> Iterable[Se
 
 
 def run_dash(number: int) -> tuple[int, ...]:
-    """The lines of the n-th run of a comparison."""
+    """The dash pattern of the n-th run of a comparison."""
     return RUN_DASHES[number % len(RUN_DASHES)]
 
 

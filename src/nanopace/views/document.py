@@ -63,7 +63,7 @@ def as_cell(text: Text) -> Cell:
 
 
 def run_letter(number: int) -> str:
-    """A, B, C ...: how the n-th run of a comparison is called."""
+    """The name of the n-th run of a comparison: A, B, C ..."""
     return chr(ord("A") + number) if number < 26 else f"R{number + 1}"
 
 

@@ -54,7 +54,7 @@ def throughput(report: Report) -> Section:
 
 
 def utilisation(report: Report) -> Section:
-    """The mfu three ways: as printed, cleansed of evaluation rows, and of the card that ran."""
+    """The mfu three ways: as printed, without evaluation rows, and of the card that ran."""
     words, mfu = report.words, report.diagnosis.mfu
     tilde = report.tilde("flops_per_token", "tokens_per_iteration")
     rows: Rows = []
@@ -154,7 +154,7 @@ def known_facts(report: Report) -> Section:
 
 
 def facts_table(report: Report) -> Table:
-    """All that is known of the run, and how: for the page, which has room for it."""
+    """Every known fact with its origin, for the page, which has room for all of them."""
     words = report.words
     rows = []
     for name, fact in sorted(report.diagnosis.facts.items()):
@@ -165,7 +165,7 @@ def facts_table(report: Report) -> Table:
 
 
 def _value(words: Words, name: str, fact: Fact) -> str:
-    """As one types it, the same in every language; what nobody types is a number of the language."""
+    """A knob as people type it, the same in every language; a derived number in the language's form."""
     value = fact.value
     if name not in DERIVED_FACTS or not isinstance(value, (int, float)) or isinstance(value, bool):
         return str(value)

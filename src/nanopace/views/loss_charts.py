@@ -62,7 +62,7 @@ def _loss_chart(
 
 
 def _printed_chart(runs: Sequence[Diagnosis], words: Words, against: Against) -> Chart | None:
-    """Of the runs whose evaluations measure something else."""
+    """The printed training loss of runs whose evaluations measure something else."""
     series = tuple(
         _printed(run, words, against, number if len(runs) > 1 else None)
         for number, run in enumerate(runs)
@@ -92,7 +92,7 @@ def _loss_axis(against: str, words: Words) -> tuple[str, Unit]:
 
 
 def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
-    """Of one run alone, in the colours of the splits."""
+    """The losses of a single run, in the colours of the splits."""
     curves, x = run.curves, _eval_x(run, against)
     if run.loss.metric in AS_PRINTED:
         yield _printed(run, words, against, None)
@@ -115,7 +115,7 @@ def _training(curves: Curves) -> tuple[tuple[float | None, ...], tuple[float | N
 
 
 def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int) -> Iterable[Series]:
-    """Of one of several runs, in its own colour and dash."""
+    """The losses of one of several runs, in its own colour and dash."""
     if run.loss.metric in AS_PRINTED:
         yield _printed(run, words, against, number)
     label = f"{run_name(number, run)}: {words.text('validation')}"

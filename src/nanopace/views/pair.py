@@ -65,11 +65,11 @@ class Pair:
         return run_letter(self.number)
 
     def head(self, name: str, last: str) -> tuple[Text, ...]:
-        """Of a table with a column for each run."""
+        """The head of a table with a column for each run."""
         return name, run_cell(0), run_cell(self.number), last
 
     def sentence(self, finding: Finding) -> str:
-        """The finding's, with letters for the names of the runs."""
+        """The sentence of a finding, with letters for the names of the runs."""
         words, a, b = self.words, self.found.a.source.name, self.found.b.source.name
         # Two files of the same name are told apart in findings by these letters, too.
         letters: Mapping[object, str] = {f"{a} (A)": self.a, f"{b} (B)": self.b, b: self.b, a: self.a}
@@ -109,7 +109,7 @@ class Pair:
         return [finding for finding in found if finding is not None]
 
     def _risen(self, learning: Finding | None) -> Finding | None:
-        """That the loss of the run that is ahead has risen since."""
+        """The finding that the loss of the leading run has risen since; None where it has not."""
         if learning is None:
             return None
         ahead = {learning.numbers.get(name) for name in ("late", "leader", "better")} - {None}
@@ -150,7 +150,7 @@ def introduce(runs: Sequence[Diagnosis], words: Words, writer: TerminalWriter) -
 
 
 def details(pair: Pair, *, verbose: bool) -> list[Section]:
-    """All that is known of a pair, but for the figures of its runs."""
+    """Every section on a pair but the figures of its runs."""
     return [
         _changes(pair, verbose=verbose),
         _decomposition(pair),
@@ -257,7 +257,7 @@ def _decomposition(pair: Pair) -> Section:
 
 
 def parts_of_speed(parts: Decomposition, words: Words) -> list[tuple[str, float]]:
-    """What is known of them, and their sum; the number of cards only where it differs."""
+    """The known parts and their sum; the number of cards only where it differs."""
     utilisation = words.text("use of the card") if parts.peak is not None else words.text("card and its use")
     named = (
         (words.fact("flops_per_token"), parts.flops_per_token),
@@ -307,7 +307,7 @@ def _losses(pair: Pair, most: int | None) -> Section:
 
 
 def _spread(points: Sequence[tuple[str, float, float]], most: int | None) -> Sequence[tuple[str, float, float]]:
-    """At most so many of them, evenly, the last always."""
+    """At most `most` of the points, evenly spaced, the last always among them."""
     if most is None or len(points) <= most:
         return points
     return [points[round((number + 1) * len(points) / most) - 1] for number in range(most)]

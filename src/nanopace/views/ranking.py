@@ -101,7 +101,7 @@ def ranked_table(ranking: Ranking, runs: Sequence[Diagnosis], words: Words) -> T
 
 
 def table_notes(ranking: Ranking, words: Words) -> list[str]:
-    """At what point the losses of the table are."""
+    """Where the losses of the table were taken."""
     tokens, seconds = words.si(ranking.tokens, digits=2), words.duration(ranking.seconds)
     notes = []
     if ranking.tokens is not None:

@@ -174,7 +174,7 @@ def last_training(words: Words, loss: Loss) -> str:
 
 
 def gap_name(words: Words, loss: Loss) -> str:
-    """Between which losses the gap is."""
+    """The two losses between which the gap lies."""
     if loss.last_train_steps is None:
         return words.text("validation less training")
     return words.plural(
@@ -214,7 +214,7 @@ def _is_nothing(seconds: float | None, wall: Wall) -> bool:
 
 
 def shortened(text: str) -> str:
-    """Of a long checksum only the beginning."""
+    """A long checksum, cut to its beginning."""
     is_checksum = len(text) > _LONGEST_CHECKSUM and set(text) <= _HEX_DIGITS
     return f"{text[:_SHORT_CHECKSUM]}…" if is_checksum else text
 
@@ -238,7 +238,7 @@ def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
 
 
 def share_done(diagnosis: Diagnosis) -> float | None:
-    """Of max_iters; None where nothing is left, or that is unknown."""
+    """The share of max_iters that is done; None where nothing is left, or nobody knows."""
     done, left = diagnosis.source.last_iteration, diagnosis.ahead.remaining_iterations
     return done / (done + left) if left else None
 

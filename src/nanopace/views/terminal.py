@@ -64,7 +64,7 @@ def _draw_times(diagnosis: Diagnosis, words: Words, writer: TerminalWriter) -> N
 
 
 def _with_bars(wall: Section, width: int) -> Section:
-    """Its table with a column more: the share of each phase."""
+    """The section with one more column in its table: a bar for the share of each phase."""
     table, *lines = wall.blocks
     assert isinstance(table, Table)
     room = max(8, width - 50)

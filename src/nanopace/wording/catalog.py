@@ -87,7 +87,7 @@ class Words:
         return self._say(REASONS[code], values)
 
     def note(self, code: str, values: Mapping[str, object]) -> str:
-        """What is to be known of a recommendation's figures."""
+        """A remark on the figures of a recommendation."""
         from nanopace.wording.reasons import NOTES
 
         return self._say(NOTES[code], values)
@@ -128,19 +128,19 @@ class Words:
         return self.origin_of(fact.origin)
 
     def origin_of(self, code: str) -> str:
-        """The kind of an origin alone."""
+        """The kind of an origin, without its reason."""
         return self.text(labels.ORIGINS[code])
 
     def cause(self, code: str) -> str:
-        """Of a slow row."""
+        """A cause of a slow row."""
         return self.text(labels.CAUSES[code])
 
     def phase(self, code: str) -> str:
-        """Of the wall clock, such as training, evaluation or suspended."""
+        """A phase of the wall clock, such as training, evaluation or suspended."""
         return self.text(labels.PHASES[code])
 
     def part(self, code: str) -> str:
-        """Of training or of start-up: data, forward_backward, optimizer, startup or compile."""
+        """A part of training or of start-up: data, forward_backward, optimizer, startup or compile."""
         return self.text(labels.PARTS[code])
 
     def format(self, code: str) -> str:
@@ -170,7 +170,7 @@ class Words:
         return self.text(labels.BASES[code])
 
     def clock(self, code: str) -> str:
-        """What tells the seconds of training."""
+        """Which clock the seconds of training come from."""
         return self.text(labels.CLOCKS[code])
 
     def fact(self, name: str) -> str:
@@ -184,11 +184,11 @@ class Words:
     # --- numbers -----------------------------------------------------------------------------------------------------
 
     def number(self, x: float | None, digits: int | None = None) -> str:
-        """With `digits` after the point, or as short as it is."""
+        """A number with `digits` after the point, or with as few as it needs."""
         return UNKNOWN if x is None else numbers.decimal(x, self._form, digits)
 
     def loss(self, x: float | None, error: float | None = None) -> str:
-        """With its standard error, where that is known: 3.2841 ±0.0031."""
+        """A loss, with its standard error where that is known: 3.2841 ±0.0031."""
         return self.number(x, 4) + ("" if x is None or error is None else f"{FIXED}±{self.number(error, 4)}")
 
     def factor(self, ratio: float | None) -> str:
@@ -207,7 +207,7 @@ class Words:
         return UNKNOWN if fraction is None else numbers.percent(fraction, self._form, digits, signed=signed)
 
     def mfu(self, fraction: float | None, digits: int = 2) -> str:
-        """The same of a share that may be tiny: two of its digits are always seen."""
+        """A percentage that may be tiny: it always shows two significant digits."""
         if fraction and abs(fraction) < 0.0005:
             digits = max(digits, 1 - math.floor(math.log10(abs(fraction) * 100)))
         return self.percent(fraction, digits)

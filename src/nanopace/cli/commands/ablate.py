@@ -87,7 +87,7 @@ def _plan(args: argparse.Namespace) -> Plan:
 
 
 def _knobs(path: str) -> Mapping[str, Value]:
-    """Of a config file, or of a run whose log or ledger has its config."""
+    """The knobs in a config file, or of a run whose log or ledger has its config."""
     from nanopace.config import KNOBS
     from nanopace.config_text import read_config
 

@@ -90,7 +90,7 @@ def _recipe(args: argparse.Namespace, name: str) -> Recipe:
 
 
 def _name_of(out: Path | None, sources: Sequence[str]) -> str:
-    """books of books/, books.jsonl.zst and books/*.txt."""
+    """The default name of a corpus: books for books/, books.jsonl.zst and books/*.txt."""
     path = Path(sources[0]).absolute() if out is None else out.absolute()
     while re.search(r"[*?\[]", path.name):
         path = path.parent

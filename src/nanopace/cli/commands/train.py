@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(ledger: str, words: Words) -> None:
-    """It may have ended before its first row. Then there is nothing to tell of it, and that is no error."""
+    """Print the report. A run that ended before its first row has none, which is no error."""
     from nanopace.api import diagnose, open_run, print_report
 
     print(flush=True)
@@ -125,7 +125,7 @@ def _with_wandb(listener: Listener, given: Mapping[str, Value]) -> Listener:
 
 
 def _let_it_write(checkpoint: str) -> None:
-    """Some text of the model that was trained on the embedded corpus: whoever just tries it wants to see some."""
+    """Let the model that was trained on the embedded corpus write: who tries nanopace wants to see some text."""
     from nanopace.cli.commands import sample
 
     parser = argparse.ArgumentParser()

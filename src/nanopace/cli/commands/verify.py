@@ -90,7 +90,7 @@ def _ledger_lines(path: Path, words: Words) -> Iterator[str]:
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """On a terminal, where it takes a while."""
+    """A progress bar, on a terminal, if it takes a while."""
     if total < _WORTH_A_BAR or not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -22,7 +22,7 @@ _DUMB = ("dumb", "unknown")
 
 
 def display_for(stdout: TextIO) -> LiveDisplay | PlainLines:
-    """The live display where it can be shown and rich is there to show it. To be used in a `with`: it ends with it."""
+    """The live display where it can be shown and rich is there to show it. Use it in a `with`, which ends it."""
     if stdout.isatty() and os.environ.get("TERM", "").lower() not in _DUMB:
         try:
             from rich.console import Console
@@ -35,7 +35,7 @@ def display_for(stdout: TextIO) -> LiveDisplay | PlainLines:
 
 
 class Display:
-    """A listener that has a line for everything that is worth one. How it gets to the screen, `_log` knows."""
+    """A listener that makes a line of everything worth one. `_log` brings it to the screen."""
 
     def __init__(self) -> None:
         self._intro = Introduction(out_dir="", first_step=0, last_step=0, tokens_per_step=0)
@@ -47,7 +47,7 @@ class Display:
             self._log(line)
 
     def phase(self, name: str) -> None:
-        """A log has no use for it."""
+        """Only the live display shows it."""
 
     def event(self, event: Event) -> None:
         if isinstance(event, StepEvent):
@@ -74,7 +74,7 @@ class Display:
         self.close()
 
     def _log(self, line: str | StepEvent) -> None:
-        """A line, or a step, which has a row."""
+        """Show a line, or the row of a step."""
         raise NotImplementedError
 
     def _row(self, step: StepEvent) -> str:

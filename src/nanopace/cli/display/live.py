@@ -65,7 +65,7 @@ class LiveDisplay(Display):
         self.close()
 
     def close(self) -> None:
-        """The last lines, and the display is gone. May be called more than once, and where nothing was shown."""
+        """Print the last lines and remove the display. May be called twice, or before anything was shown."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -85,7 +85,7 @@ class LiveDisplay(Display):
             self._print_lines()
 
     def _print_lines(self) -> bool:
-        """Whether there were any. The display below them is drawn anew with them."""
+        """Print the waiting lines, and redraw the display below them. Returns whether there were any."""
         self._gather_broken_lines()
         lines = []
         while self._lines:

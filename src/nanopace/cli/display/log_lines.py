@@ -31,7 +31,7 @@ def introduction(intro: Introduction) -> Iterator[str]:
 
 
 def of_event(event: Event) -> str | None:
-    """The line of an event that is no step; None: it has none."""
+    """The line of an event other than a step; None where it has none."""
     match event:
         case EvalEvent():
             return evaluation(event)
@@ -57,7 +57,7 @@ def step(event: StepEvent, mfu: float | None) -> str:
 
 
 def is_worth_a_row(event: StepEvent, log_interval: int) -> bool:
-    """What stands out has one, whether it is its turn or not."""
+    """Every log_interval-th step, and every step that stands out."""
     return event.iteration % log_interval == 0 or event.skipped or event.spike is not None
 
 
@@ -86,7 +86,7 @@ def evaluation(event: EvalEvent) -> str:
 
 
 def _train(event: EvalEvent) -> str:
-    """Where it is of the steps themselves, of how many."""
+    """The training loss; where it is the mean of past steps, of how many."""
     if event.train is None:
         return ""
     count = event.train_steps
@@ -154,14 +154,14 @@ def _go_on(out_dir: str) -> str:
 
 
 def utilisation(end: Outcome) -> Iterator[str]:
-    """Beside the mfu of the rows, which is of the data sheet's peak. Where nobody has measured, nothing."""
+    """The share of the measured peak, if there is one. The mfu of the rows is of the data sheet's peak."""
     if end.utilisation is not None and end.measured_tflops is not None:
         peak = f"{end.measured_tflops:.0f}" if end.measured_tflops >= 100 else f"{end.measured_tflops:.3g}"
         yield f"the usual step does {end.utilisation:.1%} of the {peak} TFLOP/s that nanopace tune measured here"
 
 
 def left_out(end: Outcome) -> Iterator[str]:
-    """nanoGPT's times have its logging in them, and ours have not: where that is to be seen, it is said."""
+    """nanoGPT's times contain its logging, and ours do not: say so where it makes a difference."""
     if end.logging > _WORTH_SAYING:
         yield f"the rows leave out logging, which took {end.logging:.1%} on top of their times"
 

@@ -128,7 +128,7 @@ def make_plan(
 
 
 def plan_text(plan: Plan) -> str:
-    """By which results of one plan are told from those of another."""
+    """A text that differs between plans, so that their results are never mixed."""
     return json.dumps({"settings": [plan.settings(some) for some in plan.combinations], "repeats": plan.repeats})
 
 
@@ -159,7 +159,7 @@ def _merged(groups: list[tuple[str, ...]], inside: Sequence[tuple[str, ...]]) ->
 def _valid(
     groups: list[tuple[str, ...]], before: Mapping[str, Value], after: Mapping[str, Value]
 ) -> list[tuple[str, ...]]:
-    """Grouped further until every combination is one that can be trained."""
+    """The players, merged until every combination of them can be trained."""
     while (pair := _at_odds(groups, before, after)) is not None:
         groups = _merged(groups, pair)
     return groups

@@ -78,7 +78,7 @@ def is_short(dataset: Dataset, model: Model) -> bool:
 
 
 def _default(model: Model, dataset: Dataset) -> tuple[int, str]:
-    """Tokens, and the code of the reason."""
+    """The default budget in tokens, and the code of its reason."""
     if dataset.tokens is not None and is_short(dataset, model):
         return WORTHWHILE * dataset.tokens, "max_iters_data"
     return TOKENS_PER_PARAMETER * model.parameters, "max_iters_chinchilla"

@@ -42,7 +42,7 @@ class Choice(Record):
 
 
 class Frame(Record):
-    """What is settled before the knobs are."""
+    """What is decided before the knobs are."""
 
     card: Card
     model: Model
@@ -174,7 +174,7 @@ def _device(card: Card) -> list[Choice]:
 
 
 def _own(frame: Frame) -> list[Choice]:
-    """What nanoGPT does not know."""
+    """Knobs that nanoGPT does not know."""
     saves = _saves(frame)
     lost = None if frame.step_s is None else frame.step_s * saves
     knobs = [Choice("save_interval", saves, "save_interval", {"lost_s": lost})]
@@ -250,7 +250,8 @@ def _next(interval: int) -> int:
 
 
 def _shares(frame: Frame, interval: int, batches: int) -> tuple[float, float]:
-    """Of the time, ours and nanoGPT's. Without a speed a checkpoint cannot be held against a step, and is left out."""
+    """The share of the time that evaluations and checkpoints take, ours and nanoGPT's. Checkpoints are left
+    out where the speed is unknown."""
     looked_at = _steps_worth(frame, batches)
     if frame.step_s is None:
         return looked_at / interval, 2 * looked_at / interval

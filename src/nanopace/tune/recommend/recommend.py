@@ -179,7 +179,7 @@ def best_model(card: Card, dataset: Dataset = DEFAULT_DATASET, *, tokens: int | 
 
 
 def seconds_to(card: Card, model: Model, dataset: Dataset, tokens: int | None = None) -> Range | None:
-    """To the budget, at the micro-batch that would be recommended."""
+    """The time to train the budget at the micro-batch that would be recommended."""
     budget = budget_of(model, dataset, tokens)
     micro = pick_micro_batch(card, model, budget.sequences)
     speed = pace(card, *model.size, micro.sequences, budget.sequences // micro.sequences, steps=micro.steps)
@@ -226,7 +226,7 @@ def does_not_fit(card: Card, model: Model) -> UsageError:
 
 
 def _least_bytes(card: Card, model: Model) -> int:
-    """Of one sequence, with gradients."""
+    """The least memory: one sequence, with gradients."""
     if fused(card, model):
         return fused_peak_bytes(*model.size, 1, useful_steps("gpt2"))
     return peak_bytes(*model.size, 1)
@@ -239,7 +239,7 @@ def _memory(card: Card, model: Model, micro: MicroBatch) -> int:
 
 
 def _several(card: Card, model: Model, sequences: int, most: int, tokens: int) -> Iterator[Together]:
-    """Several cards with what torch.compile makes of it, since our kernels train on one; only what can be told."""
+    """Several cards, at the speed of torch.compile, since our kernels train on one card only."""
     link = link_of(card)
     for count in SEVERAL:
         possible = [each for each in _divisors(sequences) if each <= most and sequences // each % count == 0]

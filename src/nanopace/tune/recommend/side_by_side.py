@@ -41,7 +41,7 @@ def side_by_side(everyone: Sequence[Recommendation], words: Words, writer: Termi
 
 
 def _eight(everyone: Sequence[Recommendation]) -> bool:
-    """Whether it can be told of any of these cards what eight of them do."""
+    """Whether the speed of eight cards is known for any of these."""
     return any(found.together[-1].count == _EIGHT for found in everyone)
 
 

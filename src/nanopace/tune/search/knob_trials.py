@@ -84,7 +84,8 @@ def _last_two(trials: TrialRunner, best: Changed) -> int:
 def in_turns(
     trials: TrialRunner, best: Changed, changed: Changed, begin: int, pairs: int, reserve: int
 ) -> Share | None:
-    """So many more of both, in turns; what the change does to the speed, by all since `begin`. None where it fails."""
+    """Run `pairs` more of both in turns. What the change does to the speed, by all trials since `begin`; None where it
+    fails."""
     for _ in range(pairs):
         for each in (best, changed):
             if each == best and trials.rates(best, begin) and not trials.rates(changed, begin):
@@ -109,6 +110,6 @@ def rates_of(trials: TrialRunner, before: Changed, after: Changed, begin: int) -
 
 
 def has_compiler() -> bool:
-    """That torch.compile would find on a CPU."""
+    """Whether torch.compile would find a compiler on a CPU."""
     chosen = os.environ.get("CXX")
     return any(shutil.which(name) for name in ([chosen] if chosen else ["c++", "g++", "clang++", "cl"]))

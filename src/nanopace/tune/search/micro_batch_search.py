@@ -40,7 +40,7 @@ class Probe(Record):
 
     @property
     def error(self) -> float:
-        """Of that median, as a share of it: one standard error, from how much the steps differ."""
+        """The standard error of the median, as a share of it, from the spread of the steps."""
         if len(self.step_ms) < 2:
             return 0.0
         middle = self.ms
@@ -55,12 +55,12 @@ class Cost(Record):
     marginal_ms: float
 
     def each_ms(self, count: int) -> float:
-        """Of each sequence, of so many. Nothing costs less than nothing, whatever a fit says."""
+        """What each of `count` sequences takes. Never negative, whatever the fit says."""
         return max(0.0, self.marginal_ms) + max(0.0, self.fixed_ms) / count
 
 
 def divisors(sequences: int) -> list[int]:
-    """In their order."""
+    """All divisors, ascending."""
     small = [each for each in range(1, math.isqrt(sequences) + 1) if sequences % each == 0]
     return sorted({*small, *(sequences // each for each in small)})
 

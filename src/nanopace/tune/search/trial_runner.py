@@ -53,7 +53,7 @@ class TrialRunner:
 
     @property
     def trial_s(self) -> float:
-        """What a trial may take, by those before."""
+        """How long a trial may take, judging by those before."""
         return max(self._recent) * _CAUTION
 
     def affords(self, changed: Changed, others: int = 0, extra_s: float = 0.0) -> bool:
@@ -106,7 +106,7 @@ class TrialRunner:
         return _key(changed, self._count(changed))
 
     def _learn(self, outcome: Outcome) -> None:
-        """From the first one follow the steps of the others. It also imports torch, so that it takes longer."""
+        """The first trial decides how many steps the others have. It also imports torch, and so takes longer."""
         seconds = outcome.seconds - outcome.compile_ms / 1000
         if not self.tried:
             step_s = sum(outcome.step_ms) / len(outcome.step_ms) / 1000
@@ -130,5 +130,5 @@ def _key(changed: Changed, number: int) -> str:
 
 
 def read_results(folder: Path) -> dict[str, Outcome]:
-    """By their settings."""
+    """The kept results by their settings."""
     return {_key(changed, number): outcome for changed, number, outcome in kept_results(folder)}
