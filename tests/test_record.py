@@ -5,10 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from nanopace.record import Record, field_names, replace
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 class Point(Record):
@@ -81,3 +87,31 @@ def test_it_completes_itself() -> None:
                 object.__setattr__(self, "last", self.first)
 
     assert Range(3).last == 3
+
+
+# --- where which kind belongs: docs/decisions/0008-records.md --------------------------------------------------------
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """The modules that a command of the analyst needs for its answer."""
+    program = "import sys; from nanopace.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, cwd=ROOT / "examples", capture_output=True, text=True, check=True)
+    assert done.stdout, done.stderr
+    return set(done.stderr.split())
+
+
+def test_explain_does_without_dataclasses() -> None:
+    needed = imported_by("explain", "slow-rows.log", "--gpu", "4070")
+    assert "nanopace.views.terminal" in needed
+    assert "dataclasses" not in needed
+
+
+def test_a_record_is_only_for_what_the_analyst_reports() -> None:
+    reporting = imported_by("explain", "slow-rows.log", "--gpu", "4070", "--set", "dtype=bfloat16")
+    reporting |= imported_by("compare", "narrow.log", "wide.log", "slow-rows.log", "--json")
+    source = ROOT / "src"
+    with_records = [path for path in source.rglob("*.py") if re.search(r"^class \w+\(Record\)", path.read_text(), re.M)]
+    names = {".".join(path.relative_to(source).with_suffix("").parts) for path in with_records}
+    assert "nanopace.run" in names
+    assert not names - reporting

@@ -21,7 +21,7 @@ and D' and N' take the place of D and N. A loss is given only where somebody has
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from nanopace.hardware.speed import Range
 
@@ -39,7 +39,8 @@ _ROUNDING = 0.005  # a run has whole steps, and so a few tokens more or less tha
 _GPT2_VOCABULARIES = range(50_257, 50_305)  # as it is, and rounded up as nanoGPT does
 
 
-class Curve(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Curve:
     """One validation loss of a real run."""
 
     parameters: float

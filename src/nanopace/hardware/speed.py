@@ -17,17 +17,17 @@ import csv
 import math
 import os
 from collections.abc import Collection
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from nanopace.hardware.cards import Card, find_card
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.memory_ladder import ladder_speed
-from nanopace.record import Record
 
 _MEASURED = os.path.join(os.path.dirname(__file__), "measured.csv")
 
 
-class Range(Record):
+@dataclass(frozen=True, slots=True)
+class Range:
     """What we expect, and what we would not be surprised by."""
 
     low: float
@@ -42,7 +42,8 @@ class Range(Record):
         return Range(amount / self.high, amount / self.expected, amount / self.low)
 
 
-class CardClass(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CardClass:
     """Cards that reach a like share of what their data sheet says."""
 
     name: str
@@ -160,7 +161,8 @@ def _bandwidth(card: Card) -> float:
     return 1e9 * (card.bandwidth_gb_s or _GB_PER_TFLOP * (card.bf16_tflops or 0.0))
 
 
-class Point(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Point:
     """One speed that somebody measured."""
 
     card: str

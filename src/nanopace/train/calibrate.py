@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
@@ -18,7 +19,6 @@ import torch
 
 from nanopace.hardware.calibration import TOPIC, question
 from nanopace.ledger.events import GpuEvent
-from nanopace.record import Record
 from nanopace.train.clock.sensors import Monitor
 from nanopace.train.kernels.timing import seconds_of
 from nanopace.train.plan.device import Machine, find_machine
@@ -31,7 +31,8 @@ _FEWEST = 3
 Size = tuple[int, int, int]  # rows, what is summed over, columns
 
 
-class Work(Record):
+@dataclass(frozen=True, slots=True)
+class Work:
     """The products of one kind in a step of the model, and how often each is done."""
 
     name: str

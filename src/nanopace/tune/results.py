@@ -7,12 +7,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nanopace.errors import UsageError
 from nanopace.files import check_own, open_own, read_bounded, write_durably
-from nanopace.record import field_names
 from nanopace.tune.trial import Outcome
 
 RESULTS = "results.jsonl"
@@ -53,10 +53,8 @@ def _claim(folder: Path, plan: str) -> None:
 
 def keep_result(folder: Path, changed: object, number: int, outcome: Outcome) -> None:
     """`changed` says which trial it was, in whatever JSON the caller likes; `number` which of its repeats."""
-    fields = {name: getattr(outcome, name) for name in field_names(Outcome)}
-    line = "\n" + json.dumps(
-        {"changed": changed, "number": number, "outcome": fields}
-    )  # what stands before may be torn
+    result = {"changed": changed, "number": number, "outcome": asdict(outcome)}
+    line = "\n" + json.dumps(result)  # the line before may be torn
     with os.fdopen(open_own(folder / RESULTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         file.write(line.encode())
 

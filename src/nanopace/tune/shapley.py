@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
-
-from nanopace.record import Record
 
 Players = frozenset[str]
 
@@ -25,7 +24,8 @@ _T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31,
 _NORMAL95 = 1.96
 
 
-class Share(Record):
+@dataclass(frozen=True, slots=True)
+class Share:
     """What one player contributed, with half the width of its 95% interval; None: nothing was measured twice."""
 
     player: str

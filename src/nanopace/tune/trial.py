@@ -14,6 +14,7 @@ import runpy
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -31,7 +32,6 @@ from nanopace.ledger import (
     read_ledger,
 )
 from nanopace.literals import Value
-from nanopace.record import Record
 
 LEDGER, LOG, CONFIG = "ledger.jsonl", "log.txt", "config.py"
 _DISCARDED = 0.3  # of the steps, at least one: caches are cold and clocks rise
@@ -39,7 +39,8 @@ _ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
 _GRACE_S = 10  # that a process has to end when it is asked to
 
 
-class Outcome(Record):
+@dataclass(frozen=True, slots=True)
+class Outcome:
     """What came of a trial."""
 
     failure: str | None  # None: it came to its end; memory, time, error

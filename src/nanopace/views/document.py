@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nanopace.record import Record
+
 RUN_COLOURS = 6  # run-1 to run-6 in the page's palette; a seventh run starts over, with another mark and another dash
 
 
@@ -21,7 +23,7 @@ class Cell(NamedTuple):
 Text = str | Cell
 
 
-class Line(NamedTuple):
+class Line(Record):
     """A paragraph. `indent` moves it, `hanging` all its lines but the first."""
 
     parts: tuple[Text, ...]
@@ -50,7 +52,7 @@ class Table:
 Block = str | Line | Table
 
 
-class Section(NamedTuple):
+class Section(Record):
     """One thing that supports the answer. What has no blocks is not shown."""
 
     name: str

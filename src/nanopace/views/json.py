@@ -54,15 +54,15 @@ def _comparison(comparisons: Sequence[Comparison]) -> dict[str, Json]:
     return document
 
 
-def object_json(document: Mapping[str, object]) -> str:
-    """Anything that is one object."""
-    return _dump(_ordered(document))
+def object_json(found: object) -> str:
+    """A record as one object."""
+    return _dump(_plain(found))
 
 
 def recommend_json(documents: Sequence[Mapping[str, object]]) -> str:
     """One card as its object; several as `{"version": 1, "cards": [...]}`."""
     if len(documents) == 1:
-        return object_json(documents[0])
+        return _dump(_ordered(documents[0]))
     return _dump({"version": JSON_VERSION, "cards": [_ordered(document) for document in documents]})
 
 
@@ -87,13 +87,14 @@ def _compared(comparison: Comparison, other: int) -> dict[str, Json]:
 
 
 def _plain(value: object) -> Json:
-    """Records in the order of their fields, mappings in the order of the alphabet: the text is stable."""
+    """Records and dataclasses in the order of their fields, mappings by key: the text is stable."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return _rounded(value)
-    if isinstance(value, Record):
-        return {name: _plain(getattr(value, name)) for name in field_names(value)}
+    names = field_names(value) if isinstance(value, Record) else getattr(value, "__dataclass_fields__", None)
+    if names is not None:
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): _plain(value[key]) for key in sorted(value)}
     assert isinstance(value, (list, tuple)), f"{type(value).__name__} has no place in the JSON"

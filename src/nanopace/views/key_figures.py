@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from nanopace.views.report import Report, card_range, marked
 from nanopace.wording.catalog import UNKNOWN
 
 
-class Figure(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Figure:
     """One of the large numbers below the answer."""
 
     name: str

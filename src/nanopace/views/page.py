@@ -23,6 +23,7 @@ from markupsafe import Markup
 
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
+from nanopace.record import replace
 from nanopace.version import __version__
 from nanopace.views import charts, wall_timeline
 from nanopace.views.charts import Chart
@@ -126,18 +127,18 @@ def _first_slow_rows(section: Section, run: Diagnosis, words: Words) -> Section:
     assert isinstance(table, Table)
     del table.rows[MOST_SLOW_ROWS:]
     more = words.plural("{n} more row is in the JSON.", "{n} more rows are in the JSON.", left)
-    return section._replace(blocks=[table, more, *lines])
+    return replace(section, blocks=[table, more, *lines])
 
 
 def _with_forecasts(section: Section, report: Report) -> Section:
     table = forecasts(report)
-    return section._replace(blocks=[*section.blocks, *([table] if table else [])])
+    return replace(section, blocks=[*section.blocks, *([table] if table else [])])
 
 
 def _with_table(known: Section, report: Report) -> Section:
     """All facts as a table, where the terminal has lines of them."""
     table = [facts_table(report)] if report.diagnosis.facts else []
-    return known._replace(blocks=[*table, *(each for each in known.blocks if isinstance(each, str))])
+    return replace(known, blocks=[*table, *(each for each in known.blocks if isinstance(each, str))])
 
 
 def _times_note(run: Diagnosis, words: Words) -> str:

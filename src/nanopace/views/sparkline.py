@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+from nanopace.record import Record
 
 LEVELS = "▁▂▃▄▅▆▇█"
 FULL = "█"
@@ -21,7 +22,7 @@ LETTERS: Mapping[str, str] = {
 }
 
 
-class Sparkline(NamedTuple):
+class Sparkline(Record):
     bars: str
     marks: str  # a letter under each column that has a slow row, else a space
     causes: tuple[str, ...]  # those that are marked, in the order of LETTERS

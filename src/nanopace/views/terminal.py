@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from nanopace.record import replace
 from nanopace.views.document import Cell, Section, Table
 from nanopace.views.sections import Explained
 from nanopace.views.sparkline import LETTERS, bar, sparkline
@@ -73,7 +74,7 @@ def _with_bars(wall: Section, width: int) -> Section:
         for row in table.rows
         for name in row[:1]
     ]
-    return wall._replace(blocks=[Table(rows, "lrrl"), *lines])
+    return replace(wall, blocks=[Table(rows, "lrrl"), *lines])
 
 
 def print_compare(

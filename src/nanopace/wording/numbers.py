@@ -9,13 +9,14 @@ The tests hold every form against Babel, which knows them all and takes too long
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+
+from nanopace.record import Record
 
 NARROW = "\u202f"  # French puts it between thousands
 FIXED = "\u00a0"  # a space at which no line is broken: between a number and its unit
 
 
-class NumberForm(NamedTuple):
+class NumberForm(Record):
     """How a language writes numbers."""
 
     point: str

@@ -22,7 +22,7 @@ from nanopace.tune.search import tune as tuning
 from nanopace.tune.search.knob_trials import knobs_to_try
 from nanopace.tune.search.micro_batch_search import divisors
 from nanopace.tune.search.tune import Tuned, tune
-from nanopace.tune.search.tune_view import config_text, document
+from nanopace.tune.search.tune_view import config_text
 from nanopace.tune.trial import LEDGER, Outcome
 
 from ..h200 import EIGHT_BITS, EIGHT_BITS_LATER, PLAIN, PLAIN_LATER
@@ -145,7 +145,7 @@ def test_the_smallest_fast_micro_batch_and_the_same_tokens(tmp_path: Path, monke
     assert (knob.knob, knob.value, knob.verdict) == ("compile", True, "no_gain")
     assert [each.changed.get("compile", False) for each in found.trials][-6:-4] == [False, True]  # once is enough
     assert found.complete
-    assert document(found)["settings"] == {**given, "batch_size": 32, "gradient_accumulation_steps": 2}
+    assert found.settings == {**given, "batch_size": 32, "gradient_accumulation_steps": 2}
     text = config_text(found, "train.py")
     assert "batch_size = 32  # the smallest micro-batch within 2% of the fastest, was 2\n" in text
     assert "block_size = 64\n" in text

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 
 from nanopace.hardware.calibration import Calibration
-from nanopace.record import replace
 from nanopace.tune.search.knob_trials import KnobTrial
 from nanopace.tune.search.micro_batch_search import Cost
 from nanopace.tune.search.trial_runner import Tried

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         check_target(args.html)
     plan = _plan(args)
     from nanopace.tune.ablate.ablate import conclude
-    from nanopace.tune.ablate.ablate_view import document, page, write
+    from nanopace.tune.ablate.ablate_view import page, write
 
     tried = _measured(plan, args, words)
     found = conclude(plan, tried)
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         from nanopace.views.json import object_json
 
-        sys.stdout.write(object_json(document(found)))
+        sys.stdout.write(object_json(found))
     if args.json or args.html is not None:
         return 0
     writer = writer_of(args)

@@ -82,12 +82,12 @@ def _measured(given: dict[str, Value] | None, budget_s: float, args: argparse.Na
 
 
 def _show(found: Tuned, args: argparse.Namespace, words: Words) -> None:
-    from nanopace.tune.search.tune_view import document, write
+    from nanopace.tune.search.tune_view import write
 
     if args.json:
         from nanopace.views.json import object_json
 
-        sys.stdout.write(object_json(document(found)))
+        sys.stdout.write(object_json(found))
         return
     writer = writer_of(args)
     write(found, words, writer)

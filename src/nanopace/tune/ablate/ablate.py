@@ -16,13 +16,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.errors import ConfigError, UsageError
 from nanopace.literals import Value
-from nanopace.record import Record
 from nanopace.tune.results import keep_result, kept_results
 from nanopace.tune.shapley import Players, Share, coalitions, drawn_orders, schedule, shares
 from nanopace.tune.trial import Outcome, run_trial, settings_of_trial
@@ -36,7 +36,8 @@ def _is_apart(name: str) -> bool:
     return knob.part == "call" or knob.effect == "bookkeeping" or name in _SAME_IN_EVERY_TRIAL
 
 
-class Player(Record):
+@dataclass(frozen=True, slots=True)
+class Player:
     """Knobs that change together, with what they are in A and in B."""
 
     knobs: tuple[str, ...]
@@ -48,7 +49,8 @@ class Player(Record):
         return ",".join(self.knobs)
 
 
-class Plan(Record):
+@dataclass(frozen=True, slots=True)
+class Plan:
     """What is to be measured."""
 
     base: Mapping[str, Value]  # knobs of A, and its defaults for those that only B sets
@@ -75,7 +77,8 @@ class Plan(Record):
         return settings_of_trial(knobs, self.steps, evaluates=self.evaluates)
 
 
-class Tried(Record):
+@dataclass(frozen=True, slots=True)
+class Tried:
     """One trial and what came of it."""
 
     changed: Players
@@ -83,7 +86,8 @@ class Tried(Record):
     outcome: Outcome
 
 
-class Ablation(Record):
+@dataclass(frozen=True, slots=True)
+class Ablation:
     """What each player did. Speed, FLOPs and utilisation are differences of logarithms; the loss is one of losses."""
 
     players: tuple[Player, ...]

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 
 from nanopace.literals import Value
-from nanopace.record import field_names
 from nanopace.tune.ablate.ablate import Ablation, Player
 from nanopace.tune.ratios import interval, plain, times
 from nanopace.tune.shapley import Share
@@ -63,11 +62,6 @@ def _sections(found: Ablation, words: Words) -> list[Section]:
         together = (words.text("together"), words.number(found.losses[1] - found.losses[0], 4))
         sections.append(Section("loss", words.text("The loss"), [Table([*rows, together], "lr")]))
     return sections
-
-
-def document(found: Ablation) -> dict[str, object]:
-    """For JSON."""
-    return {name: getattr(found, name) for name in field_names(found)}
 
 
 def _answer(found: Ablation, words: Words) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from nanopace.errors import UsageError
 from nanopace.hardware.scaling_law import ALMOST_FRESH, WORTHWHILE, too_often
-from nanopace.record import Record, replace
 from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.micro_batch import sequences_per_step
 from nanopace.tune.recommend.models import Model
@@ -18,7 +18,8 @@ _FEWEST_STEPS = 1000  # of a run whose steps nobody asked for: below, they are s
 _DROPOUT = 0.2  # nanoGPT's for Shakespeare
 
 
-class Budget(Record):
+@dataclass(frozen=True, slots=True)
+class Budget:
     """A run's tokens in whole steps of whole sequences."""
 
     sequences: int  # in a step

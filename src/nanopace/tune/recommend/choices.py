@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from nanopace.hardware.cards import Card
 from nanopace.hardware.scaling_law import ALMOST_FRESH
 from nanopace.hardware.speed import own_kernels
 from nanopace.literals import Value
 from nanopace.memory_ladder import keeps_gradients
-from nanopace.record import Record
 from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.micro_batch import MicroBatch
 from nanopace.tune.recommend.models import GPT2_VOCABULARY, Model
@@ -32,7 +32,8 @@ _TO_HOST = 10e9  # bytes a second that ours copies before it goes on
 _NICE = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 2500, 5000, 10000, 20000, 50000)
 
 
-class Choice(Record):
+@dataclass(frozen=True, slots=True)
+class Choice:
     """One knob: its value, and why."""
 
     knob: str
@@ -41,7 +42,8 @@ class Choice(Record):
     numbers: Mapping[str, object]
 
 
-class Frame(Record):
+@dataclass(frozen=True, slots=True)
+class Frame:
     """What is decided before the knobs are."""
 
     card: Card
@@ -56,7 +58,8 @@ class Frame(Record):
     step_s: float | None
 
 
-class Chosen(Record):
+@dataclass(frozen=True, slots=True)
+class Chosen:
     """The knobs, and what evaluating and saving so often costs."""
 
     knobs: tuple[Choice, ...]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from nanopace.errors import InputError
-from nanopace.record import Record, replace
 
 
-class Dataset(Record):
+@dataclass(frozen=True, slots=True)
+class Dataset:
     """What --dataset means."""
 
     name: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nanopace.hardware.cards import Card
 from nanopace.hardware.memory import GIB, fused_peak_bytes, largest_fused_micro_batch, largest_micro_batch
 from nanopace.hardware.speed import launch_seconds, own_kernels, token_seconds
 from nanopace.memory_ladder import keeps_gradients, ladder_speed, useful_steps
-from nanopace.record import Record
 from nanopace.tune.recommend.models import Model
 
 WITHIN = 0.98  # of the best speed: a larger micro-batch is not worth its memory
@@ -28,7 +28,8 @@ def trainer_of(card: Card, model: Model) -> str:
     return "nanopace" if fused(card, model) else "nanogpt"
 
 
-class Rung(Record):
+@dataclass(frozen=True, slots=True)
+class Rung:
     """The largest micro-batch with these steps of the ladder; nanoGPT's, which has none, comes last."""
 
     trainer: str
@@ -36,7 +37,8 @@ class Rung(Record):
     micro_batch: int
 
 
-class MicroBatch(Record):
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
     """What is recommended."""
 
     sequences: int

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from nanopace.errors import UsageError
 from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.literals import shown
-from nanopace.record import Record, replace
 
 GPT2_VOCABULARY = 50304
 _LARGEST = {"n_layer": 1000, "n_head": 1000, "n_embd": 100_000, "block_size": 1 << 20, "vocab_size": 1 << 24}
 
 
-class Model(Record):
+@dataclass(frozen=True, slots=True)
+class Model:
     """A GPT of nanoGPT's shape."""
 
     name: str

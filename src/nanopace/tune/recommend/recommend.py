@@ -6,6 +6,7 @@ Everything is arithmetic on hardware/: nothing is measured, no card is needed. W
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from nanopace.errors import UsageError
 from nanopace.hardware.cards import Card
@@ -13,7 +14,6 @@ from nanopace.hardware.memory import GIB, fused_peak_bytes, peak_bytes
 from nanopace.hardware.scaling_law import expected_loss, perplexity, where_it_ends, worth_in_passes
 from nanopace.hardware.speed import Range, card_class, pace
 from nanopace.memory_ladder import useful_steps
-from nanopace.record import Record
 from nanopace.tune.recommend.budget import STEP_TOKENS, budget_of, enough_of, is_short, regularised
 from nanopace.tune.recommend.choices import Choice, Frame, choices
 from nanopace.tune.recommend.datasets import KNOWN, Dataset
@@ -35,7 +35,8 @@ TWO_WEEKS_S = 14 * 86400.0
 DEFAULT_DATASET = KNOWN["fineweb-edu"]
 
 
-class Recommendation(Record):
+@dataclass(frozen=True, slots=True)
+class Recommendation:
     """One card and one model. Rates and times are of training alone: see `evaluation_share`."""
 
     version: int

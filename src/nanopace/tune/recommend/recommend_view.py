@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 
 from nanopace.hardware.memory import GIB
 from nanopace.hardware.speed import Range
-from nanopace.record import Record, field_names
 from nanopace.tune.recommend.models import Model
 from nanopace.tune.recommend.notes import Note, headline, notes
 from nanopace.tune.recommend.recommend import Recommendation
@@ -18,14 +18,16 @@ from nanopace.wording.catalog import Words
 _ROOMY = 64  # columns: in a narrower terminal tables do without what is said elsewhere
 
 
-class Candidate(Record):
+@dataclass(frozen=True, slots=True)
+class Candidate:
     """One row of the table of models: what could be trained on a card."""
 
     model: Model
     found: Recommendation | None  # None: it does not fit
 
 
-class Answer(Record):
+@dataclass(frozen=True, slots=True)
+class Answer:
     """What was found for one card; the models that were considered, where none was asked for."""
 
     found: Recommendation
@@ -58,7 +60,7 @@ def write(answers: Sequence[Answer], words: Words, writer: TerminalWriter) -> No
 
 def document(answer: Answer) -> dict[str, object]:
     """For JSON: the recommendation's own fields, and the models that were considered."""
-    whole: dict[str, object] = {name: getattr(answer.found, name) for name in field_names(answer.found)}
+    whole: dict[str, object] = {field.name: getattr(answer.found, field.name) for field in fields(answer.found)}
     whole["models"] = [
         {
             "name": each.model.name,

@@ -6,10 +6,11 @@ link is, we could not measure: the range goes from all of it hidden to none of i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from nanopace.hardware.cards import Card
 from nanopace.hardware.scaling import traffic_bytes
 from nanopace.hardware.speed import Range, card_class
-from nanopace.record import Record
 
 SEVERAL = (4, 8)
 # GB/s that a card sends. GeForce cards cannot reach each other's memory, and go through the host's.
@@ -17,7 +18,8 @@ _LINKS = {"nvlink": (100.0, 300.0), "host": (4.0, 12.0)}
 _NVLINKED = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
 
-class Together(Record):
+@dataclass(frozen=True, slots=True)
+class Together:
     """So many cards on the same step."""
 
     count: int

@@ -6,10 +6,10 @@ import math
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nanopace.config import TrainConfig
 from nanopace.literals import Value
-from nanopace.record import Record
 from nanopace.tune.search.trial_runner import Changed, TrialRunner
 from nanopace.tune.shapley import Share, shares
 
@@ -19,7 +19,8 @@ _HOPELESS = -0.02  # what loses so much in its first pair has no second one
 _TO_COMPILE_S = 45.0  # before anything is known of it
 
 
-class KnobTrial(Record):
+@dataclass(frozen=True, slots=True)
+class KnobTrial:
     """A knob that was tried, and what it did to the logarithm of the speed."""
 
     knob: str

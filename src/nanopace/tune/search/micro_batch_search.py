@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-
-from nanopace.record import Record
 
 WITHIN = 0.015  # of the best speed, as measured: 2% is what we promise, and trials are some tenths of a percent off
 _MOST_WITHIN = 0.05  # however much the steps waver
@@ -24,7 +23,8 @@ _STRAIGHT = 0.015  # off the line, and still on it; more where the steps waver
 _TO_SIGMA = 1.4826  # of a median absolute deviation
 
 
-class Probe(Record):
+@dataclass(frozen=True, slots=True)
+class Probe:
     """One micro-batch that was tried; no steps: memory was full."""
 
     sequences: int
@@ -48,7 +48,8 @@ class Probe(Record):
         return 1.2533 * deviation / math.sqrt(len(self.step_ms)) / middle
 
 
-class Cost(Record):
+@dataclass(frozen=True, slots=True)
+class Cost:
     """A micro-batch of B sequences takes fixed_ms + marginal_ms * B; the optimizer's share is in the second."""
 
     fixed_ms: float

@@ -6,11 +6,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from nanopace.ledger import RunEvent
 from nanopace.literals import Value
-from nanopace.record import Record
 from nanopace.tune.results import keep_result, kept_results
 from nanopace.tune.search.micro_batch_search import Probe
 from nanopace.tune.trial import Outcome, data_share, introduction, run_trial, settings_of_trial
@@ -25,7 +25,8 @@ _CAUTION = 1.2  # trials take as long as those before, give or take
 Changed = Mapping[str, Value]  # knobs, against the given config
 
 
-class Tried(Record):
+@dataclass(frozen=True, slots=True)
+class Tried:
     """One trial and what came of it. `number` counts those of the same setting."""
 
     changed: Changed

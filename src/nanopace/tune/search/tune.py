@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -19,7 +20,6 @@ from nanopace.errors import UsageError
 from nanopace.hardware.calibration import Calibration
 from nanopace.ledger import RunEvent
 from nanopace.literals import Value
-from nanopace.record import Record
 from nanopace.tune.search.calibrate_machine import calibrate_machine
 from nanopace.tune.search.knob_trials import PAIRS, KnobTrial, in_turns, knobs_to_try, rates_of, try_knobs
 from nanopace.tune.search.memory_limit import fits_in
@@ -46,7 +46,8 @@ _OF_THE_MACHINE = (
 _OF_THE_TRAINER = ("kernels", "attention", "memory", "fp8", "evaluation")
 
 
-class Change(Record):
+@dataclass(frozen=True, slots=True)
+class Change:
     """A knob of the given config that was changed, and why."""
 
     knob: str
@@ -55,7 +56,8 @@ class Change(Record):
     reason: str  # micro_batch, tokens_per_step, faster
 
 
-class Tuned(Record):
+@dataclass(frozen=True, slots=True)
+class Tuned:
     """What came of it."""
 
     settings: Mapping[str, Value]  # all that were given, as they are chosen now
@@ -148,7 +150,8 @@ def _micro_batch(count: int, sequences: int, before: int) -> dict[str, Value]:
     return {} if count == before else {"batch_size": count, "gradient_accumulation_steps": sequences // count}
 
 
-class _Search(Record):
+@dataclass(frozen=True, slots=True)
+class _Search:
     """Every micro-batch that was tried, of those that are predicted to fit, and whether there was time for all."""
 
     allowed: Sequence[int]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nanopace.hardware.calibration import Calibration
-from nanopace.record import field_names
 from nanopace.tune.ratios import interval, plain, times
 from nanopace.tune.search.knob_trials import KnobTrial
 from nanopace.tune.search.micro_batch_search import Probe
@@ -41,11 +40,6 @@ def write(found: Tuned, words: Words, writer: TerminalWriter) -> None:
         writer.line(said, hanging=2)
     head = ("", words.text("tokens/s"), words.text("step"), "", words.text("took"))
     writer.table(Table([_trial_row(each, words) for each in found.trials], "lrrrr", head))
-
-
-def document(found: Tuned) -> dict[str, object]:
-    """For JSON."""
-    return {name: getattr(found, name) for name in field_names(found)}
 
 
 def config_text(found: Tuned, source: str | None) -> str:
