@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from nanopace.cli.display.progress_bar import WithBar, bar_of_bytes
 from nanopace.errors import InputError, NotALog, UsageError
 from nanopace.record import Record
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from nanopace.literals import Value
     from nanopace.run import Run, Stage
     from nanopace.wording.catalog import Words
@@ -99,38 +98,22 @@ def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]
     return found
 
 
-class _Bar:
+class _Bar(WithBar):
     """Rate and time left on stderr, for a log that takes a while; nothing where stderr is no terminal."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._wanted = sys.stderr.isatty()
-        self._shown: tuple[Progress, TaskID] | None = None
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._shown is not None:
-            self._shown[0].stop()
 
     def update(self, done: int, total: int | None) -> None:
         if not self._wanted or max(done, total or 0) < _WORTH_A_BAR:
             return
-        if self._shown is None:
-            self._shown = self._show(total)
-        progress, task = self._shown
-        progress.update(task, completed=done, total=total)
+        if self._bar is None or self._task is None:
+            from rich.markup import escape
 
-    def _show(self, total: int | None) -> tuple[Progress, TaskID]:
-        from rich.markup import escape
+            from nanopace.wording.printable import clean
 
-        from nanopace.cli.display.progress_bar import bar_of_bytes
-        from nanopace.wording.printable import clean
-
-        progress = bar_of_bytes()
-        task = progress.add_task(escape(clean(os.path.basename(self._name))), total=total)
-        progress.start()
-        return progress, task
+            self._bar = bar_of_bytes()
+            self._task = self._bar.add_task(escape(clean(os.path.basename(self._name))))
+            self._bar.start()
+        self._bar.update(self._task, completed=done, total=total)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from nanopace.cli.display.progress_bar import bar_of_bytes
+from nanopace.cli.display.progress_bar import WithBar, bar_of_bytes
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from nanopace.corpus.prepare.prepare import Status
     from nanopace.wording.catalog import Words
 
@@ -19,7 +16,7 @@ _SECONDS_BETWEEN_LINES = 5.0
 _MB = 1_000_000
 
 
-class PrepareProgress:
+class PrepareProgress(WithBar):
     """Listens to `prepare`, and writes on stderr."""
 
     def __init__(self, words: Words) -> None:
@@ -27,17 +24,6 @@ class PrepareProgress:
         self._stage: str | None = None
         self._began = (0.0, 0)  # of this stage: when, and with how many bytes done before
         self._last_line = 0.0
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def __call__(self, status: Status) -> None:
         now = time.monotonic()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
+    from rich.progress import Progress, ProgressColumn, TaskID
 
 
 def progress_bar(*columns: ProgressColumn | str) -> Progress:
@@ -21,3 +21,17 @@ def bar_of_bytes(*more: str) -> Progress:
     from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
     return progress_bar(DownloadColumn(), TransferSpeedColumn(), *more, TimeRemainingColumn())
+
+
+class WithBar:
+    """Something that may come to show a bar, which goes when its `with` ends."""
+
+    _bar: Progress | None = None
+    _task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -5,26 +5,21 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from nanopace.cli.display.progress_bar import progress_bar
+from nanopace.cli.display.progress_bar import WithBar, progress_bar
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from nanopace.tune.trial import Outcome
     from nanopace.wording.catalog import Words
 
 
-class TrialProgress:
+class TrialProgress(WithBar):
     """Writes on stderr. The bar is full with the last trial, or with the budget where it decides how many there are."""
 
     def __init__(self, count: int | None, words: Words, budget_s: float = 0.0) -> None:
         self._count, self._words, self._done = count, words, 0
         self._budget_s, self._begin = budget_s, time.monotonic()
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -36,12 +31,6 @@ class TrialProgress:
             self._task = self._bar.add_task(self._words.text("trials"), total=total, done=self._of(), last="")
             self._bar.start()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def add(self, outcome: Outcome, changed: Sequence[str]) -> None:
         from nanopace.tune.search.tune_view import failure
