@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.errors import ConfigError, InputError, UsageError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from nanopace.diagnosis.comparison import Comparison
     from nanopace.literals import Value
-    from nanopace.wording.catalog import Words
 
     Source = str | Path | BinaryIO
     Result = Diagnosis | Comparison
@@ -105,29 +104,12 @@ def render(
 
         return explain_page(diagnoses, words(lang)) if diagnoses else compare_page(comparisons, words(lang))
     if format == "text":
+        from nanopace.views.terminal import print_report
+
         out = io.StringIO()
         print_report(diagnoses or comparisons, words(lang), out=out, width=width, color=False)
         return out.getvalue()
     raise UsageError("format must be text, html or json, not {format!r}", format=format)
-
-
-def print_report(
-    results: Sequence[Diagnosis] | Sequence[Comparison],
-    words: Words,
-    *,
-    out: TextIO,
-    verbose: bool = False,
-    width: int | None = None,
-    color: bool | None = None,
-) -> None:
-    """The text of `render`, on a terminal or a file; its width and colours are the terminal's unless given."""
-    from nanopace.views.terminal import print_compare, print_explain
-
-    diagnoses, comparisons = _sorted(results)
-    if diagnoses:
-        print_explain(diagnoses, words, out=out, verbose=verbose, width=width, color=color)
-    else:
-        print_compare(comparisons, words, out=out, verbose=verbose, width=width, color=color)
 
 
 def _sorted(results: Sequence[Result]) -> tuple[list[Diagnosis], list[Comparison]]:

@@ -29,7 +29,7 @@ from nanopace.diagnosis.result import (
     Wall,
 )
 from nanopace.run import Fact
-from nanopace.views.terminal import print_compare, print_explain
+from nanopace.views.terminal import print_report
 from nanopace.wording.catalog import words
 
 
@@ -210,13 +210,13 @@ def explain(
 ) -> str:
     out = io.StringIO()
     run = dataclasses.replace(case_1(), **changes)  # type: ignore[arg-type]
-    print_explain([run], words(language), out=out, width=width, color=color, verbose=verbose)
+    print_report([run], words(language), out=out, width=width, color=color, verbose=verbose)
     return out.getvalue()
 
 
 def contrast(language: str = "en", width: int = 80, *, runs: int = 2, verbose: bool = False) -> str:
     out = io.StringIO()
-    print_compare([case_2()] * (runs - 1), words(language), out=out, width=width, color=False, verbose=verbose)
+    print_report([case_2()] * (runs - 1), words(language), out=out, width=width, color=False, verbose=verbose)
     return out.getvalue()
 
 

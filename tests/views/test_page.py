@@ -24,7 +24,7 @@ from nanopace.sources.runs import open_runs
 from nanopace.views.page import ROOM, compare_page, explain_page
 from nanopace.views.report import SECTIONS
 from nanopace.views.sections import Explained
-from nanopace.views.terminal import print_explain
+from nanopace.views.terminal import print_report
 from nanopace.wording.catalog import LANGUAGES, words
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -130,7 +130,7 @@ def test_the_answer_is_the_terminals(run: Diagnosis, lang: str) -> None:
     page = explain_page([run], words(lang))
     assert f'<html lang="{lang}">' in page
     out = io.StringIO()
-    print_explain([run], words(lang), out=out, width=120, color=False)
+    print_report([run], words(lang), out=out, width=120, color=False)
     opening = plain(out.getvalue().split("\n\n")[0])
     title, answer = opening.split(words(lang).text("A normal step takes {step}.", step="|").partition("|")[0], 1)
     assert run.source.name in title

@@ -7,7 +7,7 @@ import re
 
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
-from nanopace.views.terminal import print_compare
+from nanopace.views.terminal import print_report
 from nanopace.wording.catalog import words
 
 from .cases import case_2, contrast
@@ -48,7 +48,7 @@ def test_a_comparison_shows_the_last_point_and_verbose_all() -> None:
 
 def figures_of(a: Diagnosis, b: Diagnosis) -> str:
     out = io.StringIO()
-    print_compare([replace(case_2(), a=a, b=b)], words("en"), out=out, width=80, color=False)
+    print_report([replace(case_2(), a=a, b=b)], words("en"), out=out, width=80, color=False)
     text = out.getvalue()
     return text[text.index("Figures") : text.index("What changed")]
 

@@ -15,7 +15,7 @@ from nanopace.record import replace
 from nanopace.run import Fact
 from nanopace.views.json import compare_json
 from nanopace.views.page import compare_page
-from nanopace.views.terminal import print_compare
+from nanopace.views.terminal import print_report
 from nanopace.wording.catalog import LANGUAGES, words
 
 from .cases import case_1
@@ -55,7 +55,7 @@ def runs(count: int) -> list[Comparison]:
 
 def printed(comparisons: list[Comparison], language: str = "en", width: int = 80) -> str:
     out = io.StringIO()
-    print_compare(comparisons, words(language), out=out, width=width, color=False)
+    print_report(comparisons, words(language), out=out, width=width, color=False)
     return out.getvalue()
 
 
@@ -93,7 +93,7 @@ def test_no_word_of_a_table_is_broken(language: str, count: int) -> None:
 
 def test_details_of_pairs_with_verbose() -> None:
     out = io.StringIO()
-    print_compare(runs(3), words("en"), out=out, width=80, color=False, verbose=True)
+    print_report(runs(3), words("en"), out=out, width=80, color=False, verbose=True)
     assert "What changed (A, C)" in out.getvalue()
     assert "Best validation loss so far, at equal tokens, time and arithmetic (A, B)" in out.getvalue()
 

@@ -31,7 +31,7 @@ from nanopace.diagnosis.result import (
 )
 from nanopace.run import Fact
 from nanopace.views.report import SECTIONS, seconds_by_phase
-from nanopace.views.terminal import print_compare, print_explain
+from nanopace.views.terminal import print_report
 from nanopace.wording.catalog import LANGUAGES, words
 
 from .cases import case_1, case_2, columns, contrast, explain
@@ -191,7 +191,7 @@ def test_a_shift_of_the_baseline_is_a_table() -> None:
 
 def test_several_runs_follow_each_other() -> None:
     out = io.StringIO()
-    print_explain([case_1("a.log"), case_1("b.log")], words("en"), out=out, width=80)
+    print_report([case_1("a.log"), case_1("b.log")], words("en"), out=out, width=80)
     assert out.getvalue().index("a.log") < out.getvalue().index("b.log")
     assert out.getvalue().count("Where the time went") == 2
 
@@ -250,8 +250,8 @@ def test_nothing_from_a_log_reaches_the_terminal_unfiltered() -> None:
 def test_an_encoding_that_lacks_characters_gets_others(language: str, encoding: str) -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding=encoding, newline="\n")
-    print_explain([case_1()], words(language), out=out, width=80)
-    print_compare([case_2()], words(language), out=out, width=80)
+    print_report([case_1()], words(language), out=out, width=80)
+    print_report([case_2()], words(language), out=out, width=80)
     out.flush()
     text = raw.getvalue().decode(encoding)
     assert "?" not in text
@@ -261,11 +261,11 @@ def test_an_encoding_that_lacks_characters_gets_others(language: str, encoding: 
 def test_the_width_is_the_terminal_s_or_80(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     out = io.StringIO()
-    print_explain([case_1()], words("en"), out=out)
+    print_report([case_1()], words("en"), out=out)
     assert 70 < max(map(len, out.getvalue().splitlines())) <= 80
     monkeypatch.setenv("COLUMNS", "50")
     out = io.StringIO()
-    print_explain([case_1()], words("en"), out=out)
+    print_report([case_1()], words("en"), out=out)
     assert max(map(len, out.getvalue().splitlines())) <= 50
 
 
@@ -290,7 +290,7 @@ def test_a_log_that_tells_little_is_still_explained(language: str) -> None:
         curves=Curves(row_iteration=(5,), row_ms=(300.0,), row_cause=(None,)),
     )
     out = io.StringIO()
-    print_explain([bare], words(language), out=out, width=60)
+    print_report([bare], words(language), out=out, width=60)
     text = " ".join(out.getvalue().split())
     assert words(language).ending("error") in text
     said = words(language).finding("evaluations_outside_clock", {"count": 3})

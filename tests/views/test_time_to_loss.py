@@ -12,7 +12,7 @@ from nanopace.diagnosis.comparison import Arrival, Comparison, Reached
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import replace
 from nanopace.views.page import compare_page
-from nanopace.views.terminal import print_compare
+from nanopace.views.terminal import print_report
 from nanopace.views.time_to_loss import arrival_charts, arrival_rows
 from nanopace.wording.catalog import LANGUAGES, words
 
@@ -51,7 +51,7 @@ def arrived(arrival: Any = None, *findings: Finding) -> Comparison:
 
 def printed(*comparisons: Comparison, language: str = "en") -> str:
     out = io.StringIO()
-    print_compare(comparisons, words(language), out=out, width=80, color=False)
+    print_report(comparisons, words(language), out=out, width=80, color=False)
     return out.getvalue().replace("\u00a0", " ")
 
 

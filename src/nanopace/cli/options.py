@@ -67,7 +67,7 @@ def check_output(args: argparse.Namespace) -> None:
 
 def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
     """The answer, as the flags want it."""
-    from nanopace.api import print_report, render
+    from nanopace.api import render
 
     if args.html is not None:
         write_page(args.html, render(results, format="html", lang=words.lang))
@@ -78,6 +78,8 @@ def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Nam
     if args.json:
         sys.stdout.write(render(results, format="json"))
     elif args.html is None:
+        from nanopace.views.terminal import print_report
+
         color = False if args.no_color else None
         print_report(results, words, out=sys.stdout, verbose=args.verbose, width=args.width, color=color)
 

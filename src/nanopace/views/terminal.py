@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
 from nanopace.views.document import Cell, Section, Table
 from nanopace.views.sections import Explained
@@ -14,7 +15,6 @@ from nanopace.wording.catalog import Words
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
-    from nanopace.diagnosis.result import Diagnosis
 
 # Of the bars, by their shade in the page's palette.
 STYLES = {
@@ -25,8 +25,8 @@ STYLES = {
 }
 
 
-def print_explain(
-    diagnoses: Sequence[Diagnosis],
+def print_report(
+    results: Sequence[Diagnosis] | Sequence[Comparison],
     words: Words,
     *,
     out: TextIO,
@@ -34,23 +34,37 @@ def print_explain(
     width: int | None = None,
     color: bool | None = None,
 ) -> None:
-    """What each run means. `color` and `width` are the terminal's unless given; a pipe gets plain text."""
+    """What each run means, or runs against the first of them; of three and more a ranking. Width and colours are the
+    terminal's unless given; a pipe gets plain text."""
     writer = TerminalWriter(out, width, color)
+    diagnoses = [each for each in results if isinstance(each, Diagnosis)]
+    comparisons = [each for each in results if not isinstance(each, Diagnosis)]
     for number, diagnosis in enumerate(diagnoses):
         if number:
             writer.blank()
             writer.line("–" * writer.width, indent=0)
-        explained = Explained(diagnosis, words, verbose=verbose)
-        for line, style in explained.answer:
-            writer.line(Cell(line, style), indent=0)
-        for section in explained.sections.values():
-            if section.name == "times" and diagnosis.curves.row_ms:
-                writer.heading(section.heading)
-                _draw_times(diagnosis, words, writer)
-                writer.blocks(section.blocks)
-            else:
-                writer.section(_with_bars(section, writer.width) if section.name == "wall" else section)
+        _write_run(diagnosis, words, writer, verbose=verbose)
+    if comparisons:
+        from nanopace.views import pair, ranking  # explain does without them, and start-up matters
+
+        if len(comparisons) == 1:
+            pair.write(comparisons[0], words, writer, verbose=verbose)
+        else:
+            ranking.write(comparisons, words, writer, verbose=verbose)
     writer.finish()
+
+
+def _write_run(diagnosis: Diagnosis, words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
+    explained = Explained(diagnosis, words, verbose=verbose)
+    for line, style in explained.answer:
+        writer.line(Cell(line, style), indent=0)
+    for section in explained.sections.values():
+        if section.name == "times" and diagnosis.curves.row_ms:
+            writer.heading(section.heading)
+            _draw_times(diagnosis, words, writer)
+            writer.blocks(section.blocks)
+        else:
+            writer.section(_with_bars(section, writer.width) if section.name == "wall" else section)
 
 
 def _draw_times(diagnosis: Diagnosis, words: Words, writer: TerminalWriter) -> None:
@@ -75,23 +89,3 @@ def _with_bars(wall: Section, width: int) -> Section:
         for name in row[:1]
     ]
     return replace(wall, blocks=[Table(rows, "lrrl"), *lines])
-
-
-def print_compare(
-    comparisons: Sequence[Comparison],
-    words: Words,
-    *,
-    out: TextIO,
-    verbose: bool = False,
-    width: int | None = None,
-    color: bool | None = None,
-) -> None:
-    """Runs against the first of them: the verdict, then the tables; of three and more a ranking."""
-    from nanopace.views import pair, ranking  # explain does without them, and start-up matters
-
-    writer = TerminalWriter(out, width, color)
-    if len(comparisons) == 1:
-        pair.write(comparisons[0], words, writer, verbose=verbose)
-    elif comparisons:
-        ranking.write(comparisons, words, writer, verbose=verbose)
-    writer.finish()
