@@ -11,9 +11,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
+from nanopace.cli.display.log_lines import rough_duration
 from nanopace.ledger import EvalEvent, Event, StepEvent
 from nanopace.train.listener import Introduction
 from nanopace.views.sparkline import sparkline
+from nanopace.wording.catalog import words
 
 PHASES: Mapping[str, str] = {
     "startup": "start-up",
@@ -32,6 +34,7 @@ _LEAST_SHARE = 0.0005  # what would be shown as 0.0%
 _RECENT = 16  # steps that the rate is of
 _NARROWEST_BAR, _WIDEST_BAR = 8, 60
 _NARROWEST_CURVE, _WIDEST_CURVE = 8, 60
+_ENGLISH = words()  # as the lines above the display are
 
 Piece = tuple[str, str]  # a text and its style
 
@@ -94,7 +97,10 @@ class State:
         at = self._intro.first_step if self._step is None else self._step.iteration
         done = (at + (self._step is not None)) / (last + 1)
         left = self._seconds_left(last - at)
-        before, after = f"step {at:,} of {last:,}", [f"{done:.0%}", *([] if left is None else [f"{_rough(left)} left"])]
+        before, after = (
+            f"step {at:,} of {last:,}",
+            [f"{done:.0%}", *([] if left is None else [f"{rough_duration(left)} left"])],
+        )
         room = min(_WIDEST_BAR, width - len(before) - len(", ".join(after)) - 2)
         if room < _NARROWEST_BAR:
             return [(_fitting([before, *after], width), "")]
@@ -112,7 +118,7 @@ class State:
         parts = [f"now: {_NOW.get(self._phase, self._phase)}"] if self._phase else []
         if self._step is not None and (recent := list(self._recent)) and sum(recent) > 0:
             ms = sum(recent) / len(recent)
-            parts += [f"{_short(1000 * (self._step.tokens or 0) / ms)} tok/s", f"{ms:.2f} ms a step"]
+            parts += [f"{_ENGLISH.si(round(1000 * (self._step.tokens or 0) / ms))} tok/s", f"{ms:.2f} ms a step"]
             mfu = None if self._intro is None else self._intro.mfu(self._step)
             if mfu is not None:
                 parts.append(f"mfu {100 * mfu:.2f}%")
@@ -181,22 +187,3 @@ def _cut(line: list[Piece], width: int) -> list[Piece]:
         kept.append((text[:width], style))
         width -= len(kept[-1][0])
     return kept
-
-
-def _short(rate: float) -> str:
-    for unit, of in (("M", 1e6), ("k", 1e3)):
-        if rate >= of:
-            return f"{rate / of:.1f}{unit}"
-    return f"{rate:.0f}"
-
-
-def _rough(seconds: float) -> str:
-    """Two units at most: more would only flicker."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nanopace.ledger import CheckpointEvent, EvalEvent, Event, NoteEvent, StepEvent
 from nanopace.train.listener import Introduction, Outcome
@@ -173,9 +173,22 @@ def duration(seconds: float) -> str:
     """To the second, also where it took days: whoever reads the log may need it."""
     if seconds < 59.95:
         return f"{max(0.0, seconds):.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min {rest} s" if hours else f"{minutes} min {rest} s"
+    return " ".join(_in_units(seconds, {"h": 3600, "min": 60, "s": 1}))
+
+
+def rough_duration(seconds: float) -> str:
+    """Two units at most: in a live display more would only flicker."""
+    return " ".join(_in_units(seconds, {"d": 86400, "h": 3600, "min": 60, "s": 1})[:2])
+
+
+def _in_units(seconds: float, units: Mapping[str, int]) -> list[str]:
+    """From the largest unit that it has at least one of."""
+    left, parts = round(seconds), list[str]()
+    for unit, length in units.items():
+        count, left = divmod(left, length)
+        if count or parts or length == 1:
+            parts.append(f"{count} {unit}")
+    return parts
 
 
 def kwh(energy: float) -> str:
