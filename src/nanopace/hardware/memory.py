@@ -39,10 +39,9 @@ def peak_bytes(
     *,
     compiled: bool = True,
     accumulation: int = 2,
-    bias: bool = False,
 ) -> int:
     """The most memory that a step takes, with `batch_size` sequences in a micro-batch."""
-    everything = parameters(n_layer, n_embd, vocab_size, block_size, bias)
+    everything = parameters(n_layer, n_embd, vocab_size, block_size)
     matrices = 12 * n_layer * n_embd * n_embd + vocab_size * n_embd
     per_weight = 16 if accumulation > 1 else 12  # a single micro-batch peaks before its gradients are there
     layers = 36 * n_embd * n_layer + 6 * n_embd

@@ -212,11 +212,9 @@ class Words:
             digits = max(digits, 1 - math.floor(math.log10(abs(fraction) * 100)))
         return self.percent(fraction, digits)
 
-    def si(self, x: float | None, unit: str = "", digits: int = 1) -> str:
-        """A count in short: 134.1k tok/s."""
-        if x is None:
-            return UNKNOWN
-        return numbers.shortened(x, self._form, digits) + (f"{FIXED}{unit}" if unit else "")
+    def si(self, x: float | None, digits: int = 1) -> str:
+        """A count in short: 134.1k."""
+        return UNKNOWN if x is None else numbers.shortened(x, self._form, digits)
 
     def apart(self, name: str, a: float, b: float) -> tuple[str, str]:
         """Two tokens or times of a step, with as many digits as tell them apart: 8.21M and 8.24M."""
