@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from nanopace.tune.divisors import divisors
 from nanopace.tune.search.micro_batch_search import (
     WITHIN,
     Probe,
     candidates,
     cost,
-    divisors,
     next_probe,
     pick,
     predicted_knee,

@@ -16,11 +16,11 @@ from nanopace.config import TrainConfig
 from nanopace.errors import UsageError
 from nanopace.ledger import LedgerWriter, RunEvent, SpanEvent
 from nanopace.literals import Value
+from nanopace.tune.divisors import divisors
 from nanopace.tune.results import RESULTS
 from nanopace.tune.search import knob_trials, trial_runner
 from nanopace.tune.search import tune as tuning
 from nanopace.tune.search.knob_trials import knobs_to_try
-from nanopace.tune.search.micro_batch_search import divisors
 from nanopace.tune.search.tune import Tuned, tune
 from nanopace.tune.search.tune_view import config_text
 from nanopace.tune.trial import LEDGER, Outcome

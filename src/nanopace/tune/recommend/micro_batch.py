@@ -9,6 +9,7 @@ from nanopace.hardware.cards import Card
 from nanopace.hardware.memory import GIB, fused_peak_bytes, largest_fused_micro_batch, largest_micro_batch
 from nanopace.hardware.speed import launch_seconds, own_kernels, token_seconds
 from nanopace.memory_ladder import keeps_gradients, ladder_speed, useful_steps
+from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.models import Model
 
 WITHIN = 0.98  # of the best speed: a larger micro-batch is not worth its memory
@@ -87,7 +88,7 @@ def pick_micro_batch(card: Card, model: Model, sequences: int) -> MicroBatch:
     Timed with nanoGPT's fixed cost, the larger of the two, so that the config serves both. Gradients are kept if that
     is possible at all.
     """
-    candidates = [each for each in range(1, min(sequences, _MOST) + 1) if sequences % each == 0]
+    candidates = [each for each in divisors(sequences) if each <= _MOST]
     fitting = [(each, steps) for each in candidates if (steps := _least_steps(card, model, each)) is not None]
     if not fitting:  # what fits, fits without room to spare
         top = next(rung for rung in rungs(card, model, sequences) if rung.micro_batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nanopace.hardware.scaling_law import ALMOST_FRESH, too_often, worth_in_passes
 from nanopace.memory_ladder import keeps_gradients
+from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.budget import is_short
 from nanopace.tune.recommend.datasets import Dataset
 from nanopace.tune.recommend.recommend import TWO_WEEKS_S, Recommendation
@@ -54,7 +55,7 @@ def notes(found: Recommendation) -> list[Note]:
     numbers: dict[str, object]
     if not found.nanogpt_fits:
         sequences = found.batch_size * found.accumulation
-        batch = max((each for each in range(1, largest + 1) if sequences % each == 0), default=0)
+        batch = max((each for each in divisors(sequences) if each <= largest), default=0)
         numbers = {"batch": str(batch), "accumulation": str(sequences // batch)} if batch else {}
         said.append(("nanogpt_smaller" if batch else "nanogpt_never", numbers))
     if is_short(Dataset(found.dataset, found.dataset_tokens), found.model):

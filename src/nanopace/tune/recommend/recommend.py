@@ -5,7 +5,7 @@ Everything is arithmetic on hardware/: nothing is measured, no card is needed. W
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nanopace.errors import UsageError
@@ -14,6 +14,7 @@ from nanopace.hardware.memory import GIB, fused_peak_bytes, peak_bytes
 from nanopace.hardware.scaling_law import expected_loss, perplexity, where_it_ends, worth_in_passes
 from nanopace.hardware.speed import Range, card_class, pace
 from nanopace.memory_ladder import useful_steps
+from nanopace.tune.divisors import divisors
 from nanopace.tune.recommend.budget import STEP_TOKENS, budget_of, enough_of, is_short, regularised
 from nanopace.tune.recommend.choices import Choice, Frame, choices
 from nanopace.tune.recommend.datasets import KNOWN, Dataset
@@ -243,7 +244,7 @@ def _several(card: Card, model: Model, sequences: int, most: int, tokens: int) -
     """Several cards, at the speed of torch.compile, since our kernels train on one card only."""
     link = link_of(card)
     for count in SEVERAL:
-        possible = [each for each in _divisors(sequences) if each <= most and sequences // each % count == 0]
+        possible = [each for each in divisors(sequences) if each <= most and sequences // each % count == 0]
         if not possible or link is None:
             continue
         batch_size = possible[-1]
@@ -251,7 +252,3 @@ def _several(card: Card, model: Model, sequences: int, most: int, tokens: int) -
         if one is not None:
             rate = together(one, count, sequences * model.block_size, model.parameters, link)
             yield Together(count, batch_size, sequences // batch_size, link, rate, rate.time_of(tokens))
-
-
-def _divisors(number: int) -> Sequence[int]:
-    return [each for each in range(1, number + 1) if number % each == 0]

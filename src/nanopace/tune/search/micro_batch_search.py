@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from nanopace.tune.divisors import divisors
+
 WITHIN = 0.015  # of the best speed, as measured: 2% is what we promise, and trials are some tenths of a percent off
 _MOST_WITHIN = 0.05  # however much the steps waver
 _STRAIGHT = 0.015  # off the line, and still on it; more where the steps waver
@@ -58,12 +60,6 @@ class Cost:
     def each_ms(self, count: int) -> float:
         """What each of `count` sequences takes. Never negative, whatever the fit says."""
         return max(0.0, self.marginal_ms) + max(0.0, self.fixed_ms) / count
-
-
-def divisors(sequences: int) -> list[int]:
-    """All divisors, ascending."""
-    small = [each for each in range(1, math.isqrt(sequences) + 1) if sequences % each == 0]
-    return sorted({*small, *(sequences // each for each in small)})
 
 
 def candidates(sequences: int, fits: Callable[[int], bool]) -> list[int]:

@@ -20,6 +20,7 @@ from nanopace.errors import UsageError
 from nanopace.hardware.calibration import Calibration
 from nanopace.ledger import RunEvent
 from nanopace.literals import Value
+from nanopace.tune.divisors import divisors
 from nanopace.tune.search.calibrate_machine import calibrate_machine
 from nanopace.tune.search.knob_trials import PAIRS, KnobTrial, in_turns, knobs_to_try, rates_of, try_knobs
 from nanopace.tune.search.memory_limit import fits_in
@@ -29,7 +30,6 @@ from nanopace.tune.search.micro_batch_search import (
     alike,
     candidates,
     cost,
-    divisors,
     next_probe,
     pick,
     predicted_knee,
