@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.config import KNOBS
 from nanopace.config_program import Program
-from nanopace.errors import ConfigError, UsageError
+from nanopace.errors import ConfigError, UsageError, reason_of
 from nanopace.knob import Knob
 from nanopace.literals import NotLiteralError, Value, evaluate, shown
 
@@ -55,8 +55,7 @@ def _text_of(path: str | Path) -> str:
     except IsADirectoryError:
         raise ConfigError("{path}: is a directory, not a config file", path=path) from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
+        raise ConfigError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error)) from None
     if len(data) > _LARGEST_FILE:
         raise ConfigError("{path}: too large for a config file", path=path)
     try:

@@ -29,6 +29,8 @@ __all__ = [
     "OutputError",
     "UnknownCard",
     "UsageError",
+    "reason_of",
+    "unreadable",
 ]
 
 
@@ -71,3 +73,13 @@ class UnknownCard(CardError):
 
 class AmbiguousCard(CardError):
     """Several cards share that name."""
+
+
+def reason_of(error: Exception) -> str:
+    """What the system says is wrong, without the number and the path that Python puts around it."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def unreadable(path: object, error: Exception) -> InputError:
+    """The error for a file that the system does not let us read."""
+    return InputError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error))

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nanopace.errors import InputError
+from nanopace.errors import InputError, unreadable
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ def read_object(path: Path, largest: int) -> dict[str, Any] | None:
         data = read_bounded(path, largest)
         content = None if data is None or takes_much_memory(data) else json.loads(data)
     except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+        raise unreadable(path, error) from None
     except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nanopace.errors import InputError
+from nanopace.errors import InputError, reason_of
 
 
 def check_target(path: str) -> None:
@@ -44,4 +44,4 @@ def write_page(path: str, page: str) -> None:
 
 
 def _failed(path: str, error: OSError) -> InputError:
-    return InputError("--html {path}: {reason}", path=path, reason=error.strerror or str(error))
+    return InputError("--html {path}: {reason}", path=path, reason=reason_of(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nanopace.errors import InputError, UsageError
+from nanopace.errors import InputError, UsageError, reason_of
 
 
 @contextmanager
@@ -24,5 +24,5 @@ def needs_torch(command: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(
-            "{path}: cannot be used: {reason}", path=error.filename or command, reason=error.strerror or str(error)
+            "{path}: cannot be used: {reason}", path=error.filename or command, reason=reason_of(error)
         ) from None

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
-from nanopace.errors import OutputError
+from nanopace.errors import OutputError, reason_of
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -51,11 +51,11 @@ class Outlet(io.RawIOBase):
         """A pipe without a reader is an everyday thing and has an exit code of its own."""
         if isinstance(error, BrokenPipeError):
             return error
-        return OutputError("{stream}: cannot be written: {reason}", stream=self._name, reason=_reason(error))
+        return OutputError("{stream}: cannot be written: {reason}", stream=self._name, reason=reason_of(error))
 
     def lost(self) -> str:
         assert self.failure is not None
-        return f"{self._name}: {_reason(self.failure)}; what cannot be printed is dropped, and training goes on"
+        return f"{self._name}: {reason_of(self.failure)}; what cannot be printed is dropped, and training goes on"
 
     def _write(self, data: memoryview) -> None:
         if self._to is None:
@@ -130,7 +130,3 @@ def _guarded(name: str, stream: object, *, drops: bool) -> io.TextIOWrapper:
         line_buffering=before is None or before.line_buffering,
         write_through=through,
     )
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from nanopace.errors import reason_of
 from nanopace.files import make_directory, open_own, sync_directory
 from nanopace.ledger.codec import DamagedError, from_json, from_record, to_json
 from nanopace.ledger.events import CheckpointEvent, EndEvent, Event, ResumeEvent, RunEvent
@@ -217,7 +218,7 @@ class LedgerWriter:
 
     def _in_trouble(self, error: OSError) -> None:
         if self._trouble is None:
-            self._trouble = error.strerror or str(error)
+            self._trouble = reason_of(error)
             self._on_trouble(
                 f"could not write {self._path}: {self._trouble}; "
                 f"training goes on, and the lines are written when the disk takes them"

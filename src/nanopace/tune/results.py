@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nanopace.errors import UsageError
+from nanopace.errors import UsageError, reason_of
 from nanopace.files import check_own, open_own, read_bounded, write_durably
 from nanopace.tune.trial import Outcome
 
@@ -48,7 +48,7 @@ def _claim(folder: Path, plan: str) -> None:
         else:
             write_durably(file, wanted)
     except OSError as error:
-        raise UsageError("{path}: cannot be written: {reason}", path=folder, reason=error.strerror or error) from None
+        raise UsageError("{path}: cannot be written: {reason}", path=folder, reason=reason_of(error)) from None
 
 
 def keep_result(folder: Path, changed: object, number: int, outcome: Outcome) -> None:

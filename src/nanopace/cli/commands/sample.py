@@ -14,7 +14,7 @@ from nanopace.cli.checkpoint_flag import add_which, passed_over_lines, which_lin
 from nanopace.cli.needs_torch import needs_torch
 from nanopace.cli.options import add_language, words_of
 from nanopace.cli.sample_flags import add_sampling, find_weights, read_sampling
-from nanopace.errors import InputError, UsageError
+from nanopace.errors import InputError, UsageError, reason_of
 from nanopace.wording.printable import clean
 
 if TYPE_CHECKING:
@@ -137,8 +137,7 @@ def _prompt(text: str) -> str:
     except UnicodeDecodeError:
         raise InputError("--start {path}: is not UTF-8 text", path=path) from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("--start {path}: cannot be read: {reason}", path=path, reason=reason) from None
+        raise InputError("--start {path}: cannot be read: {reason}", path=path, reason=reason_of(error)) from None
 
 
 def _tokenizer(asked: str | None, pretrained: Pretrained) -> Tokenizer:

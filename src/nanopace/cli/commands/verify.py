@@ -14,7 +14,7 @@ from nanopace.cli.display.log_lines import size
 from nanopace.cli.display.progress_bar import bar_of_bytes
 from nanopace.cli.needs_torch import needs_torch
 from nanopace.cli.options import add_language, words_of
-from nanopace.errors import InputError
+from nanopace.errors import InputError, unreadable
 from nanopace.files import open_regular
 from nanopace.wording.printable import clean
 
@@ -78,7 +78,7 @@ def _ledger_lines(path: Path, words: Words) -> Iterator[str]:
             while line := file.readline(_LONGEST_LINE):
                 events += len(reader.read(line.decode("utf-8", "replace")))
     except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=ledger, reason=error.strerror or str(error)) from None
+        raise unreadable(ledger, error) from None
     yield words.plural(
         "{path}: {events} events, {n} damaged line",
         "{path}: {events} events, {n} damaged lines",

@@ -21,7 +21,7 @@ from nanopace.corpus.documents.inputs import ARCHIVE, PARQUET, holds_text, is_js
 from nanopace.corpus.documents.newlines import with_plain_newlines
 from nanopace.corpus.documents.parquet import MAGIC, listed, texts_of_parquet
 from nanopace.corpus.documents.pieces import Document
-from nanopace.errors import InputError
+from nanopace.errors import InputError, unreadable
 from nanopace.files import open_regular, takes_much_memory
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def _open(path: Path) -> io.BufferedReader:
     try:
         return open_regular(path)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason) from None
+        raise unreadable(path, error) from None
 
 
 def _unpacked(file: io.BufferedReader) -> BinaryIO:

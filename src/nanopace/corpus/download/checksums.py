@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from nanopace.errors import InputError
+from nanopace.errors import InputError, unreadable
 from nanopace.files import read_bounded, write_durably
 
 CHECKSUMS: Final = "SHA256SUMS"
@@ -23,7 +23,7 @@ def read_checksums(directory: Path) -> dict[str, str]:
     try:
         lines = (read_bounded(path, _LARGEST_FILE) or b"?").decode(errors="replace").splitlines()
     except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+        raise unreadable(path, error) from None
     found = [_LINE.fullmatch(line) for line in lines]
     if None in found:
         raise InputError("{path}: is damaged; remove it, and what is downloaded writes it anew", path=path)

@@ -27,7 +27,7 @@ from nanopace.corpus.documents.inputs import PARQUET
 from nanopace.corpus.documents.parquet import check_parquet, pyarrow
 from nanopace.corpus.download.checksums import read_checksums, write_checksum
 from nanopace.corpus.download.web import Question, is_hopeless, is_web_page, said
-from nanopace.errors import InputError
+from nanopace.errors import InputError, reason_of
 from nanopace.files import make_directory, open_own
 
 TIMEOUT: Final = 30.0  # seconds of silence
@@ -274,5 +274,5 @@ def _writing(path: Path) -> Iterator[None]:
         raise InputError(
             "{path}: cannot be written: {reason}; mend that and run the same command again, and it goes on",
             path=path,
-            reason=error.strerror or str(error),
+            reason=reason_of(error),
         ) from None

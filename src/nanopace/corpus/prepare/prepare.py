@@ -33,7 +33,7 @@ from nanopace.corpus.shards.manifest import (
 )
 from nanopace.corpus.tokenizers.base import TOKENIZER_FILE
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
-from nanopace.errors import InputError, NanopaceError
+from nanopace.errors import InputError, NanopaceError, reason_of
 from nanopace.files import make_directory
 
 __all__ = ["OnProgress", "Recipe", "Status", "Summary", "ensure", "prepare"]
@@ -81,7 +81,7 @@ def prepare(
         raise InputError(
             "{path}: cannot be written: {reason}; mend that and run the same command again, and it goes on",
             path=error.filename or directory,
-            reason=error.strerror or str(error),
+            reason=reason_of(error),
         ) from None
 
 

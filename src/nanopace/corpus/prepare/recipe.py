@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from nanopace.corpus.documents.read import documents
-from nanopace.errors import InputError, UsageError
+from nanopace.errors import InputError, UsageError, unreadable
 
 TOKENIZERS: Final = ("gpt2", "bytes", "chars", "bpe")
 _LARGEST_VOCABULARY: Final = 1 << 20  # the library that trains one reserves its memory first, and dies without
@@ -79,7 +79,7 @@ def inputs_of(files: Sequence[Path], recipe: Recipe) -> Inputs:
         try:
             found = path.stat()
         except OSError as error:
-            raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
+            raise unreadable(path, error) from None
         if not stat.S_ISREG(found.st_mode):
             raise InputError("{path}: is not a file, and files are read more than once", path=path)
         sizes.append(found.st_size)

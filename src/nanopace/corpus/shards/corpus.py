@@ -28,7 +28,7 @@ from nanopace.corpus.shards.scan import first_beyond
 from nanopace.corpus.shards.token_files import Shard, Split
 from nanopace.corpus.tokenizers.nanogpt_meta import META_FILE, read_meta
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
-from nanopace.errors import InputError
+from nanopace.errors import InputError, unreadable
 
 __all__ = ["Corpus", "Shard", "Split", "find_corpus", "open_corpus"]
 
@@ -112,8 +112,7 @@ def open_corpus(directory: Path) -> Corpus:
             return _open_own(directory)
         return _open_foreign(directory)
     except OSError as error:
-        path = error.filename or directory
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+        raise unreadable(error.filename or directory, error) from None
 
 
 def _open_own(directory: Path) -> Corpus:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from nanopace.corpus.shards.fingerprint import FileFingerprint
 from nanopace.corpus.shards.manifest import TOKEN_BYTES, Dtype
-from nanopace.errors import InputError
+from nanopace.errors import InputError, reason_of
 
 _SMALL = 256 << 20  # bytes that are read and hashed within a second, before the first step
 Tokens = npt.NDArray[np.unsignedinteger[Any]]
@@ -127,5 +127,5 @@ def _named(path: Path) -> Iterator[None]:
         raise InputError(
             "{path}: can no longer be read: {reason}; put it back, and --init_from=resume goes on",
             path=path,
-            reason=error.strerror or str(error),
+            reason=reason_of(error),
         ) from None

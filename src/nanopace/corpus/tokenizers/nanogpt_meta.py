@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nanopace.errors import InputError
+from nanopace.errors import InputError, unreadable
 from nanopace.files import read_bounded
 
 META_FILE: Final = "meta.pkl"
@@ -35,7 +35,7 @@ def read_meta(path: Path) -> Meta:
     try:
         data = read_bounded(path, _LARGEST_META)
     except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror or str(error)) from None
+        raise unreadable(path, error) from None
     if data is None:
         raise InputError("{path}: is too large for a vocabulary", path=path)
     try:

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from nanopace.config import KNOBS
-from nanopace.errors import InputError
+from nanopace.errors import InputError, reason_of
 from nanopace.files import atomic_file
 from nanopace.tune.recommend.choices import Choice
 from nanopace.tune.recommend.notes import headline, notes
@@ -74,4 +74,4 @@ def write_config(path: str, text: str, *, overwrite: bool) -> None:
         with atomic_file(Path(os.path.realpath(path)), overwrite=overwrite, durable=False) as file:
             file.write(text.encode())
     except OSError as error:
-        raise InputError("--write {path}: {reason}", path=path, reason=error.strerror or str(error)) from None
+        raise InputError("--write {path}: {reason}", path=path, reason=reason_of(error)) from None
