@@ -24,7 +24,6 @@ from nanopace.wording.catalog import LANGUAGES, words
         (labels.METRICS, get_args(run.Metric)),
         (labels.STAGES, get_args(run.Stage)),
         (labels.CAUSES, get_args(result.Cause)),
-        (labels.BASES, get_args(result.Basis)),
         (labels.VERDICTS, get_args(result.Verdict)),
         (labels.FACTS, run.DERIVED_FACTS),
         (

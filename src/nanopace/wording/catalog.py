@@ -165,10 +165,6 @@ class Words:
         """A part of the training of a trainer that has several."""
         return self.text(labels.STAGES[code])
 
-    def basis(self, code: str) -> str:
-        """How the cost of a checkpoint is known."""
-        return self.text(labels.BASES[code])
-
     def clock(self, code: str) -> str:
         """Which clock the seconds of training come from."""
         return self.text(labels.CLOCKS[code])

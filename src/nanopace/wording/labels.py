@@ -135,13 +135,6 @@ CLOCKS: Mapping[str, str] = {
     "incomplete": label("log rows, incomplete"),
 }
 
-BASES: Mapping[str, str] = {
-    "measured": label("measured"),
-    "stamps": label("from time stamps"),
-    "upper_bound": label("at most"),
-    "unknown": label("unknown"),
-}
-
 FACTS: Mapping[str, str] = {
     "tokens_per_iteration": label("tokens per iteration"),
     "parameters": label("parameters"),
