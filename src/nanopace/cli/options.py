@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from nanopace.cli.html import check_target, write_page
 from nanopace.wording.numbers import KNOWN_LANGUAGES
@@ -16,6 +16,21 @@ if TYPE_CHECKING:
     from nanopace.diagnosis.result import Diagnosis
     from nanopace.views.terminal_writer import TerminalWriter
     from nanopace.wording.catalog import Words
+
+N = TypeVar("N", int, float)
+
+
+def bounded(read: Callable[[str], N], name: str, holds: Callable[[N], bool]) -> Callable[[str], N]:
+    """A type for argparse: a number within bounds. Argparse says "invalid {name} value: '0'" of one that is not."""
+
+    def checked(text: str) -> N:
+        number = read(text)
+        if not holds(number):
+            raise ValueError(text)
+        return number
+
+    checked.__name__ = name
+    return checked
 
 
 def add_language(parser: argparse._ActionsContainer) -> None:
@@ -42,7 +57,8 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 def add_layout(parser: argparse._ActionsContainer) -> None:
     """Width and colours of a report."""
     parser.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
-    parser.add_argument("--width", type=_width, metavar="N", help="columns of the report (else the terminal's, or 80)")
+    width = bounded(int, "number of columns", lambda width: width >= 1)
+    parser.add_argument("--width", type=width, metavar="N", help="columns of the report (else the terminal's, or 80)")
 
 
 def writer_of(args: argparse.Namespace) -> TerminalWriter:
@@ -82,13 +98,3 @@ def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Nam
 
         color = False if args.no_color else None
         print_report(results, words, out=sys.stdout, verbose=args.verbose, width=args.width, color=color)
-
-
-def _width(text: str) -> int:
-    width = int(text)
-    if width < 1:
-        raise ValueError(text)
-    return width
-
-
-_width.__name__ = "number of columns"  # argparse says it: "invalid number of columns value: '0'"

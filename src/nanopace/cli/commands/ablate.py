@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.html import check_target, write_page
-from nanopace.cli.options import add_language, add_layout, words_of, writer_of
+from nanopace.cli.options import add_language, add_layout, bounded, words_of, writer_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nanopace.literals import Value
     from nanopace.tune.ablate.ablate import Plan, Tried
     from nanopace.wording.catalog import Words
+
+_count = bounded(int, "number", lambda count: 0 < count < 10**9)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,13 +124,3 @@ def _measured(plan: Plan, args: argparse.Namespace, words: Words) -> list[Tried]
             )
         raise UsageError("the run with B's {knobs} failed: {said}", knobs=changed, said=failed.said)
     return tried
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if not 0 < count < 10**9:
-        raise ValueError(text)
-    return count
-
-
-_count.__name__ = "number"  # argparse says it: "invalid number value: '0'"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nanopace.cli.display.prepare_progress import PrepareProgress
-from nanopace.cli.options import add_language, words_of
+from nanopace.cli.options import add_language, bounded, words_of
 from nanopace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _VOCAB_SIZE = 4096
 _MB = 1_000_000
+_count = bounded(lambda text: int(text.replace("_", "").replace(",", "")), "number", lambda count: count >= 1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,13 +145,3 @@ def _show(summary: Summary, words: Words) -> None:
 def _dataset(directory: Path) -> str:
     """As `nanopace train` takes it: the name alone where it is under data/."""
     return directory.name if directory.parent == Path("data") else str(directory)
-
-
-def _count(text: str) -> int:
-    number = int(text.replace("_", "").replace(",", ""))
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-_count.__name__ = "number"  # argparse says it: "invalid number value: '0'"

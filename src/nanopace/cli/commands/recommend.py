@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nanopace.cli.config_output import add_answer, check_answer, write_answer
-from nanopace.cli.options import words_of, writer_of
+from nanopace.cli.options import bounded, words_of, writer_of
 from nanopace.errors import UnknownCard, UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nanopace.tune.recommend.recommend_view import Answer
 
 _MOST_CARDS = 12
+
+_figure = bounded(float, "figure", lambda figure: 1e-3 <= figure < 1e5)  # TFLOP/s and GB: no card has less or more
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,16 +151,3 @@ def _by_hand(name: str | None, args: argparse.Namespace) -> Card:
         missing = "--peak-tflops" if peak is None else "--memory"
         raise UsageError("{missing} is needed, too, for a card that is not in the table", missing=missing)
     return given_card(name or f"{peak:g} TFLOP/s", peak, memory)
-
-
-_LEAST, _MOST = 1e-3, 1e5  # TFLOP/s and GB: no card has less or more
-
-
-def _figure(text: str) -> float:
-    figure = float(text)
-    if not _LEAST <= figure < _MOST:
-        raise ValueError(text)
-    return figure
-
-
-_figure.__name__ = "figure"  # argparse says it: "invalid figure value: '0'"

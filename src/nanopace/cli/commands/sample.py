@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.cli.checkpoint_flag import add_which, passed_over_lines, which_line
 from nanopace.cli.needs_torch import needs_torch
-from nanopace.cli.options import add_language, words_of
+from nanopace.cli.options import add_language, bounded, words_of
 from nanopace.cli.sample_flags import add_sampling, find_weights, read_sampling
 from nanopace.errors import InputError, UsageError, reason_of
 from nanopace.wording.printable import clean
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("beyond nanoGPT")
     group.add_argument(
         "--top_p",
-        type=_share,
+        type=bounded(float, "share", lambda share: 0 < share <= 1),
         metavar="P",
         default=1.0,
         help="of the likeliest tokens that have this chance together (default 1: of all)",
@@ -197,13 +197,3 @@ def _report(tokens: int, seconds: float, words: Words) -> None:
         rate=words.number(tokens / seconds, 1),
     )
     print(said, file=sys.stderr)
-
-
-def _share(text: str) -> float:
-    share = float(text)
-    if not 0 < share <= 1:
-        raise ValueError(text)
-    return share
-
-
-_share.__name__ = "share"  # argparse says it: "invalid share value: '0'"
