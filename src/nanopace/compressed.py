@@ -1,4 +1,4 @@
-"""The bytes in a file, whatever it is compressed with: told by how it begins, not by its name."""
+"""The bytes in a file, whatever it is compressed with: its first bytes decide, not its name."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Density:
         self._out = 0
 
     def add(self, count: int) -> None:
-        """So many more bytes came out. TooDenseError if they are out of all proportion."""
+        """Count bytes that came out. TooDenseError if they are out of all proportion."""
         self._out += count
         if self._out > _HARMLESS:
             check_density(self._out, self._file.tell())

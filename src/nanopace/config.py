@@ -299,7 +299,7 @@ class TrainConfig:
 
     @property
     def tokens_per_iteration(self) -> int:
-        """Over all cards: accumulation is."""
+        """Over all cards, as gradient_accumulation_steps counts."""
         return self.gradient_accumulation_steps * self.batch_size * self.block_size
 
     def as_dict(self) -> dict[str, Value]:

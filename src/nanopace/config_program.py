@@ -47,12 +47,12 @@ class Program:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was passed over, for a person."""
+        """Lines for a person: what was passed over."""
         more = self._passed_over - _MOST_NOTES
         return (*self._notes.values(), *([f"{more} more lines are passed over, as nothing is executed"] * (more > 0)))
 
     def set(self, name: str, value: object) -> None:
-        """A flag's word, or a line's."""
+        """Assign a value, from a flag or a line."""
         self.values[name] = self._known[name] = value
         self._notes.pop(name, None)
 

@@ -29,8 +29,8 @@ _MOST_BRACES = 1000  # for some Pythons an f-string takes the square of the time
 def read_config(path: str | Path, *, to_train: bool = False) -> dict[str, Value]:
     """The knobs that a config file sets, by name. Names that nanoGPT does not know are kept too.
 
-    Who wants `to_train` with it is told of slips that would quietly train something else: a knob's name with a letter
-    too many, a choice that there is not. The config of a run that is over only has to be understood.
+    With `to_train`, slips that would quietly train something else are errors: a knob's name with a letter too many, a
+    value that is none of a knob's choices. The config of a run that is over only has to be understood.
     """
     return read_config_text(_text_of(path), str(path), to_train=to_train)
 
@@ -66,7 +66,7 @@ def _text_of(path: str | Path) -> str:
 
 
 def _read(path: str | Path) -> bytes:
-    """Of a file, or of what a shell gives for `<(...)`. A pipe that nobody writes into would be waited for for ever."""
+    """The bytes of a file, or of a shell's `<(...)`. A pipe that nobody writes into is not waited for forever."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             import select
@@ -156,7 +156,7 @@ def read_knob(name: str, written: str, flag: str, knobs: Mapping[str, Knob] = KN
 
 
 def check_together(given: Mapping[str, Value]) -> None:
-    """What a person may not say in one breath. What depends on defaults too is TrainConfig's to check."""
+    """Check knobs that exclude each other as given. TrainConfig checks what also depends on defaults."""
     if given.get("overwrite") and given.get("init_from") == "resume":
         raise UsageError(
             "overwrite=True and init_from=resume exclude each other: one removes the run in out_dir, "

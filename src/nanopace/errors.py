@@ -64,7 +64,7 @@ class OutputError(NanopaceError):
 
 
 class CardError(NanopaceError):
-    """A graphics card that cannot be told."""
+    """A graphics card that cannot be identified."""
 
 
 class UnknownCard(CardError):

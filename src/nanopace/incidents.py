@@ -1,4 +1,4 @@
-"""What befell a run and did not end it, as its trainer tells (our ledger); parts of `nanopace.run.Run`."""
+"""What happened to a run and did not end it, as its ledger says; parts of `nanopace.run.Run`."""
 
 from __future__ import annotations
 

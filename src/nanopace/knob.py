@@ -25,7 +25,7 @@ class Knob:
 
     - call: what this one command shall do; never taken over
     - run: how a run is evaluated, saved and seeded; taken over
-    - shape, recipe: what the weights settle; cannot change
+    - shape, recipe: fixed by the weights; cannot change
     - training: batch, schedule and optimizer. Who gives one of these, or of the shape, has a certain training in mind
     - machine: taken over by the same kind of machine only
     - site: how processes and services are reached from here
@@ -44,7 +44,7 @@ class Knob:
 
     @property
     def asks_for_a_training(self) -> bool:
-        """Who gives it has a certain training in mind. The other knobs say where, on what and how it is told of."""
+        """Whether giving it means a certain training. The other knobs say where, on what, and how it is reported."""
         return self.part in ("shape", "training")
 
     @property

@@ -37,7 +37,7 @@ def left_out(recipe: str, written: str) -> tuple[str, ...]:
 
 @cache
 def ingredients(recipe: str, without: str) -> frozenset[str]:
-    """What is in it. Asked at every step."""
+    """The ingredients of a recipe. Cached, because every step asks."""
     return frozenset(INGREDIENTS[recipe]) - set(left_out(recipe, without))
 
 

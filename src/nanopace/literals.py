@@ -125,7 +125,7 @@ class Evaluator:
         return True
 
     def _decisive(self, parts: list[ast.expr], stops_at: bool, depth: int) -> object:
-        """The first value that settles an `and` or an `or`, and else the last; what follows it is not looked at."""
+        """The first value that decides an `and` or an `or`, else the last; what follows it is not evaluated."""
         value: object = None
         for part in parts:
             value = self.value(part, depth)

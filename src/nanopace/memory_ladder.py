@@ -61,7 +61,7 @@ def recomputed(names: Collection[str]) -> tuple[str, ...]:
 
 
 def averages_bytes(names: Collection[str]) -> int:
-    """Of each of AdamW's two averages of a weight."""
+    """Bytes of each of AdamW's two averages of a weight."""
     return min((step.averages_bytes for step in taken(names)), default=4)
 
 

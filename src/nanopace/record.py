@@ -100,7 +100,7 @@ R = TypeVar("R", bound=Record)
 
 
 def field_names(record: Record | type[Record]) -> tuple[str, ...]:
-    """What it is made of, in its order."""
+    """The names of its fields, in order."""
     return record._fields
 
 

@@ -108,7 +108,7 @@ class Rows(Sequence[Row]):
             self.append(row)
 
     def append(self, row: Row) -> None:
-        """Only for the one who builds the rows; a Run that is handed out is not changed any more."""
+        """Only for the builder of the rows: a Run that is handed out no longer changes."""
         self.iteration.append(row.iteration)
         self.last_iteration.append(row.last_iteration)
         self.count.append(row.count)
@@ -119,7 +119,7 @@ class Rows(Sequence[Row]):
         self.at_s.append(math.nan if row.at_s is None else row.at_s)
 
     def cut(self, length: int) -> None:
-        """Let go of all rows behind so many; as with append."""
+        """Drop all rows after the first `length`; only for the builder, as append."""
         for column in self.__slots__:
             del getattr(self, column)[length:]
 
@@ -182,7 +182,7 @@ class Rows(Sequence[Row]):
 
 
 class Evaluation(Record):
-    """One evaluation, as the log tells of it; or, in a very long log, the last of `count` like it."""
+    """One evaluation, as the log reports it; or, in a very long log, the last of `count` like it."""
 
     iteration: int
     train: float | None

@@ -58,7 +58,7 @@ def _named(argument: str) -> list[Path]:
 
 
 def _below(directory: Path) -> list[Path]:
-    """By name. Hidden files and directories, and links to directories, are left out."""
+    """The files below a directory, sorted. Hidden ones and links to directories are left out."""
     found = sorted(_readable(directory))
     if not found:
         raise InputError("{path}: holds no text, .jsonl, .parquet or .zip", path=directory)
@@ -76,7 +76,7 @@ def _readable(directory: Path) -> Iterator[Path]:
 
 
 def _inner_suffix(path: PurePath) -> str:
-    """.jsonl of rows.jsonl and of rows.jsonl.zst."""
+    """The suffix without that of a compression: .jsonl for rows.jsonl and for rows.jsonl.zst."""
     suffix = path.suffix.lower()
     return PurePath(path.stem).suffix.lower() if suffix in COMPRESSED else suffix
 

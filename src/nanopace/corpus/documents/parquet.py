@@ -37,7 +37,7 @@ def pyarrow(module: str = "pyarrow") -> Any:
 
 
 def texts_of_parquet(path: Path, text_field: str) -> Iterator[Document]:
-    """Only the column that is asked for."""
+    """The texts of one column."""
     arrow = pyarrow()
     size = path.stat().st_size
     rows = out = 0
@@ -71,7 +71,7 @@ def check_parquet(path: Path, text_field: str) -> None:
 
 
 def _table(path: Path, text_field: str) -> Any:
-    """The file with its column, once its footer is known to be one."""
+    """The open file, once its footer and its column are checked."""
     with open_regular(path) as file:
         begin = file.read(len(MAGIC))
         size = file.seek(0, os.SEEK_END)

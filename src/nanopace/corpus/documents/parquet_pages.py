@@ -23,7 +23,7 @@ class BadPageError(Exception):
 
 
 def page_sizes(file: BinaryIO, begin: int, size: int) -> Iterator[tuple[int, int]]:
-    """Of each page of a column chunk, which lies there in the file: bytes once unpacked, and bytes as it is."""
+    """The size of each page of the column chunk at `begin`: unpacked, and as it is in the file."""
     end = begin + size
     while begin < end:
         file.seek(begin)

@@ -72,7 +72,7 @@ def pieces_of(document: Document, held_out: float | None = None) -> Iterator[Pie
 
 
 def _reopener(document: Document) -> Reopen:
-    """What gives the document's bytes from their beginning: the memory, unless they are many."""
+    """A function that opens the document's bytes anew: from memory, unless there are many."""
     content = document.content
     if not isinstance(content, bytes):
         reopen = content
@@ -88,7 +88,7 @@ def _reopener(document: Document) -> Reopen:
 
 
 def _measured(stream: BinaryIO, document: Document) -> tuple[int, int]:
-    """Size and digest."""
+    """The size and the digest of a stream."""
     hashed = hashlib.blake2b(digest_size=8)
     size = 0
     while chunk := stream.read(PIECE):
@@ -146,7 +146,7 @@ def cut_between_words(data: bytes) -> int:
 
 
 def _character_start(data: bytes, place: int) -> int:
-    """`place`, or the one of the bytes before it with which the character begins that it would cut in two."""
+    """`place`, or the start of the character that a cut at `place` would break."""
     for start in range(place, max(-1, place - _LONGEST_CHARACTER), -1):
         if start >= len(data) or data[start] & 0xC0 != 0x80:
             return start

@@ -92,7 +92,7 @@ def _unpacked(file: io.BufferedReader) -> BinaryIO:
 
 
 class _Watched(io.RawIOBase):
-    """A decompressor that is given up where it would fill the disk with nothing."""
+    """A decompressor that stops where a small file unpacks to far too much."""
 
     def __init__(self, stream: BinaryIO, density: Density | _Amount) -> None:
         self._stream, self._density = stream, density
@@ -109,7 +109,7 @@ class _Watched(io.RawIOBase):
 
 @contextmanager
 def _complaints(name: str) -> Iterator[None]:
-    """What decompressors and archives say of a broken file, as one line that names it."""
+    """Turns whatever a decompressor raises for a broken file into one line that names the file."""
     import lzma
     import struct
     import zipfile
@@ -183,7 +183,7 @@ class _Amount:
         self._member = -1
 
     def begin(self, member: zipfile.ZipInfo) -> None:
-        """From its first byte on."""
+        """A member is read from its first byte on."""
         if member.header_offset != self._member:
             self._before, self._furthest, self._member = self._before + self._furthest, 0, member.header_offset
         self._out = 0

@@ -16,7 +16,7 @@ _LINE: Final = re.compile(r"([0-9a-f]{64})  ([^/\0\n]+)")
 
 
 def read_checksums(directory: Path) -> dict[str, str]:
-    """By name; nothing where nothing was written down yet."""
+    """The checksums by file name; empty where none were written yet."""
     path = directory / CHECKSUMS
     if not os.path.lexists(path):
         return {}

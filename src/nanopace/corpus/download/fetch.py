@@ -181,7 +181,7 @@ class _Transfer:
 
     @contextlib.contextmanager
     def _opened(self, here: int) -> Iterator[io.FileIO]:
-        """The part, to go on behind the bytes that are here; on the disk when it is closed."""
+        """The .part file, positioned behind the bytes that are here already; synced when it is closed."""
         with _writing(self.part):
             handle = open_own(self.part, os.O_RDWR | os.O_CREAT)
         with open(handle, "r+b", buffering=0) as file:  # nothing is left to be written when it is closed
@@ -218,7 +218,7 @@ class _Transfer:
             )
 
     def _check_bounds(self, here: int) -> None:
-        """Of an answer that does not say how long it is, and may have no end."""
+        """Bounds an answer that does not say how long it is, and may never end."""
         if here <= _LARGEST and shutil.disk_usage(self.target.parent).free >= _MARGIN:
             return
         self.part.unlink()
@@ -267,7 +267,7 @@ def _check_content(path: Path, remote: Remote) -> None:
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """What the disk says, told from what the network says."""
+    """An OSError of the disk becomes an error that names the file; those of the network are tried again."""
     try:
         yield
     except OSError as error:

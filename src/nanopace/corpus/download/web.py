@@ -89,6 +89,6 @@ def is_hopeless(reason: object) -> bool:
 
 
 def said(reason: object) -> str:
-    """In one line, whatever a server put into it."""
+    """The reason in one line, whatever a server put into it."""
     text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
     return text.strip().partition("\n")[0][:_LONGEST_REASON]

@@ -18,7 +18,7 @@ class DigestSet:
         self._runs: list[Digests] = []
 
     def add(self, digests: Digests) -> npt.NDArray[np.bool_]:
-        """For each whether it is new: neither in the set nor among those before it."""
+        """Add them. Returns for each whether it is new: neither in the set nor before it in `digests`."""
         values, places = np.unique(digests, return_index=True)
         known = np.zeros(len(values), dtype=np.bool_)
         for run in self._runs:

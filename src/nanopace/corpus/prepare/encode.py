@@ -26,7 +26,7 @@ Pieces = list[tuple[SplitName, Piece]]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Something to show in the meantime."""
+    """How far it is, for a progress bar."""
 
     stage: Literal["download", "tokenizer", "tokens"]
     done: int  # bytes of files
@@ -93,7 +93,7 @@ class CorpusWriter:
         return Encoded(text_bytes, time.monotonic() - began)
 
     def missing(self) -> InputError | None:
-        """What keeps the corpus from being one, now that everything is read."""
+        """What the corpus lacks, now that everything is read; None where it is complete."""
         if not self.counts.documents:
             return self._inputs.without_text()
         for name, writer in self._splits.items():

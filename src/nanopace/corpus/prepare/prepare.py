@@ -47,7 +47,7 @@ _TEMPORARY: Final = re.compile(rf"\.(?:{_DESCRIPTIONS})\.\w+\.part")  # of a pro
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What there is in the end."""
+    """What was prepared."""
 
     directory: Path
     tokens: dict[SplitName, int]
@@ -184,7 +184,7 @@ def _remove(directory: Path, names: re.Pattern[str]) -> None:
 
 @contextlib.contextmanager
 def _nothing_left(directory: Path, made: Sequence[Path]) -> Iterator[None]:
-    """A file that cannot be read, before the first shard was finished: there is nothing to go on with."""
+    """Removes what it made if an error comes before the first finished shard: there is nothing to resume."""
     new = not any(directory.iterdir())
     try:
         yield
@@ -199,7 +199,7 @@ def _nothing_left(directory: Path, made: Sequence[Path]) -> Iterator[None]:
 
 
 def _begun(directory: Path, inputs: Inputs) -> Provenance | None:
-    """What is there already of the same work; None where nothing is."""
+    """The provenance of the same work, begun earlier; None where nothing is there."""
     provenance = Provenance.read(directory)
     if provenance is None:
         for name in (MANIFEST, "train.bin", "val.bin"):

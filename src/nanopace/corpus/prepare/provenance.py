@@ -17,7 +17,7 @@ PROVENANCE: Final = "prepare.json"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of the documents in the input."""
+    """How many documents the input has, and what was done to them."""
 
     documents: int = 0  # that are kept
     duplicates: int = 0
@@ -46,7 +46,7 @@ class Provenance:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """None where nothing was begun."""
+        """What an earlier prepare wrote; None where there was none."""
         path = directory / PROVENANCE
         if not os.path.lexists(path):
             return None

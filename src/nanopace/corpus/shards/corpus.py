@@ -51,7 +51,7 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        """Tells this data from other data: names and sizes, and hashes or samples of what is inside."""
+        """A hash that differs for other data: of names, sizes, and hashes or samples of the contents."""
         digest = hashlib.sha256()
         for split in (self.train, self.val):
             for shard, fingerprint in zip(split.shards, split.fingerprints, strict=True):
@@ -62,7 +62,7 @@ class Corpus:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """By file, of those that no manifest lists: as many as have been read through by now."""
+        """The known hashes of files that no manifest lists: of those that were read through by now."""
         unlisted = (each for each in self._files() if each[0].sha256 is None)
         return {shard.path.name: fingerprint.known for shard, fingerprint in unlisted if fingerprint.known is not None}
 

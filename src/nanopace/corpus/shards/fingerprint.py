@@ -37,7 +37,7 @@ class _Look:
 
 
 class FileFingerprint:
-    """Of one file. Several threads may read it."""
+    """The fingerprint of one file. Several threads may use it."""
 
     def __init__(self, path: Path, sha256: str | None) -> None:
         self._path, self._listed = path, sha256
@@ -48,7 +48,7 @@ class FileFingerprint:
         self._turn = threading.Lock()
 
     def take(self) -> None:
-        """From now on it has to stay as it is."""
+        """Remember the file as it is: from now on it must not change."""
         with self._turn:
             self._begin()
 

@@ -131,7 +131,7 @@ def _manifest(content: dict[str, Any]) -> Manifest:
 
 
 def shard_entry(content: Any) -> ShardEntry:
-    """A shard as a manifest or a journal lists it. ValueError with the field that cannot be right."""
+    """A shard as a manifest lists it. ValueError with the field that cannot be right."""
     entry = ShardEntry(
         file=field_of(content, "file", str),
         tokens=field_of(content, "tokens", int),

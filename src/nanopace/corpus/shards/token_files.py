@@ -37,7 +37,7 @@ class Shard:
     max_id: int | None = None  # likewise
 
     def read(self, begin: int, count: int) -> Tokens:
-        """So many tokens from a place on."""
+        """`count` tokens from position `begin`."""
         tokens = np.empty(count, dtype=np.dtype(self.dtype).newbyteorder("<"))
         view: Any = tokens.view(np.uint8)
         with _named(self.path), open(self.path, "rb", buffering=0) as file:
@@ -65,7 +65,7 @@ class Split:
         return sum(shard.tokens * TOKEN_BYTES[shard.dtype] for shard in self.shards)
 
     def take_fingerprints(self) -> None:
-        """From now on its files have to stay as they are."""
+        """Remember the files as they are: from now on they must not change."""
         for fingerprint in self.fingerprints:
             fingerprint.take()
 
@@ -120,7 +120,7 @@ def _cut(path: Path) -> InputError:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """What the disk says becomes an error that names the file."""
+    """An OSError becomes an error that names the file."""
     try:
         yield
     except OSError as error:

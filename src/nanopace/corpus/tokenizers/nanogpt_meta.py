@@ -88,7 +88,7 @@ class _NoClasses(pickle.Unpickler):
 
 
 def _check_instructions(data: bytes) -> None:
-    """Those that build dicts, and no more of them than an alphabet takes: an unpickler itself has no bounds."""
+    """Only instructions that build dicts, and no more than an alphabet takes: an unpickler has no bounds of its own."""
     depth = remembered = 0
     marks: list[int] = []
     for steps, (opcode, argument, _) in enumerate(pickletools.genops(data)):

@@ -21,7 +21,7 @@ Ids = Sequence[int] | npt.NDArray[Any]
 
 
 class Tokenizer(Protocol):
-    """What a corpus and a model share, told by its hash."""
+    """What a corpus and a model have to share. Its hash identifies it."""
 
     @property
     def kind(self) -> str:
