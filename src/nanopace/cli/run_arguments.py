@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from nanopace.cli.display.progress_bar import WithBar, bar_of_bytes
 from nanopace.errors import InputError, NotALog, UsageError
 from nanopace.record import Record
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from nanopace.literals import Value
     from nanopace.run import Run, Stage
     from nanopace.wording.catalog import Words
@@ -98,22 +99,32 @@ def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]
     return found
 
 
-class _Bar(WithBar):
+class _Bar:
     """Rate and time left on stderr, for a log that takes a while; nothing where stderr is no terminal."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._wanted = sys.stderr.isatty()
+        self._shown: tuple[Progress, TaskID] | None = None
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown is not None:
+            self._shown[0].stop()
 
     def update(self, done: int, total: int | None) -> None:
         if not self._wanted or max(done, total or 0) < _WORTH_A_BAR:
             return
-        if self._bar is None or self._task is None:
+        if self._shown is None:
             from rich.markup import escape
 
+            from nanopace.cli.display.progress_bar import bar_of_bytes  # a short log does without it
             from nanopace.wording.printable import clean
 
-            self._bar = bar_of_bytes()
-            self._task = self._bar.add_task(escape(clean(os.path.basename(self._name))))
-            self._bar.start()
-        self._bar.update(self._task, completed=done, total=total)
+            progress = bar_of_bytes()
+            self._shown = progress, progress.add_task(escape(clean(os.path.basename(self._name))))
+            progress.start()
+        progress, task = self._shown
+        progress.update(task, completed=done, total=total)
