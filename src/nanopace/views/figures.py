@@ -6,7 +6,7 @@ import math
 
 from nanopace.run import DERIVED_FACTS, Fact
 from nanopace.views.document import Cell, Line, Section, Table, Text
-from nanopace.views.report import Report, card_range, gap_name, last_training, share_done, shortened
+from nanopace.views.report import Report, card_range, gap_name, last_training, share_done, short_checksum
 from nanopace.wording.catalog import Words
 
 MAIN_KNOBS = (
@@ -159,7 +159,7 @@ def facts_table(report: Report) -> Table:
     rows = []
     for name, fact in sorted(report.diagnosis.facts.items()):
         inferred = fact.origin == "inferred"
-        value = f"{'~' if inferred else ''}{shortened(_value(words, name, fact))}"
+        value = f"{'~' if inferred else ''}{short_checksum(_value(words, name, fact))}"
         rows.append((words.fact(name), Cell(value, inferred=inferred), Cell(words.origin(fact), inferred=inferred)))
     return Table(rows, "lrl", (words.text("setting"), words.text("value"), words.text("origin")))
 

@@ -213,7 +213,7 @@ def _is_nothing(seconds: float | None, wall: Wall) -> bool:
     return seconds is not None and seconds < _LEAST_S and seconds < _LEAST_SHARE * wall.total_s
 
 
-def shortened(text: str) -> str:
+def short_checksum(text: str) -> str:
     """A long checksum, cut to its beginning."""
     is_checksum = len(text) > _LONGEST_CHECKSUM and set(text) <= _HEX_DIGITS
     return f"{text[:_SHORT_CHECKSUM]}…" if is_checksum else text
@@ -264,14 +264,14 @@ def made_of(row: SlowRow, words: Words) -> str:
 def notes(diagnosis: Diagnosis, words: Words) -> list[str]:
     """The first of the trainer's notes, each with its place, and how many more there are."""
     shown = [
-        f"{words.text('iteration {iteration}', iteration=note.iteration)}: {_shortened(note.text)}"
+        f"{words.text('iteration {iteration}', iteration=note.iteration)}: {_cut_note(note.text)}"
         for note in diagnosis.notes[:MOST_NOTES]
     ]
     left = len(diagnosis.notes) - len(shown)
     return [*shown, words.plural("{n} more is in the JSON.", "{n} more are in the JSON.", left)] if left else shown
 
 
-def _shortened(text: str) -> str:
+def _cut_note(text: str) -> str:
     return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]} …"
 
 

@@ -80,17 +80,22 @@ def percent(fraction: float, form: NumberForm, digits: int = 1, *, signed: bool 
 
 def shortened(x: float, form: NumberForm, digits: int = 1) -> str:
     """A large count in short: 134.1k, 40.6M, 2.4B (in the language's own word for it)."""
-    size, step = abs(x), 0
-    while step < 4 and size >= 1000 - 0.5 * 10**-digits:
-        size, step = size / 1000, step + 1
-    if step == 0:
+    scaled, thousands = _scaled(x, digits, len(form.short))
+    if thousands == 0:
         return decimal(x, form, 0 if float(x).is_integer() else digits)
-    return decimal(math.copysign(size, x), form, digits) + form.short[step - 1]
+    return decimal(scaled, form, digits) + form.short[thousands - 1]
 
 
 def with_prefix(x: float, form: NumberForm, unit: str) -> str:
     """An amount of a unit with its SI prefix: 854.8 MFLOP."""
-    size, step = abs(x), 0
-    while step < 7 and size >= 999.95:
-        size, step = size / 1000, step + 1
-    return f"{decimal(math.copysign(size, x), form, 1)}{FIXED}{('', 'k', 'M', 'G', 'T', 'P', 'E', 'Z')[step]}{unit}"
+    prefixes = ("", "k", "M", "G", "T", "P", "E", "Z")
+    scaled, thousands = _scaled(x, 1, len(prefixes) - 1)
+    return f"{decimal(scaled, form, 1)}{FIXED}{prefixes[thousands]}{unit}"
+
+
+def _scaled(x: float, digits: int, most: int) -> tuple[float, int]:
+    """`x` divided by 1000 until it prints below 1000, and how often it was divided, at most `most` times."""
+    thousands = 0
+    while thousands < most and abs(x) >= 1000 - 0.5 * 10**-digits:
+        x, thousands = x / 1000, thousands + 1
+    return x, thousands
