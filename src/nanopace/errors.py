@@ -19,20 +19,6 @@ A broken invariant is an `assert`, never one of these.
 
 from __future__ import annotations
 
-__all__ = [
-    "AmbiguousCard",
-    "CardError",
-    "ConfigError",
-    "InputError",
-    "NanopaceError",
-    "NotALog",
-    "OutputError",
-    "UnknownCard",
-    "UsageError",
-    "reason_of",
-    "unreadable",
-]
-
 
 class NanopaceError(Exception):
     """A message for a person: `template` in English, and the values that it names."""

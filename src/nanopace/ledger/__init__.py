@@ -5,7 +5,6 @@ docs/ledger-format.md describes the file.
 """
 
 from nanopace.ledger.events import (
-    VERSION,
     CheckpointEvent,
     CompileEvent,
     EndEvent,
@@ -21,18 +20,15 @@ from nanopace.ledger.events import (
     StallEvent,
     StepEvent,
 )
-from nanopace.ledger.file import EventReader, Ledger, LedgerWriter, read_ledger
+from nanopace.ledger.file import LedgerWriter, read_ledger
 
 __all__ = [
-    "VERSION",
     "CheckpointEvent",
     "CompileEvent",
     "EndEvent",
     "EvalEvent",
     "Event",
-    "EventReader",
     "GpuEvent",
-    "Ledger",
     "LedgerWriter",
     "MicroBatchEvent",
     "NoteEvent",
