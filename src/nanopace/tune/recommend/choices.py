@@ -58,17 +58,9 @@ class Frame:
     step_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The knobs, and what evaluating and saving so often costs."""
-
-    knobs: tuple[Choice, ...]
-    evaluation_share: float
-    nanogpt_evaluation_share: float
-
-
-def choices(frame: Frame) -> Chosen:
-    """All of them, in the order in which nanoGPT has them."""
+def choices(frame: Frame) -> tuple[tuple[Choice, ...], tuple[float, float]]:
+    """All knobs, in the order in which nanoGPT has them; and the share of the time that evaluations and checkpoints
+    take, ours and nanoGPT's."""
     model, micro, max_iters = frame.model, frame.micro, frame.max_iters
     interval, batches = _evaluations(frame)
     rate = learning_rate(model.parameters)
@@ -104,7 +96,7 @@ def choices(frame: Frame) -> Chosen:
         *_device(frame.card),
         *_own(frame),
     ]
-    return Chosen(tuple(knobs), *_shares(frame, interval, batches))
+    return tuple(knobs), _shares(frame, interval, batches)
 
 
 def learning_rate(parameters: float) -> float:

@@ -5,7 +5,7 @@ Everything is arithmetic on hardware/: nothing is measured, no card is needed. W
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nanopace.errors import UsageError
@@ -19,7 +19,6 @@ from nanopace.tune.recommend.budget import STEP_TOKENS, budget_of, enough_of, is
 from nanopace.tune.recommend.choices import Choice, Frame, choices
 from nanopace.tune.recommend.datasets import KNOWN, Dataset
 from nanopace.tune.recommend.micro_batch import (
-    MicroBatch,
     Rung,
     fused,
     largest_released,
@@ -117,7 +116,7 @@ def recommend(
         epochs=epochs,
         step_s=None if speed is None else budget.per_step / speed.expected,
     )
-    chosen = choices(frame)
+    knobs, (own_share, nanogpt_share) = choices(frame)
     return Recommendation(
         version=JSON_VERSION,
         card=card.name,
@@ -142,7 +141,7 @@ def recommend(
         batch_size=micro.sequences,
         accumulation=accumulation,
         ladder=micro.steps,
-        memory_bytes=_memory(card, model, micro),
+        memory_bytes=_memory(card, model, micro.sequences, micro.steps),
         nanogpt_fits=in_nanogpt,
         tokens_per_s=speed,
         nanogpt_tokens_per_s=foreign,
@@ -156,9 +155,9 @@ def recommend(
         loss=loss,
         perplexity=None if loss is None else perplexity(loss),
         loss_unknown=where_it_ends(*law),
-        evaluation_share=chosen.evaluation_share,
-        nanogpt_evaluation_share=chosen.nanogpt_evaluation_share,
-        knobs=chosen.knobs,
+        evaluation_share=own_share,
+        nanogpt_evaluation_share=nanogpt_share,
+        knobs=knobs,
     )
 
 
@@ -196,7 +195,7 @@ def fits(card: Card, model: Model, step_tokens: int = STEP_TOKENS) -> bool:
 def does_not_fit(card: Card, model: Model) -> UsageError:
     """Says what would: steps of one micro-batch, a smaller model, or how much memory."""
     most = largest_released(card, model)
-    least = _least_bytes(card, model)
+    least = _memory(card, model, 1, useful_steps("gpt2"))
     smaller = [each for each in NAMED.values() if each.parameters < model.parameters and fits(card, each)]
     values = {
         "model": model.name,
@@ -227,17 +226,10 @@ def does_not_fit(card: Card, model: Model) -> UsageError:
     )
 
 
-def _least_bytes(card: Card, model: Model) -> int:
-    """The least memory: one sequence, with gradients."""
+def _memory(card: Card, model: Model, sequences: int, steps: Sequence[str]) -> int:
     if fused(card, model):
-        return fused_peak_bytes(*model.size, 1, useful_steps("gpt2"))
-    return peak_bytes(*model.size, 1)
-
-
-def _memory(card: Card, model: Model, micro: MicroBatch) -> int:
-    if fused(card, model):
-        return fused_peak_bytes(*model.size, micro.sequences, micro.steps)
-    return peak_bytes(*model.size, micro.sequences)
+        return fused_peak_bytes(*model.size, sequences, steps)
+    return peak_bytes(*model.size, sequences)
 
 
 def _several(card: Card, model: Model, sequences: int, most: int, tokens: int) -> Iterator[Together]:

@@ -24,7 +24,7 @@ def write(found: Tuned, words: Words, writer: TerminalWriter) -> None:
     writer.heading(words.text("The config"))
     if found.changes:
         writer.table(Table([_changed_row(each, found, words) for each in found.changes], "lrl"))
-    for said in [*_of_knobs(found, words), *_of_the_micro_batch(found, words)]:
+    for said in filter(None, [*(_of_knob(each, words) for each in found.knobs), *_of_the_micro_batch(found, words)]):
         writer.line(said, hanging=2)
     if found.found_out:
         writer.heading(words.text("What the trainer finds out by itself"))
@@ -79,10 +79,6 @@ def _answer(found: Tuned, words: Words) -> str:
         after=words.si(after),
         before=words.si(before),
     )
-
-
-def _of_knobs(found: Tuned, words: Words) -> list[str]:
-    return [said for each in found.knobs if (said := _of_knob(each, words))]
 
 
 def _of_knob(trial: KnobTrial, words: Words) -> str:
