@@ -24,7 +24,6 @@ OURS = {
     "_relu2": ACTIVATION,
     "_turn": TURNS,
     "_embed": TOKENS,
-    "_begin": TOKENS,
     "_add_values": TOKENS,
     "_adamw": UPDATE,
     "_muon": UPDATE,

@@ -39,8 +39,7 @@ MODULES = {
     "muon": UPDATE,
     "relu2": ACTIVATION,
     "rotary": TURNS,
-    "start": TOKENS,
-    "tokens": TOKENS,
+    "embedding": TOKENS,
     "values": TOKENS,
 }
 # As their libraries name them on different cards.

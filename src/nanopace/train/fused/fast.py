@@ -19,11 +19,11 @@ from nanopace.train.fused.gpt2 import Attended, Fused, rows_of
 from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.addmm import addmm_
+from nanopace.train.kernels.embedding import embed_norm, embed_norm_backward
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.norm import rms_norm, rms_norm_backward
 from nanopace.train.kernels.relu2 import relu2, relu2_backward
 from nanopace.train.kernels.rotary import Angles, turn, turn_backward
-from nanopace.train.kernels.start import begin, begin_backward
 from nanopace.train.kernels.values import add_values, add_values_backward
 from nanopace.train.models.fast import CAP, SHARPNESS, FastBlock, FastGPT, rope_angles, value_tables
 
@@ -83,7 +83,7 @@ class FusedFastGPT(Fused):
     @torch.no_grad()
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
         """The mean loss; `share` times its gradient is added up."""
-        start, start_factor = begin(tokens, self._tokens, self._positions)
+        start, start_factor = embed_norm(tokens, self._tokens, self._positions)
         x = start.clone()
         kept = [self._forward(layer, x, tokens, rounding=True) for layer in self._layers]
         head, y8 = self._head, self._head.empty_fp8(x)
@@ -98,13 +98,13 @@ class FusedFastGPT(Fused):
         for layer in reversed(self._layers):
             self._backward(layer, kept.pop(), d_x, tokens)
         d_positions = None if self._positions is None else self._positions.grad
-        begin_backward(d_x, start, start_factor, tokens, _gradient(self._tokens), d_positions)
+        embed_norm_backward(d_x, start, start_factor, tokens, _gradient(self._tokens), d_positions)
         return loss
 
     @torch.no_grad()
     def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """The mean loss of each sequence."""
-        x, _ = begin(tokens, self._tokens, self._positions)
+        x, _ = embed_norm(tokens, self._tokens, self._positions)
         for layer in self._layers:
             self._forward(layer, x, tokens, rounding=False)
         losses = head_losses(rms_norm(x)[0], self._head.copy, targets.reshape(-1), self._cap)

@@ -24,9 +24,9 @@ from nanopace.train.fused.matrix import Matrix, weight_of
 from nanopace.train.fused.step_in_backward import StepInBackward, share_gradients
 from nanopace.train.kernels.activation import gelu, gelu_backward
 from nanopace.train.kernels.addmm import addmm_
+from nanopace.train.kernels.embedding import embed, embed_backward
 from nanopace.train.kernels.head import head_gradients, head_losses
 from nanopace.train.kernels.norm import layer_norm, layer_norm_backward
-from nanopace.train.kernels.tokens import embed, embed_backward
 from nanopace.train.models.gpt2 import GPT, Block
 from nanopace.train.private_torch import zero_all
 
