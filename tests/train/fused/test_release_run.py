@@ -75,7 +75,7 @@ class Spoiled:
             if layer is not fused._layers[0]:  # they take the step before that
                 return
             if self._passes in infinite:
-                layer.projection.gradient[0, 0] = torch.inf
+                layer.attn_proj.gradient[0, 0] = torch.inf
             if self._passes in full:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB")
 

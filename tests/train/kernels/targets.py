@@ -106,7 +106,7 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
         optimizer.step()
     elif isinstance(optimizer, MuonAndAdamW):
         for stack in optimizer._stacks:
-            stack.step(1.0, 1.0, found_inf, replace(optimizer._how, dtype=torch.bfloat16, kernels=True))
+            stack.step(1.0, 1.0, found_inf, replace(optimizer._settings, dtype=torch.bfloat16, kernels=True))
 
 
 @contextmanager

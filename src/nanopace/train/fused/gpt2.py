@@ -37,17 +37,17 @@ _MANY_ROWS = 1 << 15
 class Layer(NamedTuple):
     """The matrices of one block."""
 
-    attention: Matrix
-    projection: Matrix
-    into: Matrix
-    out_of: Matrix
+    qkv: Matrix
+    attn_proj: Matrix
+    mlp_fc: Matrix
+    mlp_proj: Matrix
 
 
-class Attended(NamedTuple):
-    """What attention was given and what it found, with torch's way back."""
+class SavedAttention(NamedTuple):
+    """Input and output of attention, with the graph that autograd goes back through."""
 
     q_k_v: tuple[Tensor, Tensor, Tensor]
-    found: Tensor
+    out: Tensor
 
 
 class Activations(NamedTuple):
@@ -55,7 +55,7 @@ class Activations(NamedTuple):
 
     y_1: Tensor
     factor_1: Tensor
-    attended: Attended | None
+    attended: SavedAttention | None
     y_2: Tensor
     factor_2: Tensor
     h: Tensor | None
@@ -65,7 +65,7 @@ class Activations(NamedTuple):
 class Fused(ABC):
     """A model's weights, gradients that stay where they are, and the matrices as they are multiplied.
 
-    `steps` of the memory ladder say what of a layer is computed again in the backward pass instead of kept.
+    `steps` of the memory ladder say what of a layer is computed again in the backward pass instead of saved.
     """
 
     release: StepInBackward | None = None  # takes each gradient as soon as it is there; None: they are added up
@@ -135,7 +135,7 @@ class FusedGPT(Fused):
     def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
         """The mean loss; `share` times its gradient is added up, or released."""
         x = embed(tokens, self._tokens, self._positions)
-        kept = [self._forward(layer, x, len(tokens), rounding=True) for layer in self._layers]
+        saved = [self._forward(layer, x, len(tokens), fp8=True) for layer in self._layers]
         head, y8 = self._head, self._head.empty_fp8(x)
         y, factor = layer_norm(x, y8)
         del x
@@ -144,11 +144,11 @@ class FusedGPT(Fused):
         )
         del y8
         if self.release is not None:
-            self.release.begin(loss)
+            self.release.begin_step(loss)
         d_x = layer_norm_backward(d_y, y, factor, None)
         del y, d_y
         for layer in reversed(self._layers):
-            self._backward(layer, kept.pop(), d_x, len(tokens))
+            self._backward(layer, saved.pop(), d_x, len(tokens))
             if self.release is not None:
                 self.release.update(layer)
         assert self._tokens.grad is not None
@@ -163,22 +163,22 @@ class FusedGPT(Fused):
         """The mean loss of each sequence."""
         x = embed(tokens, self._tokens, self._positions)
         for layer in self._layers:
-            self._forward(layer, x, len(tokens), rounding=False)
+            self._forward(layer, x, len(tokens), fp8=False)
         losses = head_losses(layer_norm(x)[0], self._head.copy, targets.reshape(-1))
         return losses.view(targets.shape).mean(dim=1)
 
-    def _forward(self, layer: Layer, x: Tensor, batch: int, *, rounding: bool) -> Activations:
-        """What this layer finds is added to x. Products are in 8 bits where that is chosen and `rounding` allowed."""
-        y8 = layer.attention.empty_fp8(x) if rounding else None
+    def _forward(self, layer: Layer, x: Tensor, batch: int, *, fp8: bool) -> Activations:
+        """Add this layer to the residual stream x. Products are in 8 bits where that is chosen and `fp8` allows it."""
+        y8 = layer.qkv.empty_fp8(x) if fp8 else None
         y_1, factor_1 = layer_norm(x, y8)
-        attended = self._attend(layer.attention.product(y_1, y8), batch)
-        addmm_(x, rows_of(attended.found), layer.projection.copy.t())
-        y8 = layer.into.empty_fp8(x) if rounding else None
+        attended = self._attend(layer.qkv.product(y_1, y8), batch)
+        addmm_(x, rows_of(attended.out), layer.attn_proj.copy.t())
+        y8 = layer.mlp_fc.empty_fp8(x) if fp8 else None
         y_2, factor_2 = layer_norm(x, y8)
-        h = layer.into.product(y_2, y8)
+        h = layer.mlp_fc.product(y_2, y8)
         del y8
         g = gelu(h)
-        addmm_(x, g, layer.out_of.copy.t())
+        addmm_(x, g, layer.mlp_proj.copy.t())
         return Activations(
             y_1,
             factor_1,
@@ -189,44 +189,44 @@ class FusedGPT(Fused):
             None if "activation" in self._recompute else g,
         )
 
-    def _backward(self, layer: Layer, kept: Activations, d_x: Tensor, batch: int) -> None:
-        """What this layer does to the gradient is added to d_x."""
-        self._backward_mlp(layer, kept, d_x)
-        self._backward_attention(layer, kept, d_x, batch)
+    def _backward(self, layer: Layer, saved: Activations, d_x: Tensor, batch: int) -> None:
+        """Add this layer's part of the gradient to d_x."""
+        self._backward_mlp(layer, saved, d_x)
+        self._backward_attention(layer, saved, d_x, batch)
 
-    def _backward_mlp(self, layer: Layer, kept: Activations, d_x: Tensor) -> None:
-        h = layer.into.product(kept.y_2) if kept.h is None else kept.h
-        d_h, g = gelu_backward(torch.mm(d_x, layer.out_of.copy), h, kept.g)
-        addmm_(layer.out_of.gradient, d_x.t(), g)
-        addmm_(layer.into.gradient, d_h.t(), kept.y_2)
-        layer_norm_backward(torch.mm(d_h, layer.into.copy), kept.y_2, kept.factor_2, d_x)
+    def _backward_mlp(self, layer: Layer, saved: Activations, d_x: Tensor) -> None:
+        h = layer.mlp_fc.product(saved.y_2) if saved.h is None else saved.h
+        d_h, g = gelu_backward(torch.mm(d_x, layer.mlp_proj.copy), h, saved.g)
+        addmm_(layer.mlp_proj.gradient, d_x.t(), g)
+        addmm_(layer.mlp_fc.gradient, d_h.t(), saved.y_2)
+        layer_norm_backward(torch.mm(d_h, layer.mlp_fc.copy), saved.y_2, saved.factor_2, d_x)
 
-    def _backward_attention(self, layer: Layer, kept: Activations, d_x: Tensor, batch: int) -> None:
-        q_k_v, found = kept.attended or self._attend(layer.attention.product(kept.y_1), batch)
-        d_found = torch.mm(d_x, layer.projection.copy).view_as(found.transpose(1, 2)).transpose(1, 2)
-        addmm_(layer.projection.gradient, d_x.t(), rows_of(found))
-        slopes = [rows_of(each) for each in attention_backward(found, q_k_v, d_found)]
-        layer_norm_backward(_backward_packed(slopes, layer.attention, kept.y_1), kept.y_1, kept.factor_1, d_x)
+    def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, batch: int) -> None:
+        q_k_v, out = saved.attended or self._attend(layer.qkv.product(saved.y_1), batch)
+        d_out = torch.mm(d_x, layer.attn_proj.copy).view_as(out.transpose(1, 2)).transpose(1, 2)
+        addmm_(layer.attn_proj.gradient, d_x.t(), rows_of(out))
+        d_q_k_v = [rows_of(each) for each in attention_backward(out, q_k_v, d_out)]
+        layer_norm_backward(_backward_packed(d_q_k_v, layer.qkv, saved.y_1), saved.y_1, saved.factor_1, d_x)
 
-    def _attend(self, packed: Tensor, batch: int) -> Attended:
+    def _attend(self, packed: Tensor, batch: int) -> SavedAttention:
         """torch's own, with its own backward pass, whichever kernel it takes."""
         rows, width = packed.shape
         parts = packed.view(batch, rows // batch, 3, self._heads, width // (3 * self._heads))
         q, k, v = (each.transpose(1, 2).requires_grad_() for each in parts.unbind(2))
         with torch.enable_grad():
-            return Attended((q, k, v), functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+            return SavedAttention((q, k, v), functional.scaled_dot_product_attention(q, k, v, is_causal=True))
 
 
-def _backward_packed(slopes: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
+def _backward_packed(grads: list[Tensor], matrix: Matrix, y: Tensor) -> Tensor:
     """d_y, from the gradients of queries, keys and values, which are parts of one product."""
     if len(y) < _MANY_ROWS:
-        slopes = [torch.cat(slopes, dim=1)]
-    copies, gradients = matrix.copy.chunk(len(slopes)), matrix.gradient.chunk(len(slopes))
-    d_y = torch.mm(slopes[0], copies[0])
-    for slope, copy in zip(slopes[1:], copies[1:], strict=True):
-        addmm_(d_y, slope, copy)
-    for slope, gradient in zip(slopes, gradients, strict=True):
-        addmm_(gradient, slope.t(), y)
+        grads = [torch.cat(grads, dim=1)]
+    copies, gradients = matrix.copy.chunk(len(grads)), matrix.gradient.chunk(len(grads))
+    d_y = torch.mm(grads[0], copies[0])
+    for grad, copy in zip(grads[1:], copies[1:], strict=True):
+        addmm_(d_y, grad, copy)
+    for grad, gradient in zip(grads, gradients, strict=True):
+        addmm_(gradient, grad.t(), y)
     return d_y
 
 

@@ -119,7 +119,7 @@ def _embed_backward(
     tokens, d_x, x, factors, d_table, d_positions, stride, batch, length, width,
     PLACED: tl.constexpr, NORMED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One position each, in every sequence."""
+    """A program for each position, in every sequence."""
     position = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
@@ -131,11 +131,11 @@ def _embed_backward(
         row = sequence * length + position
         at = row * width + columns
         token = tl.load(tokens + sequence * stride + position)
-        slope = tl.load(d_x + at, inside, 0.0).to(tl.float32)
+        grad = tl.load(d_x + at, inside, 0.0).to(tl.float32)
         if NORMED:
             value = tl.load(x + at, inside, 0.0).to(tl.float32)
-            slope = (slope - value * (tl.sum(slope * value, 0) / width)) * tl.load(factors + row)
-        total += slope
-        tl.atomic_add(d_table + token * width + columns, slope, inside)
+            grad = (grad - value * (tl.sum(grad * value, 0) / width)) * tl.load(factors + row)
+        total += grad
+        tl.atomic_add(d_table + token * width + columns, grad, inside)
     if PLACED:
         tl.store(at_position, total, inside)

@@ -17,7 +17,7 @@ from nanopace.config import TrainConfig
 from nanopace.knob_values import ingredients
 from nanopace.memory_ladder import averages_bytes
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.recipes import outline
+from nanopace.train.models.recipes import meta_model
 from nanopace.train.optim.adamw import ADAMW_STATE, adamw_for_all
 from nanopace.train.optim.bf16_adamw import bf16_adamw
 from nanopace.train.optim.groups import PEAK, Groups, parameter_groups
@@ -95,7 +95,7 @@ def _take(into: Tensor, whole: Tensor) -> None:
 
 def state_shapes(shape: ModelShape) -> dict[str, torch.Size]:
     """What the optimizer of such a model remembers, by the names of `optimizer_tensors`; nothing is allocated."""
-    model = outline(shape)
+    model = meta_model(shape)
     # Only these decide it; the others would have to fit together.
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
     if optimizer_name(config) == "adamw":  # without making one, for which torch imports its compiler: 1.5 s
