@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
-from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_tokens, zipf_tokens
+from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_zipf_tokens
 from nanopace import diagnose, open_run
 
 VOCAB = 50304
@@ -39,7 +39,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        data = write_tokens(room / "data", zipf_tokens(60_000_000, VOCAB, 1), zipf_tokens(4_000_000, VOCAB, 2), VOCAB)
+        data = write_zipf_tokens(room / "data", 60_000_000, 4_000_000, VOCAB)
         knobs: Knobs = {
             "dataset": str(data),
             "batch_size": args.micro_batch,
