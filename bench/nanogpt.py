@@ -147,11 +147,11 @@ def nanogpt_peak(checkout: Path, knobs: Knobs, log: Path) -> int:
     return int(text.rpartition("peak: ")[2])
 
 
-def run_nanopace(knobs: Knobs, log: Path, **variables: str) -> Result:
-    return _run([sys.executable, "-m", "nanopace", "train", "--no-report"], knobs, log.parent, log, **variables)
+def run_nanopace(knobs: Knobs, log: Path) -> Result:
+    return _run([sys.executable, "-m", "nanopace", "train", "--no-report"], knobs, log.parent, log)
 
 
-def _run(command: list[str], knobs: Knobs, directory: Path, log: Path, **variables: str) -> Result:
+def _run(command: list[str], knobs: Knobs, directory: Path, log: Path) -> Result:
     config = write_config(log.with_suffix(".py"), knobs)
     begin = time.perf_counter()
     with log.open("w") as out:
@@ -160,7 +160,7 @@ def _run(command: list[str], knobs: Knobs, directory: Path, log: Path, **variabl
             cwd=directory,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env=environment(**variables),
+            env=environment(),
             check=False,
         )
     if ended.returncode:
