@@ -25,8 +25,9 @@ if find_spec("triton") is None:
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("these runs are on the CPU; tests/gpu/test_release.py has some on a card", allow_module_level=True)
 
-from nanopace.train.fused import gpt2 as fused_module
-from nanopace.train.fused.gpt2 import FusedGPT, Layer
+from nanopace.train.fused import model as fused_module
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.model import Layer
 from nanopace.train.loop.passes import FusedPasses
 
 RELEASED: dict[str, Value] = {
