@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOMENTUM, EARLY_MOMENTUM, MOMENTUM_WARMUP = 0.95, 0.85, 100  # in steps, from the early one to the other
 NORMUON_BETA = 0.95  # of NorMuon's running mean square: about 20 steps
 
-MUON_STATE = MOMENTUM_NAME, SQUARE_NAME = "momentum", "neuron_sq"  # what it remembers of a weight beside a count
+MUON_STATE = MOMENTUM_NAME, SQUARE_NAME = "momentum", "neuron_sq"  # its state of a weight, beside a count
 COUNT_NAME = "step"
 
 
