@@ -10,13 +10,12 @@ ones that differ likewise. All of it is `nanopace ablate`.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from nanogpt import ROOT, write_tokens, zipf_tokens
+from nanogpt import environment, write_config, write_zipf_tokens
 from nanopace.literals import Value
 
 VOCAB = 50304
@@ -44,14 +43,14 @@ def main() -> None:
     vocab = VOCAB if on_a_card else 2048
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        data = write_tokens(room / "data", zipf_tokens(6_000_000, vocab, 1), zipf_tokens(100_000, vocab, 2), vocab)
+        data = write_zipf_tokens(room / "data", 6_000_000, 100_000, vocab)
         for name, more in zip(("A.py", "B.py"), both, strict=True):
             knobs = {"dataset": str(data), "vocab_size": vocab, "compile": on_a_card, **shared, **more}
-            (room / name).write_text("".join(f"{key} = {value!r}\n" for key, value in knobs.items()))
+            write_config(room / name, knobs)
         flags = [f"--steps={steps}", f"--repeats={args.repeats}"]
         flags += [] if args.keep is None else [f"--keep={args.keep.resolve()}"]
         command = [sys.executable, "-m", "nanopace", "ablate", "A.py", "B.py", *flags]
-        subprocess.run(command, cwd=room, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)
+        subprocess.run(command, cwd=room, env=environment(), check=True)
 
 
 if __name__ == "__main__":

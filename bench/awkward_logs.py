@@ -55,11 +55,9 @@ def main() -> None:
             with log.open("w") as file:
                 file.writelines(lines())
             warm(log)
-            seconds, peak, _ = measure([nanopace, "explain", str(log)])
-            print(
-                f"{lines.__name__:22}{log.stat().st_size / 1e6:6.1f}{seconds:9.1f}{peak:9.0f}",
-                flush=True,
-            )
+            cost = measure([nanopace, "explain", str(log)])
+            megabytes = log.stat().st_size / 1e6
+            print(f"{lines.__name__:22}{megabytes:6.1f}{cost.seconds:9.1f}{cost.peak_mb:9.0f}", flush=True)
 
 
 if __name__ == "__main__":

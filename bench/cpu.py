@@ -24,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median, quantiles
 
-from nanogpt import ROOT, Knobs, write_tokens, zipf_tokens
+from nanogpt import Knobs, environment, write_config, write_zipf_tokens
 
 VOCAB = 65
 WARM = 20  # rows before the first turn
@@ -112,9 +112,7 @@ def main() -> None:
     columns = ("nanoGPT", "nanopace", "ratio", "median", "middle half", "quick", "CPU", "rows")
     print(f"{'configuration':24}" + "".join(f"{name:>{width}}" for name, width in zip(columns, WIDTHS, strict=True)))
     with tempfile.TemporaryDirectory() as folder:
-        data = write_tokens(
-            Path(folder, "data"), zipf_tokens(1_000_000, VOCAB, 1), zipf_tokens(100_000, VOCAB, 2), VOCAB
-        )
+        data = write_zipf_tokens(Path(folder, "data"), 1_000_000, 100_000, VOCAB)
         for name in args.only or CONFIGURATIONS:
             print(_compared(name, args, Path(folder), data), flush=True)
     print(
@@ -157,9 +155,7 @@ def _started(command: list[str], name: str, who: str, args: argparse.Namespace, 
     place.mkdir()
     common: Knobs = {"dataset": str(data), "device": "cpu", "dtype": "float32", "compile": False, "log_interval": 1}
     often: Knobs = {"max_iters": 10**9, "eval_interval": 10**9, "eval_iters": 1, "out_dir": str(place / "out")}
-    config, log = place / "config.py", place / "log"
-    knobs = {**CONFIGURATIONS[name], **common, **often}
-    config.write_text("".join(f"{knob} = {value!r}\n" for knob, value in knobs.items()))
+    config, log = write_config(place / "config.py", {**CONFIGURATIONS[name], **common, **often}), place / "log"
     threads = {} if args.threads is None else {"OMP_NUM_THREADS": str(args.threads)}
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -167,7 +163,7 @@ def _started(command: list[str], name: str, who: str, args: argparse.Namespace, 
             cwd=args.nanogpt if who == "theirs" else place,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **threads},
+            env=environment(**threads),
         )
     return Trainer(process, log)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import random
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nanogpt import ROOT, Knobs, nanogpt_module, run_nanopace, write_tokens, zipf_tokens
+from nanogpt import Knobs, environment, nanogpt_model, run_nanopace, write_tokens, write_zipf_tokens
 from nanopace.cli.commands import train
 from nanopace.cli.ordered_flags import spelled_out
 from nanopace.corpus.shards.corpus import Corpus, open_corpus
@@ -128,7 +127,7 @@ def _settings(nanogpt: Path, room: Path, orders: int) -> bool:
     draw = random.Random(1)
     mixed = [draw.choices(words, k=draw.randint(2, 6)) for _ in range(orders)]
     lines = [["--batch_size=12", *line] for line in ([[word] for word in words] + mixed)]
-    corpus = open_corpus(write_tokens(room / "tiny", zipf_tokens(5000, 300, 1), zipf_tokens(2000, 300, 2), 300))
+    corpus = open_corpus(write_zipf_tokens(room / "tiny", 5000, 2000, 300))
     differences = 0
     theirs = _asked_of_nanogpt(nanogpt, lines)
     with contextlib.chdir(nanogpt):
@@ -173,7 +172,7 @@ def _best(nanogpt: Path, room: Path) -> bool:
     run_nanopace({**OVERFITTING, "dataset": str(corpus.directory), "out_dir": str(out)}, room / "ours.log")
     exported = room / "ckpt.pt"
     command = [sys.executable, "-m", "nanopace", "convert", str(out), str(exported)]
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)
+    subprocess.run(command, env=environment(), check=True)
     checkpoint = torch.load(exported, weights_only=True)
     best = read_best(out)
     assert best is not None
@@ -190,8 +189,7 @@ def _best(nanogpt: Path, room: Path) -> bool:
 
 
 def _loss_by_nanogpt(nanogpt: Path, checkpoint: Mapping[str, Any], corpus: Corpus) -> float:
-    module = nanogpt_module(nanogpt)
-    model = module.GPT(module.GPTConfig(**checkpoint["model_args"])).eval()
+    model = nanogpt_model(nanogpt, checkpoint["model_args"])
     model.load_state_dict(checkpoint["model"])
     length, count = int(OVERFITTING["block_size"]), int(OVERFITTING["eval_iters"]) * int(OVERFITTING["batch_size"])
     starts = Order(corpus.val, length, 1337).starts(0, count)

@@ -15,11 +15,10 @@ import json
 import re
 import shutil
 import tempfile
-from collections import Counter
 from pathlib import Path
 from statistics import median
 
-from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_tokens, zipf_tokens
+from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_zipf_tokens
 from nanopace import diagnose, open_run
 
 VOCAB = 50304
@@ -34,12 +33,11 @@ def main() -> None:
     parser.add_argument("--micro_batch", type=int, default=64)
     parser.add_argument("--every", type=int, default=EVERY, help="steps between our evaluations")
     parser.add_argument("--steps", type=int, default=2 * EVERY + 5, help="our steps")
-    parser.add_argument("--starts", action="store_true", help="only a cold and a warm start of ours")
     parser.add_argument("--keep", type=Path, help="copy the logs and the ledger here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        data = write_tokens(room / "data", zipf_tokens(60_000_000, VOCAB, 1), zipf_tokens(4_000_000, VOCAB, 2), VOCAB)
+        data = write_zipf_tokens(room / "data", 60_000_000, 4_000_000, VOCAB)
         knobs: Knobs = {
             "dataset": str(data),
             "batch_size": args.micro_batch,
@@ -57,32 +55,26 @@ def main() -> None:
             "dtype": "bfloat16",
             "compile": True,
         }
-        cache = str(room / "cache")
         how: Knobs = {"eval_interval": args.every, "eval_train": "steps"}  # 1.6M tokens, and no second pass
         ours: Knobs = {**knobs, **how, "out_dir": "ours", "max_iters": args.steps}
-        cold = run_nanopace(ours, room / "ours.log", XDG_CACHE_HOME=cache)
-        run_nanopace({**knobs, "out_dir": "again", "max_iters": 5}, room / "again.log", XDG_CACHE_HOME=cache)
-        if args.starts:
-            print(_starts("cold", room / "ours") + "\n" + _starts("warm", room / "again"))
-            return
+        result = run_nanopace(ours, room / "ours.log")
         theirs = run_nanogpt(args.nanogpt, {**knobs, "out_dir": str(room / "theirs")}, room / "nanogpt.log")
-        _show(cold, theirs, room)
+        _show(result, theirs, room)
         if args.keep is not None:
             args.keep.mkdir(parents=True, exist_ok=True)
             for path in [*room.glob("*.log"), room / "ours" / "ledger.jsonl"]:
                 shutil.copy(path, args.keep / path.name)
 
 
-def _show(cold: Result, theirs: Result, room: Path) -> None:
+def _show(ours: Result, theirs: Result, room: Path) -> None:
     events = _events(room / "ours")
-    ours_ms, theirs_ms = cold.step_ms(), theirs.step_ms()
+    ours_ms, theirs_ms = ours.step_ms(), theirs.step_ms()
     evaluations = [each["ms"] for each in events if each["event"] == "eval" and each["iteration"] > 0]
     saves = [each for each in events if each["event"] == "checkpoint"]
     stalls = [each["stall_ms"] for each in saves]
     steps = [each["ms"] for each in events if each["event"] == "step"][5:]
     per_interval = USUAL * ours_ms + median(evaluations) + median(stalls)
     spikes = _spikes(theirs, theirs_ms)
-    print("\n" + _starts("cold", room / "ours") + "\n" + _starts("warm", room / "again"))
     print(f"\n{'':44}{'nanopace':>12}{'nanoGPT':>12}{'ratio':>8}")
     print(f"{'median step, ms':44}{ours_ms:12.1f}{theirs_ms:12.1f}{theirs_ms / ours_ms:8.3f}")
     print(f"{'tokens/s':44}{STEP_TOKENS / ours_ms * 1000:12,.0f}{STEP_TOKENS / theirs_ms * 1000:12,.0f}")
@@ -97,22 +89,12 @@ def _show(cold: Result, theirs: Result, room: Path) -> None:
     wall = diagnose(open_run(room / "ours" / "ledger.jsonl")).wall
     at = sorted({each["iteration"] for each in events if each["event"] == "eval"})
     print(f"{f'share as measured, evaluations at {at}':44}{wall.overhead_share:12.2%} of {wall.total_s:.0f} s")
-    losses = [_losses(each) for each in (cold, theirs)]
+    losses = [_losses(each) for each in (ours, theirs)]
     print(f"{'loss of steps 41 to 45':44}{losses[0]:12.4f}{losses[1]:12.4f}")
 
 
 def _events(out_dir: Path) -> list[dict]:
     return [json.loads(line) for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
-
-
-def _starts(name: str, out_dir: Path) -> str:
-    """What passed before the first step."""
-    parts: Counter[str] = Counter()
-    for each in _events(out_dir):
-        if each["event"] == "compile" or (each["event"] == "span" and each["phase"] == "startup"):
-            parts[f"{each['event'].replace('span', 'start')}: {each['what']}"] += each["ms"] / 1000
-    listed = ", ".join(f"{what} {seconds:.1f}" for what, seconds in parts.items())
-    return f"{name} start to the first step: {sum(parts.values()):.1f} s ({listed})"
 
 
 def _spikes(theirs: Result, step_ms: float) -> float:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 HALF, WHOLE = 2, 4  # bytes of bfloat16 and float32
 
 PRODUCTS, ATTENTION, CROSS_ENTROPY, NORMS = "matrix products", "attention", "cross entropy", "norms"
-ACTIVATION, TURNS, TOKENS = "GELU, ReLU^2", "queries and keys", "tokens"
+ACTIVATION, QUERIES_AND_KEYS, TOKENS = "GELU, ReLU^2", "queries and keys", "tokens"
 UPDATE, REST = "update", "everything else"
 
 # How the names of our own kernels begin.
@@ -22,10 +22,9 @@ OURS = {
     "_norm": NORMS,
     "_gelu": ACTIVATION,
     "_relu2": ACTIVATION,
-    "_turn": TURNS,
+    "_qk_norm_rope": QUERIES_AND_KEYS,
     "_embed": TOKENS,
-    "_begin": TOKENS,
-    "_add_values": TOKENS,
+    "_add_value_embeddings": TOKENS,
     "_adamw": UPDATE,
     "_muon": UPDATE,
 }
@@ -96,7 +95,9 @@ def class_of(name: str) -> str:
 
 def by_class(step: Iterable[Kernel], update: Iterable[Kernel]) -> dict[str, float]:
     """In ms. Whatever an update launches is the update's, the products of Muon too."""
-    total = dict.fromkeys((PRODUCTS, ATTENTION, CROSS_ENTROPY, NORMS, ACTIVATION, TURNS, TOKENS, REST, UPDATE), 0.0)
+    total = dict.fromkeys(
+        (PRODUCTS, ATTENTION, CROSS_ENTROPY, NORMS, ACTIVATION, QUERIES_AND_KEYS, TOKENS, REST, UPDATE), 0.0
+    )
     for kernel in step:
         total[class_of(kernel.name)] += kernel.ms
     total[UPDATE] += sum(kernel.ms for kernel in update)
@@ -113,7 +114,7 @@ def least(shape: Shape) -> dict[str, Work]:
         CROSS_ENTROPY: Work(bytes=cross_entropy_bytes(shape)),
         NORMS: Work(bytes=norm_bytes(shape)),
         ACTIVATION: Work(bytes=activation_bytes(shape)),
-        TURNS: Work(bytes=turn_bytes(shape)),
+        QUERIES_AND_KEYS: Work(bytes=qk_bytes(shape)),
         TOKENS: Work(bytes=token_bytes(shape)),
         REST: Work(),
         UPDATE: Work(update_flops(shape), update_bytes(shape)),
@@ -146,7 +147,7 @@ def activation_bytes(shape: Shape) -> float:
     return 5 * 4 * shape.layers * shape.stream
 
 
-def turn_bytes(shape: Shape) -> float:
+def qk_bytes(shape: Shape) -> float:
     """There queries and keys are read and written; back three gradients, too, and the norm reads both once more."""
     if not shape.has:
         return 0.0

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from kernels import update_of
-from nanogpt import Knobs, nanogpt_peak, write_tokens, zipf_tokens
+from nanogpt import Knobs, nanogpt_peak, write_zipf_tokens
 from nanopace.config import TrainConfig
 from nanopace.hardware.memory import GIB, fused_peak_bytes
 from nanopace.memory_ladder import MEMORY_STEPS, keeps_gradients
@@ -137,7 +137,7 @@ def _measure_nanogpt(checkout: Path) -> None:
     with it."""
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        data = write_tokens(room / "data", zipf_tokens(1_000_000, VOCAB, 1), zipf_tokens(100_000, VOCAB, 2), VOCAB)
+        data = write_zipf_tokens(room / "data", 1_000_000, 100_000, VOCAB)
         knobs: Knobs = {**OF_NANOGPT, "dataset": str(data), "out_dir": str(room / "out")}
         few, many = (
             nanogpt_peak(checkout, {**knobs, "batch_size": batch}, room / "log") / GIB for batch in (FEW, MANY)

@@ -10,16 +10,21 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nanopace import open_run
 from nanopace.run import Run
+
+if TYPE_CHECKING:
+    from nanopace.train.models.gpt2 import ModelShape
 
 ROOT = Path(__file__).resolve().parents[1]
 Knobs = Mapping[str, bool | int | float | str]
@@ -74,7 +79,23 @@ def zipf_tokens(count: int, vocab_size: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).choice(vocab_size, size=count, p=weights / weights.sum()).astype(np.uint16)
 
 
-def nanogpt_module(checkout: Path) -> Any:
+def write_zipf_tokens(directory: Path, train: int, val: int, vocab_size: int) -> Path:
+    """So many of them for each split."""
+    return write_tokens(directory, zipf_tokens(train, vocab_size, 1), zipf_tokens(val, vocab_size, 2), vocab_size)
+
+
+def write_config(path: Path, knobs: Knobs) -> Path:
+    """As nanoGPT reads it, and we do."""
+    path.write_text("".join(f"{name} = {value!r}\n" for name, value in knobs.items()))
+    return path
+
+
+def environment(**more: str) -> dict[str, str]:
+    """In which a process finds this checkout's nanopace."""
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), **more}
+
+
+def _nanogpt_module(checkout: Path) -> Any:
     """Its model.py."""
     spec = importlib.util.spec_from_file_location("nanogpt_model", checkout / "model.py")
     assert spec is not None
@@ -82,6 +103,19 @@ def nanogpt_module(checkout: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def nanogpt_model(checkout: Path, arguments: Mapping[str, Any]) -> Any:
+    """Its GPT, in eval mode. It prints its size, which nobody wants to know here."""
+    module = _nanogpt_module(checkout)
+    with redirect_stdout(None):
+        return module.GPT(module.GPTConfig(**arguments)).eval()
+
+
+def model_args(shape: ModelShape) -> dict[str, Any]:
+    """What its GPTConfig takes."""
+    names = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "dropout")
+    return {name: getattr(shape, name) for name in names}
 
 
 def seeded(nanogpt: Path, room: Path, seed: int) -> Path:
@@ -113,20 +147,21 @@ def nanogpt_peak(checkout: Path, knobs: Knobs, log: Path) -> int:
     return int(text.rpartition("peak: ")[2])
 
 
-def run_nanopace(knobs: Knobs, log: Path, **environment: str) -> Result:
-    return _run([sys.executable, "-m", "nanopace", "train", "--no-report"], knobs, log.parent, log, **environment)
+def run_nanopace(knobs: Knobs, log: Path) -> Result:
+    return _run([sys.executable, "-m", "nanopace", "train", "--no-report"], knobs, log.parent, log)
 
 
-def _run(command: list[str], knobs: Knobs, directory: Path, log: Path, **environment: str) -> Result:
-    import time
-
-    config = log.with_suffix(".py")
-    config.write_text("".join(f"{name} = {value!r}\n" for name, value in knobs.items()))
-    variables = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
+def _run(command: list[str], knobs: Knobs, directory: Path, log: Path) -> Result:
+    config = write_config(log.with_suffix(".py"), knobs)
     begin = time.perf_counter()
     with log.open("w") as out:
         ended = subprocess.run(
-            [*command, str(config)], cwd=directory, stdout=out, stderr=subprocess.STDOUT, env=variables, check=False
+            [*command, str(config)],
+            cwd=directory,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            check=False,
         )
     if ended.returncode:
         print(f"{' '.join(command)} failed:\n{log.read_text()[-2000:]}", file=sys.stderr)

@@ -13,17 +13,15 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nanogpt import nanogpt_module
+from nanogpt import model_args, nanogpt_model
 from nanopace.train.formats.convert import convert, open_pretrained
 from nanopace.train.formats.huggingface import save_huggingface
 from nanopace.train.formats.pretrained import Pretrained
@@ -46,7 +44,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for bias in (False, True):
             shape = replace(SMALL if args.small else LARGE, bias=bias)
-            for name, difference in differences(shape, nanogpt_module(nanogpt), Path(folder, str(bias))).items():
+            for name, difference in differences(shape, nanogpt, Path(folder, str(bias))).items():
                 verdict = "" if name == YARDSTICK else "holds" if difference <= BAR else "MISSED"
                 failed |= verdict == "MISSED"
                 print(f"bias={bias!s:5}  {name:50}{difference:10.2e}   {verdict}")
@@ -56,20 +54,14 @@ def main() -> int:
     return int(failed)
 
 
-def arguments(shape: ModelShape) -> dict[str, Any]:
-    names = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "dropout")
-    return {name: getattr(shape, name) for name in names}
-
-
 @torch.no_grad()
-def differences(shape: ModelShape, nanogpt: Any, folder: Path) -> dict[str, float]:
+def differences(shape: ModelShape, nanogpt: Path, folder: Path) -> dict[str, float]:
     """The largest one of each comparison."""
     folder.mkdir()
     torch.manual_seed(1)
     own = GPT(shape).eval()
     torch.manual_seed(1)
-    with redirect_stdout(None):  # it prints its size
-        theirs = nanogpt.GPT(nanogpt.GPTConfig(**arguments(shape))).eval()
+    theirs = nanogpt_model(nanogpt, model_args(shape))
     state = theirs.state_dict()
     found = {"initial weights of one seed": max(apart(each, state[name]) for name, each in own.state_dict().items())}
     for weight in own.parameters():  # no zeros and ones: a bias that is left out must show
@@ -77,12 +69,11 @@ def differences(shape: ModelShape, nanogpt: Any, folder: Path) -> dict[str, floa
     theirs.load_state_dict(own.state_dict())
     tokens = torch.randint(0, shape.vocab_size, (1, shape.block_size))
     found["logits, nanoGPT"] = apart(own.logits(tokens), theirs(tokens, tokens)[0])
-    torch.save({"model": theirs.state_dict(), "model_args": arguments(shape), "iter_num": 9}, folder / "theirs.pt")
+    torch.save({"model": theirs.state_dict(), "model_args": model_args(shape), "iter_num": 9}, folder / "theirs.pt")
     found["logits, from nanoGPT's ckpt.pt"] = apart(own.logits(tokens), read(folder / "theirs.pt").logits(tokens))
     convert(folder / "theirs.pt", folder / "ours.pt")
     checkpoint = torch.load(folder / "ours.pt", weights_only=True)
-    with redirect_stdout(None):
-        again = nanogpt.GPT(nanogpt.GPTConfig(**checkpoint["model_args"])).eval()
+    again = nanogpt_model(nanogpt, checkpoint["model_args"])
     again.load_state_dict(checkpoint["model"])
     found["logits, nanoGPT from our ckpt.pt"] = apart(own.logits(tokens), again(tokens, tokens)[0])
     if find_spec("transformers") is not None:
@@ -136,7 +127,7 @@ def run_scripts(nanogpt: Path, folder: Path) -> dict[str, int]:
     torch.save(
         {
             "model": GPT(TINY).state_dict(),
-            "model_args": arguments(TINY),
+            "model_args": model_args(TINY),
             "iter_num": 3,
             "config": {"dataset": "letters"},
         },

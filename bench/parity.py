@@ -1,14 +1,11 @@
-"""The same loss as nanoGPT, and not slower: same data, same settings, same number of steps.
+"""The same loss as nanoGPT: same data, same settings, same number of steps. cpu.py and throughput.py compare the speed.
 
 nanoGPT draws its windows at random, with replacement, and we do not. After 500 steps that alone makes the validation
 loss of one trainer differ by 0.04 from seed to seed. So nanoGPT's train.py is given our windows, in our order, and we
 are given the weights that it begins with, which it draws on the CPU; then its last checkpoint and ours are evaluated
-alike. --repeats does so with other weights at the beginning, on the same windows, which shows what is noise. Their
-times are compared in short runs that take turns, since a machine's speed wanders over minutes; ours compiled, which is
-off by default on a CPU, takes its turn too.
+alike. --repeats does so with other weights at the beginning, on the same windows, which shows what is noise.
 
     python bench/parity.py path/to/nanoGPT              # about four minutes on two cores
-    python bench/parity.py path/to/nanoGPT --speed      # taking turns: four minutes
     python bench/parity.py path/to/nanoGPT --own        # each with its own windows, three seeds: ten minutes
     python bench/parity.py path/to/nanoGPT --cuda       # GPT-2 124M on a card, our kernels and torch.compile's
     python bench/parity.py path/to/nanoGPT --cuda --repeats 3
@@ -26,7 +23,6 @@ import numpy as np
 import torch
 
 from nanogpt import Knobs, given_windows, run_nanogpt, run_nanopace, seeded, write_tokens
-from nanopace import diagnose, open_run
 from nanopace.config import TrainConfig
 from nanopace.corpus.prepare.prepare import ensure
 from nanopace.corpus.shards.corpus import Corpus, Split, open_corpus
@@ -40,7 +36,6 @@ from nanopace.train.models.gpt2 import GPT, ModelShape
 STEPS, CUDA_STEPS = 500, 200
 SEEDS = (1337, 1338, 1339)
 BAR = 0.02
-TURNS, TURN_STEPS = 6, 60
 KNOBS: Knobs = {
     "batch_size": 8,
     "block_size": 128,
@@ -84,7 +79,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path)
     parser.add_argument("--own", action="store_true")
-    parser.add_argument("--speed", action="store_true")
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--repeats", type=int, default=1, help="on the same windows, each from other weights")
     args = parser.parse_args()
@@ -93,9 +87,7 @@ def main() -> None:
         corpus = open_corpus(ensure("python"))
         assert corpus.vocab_size is not None
         data = open_corpus(write_tokens(room / "data", _tokens(corpus.train), _tokens(corpus.val), corpus.vocab_size))
-        if args.speed:
-            _in_turns(args.nanogpt, data, room)
-        elif args.own:
+        if args.own:
             _own_windows(args.nanogpt, data, room)
         elif args.cuda:
             ways: dict[str, Knobs] = {"our kernels": {}, "torch.compile": {"fused": False}}
@@ -149,27 +141,6 @@ def _drawn(path: Path, config: TrainConfig, corpus: Corpus, seed: int) -> Path:
     torch.manual_seed(seed)
     save_nanogpt(path, Pretrained(path=path, shape=shape, weights=GPT(shape).state_dict()))
     return path
-
-
-def _in_turns(nanogpt: Path, corpus: Corpus, room: Path) -> None:
-    knobs: Knobs = {**KNOBS, "dataset": str(corpus.directory), "max_iters": TURN_STEPS, "eval_interval": 1000}
-    ratios: dict[str, list[float]] = {"nanopace": [], "nanopace compiled": []}
-    compile_s = []
-    for turn in range(TURNS):
-        theirs = run_nanogpt(nanogpt, {**knobs, "out_dir": str(room / "theirs")}, room / "theirs.log").step_ms()
-        for name, each in ratios.items():
-            out = room / f"{name.replace(' ', '_')}{turn}"
-            knobs_now = {**knobs, "out_dir": str(out), "compile": "compiled" in name}
-            ours = run_nanopace(knobs_now, room / "ours.log")
-            each.append(theirs / ours.step_ms())
-            if "compiled" in name:
-                phases = diagnose(open_run(out)).phases
-                assert phases is not None
-                compile_s.append(phases.compile_s)
-        print(f"turn {turn + 1}:", *(f"{name} {each[-1]:.3f} x" for name, each in ratios.items()), flush=True)
-    for name, each in ratios.items():
-        print(f"{name}: {fmean(each):.3f} ± {stdev(each) / TURNS**0.5:.3f} x nanoGPT's steps a second")
-    print(f"compiling takes {median(compile_s):.1f} s")
 
 
 def _load(out_dir: Path, steps: int = STEPS) -> GPT:

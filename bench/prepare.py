@@ -10,13 +10,11 @@ file, and both use GPT-2's vocabulary. nanopace's own BPE, trained on the file, 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import NamedTuple
 
+from big_log import measure
 from nanopace.corpus.download.named import python_files
 
 BAR_MB = 600
@@ -36,11 +34,6 @@ for name, text in (("train", data[:cut]), ("val", data[cut:])):
 """
 
 
-class Cost(NamedTuple):
-    seconds: float
-    peak_mb: float
-
-
 def write_text(path: Path, megabytes: int) -> None:
     """The standard library again and again, each time with a number, so that no copy is quite like the others."""
     sources = [file.read_text(errors="replace") for file in python_files()]
@@ -54,15 +47,6 @@ def write_text(path: Path, megabytes: int) -> None:
             copy += 1
 
 
-def measured(command: list[str]) -> Cost:
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"{' '.join(command)} failed")
-    return Cost(time.perf_counter() - start, usage.ru_maxrss / 1024)
-
-
 def main() -> int:
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     nanopace = str(Path(sys.executable).with_name("nanopace"))
@@ -71,9 +55,9 @@ def main() -> int:
         write_text(text, megabytes)
         prepare = [nanopace, "prepare", str(text), "--out"]
         costs = {
-            "tiktoken by hand": measured([sys.executable, "-c", BY_HAND, str(text), folder]),
-            "prepare, gpt2": measured([*prepare, f"{folder}/gpt2"]),
-            "prepare, bpe": measured([*prepare, f"{folder}/bpe", "--tokenizer=bpe"]),
+            "tiktoken by hand": measure([sys.executable, "-c", BY_HAND, str(text), folder]),
+            "prepare, gpt2": measure([*prepare, f"{folder}/gpt2"]),
+            "prepare, bpe": measure([*prepare, f"{folder}/bpe", "--tokenizer=bpe"]),
         }
     print(f"{megabytes} MB of text, {os.cpu_count()} cores")
     print(f"{'':18}{'seconds':>9}{'MB/s':>8}{'peak MB':>10}")

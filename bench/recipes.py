@@ -12,9 +12,6 @@ is time_to_loss.py.
 
 The last shows what averages in bfloat16, or products in 8 bits, cost of the loss; memory=gradients, with accum=1, what
 it costs to update each layer in the backward pass.
-
-Beside the trainer's knobs there are two schedules, which the trainer does not have: `early_context=256,early=0.5` cuts
-the windows of the first half of all steps into pieces of 256 tokens, `early_batch=16,early=0.5` takes only 16 of them.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ import gc
 import json
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -83,29 +80,8 @@ def main() -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Early:
-    """What is smaller in the first part of a run."""
-
-    early: float = 0.0
-    early_context: int | None = None
-    early_batch: int | None = None
-
-    @classmethod
-    def taken_from(cls, knobs: dict[str, Value]) -> Early:
-        return cls(**{each.name: knobs.pop(each.name) for each in fields(cls) if each.name in knobs})  # type: ignore[arg-type]
-
-    def cut(self, windows: Tensor, progress: float) -> tuple[Tensor, Tensor]:
-        """Inputs and targets."""
-        length = windows.size(1) - 1
-        if progress < self.early:
-            windows, length = windows[: self.early_batch], self.early_context or length
-        return windows[:, :-1].reshape(-1, length), windows[:, 1:].reshape(-1, length)
-
-
 def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> dict[str, float]:
     knobs: dict[str, Value] = {**parse_setting(args.base), **parse_setting(setting), "seed": seed}
-    early = Early.taken_from(knobs)
     machine = find_machine(str(knobs["device"]) if "device" in knobs else None)
     knobs.setdefault("dtype", "bfloat16" if machine.device.type == "cuda" else "float32")
     knobs = {**recipe_defaults(str(knobs["recipe"]), int(knobs["max_iters"])), **knobs}
@@ -133,15 +109,12 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
     windows = _windows(corpus, config)
     with nullcontext() if release is None else release.weights_frozen():
         _rehearse(passes, windows, config, machine.device)
-    tokens = 0
     begin = time.perf_counter()
     for step in range(config.max_iters):
         set_learning_rate(optimizer, learning_rate(config, step))
         some = windows[step].to(machine.device, non_blocking=True).long()
         for micro in some:
-            inputs, targets = early.cut(micro, step / config.max_iters)
-            passes(inputs, targets, len(some))
-            tokens += inputs.numel()
+            passes(micro[:, :-1], micro[:, 1:], len(some))
         if release is None:  # else the weights have changed on the way
             update_of(passes, optimizer, config.grad_clip)
     _wait(machine.device)
@@ -157,10 +130,10 @@ def _run(corpus: Corpus, args: argparse.Namespace, setting: str, seed: int) -> d
             device=machine.device,
         )
         loss = evaluator.evaluate(config.max_iters).val
-    result = {"loss": loss, "seconds": seconds, "steps": config.max_iters, "tokens": tokens}
+    result = {"loss": loss, "seconds": seconds, "steps": config.max_iters, "tokens": windows[..., 1:].numel()}
     if args.keep is not None:
         with args.keep.open("a") as file:
-            file.write(json.dumps({**knobs, **asdict(early), **result}) + "\n")
+            file.write(json.dumps({**knobs, **result}) + "\n")
     del model, called, optimizer, passes, release, evaluator
     gc.collect()
     return result

@@ -6,79 +6,31 @@ python bench/records.py
 from __future__ import annotations
 
 import timeit
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from nanopace.record import Record
 
-FIELDS = 9
-
-
-def define_dataclass() -> type:
-    @dataclass(frozen=True, slots=True)
-    class Nine:
-        """Nine fields."""
-
-        a: float
-        b: float
-        c: float
-        d: float
-        e: float
-        f: float
-        g: float
-        h: float = 0
-        i: float = 0
-
-    return Nine
-
-
-def define_named_tuple() -> type:
-    class Nine(NamedTuple):
-        """Nine fields."""
-
-        a: float
-        b: float
-        c: float
-        d: float
-        e: float
-        f: float
-        g: float
-        h: float = 0
-        i: float = 0
-
-    return Nine
-
-
-def define_record() -> type:
-    class Nine(Record):
-        """Nine fields."""
-
-        a: float
-        b: float
-        c: float
-        d: float
-        e: float
-        f: float
-        g: float
-        h: float = 0
-        i: float = 0
-
-    return Nine
+FIELDS = "abcdefghi"
+BODY = "".join(f"    {name}: float{' = 0' if name in 'hi' else ''}\n" for name in FIELDS)
+KINDS = {
+    "dataclass": "@dataclass(frozen=True, slots=True)\nclass Nine:\n",
+    "named tuple": "class Nine(NamedTuple):\n",
+    "Record": "class Nine(Record):\n",
+}
+NAMES = {"dataclass": dataclass, "NamedTuple": NamedTuple, "Record": Record, "__name__": __name__}
 
 
 def main() -> None:
-    print(f"{FIELDS} fields{'define':>16}{'make':>12}")
-    kinds: dict[str, Callable[[], type]] = {
-        "dataclass": define_dataclass,
-        "named tuple": define_named_tuple,
-        "Record": define_record,
-    }
-    for name, define in kinds.items():
-        made, values = define(), tuple(map(float, range(FIELDS)))
-        defining = min(timeit.repeat(define, number=100, repeat=5)) / 100
-        making = min(timeit.repeat(lambda made=made, values=values: made(*values), number=20_000, repeat=5)) / 20_000
+    print(f"{len(FIELDS)} fields{'define':>16}{'make':>12}")
+    for name, head in KINDS.items():
+        defining = _seconds(head + BODY, 100)
+        making = _seconds("Nine(*values)", 20_000, setup=f"values = tuple(map(float, range(9)))\n{head}{BODY}")
         print(f"{name:12}{defining * 1e3:9.3f} ms{making * 1e6:9.2f} us")
+
+
+def _seconds(code: str, count: int, setup: str = "pass") -> float:
+    return min(timeit.repeat(code, setup, number=count, repeat=5, globals=NAMES)) / count
 
 
 if __name__ == "__main__":

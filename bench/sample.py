@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import median
 
 import torch
 
-from nanogpt import nanogpt_module
+from nanogpt import model_args, nanogpt_model
 from nanopace.train.models.generate import generate
 from nanopace.train.models.gpt2 import GPT, ModelShape
 
@@ -62,10 +61,7 @@ def main() -> int:
 
 
 def nanogpt_way(checkout: Path, own: GPT) -> Callable[[int], list[int]]:
-    module = nanogpt_module(checkout)
-    names = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size", "bias", "dropout")
-    with redirect_stdout(None):  # it prints its size
-        model = module.GPT(module.GPTConfig(**{name: getattr(own.shape, name) for name in names})).eval()
+    model = nanogpt_model(checkout, model_args(own.shape))
     model.load_state_dict(own.state_dict())
     model.to(next(own.parameters()).device)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from nanogpt import ROOT, Knobs, write_tokens, zipf_tokens
+from nanogpt import Knobs, environment, write_config, write_zipf_tokens
 
 VOCAB = 50304
 KNOBS: Knobs = {
@@ -42,7 +41,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        data = write_tokens(room / "data", zipf_tokens(1_000_000, VOCAB, 1), zipf_tokens(100_000, VOCAB, 2), VOCAB)
+        data = write_zipf_tokens(room / "data", 1_000_000, 100_000, VOCAB)
         knobs: Knobs = {**KNOBS, "dataset": str(data)}
         ours = [sys.executable, "-u", "-m", "nanopace", "train", "--no-report", "--overwrite=True"]
         theirs = [sys.executable, "-u", "train.py"]
@@ -65,15 +64,12 @@ def main() -> None:
 
 def _first_step(command: list[str], knobs: Knobs, directory: Path, out: Path) -> tuple[float, str]:
     """Seconds until it is printed, and what is printed of it."""
-    config, cache = out.with_suffix(".py"), out.with_suffix(".cache")
-    config.write_text("".join(f"{name} = {value!r}\n" for name, value in {**knobs, "out_dir": str(out)}.items()))
-    variables = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "src"),
-        "XDG_CACHE_HOME": str(cache),
-        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
-        "TRITON_CACHE_DIR": str(cache / "triton"),
-    }
+    config, cache = write_config(out.with_suffix(".py"), {**knobs, "out_dir": str(out)}), out.with_suffix(".cache")
+    variables = environment(
+        XDG_CACHE_HOME=str(cache),
+        TORCHINDUCTOR_CACHE_DIR=str(cache / "inductor"),
+        TRITON_CACHE_DIR=str(cache / "triton"),
+    )
     begin = time.perf_counter()
     seen: tuple[float, str] | None = None
     process = subprocess.Popen(

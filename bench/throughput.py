@@ -14,7 +14,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_tokens, zipf_tokens
+from nanogpt import Knobs, Result, run_nanogpt, run_nanopace, write_zipf_tokens
 from nanopace.train.plan.device import Machine, find_machine
 
 VOCAB, LENGTH = 50304, 1024
@@ -37,7 +37,7 @@ def main() -> None:
     sizes = args.micro_batch or ([64, 8] if (machine.memory_gb or 0) > ROOM_FOR_64 else [8])
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
-        data = write_tokens(room / "data", zipf_tokens(12_000_000, VOCAB, 1), zipf_tokens(200_000, VOCAB, 2), VOCAB)
+        data = write_zipf_tokens(room / "data", 12_000_000, 200_000, VOCAB)
         rows = [_compare(args, room, data, micro_batch) for micro_batch in sizes]
     print(f"\n{machine.name}, {args.step_tokens:,} tokens a step")
     print(f"{'micro-batch':>11}  {'trainer':24}{'ms/step':>9}{'tokens/s':>10}{'ratio':>7}")

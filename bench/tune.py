@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from nanogpt import ROOT, write_tokens, zipf_tokens
+from nanogpt import environment, write_config, write_zipf_tokens
 from nanopace.config import TrainConfig
 from nanopace.ledger import RunEvent
 from nanopace.literals import Value
@@ -59,7 +58,7 @@ def main() -> None:
         room.mkdir(parents=True, exist_ok=True)
         data = room / "data"
         if not data.exists():
-            write_tokens(data, zipf_tokens(6_000_000, vocab, 1), zipf_tokens(100_000, vocab, 2), vocab)
+            write_zipf_tokens(data, 6_000_000, 100_000, vocab)
         knobs = {"dataset": str(data), "vocab_size": vocab, **(CARD if on_a_card else SMALL)}
         steps = 6 if on_a_card else 20
         kept = room / "tune.json"
@@ -93,11 +92,10 @@ def _gain(found: dict[str, Any]) -> str:
 
 def _tuned(room: Path, knobs: dict[str, Value], budget: str) -> tuple[dict[str, Any], float]:
     """What it says, and the seconds that it took."""
-    (room / "given.py").write_text("".join(f"{key} = {value!r}\n" for key, value in knobs.items()))
+    write_config(room / "given.py", knobs)
     command = [sys.executable, "-m", "nanopace", "tune", "given.py", f"--budget={budget}", "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     begin = time.monotonic()
-    done = subprocess.run(command, cwd=room, env=environment, check=True, stdout=subprocess.PIPE)
+    done = subprocess.run(command, cwd=room, env=environment(), check=True, stdout=subprocess.PIPE)
     return json.loads(done.stdout), time.monotonic() - begin
 
 

@@ -1,4 +1,4 @@
-"""Renew what README.md and docs show of the program: `make outputs`, after a change of the reports or of a knob.
+"""Refresh what README.md and docs show of the program: `make outputs`, after a change of the reports or of a knob.
 
 A console block holds a command and the first lines that it prints; a text block holds one section, found by its title
 in what the commands printed. docs/knobs.md is the table of config.py.
@@ -46,12 +46,12 @@ def section(paragraphs: list[str], title: str) -> str | None:
     return "\n\n".join(paragraphs[start:end])
 
 
-def renewed(page: str) -> str:
+def refreshed(page: str) -> str:
     """The page with every block as it is printed today."""
     commands = re.findall(r"^\$ (nanopace .*)$", page, re.MULTILINE)
     printed = {command: output(command) for command in (*commands, WITH_HEADER)}
 
-    def renew(block: re.Match[str]) -> str:
+    def refresh(block: re.Match[str]) -> str:
         kind, first = block["kind"], block["text"].split("\n")[0]
         if kind == "console":
             return f"```console\n{first}\n{printed[first.removeprefix('$ ')][0]}\n```"
@@ -61,7 +61,7 @@ def renewed(page: str) -> str:
             raise SystemExit(f"no report has a section {first!r}")
         return f"```text\n{found}\n```"
 
-    return re.sub(r"```(?P<kind>console|text)\n(?P<text>.*?)\n```", renew, page, flags=re.DOTALL)
+    return re.sub(r"```(?P<kind>console|text)\n(?P<text>.*?)\n```", refresh, page, flags=re.DOTALL)
 
 
 def knobs_page() -> str:
@@ -90,4 +90,4 @@ def _knob_line(knob: Knob) -> str:
 if __name__ == "__main__":
     KNOBS_PAGE.write_text(knobs_page(), encoding="utf-8")
     for path in PAGES:
-        path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(refreshed(path.read_text(encoding="utf-8")), encoding="utf-8")

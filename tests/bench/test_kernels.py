@@ -15,9 +15,9 @@ from kernel_classes import (
     CROSS_ENTROPY,
     NORMS,
     PRODUCTS,
+    QUERIES_AND_KEYS,
     REST,
     TOKENS,
-    TURNS,
     UPDATE,
     Ceilings,
     Kernel,
@@ -38,10 +38,9 @@ MODULES = {
     "norm": NORMS,
     "muon": UPDATE,
     "relu2": ACTIVATION,
-    "rotary": TURNS,
-    "start": TOKENS,
-    "tokens": TOKENS,
-    "values": TOKENS,
+    "rotary": QUERIES_AND_KEYS,
+    "embedding": TOKENS,
+    "value_embeddings": TOKENS,
 }
 # As their libraries name them on different cards.
 THEIRS = {
@@ -106,7 +105,7 @@ def test_bytes_of_a_model_that_can_be_counted_by_hand() -> None:
     assert work[CROSS_ENTROPY] == 15 * 100 * (2 + 2)
     assert work[NORMS] == 5 * (1 + 1) * stream + 4 * (3 + 1) * stream + (2 + 1) * stream
     assert work[ACTIVATION] == 2 * ((1 + 1) + (2 + 1)) * 4 * stream
-    assert work[TURNS] == work[REST] == 0
+    assert work[QUERIES_AND_KEYS] == work[REST] == 0
     assert work[TOKENS] == (4 + 5) * 8 * 4 * (1 + 2) + (1 + 1) * stream
     weights = 2 * 12 * 64
     assert work[UPDATE] == (weights + 105 * 8) * 4 * (4 + 4) + (weights + 800) * 2
@@ -117,7 +116,7 @@ def test_bytes_of_the_recipe_fast() -> None:
     small = Shape(layers=2, width=8, vocabulary=100, length=5, batch=3, seen=4, has=has, tables=3, valued=1)
     stream = 15 * 8 * 2
     work = least(small)
-    assert work[TURNS].bytes == 2 * ((2 + 2) + (3 + 2 + 3)) * stream
+    assert work[QUERIES_AND_KEYS].bytes == 2 * ((2 + 2) + (3 + 2 + 3)) * stream
     table = 4 * 8 * 4
     assert work[TOKENS].bytes == table * (1 + 2) + (1 + 2) * stream + (2 + 1) * stream + table * (1 + 1 + 2)
     weights = 2 * 12 * 64

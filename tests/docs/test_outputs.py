@@ -27,7 +27,7 @@ def test_every_block_is_real_output(tool: Any, monkeypatch: pytest.MonkeyPatch) 
     pages = [path.read_text(encoding="utf-8") for path in tool.PAGES]
     assert "".join(pages).count("```text") > 8
     for page in pages:
-        assert tool.renewed(page) == page, "run `make outputs`"
+        assert tool.refreshed(page) == page, "run `make outputs`"
 
 
 def test_the_page_of_knobs_is_the_table(tool: Any) -> None:

@@ -13,7 +13,7 @@ from nanopace.literals import Value
 from nanopace.train.loop import passes as passes_module
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.optim.muon import Muon, Stack
+from nanopace.train.optim.muon import MuonSettings, Stack
 
 from .test_fused import errors, gradients, way, windows
 from .test_train import CARD, corpus, kernels, run  # noqa: F401
@@ -88,9 +88,9 @@ def test_runs_with_and_without_them_learn_alike(corpus: Path, tmp_path: Path) ->
     assert ours.losses[30] == pytest.approx(compiled.losses[30], abs=0.05)
 
 
-def _steps(weights: list[Tensor], how: Muon) -> list[Tensor]:
+def _steps(weights: list[Tensor], how: MuonSettings) -> list[Tensor]:
     weights = [each.clone().requires_grad_() for each in weights]
-    stack = Stack([(weights[0], 3), (weights[1], 1)], evens=True)
+    stack = Stack([(weights[0], 3), (weights[1], 1)], normuon=True)
     generator = torch.Generator(CARD).manual_seed(1)
     for step in range(3):
         for each in weights:
@@ -105,7 +105,7 @@ def test_muon_in_kernels_is_muon_in_torch() -> None:
     """Both round to bfloat16, in another order; against float32 that is 4%, and neither may be further off."""
     torch.manual_seed(0)
     start = [torch.randn(3 * 256, 256, device=CARD), torch.randn(256, 256, device=CARD)]
-    ways = (Muon(torch.float32), Muon(torch.bfloat16), Muon(torch.bfloat16, kernels=True))
+    ways = (MuonSettings(torch.float32), MuonSettings(torch.bfloat16), MuonSettings(torch.bfloat16, kernels=True))
     for exact, plain, ours, before in zip(*(_steps(start, how) for how in ways), start, strict=True):
         moved = float((exact - before).norm())
         error, plain_error = (float((each - exact).norm()) / moved for each in (ours, plain))
@@ -116,6 +116,6 @@ def test_muon_in_kernels_is_muon_in_torch() -> None:
 def test_muon_in_kernels_is_exact_where_nothing_is_rounded() -> None:
     torch.manual_seed(0)
     start = [torch.randn(3 * 256, 256, device=CARD), torch.randn(256, 256, device=CARD)]
-    ways = (Muon(torch.float32), Muon(torch.float32, kernels=True))
+    ways = (MuonSettings(torch.float32), MuonSettings(torch.float32, kernels=True))
     for plain, ours, before in zip(*(_steps(start, how) for how in ways), start, strict=True):
         assert float((ours - plain).norm()) < 1e-3 * float((plain - before).norm())

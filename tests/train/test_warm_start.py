@@ -72,7 +72,7 @@ TRAINED = """
 import sys
 import torch
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.recipes import new_model, outline
+from nanopace.train.models.recipes import meta_model, new_model
 from nanopace.train.warm_start import keep_the_compiler_out_of_optimizers
 
 if sys.argv[1] == "early":
@@ -80,7 +80,7 @@ if sys.argv[1] == "early":
     for recipe in ("gpt2", "fast"):
         shape = ModelShape(n_layer=2, n_head=2, n_embd=32, vocab_size=64, block_size=16, recipe=recipe)
         made = [(name, each.shape) for name, each in new_model(shape).named_parameters()]
-        assert [(name, each.shape) for name, each in outline(shape).named_parameters()] == made
+        assert [(name, each.shape) for name, each in meta_model(shape).named_parameters()] == made
 weight = torch.linspace(-1, 1, 5).requires_grad_()
 optimizer = torch.optim.AdamW([{"params": [weight], "weight_decay": 0.1}], lr=0.1)
 for _ in range(3):

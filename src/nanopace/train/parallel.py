@@ -23,7 +23,7 @@ from nanopace.train.ranks import Ranks
 from nanopace.train.warm_start import wait_for_the_compiler
 
 if TYPE_CHECKING:
-    from nanopace.train.fused.gpt2 import Fused
+    from nanopace.train.fused.model import Fused
 
 
 def parallelize(model: GPT, plan: RunPlan) -> ParallelModel:

@@ -31,7 +31,7 @@ from nanopace.train.loop.evaluate import Evaluator, Losses
 from nanopace.train.loop.parts import Flops, Parts
 from nanopace.train.loop.passes import FusedPasses, Passes, PlainPasses
 from nanopace.train.models.gpt2 import GPT
-from nanopace.train.models.recipes import outline
+from nanopace.train.models.recipes import meta_model
 from nanopace.train.optim.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
 from nanopace.train.parallel import parallelize
 from nanopace.train.plan.device import autocast
@@ -92,7 +92,7 @@ def build(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener)
 def introduce(plan: RunPlan, ledger: LedgerWriter) -> RunEvent:
     """The first events of a ledger: who runs what on what."""
     config, machine = plan.config, plan.machine
-    model = outline(plan.shape)
+    model = meta_model(plan.shape)
     run = RunEvent(
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
         nanopace=__version__,

@@ -25,8 +25,9 @@ if find_spec("triton") is None:
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("these runs are on the CPU; tests/gpu/test_release.py has some on a card", allow_module_level=True)
 
-from nanopace.train.fused import gpt2 as fused_module
-from nanopace.train.fused.gpt2 import FusedGPT, Layer
+from nanopace.train.fused import model as fused_module
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.model import Layer
 from nanopace.train.loop.passes import FusedPasses
 
 RELEASED: dict[str, Value] = {
@@ -75,7 +76,7 @@ class Spoiled:
             if layer is not fused._layers[0]:  # they take the step before that
                 return
             if self._passes in infinite:
-                layer.projection.gradient[0, 0] = torch.inf
+                layer.attn_proj.gradient[0, 0] = torch.inf
             if self._passes in full:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB")
 

@@ -162,7 +162,7 @@ def test_layers_behind_a_gradient_that_is_not_finite_have_taken_the_step(monkeyp
     def broken(self: FusedGPT, layer: object, kept: object, d_x: Tensor, batch: int) -> None:
         backward(self, layer, kept, d_x, batch)  # type: ignore[arg-type]
         if next(layers) == 1:
-            self._layers[0].projection.gradient[0, 0] = float("inf")  # where all layers have theirs
+            self._layers[0].attn_proj.gradient[0, 0] = float("inf")  # where all layers have theirs
 
     monkeypatch.setattr(FusedGPT, "_backward", broken)
     _, norm = run.step(1)

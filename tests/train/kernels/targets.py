@@ -30,7 +30,8 @@ from triton.runtime.jit import JITFunction
 
 from nanopace.config import TrainConfig
 from nanopace.train.fused.fast import FusedFastGPT
-from nanopace.train.fused.gpt2 import Fused, FusedGPT
+from nanopace.train.fused.gpt2 import FusedGPT
+from nanopace.train.fused.model import Fused
 from nanopace.train.kernels.fp8 import PRODUCTS
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import ModelShape
@@ -106,7 +107,7 @@ def _step(optimizer: torch.optim.Optimizer) -> None:
         optimizer.step()
     elif isinstance(optimizer, MuonAndAdamW):
         for stack in optimizer._stacks:
-            stack.step(1.0, 1.0, found_inf, replace(optimizer._how, dtype=torch.bfloat16, kernels=True))
+            stack.step(1.0, 1.0, found_inf, replace(optimizer._settings, dtype=torch.bfloat16, kernels=True))
 
 
 @contextmanager

@@ -15,16 +15,16 @@ from nanopace.train.models.fast import (
     CAP,
     VALUE_TABLES,
     FastGPT,
-    capped,
-    capped_cross_entropy,
+    apply_rope,
     queries_and_keys,
     relu_squared,
     residual_norm,
     rms_norm,
     rope_angles,
-    rotated,
+    soft_cap,
+    soft_cap_cross_entropy,
 )
-from nanopace.train.models.gpt2 import INITIAL_STD, Cache, ModelShape
+from nanopace.train.models.gpt2 import INITIAL_STD, KVCache, ModelShape
 
 from ..tiny import tiny_tokens
 
@@ -60,7 +60,7 @@ def test_no_token_sees_a_later_one(without: str) -> None:
 def test_a_cache_changes_nothing(without: str, pieces: tuple[int, ...]) -> None:
     """Positions go on where the cache ends."""
     model, tokens = nudged(without), tiny_tokens(FAST)
-    cache = Cache(FAST, 3, torch.device("cpu"), torch.float32)
+    cache = KVCache(FAST, 3, torch.device("cpu"), torch.float32)
     parts = [model.logits(piece, cache) for piece in tokens.split(pieces, dim=1)]
     torch.testing.assert_close(torch.cat(parts, dim=1), model.logits(tokens), atol=1e-4, rtol=1e-4)
 
@@ -172,7 +172,7 @@ def test_what_two_tokens_are_to_each_other_depends_on_their_distance_alone() -> 
     q, k = torch.randn(2, 1, 1, 1, 1, 8, generator=torch.Generator().manual_seed(0))
 
     def product(a: int, b: int) -> Tensor:
-        turned = (rotated(x, *rope_angles(torch.tensor([at]), 8)) for x, at in ((q, a), (k, b)))
+        turned = (apply_rope(x, *rope_angles(torch.tensor([at]), 8)) for x, at in ((q, a), (k, b)))
         return torch.stack([*turned]).prod(0).sum()
 
     torch.testing.assert_close(product(3, 1), product(903, 901), atol=1e-4, rtol=1e-4)
@@ -195,9 +195,9 @@ def test_norms() -> None:
 
 def test_logits_are_capped_softly() -> None:
     logits = torch.tensor([-1e4, -1.0, 0.0, 0.1, 1e4])
-    assert capped(logits).tolist() == pytest.approx([-CAP, -0.9985, 0.0, 0.1, CAP], abs=1e-4)
-    assert capped(logits.bfloat16()).dtype == torch.float32
-    free = capped_cross_entropy(logits[None] / 1e3, torch.tensor([1]), cap=False)
+    assert soft_cap(logits).tolist() == pytest.approx([-CAP, -0.9985, 0.0, 0.1, CAP], abs=1e-4)
+    assert soft_cap(logits.bfloat16()).dtype == torch.float32
+    free = soft_cap_cross_entropy(logits[None] / 1e3, torch.tensor([1]), cap=False)
     torch.testing.assert_close(free, -torch.log_softmax(logits / 1e3, 0)[1])
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import gelu
 
 from nanopace.hardware.flops import parameters
-from nanopace.train.models.gpt2 import GPT, Cache, ModelShape
+from nanopace.train.models.gpt2 import GPT, KVCache, ModelShape
 from nanopace.train.plan.origin import build_model
 
 from ..tiny import SHAPE, tiny_model, tiny_tokens
@@ -78,7 +78,7 @@ def test_no_token_sees_a_later_one() -> None:
 @pytest.mark.parametrize("pieces", [(12,), (1,) * 12, (5, 1, 1, 4, 1), (1, 11)])
 def test_a_cache_changes_nothing(pieces: tuple[int, ...]) -> None:
     model, tokens = tiny_model(), tiny_tokens()
-    cache = Cache(SHAPE, 3, torch.device("cpu"), torch.float32)
+    cache = KVCache(SHAPE, 3, torch.device("cpu"), torch.float32)
     parts = [model.logits(piece, cache) for piece in tokens.split(pieces, dim=1)]
     assert cache.length == 12
     torch.testing.assert_close(torch.cat(parts, dim=1), model.logits(tokens), atol=1e-5, rtol=1e-5)

@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 from nanopace.train.optim.muon import (
-    EVENING,
     NEWTON_SCHULZ,
+    NORMUON_BETA,
     POLAR_EXPRESS,
-    Muon,
     MuonAndAdamW,
+    MuonSettings,
     Stack,
-    evened,
-    orthogonalised,
+    normalize_neurons,
+    orthogonalize,
     shape_scale,
 )
 
-PLAIN = Muon(torch.bfloat16, NEWTON_SCHULZ, normuon=False, settles=False)  # as torch.optim.Muon is
+PLAIN = MuonSettings(torch.bfloat16, NEWTON_SCHULZ, normuon=False, momentum_warmup=False)  # as torch.optim.Muon is
 SIZES = ((24, 24), (24, 24), (96, 24), (24, 96))
 
 
@@ -29,7 +29,7 @@ def drawn(*sizes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
     return [torch.randn(size, generator=generator).requires_grad_() for size in sizes]
 
 
-def optimizer_of(weights: list[Tensor], how: Muon, rate: float = 0.1, decay: float = 0.1) -> MuonAndAdamW:
+def optimizer_of(weights: list[Tensor], how: MuonSettings, rate: float = 0.1, decay: float = 0.1) -> MuonAndAdamW:
     """The last one is AdamW's."""
     *matrices, other = weights
     stacks: dict[torch.Size, list[tuple[Tensor, int]]] = {}
@@ -71,11 +71,11 @@ def test_it_is_torchs_muon_beside_torchs_adamw() -> None:
 @pytest.mark.parametrize(("iteration", "least", "most"), [(POLAR_EXPRESS, 0.75, 1.2), (NEWTON_SCHULZ, 0.5, 1.3)])
 def test_singular_values_become_one(size: tuple[int, int], iteration: object, least: float, most: float) -> None:
     matrices = torch.stack([_spread(size, scale) for scale in (1e-4, 1.0, 1e4)])
-    made = orthogonalised(matrices, iteration)  # type: ignore[arg-type]
+    made = orthogonalize(matrices, iteration)  # type: ignore[arg-type]
     values = torch.linalg.svdvals(made)
     assert (matrices.size(), values.min() > least, values.max() < most) == (made.size(), True, True)
     for one, among_others in zip(matrices, made, strict=True):  # each by itself
-        torch.testing.assert_close(orthogonalised(one[None], iteration)[0], among_others, atol=1e-4, rtol=1e-4)  # type: ignore[arg-type]
+        torch.testing.assert_close(orthogonalize(one[None], iteration)[0], among_others, atol=1e-4, rtol=1e-4)  # type: ignore[arg-type]
 
 
 def _spread(size: tuple[int, int], scale: float) -> Tensor:
@@ -85,8 +85,8 @@ def _spread(size: tuple[int, int], scale: float) -> Tensor:
 
 
 def test_nothing_comes_of_nothing() -> None:
-    assert not orthogonalised(torch.zeros(2, 4, 8)).any()
-    assert not evened(torch.zeros(2, 4, 8), torch.zeros(2, 1, 8), torch.tensor(EVENING)).any()
+    assert not orthogonalize(torch.zeros(2, 4, 8)).any()
+    assert not normalize_neurons(torch.zeros(2, 4, 8), torch.zeros(2, 1, 8), torch.tensor(NORMUON_BETA)).any()
 
 
 @pytest.mark.parametrize(("size", "across"), [((2, 12, 8), -1), ((2, 8, 8), -1), ((2, 8, 12), -2)])
@@ -95,18 +95,18 @@ def test_neurons_are_evened_and_the_norm_is_kept(size: tuple[int, ...], across: 
     neurons = torch.logspace(-1, 1, max(size[1:]))
     directions = torch.randn(size) * (neurons[:, None] if across == -1 else neurons)
     squares = torch.zeros_like(directions.mean(dim=across, keepdim=True))
-    made = evened(directions, squares, torch.tensor(EVENING))
+    made = normalize_neurons(directions, squares, torch.tensor(NORMUON_BETA))
     torch.testing.assert_close(made.norm(dim=(-2, -1)), directions.norm(dim=(-2, -1)))
     means = made.square().mean(dim=across)
     torch.testing.assert_close(means, means.mean(dim=-1, keepdim=True).expand_as(means))  # after one step all alike
-    torch.testing.assert_close(squares, (1 - EVENING) * directions.square().mean(dim=across, keepdim=True))
+    torch.testing.assert_close(squares, (1 - NORMUON_BETA) * directions.square().mean(dim=across, keepdim=True))
 
 
 def test_three_matrices_in_one_weight_are_three_matrices() -> None:
     apart = drawn((8, 8), (8, 8), (8, 8))
     joined = torch.cat([each.detach() for each in apart]).requires_grad_()
-    how = Muon(torch.float32)
-    one, three = Stack([(joined, 3)], evens=True), Stack([(each, 1) for each in apart], evens=True)
+    how = MuonSettings(torch.float32)
+    one, three = Stack([(joined, 3)], normuon=True), Stack([(each, 1) for each in apart], normuon=True)
     for step in range(3):
         give_gradients(apart, step)
         joined.grad = torch.cat([_grad(each) for each in apart])
@@ -114,7 +114,7 @@ def test_three_matrices_in_one_weight_are_three_matrices() -> None:
             with torch.no_grad():
                 stack.step(0.1, 0.1, None, how)
     torch.testing.assert_close(joined, torch.cat(apart))
-    assert {name: each.shape for name, each in one.memory()[0].items()} == {
+    assert {name: each.shape for name, each in one.state()[0].items()} == {
         "step": (),
         "momentum": (24, 8),
         "neuron_sq": (24, 1),
@@ -126,8 +126,8 @@ def _grad(weight: Tensor) -> Tensor:
     return weight.grad
 
 
-@pytest.mark.parametrize("how", [Muon(torch.float32), PLAIN])
-def test_a_step_that_is_not_finite_leaves_everything_as_it_is(how: Muon) -> None:
+@pytest.mark.parametrize("how", [MuonSettings(torch.float32), PLAIN])
+def test_a_step_that_is_not_finite_leaves_everything_as_it_is(how: MuonSettings) -> None:
     weights = drawn(*SIZES, (7,))
     optimizer = optimizer_of(weights, how)
     twin_weights = drawn(*SIZES, (7,))
@@ -156,7 +156,7 @@ def _memory(optimizer: torch.optim.Optimizer, weights: list[Tensor]) -> list[Ten
 
 def test_what_is_remembered_of_a_weight_is_a_slice_of_one_buffer() -> None:
     weights = drawn((8, 8), (8, 8), (3,))
-    optimizer = optimizer_of(weights, Muon(torch.float32))
+    optimizer = optimizer_of(weights, MuonSettings(torch.float32))
     give_gradients(weights, 0)
     optimizer.step()
     first, second = (optimizer.state[each]["momentum"] for each in weights[:2])
@@ -174,7 +174,7 @@ def test_matrices_decay_by_the_rate() -> None:
         weights = drawn((24, 24), (3,))
         before = weights[0].detach().clone()
         give_gradients(weights, 0)
-        optimizer_of(weights, Muon(torch.float32), rate=0.1, decay=decay).step()
+        optimizer_of(weights, MuonSettings(torch.float32), rate=0.1, decay=decay).step()
         moved[decay] = weights[0].detach() - before
     torch.testing.assert_close(moved[0.5], moved[0.0] - 0.1 * 0.5 * before)
 
@@ -185,7 +185,7 @@ def test_rates_go_with_the_shape() -> None:
 
 def test_a_rate_that_is_set_is_adamws_too() -> None:
     weights = drawn((8, 8), (3,))
-    optimizer = optimizer_of(weights, Muon(torch.float32), decay=0.0)
+    optimizer = optimizer_of(weights, MuonSettings(torch.float32), decay=0.0)
     before = [each.detach().clone() for each in weights]
     for group in optimizer.param_groups:
         group["lr"] = 0.0

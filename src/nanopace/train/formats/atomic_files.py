@@ -25,7 +25,7 @@ def exported_file(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def exported_directory(path: Path) -> Iterator[Path]:
     """A directory to write files into, which are synced and get their place all at once."""
-    temporary, condemned = _beside(path), _beside(path, "old")
+    temporary, replaced = _temporary_name(path), _temporary_name(path, "old")
     try:
         make_directory(path.parent)
         temporary.mkdir()
@@ -34,20 +34,20 @@ def exported_directory(path: Path) -> Iterator[Path]:
             sync_file(file)
         sync_directory(temporary)
         if os.path.lexists(path):  # a directory's name cannot go to another one at once, as a file's can
-            os.rename(path, condemned)
+            os.rename(path, replaced)
         os.rename(temporary, path)
         sync_directory(path.parent)
     except BaseException as error:
-        if os.path.lexists(condemned) and not os.path.lexists(path):
-            os.rename(condemned, path)
+        if os.path.lexists(replaced) and not os.path.lexists(path):
+            os.rename(replaced, path)
         discard(temporary)
         if isinstance(error, OSError):
             raise unwritable(path, error) from None
         raise
-    discard(condemned)
+    discard(replaced)
 
 
-def _beside(path: Path, suffix: str = "part") -> Path:
+def _temporary_name(path: Path, suffix: str = "part") -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.{suffix}")
 
 

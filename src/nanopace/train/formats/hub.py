@@ -38,7 +38,7 @@ def find_model(name: str, download: bool = False) -> Path:
             known=", ".join(_NAMES),
         )
     short = name.removeprefix(f"{_OWNER}/")
-    found = next(filter(_is_whole, (Path(short), *_snapshots(short))), None)
+    found = next(filter(_is_complete, (Path(short), *_snapshots(short))), None)
     if found is not None:
         return found
     if download:
@@ -54,7 +54,7 @@ def find_model(name: str, download: bool = False) -> Path:
     )
 
 
-def _is_whole(directory: Path) -> bool:
+def _is_complete(directory: Path) -> bool:
     """A link to a file that was never downloaded is no file."""
     return (directory / CONFIG).is_file() and any((directory / name).is_file() for name in WEIGHTS)
 
@@ -95,6 +95,6 @@ def _downloaded(name: str) -> Path:
         raise InputError(
             "{name}: cannot be downloaded: {reason}", name=repository, reason=lines[0][:_LONGEST_REASON]
         ) from None
-    if not _is_whole(found):
+    if not _is_complete(found):
         raise InputError("{path}: was downloaded, but {file} is not in it", path=found, file=WEIGHTS[0])
     return found

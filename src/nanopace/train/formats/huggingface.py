@@ -55,7 +55,7 @@ def load_huggingface(directory: Path) -> Pretrained:
     activation = _checked_activation(path, config)
     dropout = config.get("resid_pdrop", 0.1)  # transformers' default
     weights = tied(directory, only_weights(directory, _read_weights(directory)))
-    weights = {name: _turned(name, each) for name, each in weights.items()}
+    weights = {name: _transposed(name, each) for name, each in weights.items()}
     if config.get(_NO_BIAS) is False:
         weights = _without_zero_biases(weights)
     shape = shape_of(
@@ -152,8 +152,8 @@ def _own_name(name: str) -> str:
     return name if name == HEAD or name.startswith("transformer.") else f"transformer.{name}"
 
 
-def _turned(name: str, weight: Tensor) -> Tensor:
-    """From their way round to ours, or back."""
+def _transposed(name: str, weight: Tensor) -> Tensor:
+    """Between their layout of matrices and ours, either way."""
     return weight.t() if name.endswith(_TRANSPOSED) and weight.dim() == 2 else weight
 
 
@@ -198,7 +198,7 @@ def _their_weights(pretrained: Pretrained) -> dict[str, Tensor]:
     theirs: dict[str, Tensor] = {}
     for name, size in weight_shapes(replace(pretrained.shape, bias=True)).items():
         if name in own:
-            theirs[name] = _turned(name, own[name].detach()).contiguous()
+            theirs[name] = _transposed(name, own[name].detach()).contiguous()
         else:
             theirs[name] = torch.zeros(size, dtype=own[name.removesuffix("bias") + "weight"].dtype)
     return theirs

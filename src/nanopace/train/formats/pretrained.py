@@ -17,7 +17,7 @@ from nanopace.corpus.tokenizers.tokenizer import Tokenizer, gpt2
 from nanopace.errors import InputError
 from nanopace.literals import Value
 from nanopace.train.models.gpt2 import GPT, ModelShape
-from nanopace.train.models.recipes import outline
+from nanopace.train.models.recipes import meta_model
 from nanopace.train.models.weight_shapes import DTYPES, HEAD, TOKENS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Pretrained:
 
     def model(self, device: torch.device | str = "cpu") -> GPT:
         """Ready to be asked, in float32. The weights are taken as they lie where that is possible, and not copied."""
-        model = outline(self.shape)
+        model = meta_model(self.shape)
         model.load_state_dict(dict(self.weights), assign=True)
         model.transformer["wte"].weight = model.lm_head.weight  # assigning has untied them
         return model.to(device=device, dtype=torch.float32).eval()

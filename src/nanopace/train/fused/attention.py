@@ -42,9 +42,9 @@ def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dty
     return found
 
 
-def attention_backward(found: Tensor, q_k_v: Sequence[Tensor], d_found: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of queries, keys and values, by torch's own way back."""
-    return gradients_of(q_k_v, found, d_found)
+def attention_backward(out: Tensor, q_k_v: Sequence[Tensor], d_out: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of queries, keys and values, by torch's own backward pass."""
+    return gradients_of(q_k_v, out, d_out)
 
 
 def _question(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
@@ -83,8 +83,8 @@ def _time(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch
     q, k, v = (each.transpose(1, 2).requires_grad_() for each in packed.unbind(2))
 
     def pass_once() -> None:
-        found = functional.scaled_dot_product_attention(q, k, v, dropout_p=shape.dropout, is_causal=True)
-        attention_backward(found, (q, k, v), found.detach())
+        out = functional.scaled_dot_product_attention(q, k, v, dropout_p=shape.dropout, is_causal=True)
+        attention_backward(out, (q, k, v), out.detach())
 
     try:
         return card_ms(pass_once, device)

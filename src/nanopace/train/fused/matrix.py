@@ -2,7 +2,7 @@
 
 The weight of a norm scales the columns of the matrix after it: x_hat (W diag(w))^T. That is folded in when the copy is
 refreshed, and taken out again before the gradients are used (kernels/fold.py). So a norm needs no weight, and its
-backward pass nothing but what the norm gave.
+backward pass only the norm's output.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def share_gradients(blocks: nn.ModuleList) -> None:
-    """Those of the first are the place for all, one after the other."""
+    """All blocks use the gradients of the first, one after the other."""
     first = blocks[0]
     for block in blocks:
         for own, shared in zip(block.parameters(), first.parameters(), strict=True):
@@ -54,7 +54,7 @@ class StepInBackward:
         finally:
             self._frozen.zero_()
 
-    def begin(self, loss: Tensor) -> None:
+    def begin_step(self, loss: Tensor) -> None:
         """Before the first gradient of a step."""
         self._norm_square.zero_()
         self._skip.copy_(torch.maximum(self._frozen, (~torch.isfinite(loss)).float()))

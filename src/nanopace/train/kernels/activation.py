@@ -1,4 +1,4 @@
-"""GELU and its backward pass, which can also give the activation once more instead of keeping it.
+"""GELU and its backward pass, which recomputes the activation where that was not saved.
 
 erf(u) = 1 - (a1 t + ... + a5 t^5) exp(-u^2), t = 1 / (1 + p u), to 1.5e-7 (Abramowitz and Stegun, 7.1.26): bfloat16 has
 4e-3. The derivative needs the same exponential, so that both cost one.
@@ -26,17 +26,17 @@ def gelu(h: Tensor) -> Tensor:
     return g
 
 
-def gelu_backward(d_g: Tensor, h: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
-    """d_h, which overwrites d_g; and g, which is made once more where it was not kept."""
-    g = torch.empty_like(h) if kept is None else kept
+def gelu_backward(d_g: Tensor, h: Tensor, saved: Tensor | None) -> tuple[Tensor, Tensor]:
+    """d_h, which overwrites d_g; and g, which is recomputed where it was not saved."""
+    g = torch.empty_like(h) if saved is None else saved
     count = triton.cdiv(h.numel(), _BLOCK)
-    _gelu_backward[(count,)](d_g, h, g, h.numel(), AGAIN=kept is None, BLOCK=_BLOCK, num_warps=8)
+    _gelu_backward[(count,)](d_g, h, g, h.numel(), RECOMPUTE=saved is None, BLOCK=_BLOCK, num_warps=8)
     return d_g, g
 
 
 @triton.jit
-def _normal(x):
-    """The normal distribution and its density."""
+def _normal_cdf_and_density(x):
+    """Of the normal distribution; one exponential serves both."""
     u = tl.abs(x) * 0.7071067811865476
     t = 1 / (1 + 0.3275911 * u)
     bell = tl.exp(-u * u)
@@ -49,16 +49,16 @@ def _normal(x):
 def _gelu_forward(h, g, size, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(h + at, at < size, 0.0).to(tl.float32)
-    share, _ = _normal(x)
-    tl.store(g + at, (x * share).to(g.dtype.element_ty), at < size)
+    cdf, _ = _normal_cdf_and_density(x)
+    tl.store(g + at, (x * cdf).to(g.dtype.element_ty), at < size)
 
 
 @triton.jit
-def _gelu_backward(d_g, h, g, size, AGAIN: tl.constexpr, BLOCK: tl.constexpr):
+def _gelu_backward(d_g, h, g, size, RECOMPUTE: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(h + at, at < size, 0.0).to(tl.float32)
-    slope = tl.load(d_g + at, at < size, 0.0).to(tl.float32)
-    share, density = _normal(x)
-    tl.store(d_g + at, (slope * (share + x * density)).to(d_g.dtype.element_ty), at < size)
-    if AGAIN:
-        tl.store(g + at, (x * share).to(g.dtype.element_ty), at < size)
+    grad = tl.load(d_g + at, at < size, 0.0).to(tl.float32)
+    cdf, density = _normal_cdf_and_density(x)
+    tl.store(d_g + at, (grad * (cdf + x * density)).to(d_g.dtype.element_ty), at < size)
+    if RECOMPUTE:
+        tl.store(g + at, (x * cdf).to(g.dtype.element_ty), at < size)

@@ -1,7 +1,7 @@
-"""AdamW in one pass over a weight, with averages in bfloat16: half the memory of what it remembers.
+"""AdamW in one pass over a weight, with averages in bfloat16: half the memory of the optimizer state.
 
-An average changes by less than bfloat16 can tell apart, and rounding to the nearest would leave it where it is. So it
-is rounded up or down at random, with the odds that make it right in the mean.
+An average often changes by less than bfloat16 can express, and rounding to the nearest would leave it where it is. So
+it is rounded stochastically: up or down, with the odds that make it right in the mean.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def plain_adamw(
     weight = weight * (1 - rate * decay)
     average = torch.lerp(average.float(), gradient, 1 - betas[0])
     square = torch.lerp(square.float(), gradient * gradient, 1 - betas[1])
-    spread = (square / (1 - betas[1] ** step)).sqrt() + EPSILON
-    return weight - rate / (1 - betas[0] ** step) * average / spread, average, square
+    denominator = (square / (1 - betas[1] ** step)).sqrt() + EPSILON
+    return weight - rate / (1 - betas[0] ** step) * average / denominator, average, square
 
 
 def adamw(
@@ -50,8 +50,8 @@ def adamw(
 
 
 @triton.jit
-def _rounded(value, random):
-    """To bfloat16: up with the odds that its distance to the one below says."""
+def _stochastic_round(value, random):
+    """To bfloat16: up with a probability that is the distance to the value below."""
     bits = value.to(tl.uint32, bitcast=True) + (random & 0xFFFF)
     return (bits & 0xFFFF0000).to(tl.float32, bitcast=True).to(tl.bfloat16)
 
@@ -65,17 +65,17 @@ def _adamw(
     inside = at < size
     if tl.load(found_inf) == 0:
         count = tl.load(step)
-        pace = tl.load(rate)
-        slope = tl.load(gradient + at, inside, 0.0)
+        lr = tl.load(rate)
+        grad = tl.load(gradient + at, inside, 0.0)
         mean = tl.load(average + at, inside, 0.0).to(tl.float32)
         variance = tl.load(square + at, inside, 0.0).to(tl.float32)
-        value = tl.load(weight + at, inside, 0.0) * (1 - pace * decay)
-        mean += (slope - mean) * (1 - beta1)
-        variance += (slope * slope - variance) * (1 - beta2)
-        spread = tl.sqrt(variance / (1 - tl.exp2(count * tl.log2(beta2)))) + epsilon
-        value -= pace / (1 - tl.exp2(count * tl.log2(beta1))) * mean / spread
+        value = tl.load(weight + at, inside, 0.0) * (1 - lr * decay)
+        mean += (grad - mean) * (1 - beta1)
+        variance += (grad * grad - variance) * (1 - beta2)
+        denominator = tl.sqrt(variance / (1 - tl.exp2(count * tl.log2(beta2)))) + epsilon
+        value -= lr / (1 - tl.exp2(count * tl.log2(beta1))) * mean / denominator
         tl.store(weight + at, value, inside)
         # Both halves of one random number: it is drawn anew for each weight and each step.
         random = tl.randint(seed + count.to(tl.int32), at.to(tl.int32)).to(tl.uint32, bitcast=True)
-        tl.store(average + at, _rounded(mean, random), inside)
-        tl.store(square + at, _rounded(variance, random >> 16), inside)
+        tl.store(average + at, _stochastic_round(mean, random), inside)
+        tl.store(square + at, _stochastic_round(variance, random >> 16), inside)

@@ -64,10 +64,10 @@ def _unfold(
         row = (tl.program_id(0).to(tl.int64) * TILES + tile) * ROWS + tl.arange(0, ROWS)
         at = row[:, None] * width + column[None, :]
         here = (row < rows)[:, None] & inside[None, :]
-        slope = tl.load(folded + at, here, 0.0)
-        total += tl.sum(tl.load(weight + at, here, 0.0) * slope, 0)
-        slope *= factor[None, :]
+        grad = tl.load(folded + at, here, 0.0)
+        total += tl.sum(tl.load(weight + at, here, 0.0) * grad, 0)
+        grad *= factor[None, :]
         if ADD:
-            slope += tl.load(d_weight + at, here, 0.0)
-        tl.store(d_weight + at, slope, here)
+            grad += tl.load(d_weight + at, here, 0.0)
+        tl.store(d_weight + at, grad, here)
     tl.store(sums + tl.program_id(0).to(tl.int64) * width + column, total, inside)

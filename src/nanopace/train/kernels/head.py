@@ -16,7 +16,7 @@ from nanopace.hardware.memory import rows_at_a_time
 from nanopace.train.kernels.addmm import addmm_
 from nanopace.train.kernels.fp8 import Fp8Weight
 
-_TOGETHER = 8  # values of a thread: one wide load of bfloat16
+_VALUES_PER_THREAD = 8  # one wide load of bfloat16
 _LOWEST = -1e30  # as good as minus infinity, and its difference to itself is a number
 
 
@@ -71,8 +71,8 @@ def cross_entropy(
 ) -> None:
     """The loss of each row. Where tokens are counted, logits become the gradient of `share` times the mean loss."""
     rows, width = logits.shape
-    # So many that the rows in work stay in the L2 until they are read again; but a cap is arithmetic, which needs
-    # others to work while some wait for each other.
+    # With many warps a row, few rows are under way at once, and each is still in the L2 cache when it is read a second
+    # time. A cap is arithmetic: there it pays to have other rows to work on while some warps wait for each other.
     warps = 32 if cap is None else 8
     _cross_entropy[(rows,)](
         logits,
@@ -84,8 +84,8 @@ def cross_entropy(
         BACKWARD=counted is not None,
         CAP=cap or 0.0,
         LOWEST=_LOWEST,
-        BLOCK=32 * warps * _TOGETHER,
-        TOGETHER=_TOGETHER,
+        BLOCK=32 * warps * _VALUES_PER_THREAD,
+        PER_THREAD=_VALUES_PER_THREAD,
         num_warps=warps,
     )
 
@@ -93,7 +93,7 @@ def cross_entropy(
 @triton.jit
 def _cross_entropy(
     logits, targets, losses, counted, share, width,
-    BACKWARD: tl.constexpr, CAP: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr, TOGETHER: tl.constexpr,
+    BACKWARD: tl.constexpr, CAP: tl.constexpr, LOWEST: tl.constexpr, BLOCK: tl.constexpr, PER_THREAD: tl.constexpr,
 ):  # fmt: skip
     """Exponentials are powers of two here, which is what a card computes: LOG2_E turns one into the other."""
     LOG2_E: tl.constexpr = 1.4426950408889634  # noqa: N806
@@ -102,20 +102,20 @@ def _cross_entropy(
     target = tl.load(targets + row)
     counts = target >= 0
     chosen = tl.load(logits + tl.where(counts, target, 0)).to(tl.float32)
-    chosen_bend = 1.0
+    chosen_derivative = 1.0
     if CAP > 0:
-        chosen, chosen_bend = _capped(chosen, CAP)
-    top = tl.full([BLOCK // TOGETHER], LOWEST, tl.float32)  # of each thread
-    total = tl.zeros([BLOCK // TOGETHER], tl.float32)  # relative to it
+        chosen, chosen_derivative = _capped(chosen, CAP)
+    top = tl.full([BLOCK // PER_THREAD], LOWEST, tl.float32)  # of each thread
+    total = tl.zeros([BLOCK // PER_THREAD], tl.float32)  # relative to it
     for first in range(0, width, BLOCK):
         columns = first + tl.arange(0, BLOCK)
         value = tl.load(logits + columns, columns < width, LOWEST).to(tl.float32)
         if CAP > 0:  # none is so large that its exponential is, so there is nothing to be relative to
             value, _ = _capped(value, CAP)
             value = tl.where(columns < width, tl.exp2(value * LOG2_E), 0.0)
-            total += tl.sum(tl.reshape(value, [BLOCK // TOGETHER, TOGETHER]), 1)
+            total += tl.sum(tl.reshape(value, [BLOCK // PER_THREAD, PER_THREAD]), 1)
         else:
-            value = tl.reshape(value, [BLOCK // TOGETHER, TOGETHER])
+            value = tl.reshape(value, [BLOCK // PER_THREAD, PER_THREAD])
             higher = tl.maximum(top, tl.max(value, 1))
             total *= tl.exp2((top - higher) * LOG2_E)
             total += tl.sum(tl.exp2((value - higher[:, None]) * LOG2_E), 1)
@@ -133,14 +133,14 @@ def _cross_entropy(
             columns = first + tl.arange(0, BLOCK)
             value = tl.load(logits + columns, columns < width, LOWEST).to(tl.float32)
             if CAP > 0:
-                value, bend = _capped(value, CAP)
-                slope = tl.exp2(value * LOG2_E + offset) * bend
+                value, derivative = _capped(value, CAP)
+                grad = tl.exp2(value * LOG2_E + offset) * derivative
             else:
-                slope = tl.exp2(value * LOG2_E + offset)
-            tl.store(logits + columns, slope.to(logits.dtype.element_ty), columns < width)
-        tl.debug_barrier()  # the target's slope is overwritten
-        slope = (tl.exp2(chosen * LOG2_E + offset) - factor) * chosen_bend
-        tl.store(logits + target, slope.to(logits.dtype.element_ty), counts)
+                grad = tl.exp2(value * LOG2_E + offset)
+            tl.store(logits + columns, grad.to(logits.dtype.element_ty), columns < width)
+        tl.debug_barrier()  # the target's gradient is overwritten
+        grad = (tl.exp2(chosen * LOG2_E + offset) - factor) * chosen_derivative
+        tl.store(logits + target, grad.to(logits.dtype.element_ty), counts)
 
 
 @triton.jit

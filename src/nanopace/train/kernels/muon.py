@@ -1,7 +1,7 @@
 """Muon's two passes over the weights, before and after its matrix products; torch would make twenty of them.
 
-Momentum and steps of all matrices of one shape lie in one stack each. Gradients and weights do not: each has its own
-place, and a kernel finds them in a table of addresses.
+Momentum and steps of all matrices of one shape lie in one stack each. Gradients and weights do not: each is an
+allocation of its own, and a kernel finds them in a table of pointers.
 """
 
 from __future__ import annotations
@@ -16,49 +16,52 @@ from torch import Tensor
 from nanopace.train.kernels.rows import block_of, warps_of
 
 
-class Places:
-    """Where the matrices of a stack begin, on the device; made anew when one has moved."""
+class PointerTable:
+    """The addresses of the matrices of a stack, on the device; made anew when one has moved."""
 
     def __init__(self) -> None:
         self._known: list[int] = []
         self._table = torch.empty(0)
         self.aligned = False
 
-    def of(self, tensors: Sequence[Tensor], counts: Sequence[int]) -> Tensor:
+    def pointers(self, tensors: Sequence[Tensor], counts: Sequence[int]) -> Tensor:
         """Each tensor holds so many matrices, one above the other."""
         assert all(each.is_contiguous() and each.dtype == torch.float32 for each in tensors)
-        begins = [
+        addresses = [
             each.data_ptr() + part * (each.numel() // count) * each.element_size()
             for each, count in zip(tensors, counts, strict=True)
             for part in range(count)
         ]
-        if begins != self._known:
-            table, device = torch.tensor(begins, dtype=torch.int64), tensors[0].device
-            self._known, self.aligned = begins, all(begin % 16 == 0 for begin in begins) and tensors[0].size(1) % 4 == 0
-            # Out of pinned memory nobody has to wait for it.
+        if addresses != self._known:
+            table, device = torch.tensor(addresses, dtype=torch.int64), tensors[0].device
+            self._known = addresses
+            self.aligned = all(address % 16 == 0 for address in addresses) and tensors[0].size(1) % 4 == 0
+            # Copied from pinned memory: the host does not wait.
             self._table = table.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else table
         return self._table
 
 
-def plain_ahead(gradients: Tensor, momentum: Tensor, share: Tensor, skip: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """The twin of `ahead`, which takes a stack of gradients."""
+def plain_nesterov_momentum(
+    gradients: Tensor, momentum: Tensor, beta: Tensor, skip: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """The twin of `nesterov_momentum`, which takes a stack of gradients."""
     if skip is not None:  # what goes towards itself stays where it is
         gradients = torch.where(skip > 0, momentum, gradients)
-    momentum.lerp_(gradients, 1 - share)
-    return gradients.lerp(momentum, share).to(dtype)
+    momentum.lerp_(gradients, 1 - beta)
+    return gradients.lerp(momentum, beta).to(dtype)
 
 
-def ahead(
-    gradients: Tensor, momentum: Tensor, share: Tensor, skip: Tensor | None, dtype: torch.dtype, *, aligned: bool
+def nesterov_momentum(
+    pointers: Tensor, momentum: Tensor, beta: Tensor, skip: Tensor | None, dtype: torch.dtype, *, aligned: bool
 ) -> Tensor:
-    """Nesterov's momentum, in `dtype`; `momentum` keeps `share` of what it was. `gradients` is a table of places."""
+    """Nesterov's momentum, in `dtype`; `momentum` keeps `beta` of what it was. `pointers` are the gradients'."""
     count, rows, width = momentum.shape
     out = torch.empty_like(momentum, dtype=dtype)
-    _muon_ahead[(count * rows,)](
-        gradients,
+    _muon_momentum[(count * rows,)](
+        pointers,
         momentum,
         out,
-        share,
+        beta,
         skip,
         rows,
         width,
@@ -70,21 +73,21 @@ def ahead(
     return out
 
 
-def plain_subtract(weights: Tensor, change: Tensor, factors: Tensor, decay: float, skip: Tensor | None) -> Tensor:
-    """The twin of `subtract`, which takes and gives a stack of weights."""
+def plain_apply_update(weights: Tensor, change: Tensor, factors: Tensor, decay: float, skip: Tensor | None) -> Tensor:
+    """The twin of `apply_update`, which takes and gives a stack of weights."""
     after = weights - (change.float() * factors + decay * weights)
     return after if skip is None else torch.where(skip > 0, weights, after)
 
 
-def subtract(
-    weights: Tensor, change: Tensor, factors: Tensor, decay: float, skip: Tensor | None, *, aligned: bool
+def apply_update(
+    pointers: Tensor, change: Tensor, factors: Tensor, decay: float, skip: Tensor | None, *, aligned: bool
 ) -> None:
     """The change, times a factor for each row or each column of a matrix, and the part `decay` of the weight itself.
-    `weights` is a table of places."""
+    `pointers` are the weights'."""
     count, rows, width = change.shape
     assert factors.is_contiguous()
-    _muon_subtract[(count * rows,)](
-        weights,
+    _muon_update[(count * rows,)](
+        pointers,
         change,
         factors,
         decay,
@@ -101,43 +104,43 @@ def subtract(
 
 
 @triton.jit
-def _place(table, number, ALIGNED: tl.constexpr):
-    place = tl.load(table + number).to(tl.pointer_type(tl.float32))
+def _pointer(table, number, ALIGNED: tl.constexpr):
+    pointer = tl.load(table + number).to(tl.pointer_type(tl.float32))
     if ALIGNED:
-        place = tl.multiple_of(place, 16)
-    return place
+        pointer = tl.multiple_of(pointer, 16)
+    return pointer
 
 
 @triton.jit
-def _muon_ahead(
-    gradients, momentum, out, share, skip, rows, width,
+def _muon_momentum(
+    pointers, momentum, out, beta, skip, rows, width,
     SKIPS: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
-    gradient = _place(gradients, row // rows, ALIGNED) + (row % rows) * width + columns
+    gradient = _pointer(pointers, row // rows, ALIGNED) + (row % rows) * width + columns
     at = row * width + columns
-    kept = tl.load(share)
+    kept = tl.load(beta)
     before = tl.load(momentum + at, inside, 0.0)
-    slope = tl.load(gradient, inside, 0.0)
+    grad = tl.load(gradient, inside, 0.0)
     if SKIPS:  # what goes towards itself stays where it is
-        slope = tl.where(tl.load(skip) > 0, before, slope)
-    after = before + (1 - kept) * (slope - before)
+        grad = tl.where(tl.load(skip) > 0, before, grad)
+    after = before + (1 - kept) * (grad - before)
     tl.store(momentum + at, after, inside)
-    tl.store(out + at, (slope + kept * (after - slope)).to(out.dtype.element_ty), inside)
+    tl.store(out + at, (grad + kept * (after - grad)).to(out.dtype.element_ty), inside)
 
 
 @triton.jit
-def _muon_subtract(
-    weights, change, factors, decay, skip, rows, width,
+def _muon_update(
+    pointers, change, factors, decay, skip, rows, width,
     BY_ROW: tl.constexpr, DECAYS: tl.constexpr, SKIPS: tl.constexpr, ALIGNED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
-    at = _place(weights, row // rows, ALIGNED) + (row % rows) * width + columns
+    at = _pointer(pointers, row // rows, ALIGNED) + (row % rows) * width + columns
     weight = tl.load(at, inside, 0.0)
     if BY_ROW:
         factor = tl.load(factors + row)

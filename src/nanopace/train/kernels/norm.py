@@ -1,8 +1,8 @@
-"""Layer norm and the root mean square norm, both without a weight, and their backward pass, which is added to the
-gradient that goes past the norm.
+"""Layer norm and RMS norm, both without a weight, and their backward pass, which is added to the gradient of the
+residual stream.
 
 The weight of GPT's norms is folded into the matrix after it (matrix.py), so that none is needed here. The backward pass
-needs what the norm gave and nothing of what it was given, which may be overwritten.
+needs the norm's output and not its input, which may be overwritten.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ def plain_rms_norm(x: Tensor) -> Tensor:
 
 def layer_norm(x: Tensor, y8: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Each row with mean 0 and variance 1; and the factor that made it so. `y8` is given the same in 8 bits."""
-    return _normed(x, y8, EPSILON, centred=True)
+    return _forward(x, y8, EPSILON, centred=True)
 
 
 def rms_norm(x: Tensor, y8: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Each row with a root mean square of 1; and the factor that made it so. `y8` is given the same in 8 bits."""
-    return _normed(x, y8, RMS_EPSILON, centred=False)
+    return _forward(x, y8, RMS_EPSILON, centred=False)
 
 
-def layer_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | None) -> Tensor:
-    """d_x, added to `past` in place where that is given."""
-    return _back(d_y, y, factor, past, centred=True)
+def layer_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, d_residual: Tensor | None) -> Tensor:
+    """d_x, added to `d_residual` in place where that is given."""
+    return _backward(d_y, y, factor, d_residual, centred=True)
 
 
-def rms_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | None) -> Tensor:
-    """d_x, added to `past` in place where that is given."""
-    return _back(d_y, y, factor, past, centred=False)
+def rms_norm_backward(d_y: Tensor, y: Tensor, factor: Tensor, d_residual: Tensor | None) -> Tensor:
+    """d_x, added to `d_residual` in place where that is given."""
+    return _backward(d_y, y, factor, d_residual, centred=False)
 
 
-def _normed(x: Tensor, y8: Tensor | None, epsilon: float, *, centred: bool) -> tuple[Tensor, Tensor]:
+def _forward(x: Tensor, y8: Tensor | None, epsilon: float, *, centred: bool) -> tuple[Tensor, Tensor]:
     rows, width = x.shape
     y, factor = torch.empty_like(x), torch.empty(rows, device=x.device, dtype=torch.float32)
     _norm_forward[(programs(x.device, rows),)](
@@ -71,9 +71,9 @@ def _normed(x: Tensor, y8: Tensor | None, epsilon: float, *, centred: bool) -> t
     return y, factor
 
 
-def _back(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | None, *, centred: bool) -> Tensor:
+def _backward(d_y: Tensor, y: Tensor, factor: Tensor, d_residual: Tensor | None, *, centred: bool) -> Tensor:
     rows, width = y.shape
-    d_x = torch.empty_like(y) if past is None else past
+    d_x = torch.empty_like(y) if d_residual is None else d_residual
     _norm_backward[(programs(y.device, rows),)](
         d_y,
         y,
@@ -82,9 +82,9 @@ def _back(d_y: Tensor, y: Tensor, factor: Tensor, past: Tensor | None, *, centre
         rows,
         width,
         CENTRED=centred,
-        ADD=past is not None,
+        ADD=d_residual is not None,
         BLOCK=block_of(width),
-        STAGES=stages_of(width, d_y, y, past),
+        STAGES=stages_of(width, d_y, y, d_residual),
         num_warps=max(1, warps_of(width) // 2),
     )
     return d_x
@@ -121,14 +121,14 @@ def _norm_backward(
     wide = tl.zeros([BLOCK], tl.int64)
     for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
         at = (wide + row) * width + columns
-        slope = tl.load(d_y + at, inside, 0.0).to(tl.float32)
+        grad = tl.load(d_y + at, inside, 0.0).to(tl.float32)
         value = tl.load(y + at, inside, 0.0).to(tl.float32)
         if ADD:
-            past = tl.load(d_x + at, inside, 0.0).to(tl.float32)
-        along = tl.sum(slope * value, 0) / width
+            residual = tl.load(d_x + at, inside, 0.0).to(tl.float32)
+        along = tl.sum(grad * value, 0) / width
         if CENTRED:
-            slope -= tl.sum(slope, 0) / width
-        slope = (slope - value * along) * tl.load(factor + row)
+            grad -= tl.sum(grad, 0) / width
+        grad = (grad - value * along) * tl.load(factor + row)
         if ADD:
-            slope += past
-        tl.store(d_x + at, slope.to(d_x.dtype.element_ty), inside)
+            grad += residual
+        tl.store(d_x + at, grad.to(d_x.dtype.element_ty), inside)

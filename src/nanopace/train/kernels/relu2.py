@@ -1,4 +1,4 @@
-"""The square of ReLU, where it lies. What it gives is all that its backward pass needs: 2 relu(h) is twice its root."""
+"""The square of ReLU, in place. Its backward pass needs only the output: the derivative 2 relu(h) is twice its root."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def _relu2_forward(h, size, BLOCK: tl.constexpr):
 def _relu2_backward(d_g, g, size, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     root = tl.sqrt(tl.load(g + at, at < size, 0.0).to(tl.float32))
-    slope = tl.load(d_g + at, at < size, 0.0).to(tl.float32)
-    tl.store(d_g + at, (2 * slope * root).to(d_g.dtype.element_ty), at < size)
+    grad = tl.load(d_g + at, at < size, 0.0).to(tl.float32)
+    tl.store(d_g + at, (2 * grad * root).to(d_g.dtype.element_ty), at < size)

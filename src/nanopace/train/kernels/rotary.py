@@ -1,8 +1,8 @@
-"""Queries and keys normed and turned where they lie, in one pass; and its backward pass, in one more.
+"""QK norm and rotary position embedding in place, in one pass; and its backward pass, in one more.
 
-A norm and a turn can both be undone, so nothing is kept but the factors of the norm: the backward pass finds the rest
-in what the forward pass left behind. Turning changes no length and no angle, so the norm's part of it is done before
-turning back.
+A norm and a rotation can both be undone, so nothing is saved but the factors of the norm: the backward pass finds the
+rest in what the forward pass left in place. A rotation changes no length and no angle, so the backward pass of the norm
+can come first, on rotated values.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ EPSILON = 1e-6
 Angles = tuple[Tensor, Tensor]  # cosine and sine, each (length, half a head)
 
 
-def plain_turn(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, normed: bool) -> Tensor:
-    """The twin of `turn`, which gives a new matrix instead."""
+def plain_qk_norm_rope(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, normed: bool) -> Tensor:
+    """The twin of `qk_norm_rope`, which gives a new matrix instead."""
     rows, width = packed.shape
     parts = packed.view(batch, rows // batch, 3, heads, width // (3 * heads))
     both = queries_and_keys(parts.float(), angles, normed=normed).to(packed.dtype)
     return torch.cat((both, parts[:, :, 2:]), dim=2).view(rows, width)
 
 
-def turn(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, normed: bool) -> Tensor:
-    """Rows of [queries, keys, values], of which the first two are overwritten; and the factors of their norms."""
+def qk_norm_rope(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, normed: bool) -> Tensor:
+    """Overwrites the first two of rows of [queries, keys, values], and returns the factors of their norms."""
     rows, width = packed.shape
     factors = torch.empty((rows, 2 * heads) if normed else 0, device=packed.device, dtype=torch.float32)
     if not normed and angles is None:
         return factors
     head = width // (3 * heads)
-    _turn_forward[(rows,)](
+    _qk_norm_rope_forward[(rows,)](
         packed,
         factors,
         *(angles or (None, None)),
         rows // batch,
         EPSILON,
         NORMED=normed,
-        TURNED=angles is not None,
+        ROTATED=angles is not None,
         HEADS=2 * heads,
         HEAD=head,
         ROWS=block_of(2 * heads),
@@ -54,12 +54,12 @@ def turn(packed: Tensor, batch: int, heads: int, angles: Angles | None, *, norme
     return factors
 
 
-def turn_backward(slopes: Sequence[Tensor], packed: Tensor, factors: Tensor, angles: Angles | None) -> None:
+def qk_norm_rope_backward(d_q_k_v: Sequence[Tensor], packed: Tensor, factors: Tensor, angles: Angles | None) -> None:
     """The gradients of queries, keys and values, each (batch, heads, length, head), become that of the packed rows,
-    which overwrites what `turn` left there."""
-    batch, heads, length, head = slopes[0].shape
-    d_q, d_k, d_v = (each if each.stride(3) == 1 else each.contiguous() for each in slopes)
-    _turn_backward[(batch * length,)](
+    which overwrites what `qk_norm_rope` left there."""
+    batch, heads, length, head = d_q_k_v[0].shape
+    d_q, d_k, d_v = (each if each.stride(3) == 1 else each.contiguous() for each in d_q_k_v)
+    _qk_norm_rope_backward[(batch * length,)](
         packed,
         factors,
         *(angles or (None, None)),
@@ -69,7 +69,7 @@ def turn_backward(slopes: Sequence[Tensor], packed: Tensor, factors: Tensor, ang
         *(stride for each in (d_q, d_k, d_v) for stride in each.stride()[:3]),
         length,
         NORMED=factors.numel() > 0,
-        TURNED=angles is not None,
+        ROTATED=angles is not None,
         HEADS=heads,
         HEAD=head,
         ROWS=block_of(heads),
@@ -79,12 +79,12 @@ def turn_backward(slopes: Sequence[Tensor], packed: Tensor, factors: Tensor, ang
 
 
 @triton.jit
-def _turn_forward(
+def _qk_norm_rope_forward(
     packed, factors, cosine, sine, length, epsilon,
-    NORMED: tl.constexpr, TURNED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,
+    NORMED: tl.constexpr, ROTATED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """A token each; HEADS are those of queries and keys together."""
+    """A program for each token; HEADS counts those of queries and keys together."""
     token = tl.program_id(0).to(tl.int64)
     half: tl.constexpr = HEAD // 2
     head = tl.arange(0, ROWS)
@@ -98,7 +98,7 @@ def _turn_forward(
         tl.store(factors + token * HEADS + head, factor, head < HEADS)
         a *= factor[:, None]
         b *= factor[:, None]
-    if TURNED:
+    if ROTATED:
         at = (token % length) * half + column
         c = tl.load(cosine + at, column < half, 0.0)[None, :]
         s = tl.load(sine + at, column < half, 0.0)[None, :]
@@ -109,13 +109,13 @@ def _turn_forward(
 
 
 @triton.jit
-def _turn_backward(
+def _qk_norm_rope_backward(
     packed, factors, cosine, sine, d_q, d_k, d_v, q_batch, q_head, q_length, k_batch, k_head, k_length,
     v_batch, v_head, v_length, length,
-    NORMED: tl.constexpr, TURNED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,
+    NORMED: tl.constexpr, ROTATED: tl.constexpr, HEADS: tl.constexpr, HEAD: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """A token each."""
+    """A program for each token."""
     token = tl.program_id(0).to(tl.int64)
     sequence = token // length
     position = token % length
@@ -125,7 +125,7 @@ def _turn_backward(
     inside = (head[:, None] < HEADS) & (column[None, :] < half)
     c = 1.0
     s = 0.0
-    if TURNED:
+    if ROTATED:
         c = tl.load(cosine + position * half + column, column < half, 0.0)[None, :]
         s = tl.load(sine + position * half + column, column < half, 0.0)[None, :]
     at_q = packed + token * (HEADS * HEAD * 3) + head[:, None] * HEAD + column[None, :]
@@ -139,8 +139,8 @@ def _turn_backward(
     if NORMED:
         q_factor = tl.load(factors + token * (2 * HEADS) + head, head < HEADS, 0.0)[:, None]
         k_factor = tl.load(factors + token * (2 * HEADS) + HEADS + head, head < HEADS, 0.0)[:, None]
-    q_a, q_b = _undone(q_from, at_q, q_factor, inside, c, s, NORMED, TURNED, HEAD)
-    k_a, k_b = _undone(k_from, at_k, k_factor, inside, c, s, NORMED, TURNED, HEAD)
+    q_a, q_b = _qk_backward(q_from, at_q, q_factor, inside, c, s, NORMED, ROTATED, HEAD)
+    k_a, k_b = _qk_backward(k_from, at_k, k_factor, inside, c, s, NORMED, ROTATED, HEAD)
     v_a = tl.load(v_from, inside, 0.0)
     v_b = tl.load(v_from + half, inside, 0.0)
     tl.debug_barrier()  # all is read before anything is overwritten
@@ -153,18 +153,18 @@ def _turn_backward(
 
 
 @triton.jit
-def _undone(
-    slopes, turned, factor, inside, c, s, NORMED: tl.constexpr, TURNED: tl.constexpr, HEAD: tl.constexpr
+def _qk_backward(
+    grads, rotated, factor, inside, c, s, NORMED: tl.constexpr, ROTATED: tl.constexpr, HEAD: tl.constexpr
 ):  # fmt: skip
-    """The gradient of a token's queries or keys before norm and turn: of their first halves, and of their second."""
-    a = tl.load(slopes, inside, 0.0).to(tl.float32)
-    b = tl.load(slopes + HEAD // 2, inside, 0.0).to(tl.float32)
+    """The gradient of a token's queries or keys before norm and rotation: their first halves, and their second."""
+    a = tl.load(grads, inside, 0.0).to(tl.float32)
+    b = tl.load(grads + HEAD // 2, inside, 0.0).to(tl.float32)
     if NORMED:
-        x = tl.load(turned, inside, 0.0).to(tl.float32)
-        y = tl.load(turned + HEAD // 2, inside, 0.0).to(tl.float32)
+        x = tl.load(rotated, inside, 0.0).to(tl.float32)
+        y = tl.load(rotated + HEAD // 2, inside, 0.0).to(tl.float32)
         along = (tl.sum(a * x + b * y, 1) / HEAD)[:, None]
         a = (a - x * along) * factor
         b = (b - y * along) * factor
-    if TURNED:
+    if ROTATED:
         a, b = a * c + b * s, b * c - a * s
     return a, b

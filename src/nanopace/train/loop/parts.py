@@ -25,7 +25,7 @@ from nanopace.train.plan.run_plan import RunPlan
 from nanopace.version import __version__
 
 if TYPE_CHECKING:
-    from nanopace.train.fused.gpt2 import Fused
+    from nanopace.train.fused.model import Fused
 
 Context = Callable[[], AbstractContextManager[object]]
 

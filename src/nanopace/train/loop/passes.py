@@ -17,7 +17,7 @@ from torch import Tensor
 from nanopace.train.out_of_memory import attempt, make_room
 
 if TYPE_CHECKING:
-    from nanopace.train.fused.gpt2 import Fused
+    from nanopace.train.fused.model import Fused
 
 _LAUNCH_BOUND = 0.7  # of a micro-step's time: with less than that for launching, the card never waits
 

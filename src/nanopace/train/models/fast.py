@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from nanopace.knob_values import ingredients
-from nanopace.train.models.gpt2 import GPT, INITIAL_STD, Cache, ModelShape, attend
+from nanopace.train.models.gpt2 import GPT, INITIAL_STD, KVCache, ModelShape, attend
 
 CAP = 15.0  # no logit is further from 0: Gemma 2 has 30, modded-nanogpt found 15 better
 ROPE_BASE = 10000.0
@@ -43,7 +43,7 @@ def rope_angles(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
     return angles.cos(), angles.sin()
 
 
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """(batch, length, any, heads, width): value i of the first half turns with value i of the second."""
     cos, sin = (each[:, None, None].to(x.dtype) for each in (cos, sin))
     a, b = x.chunk(2, dim=-1)
@@ -55,22 +55,22 @@ def queries_and_keys(packed: Tensor, angles: tuple[Tensor, Tensor] | None, *, no
     both = packed[:, :, :2]
     if normed:
         both = rms_norm(both)
-    return both if angles is None else rotated(both, *angles)
+    return both if angles is None else apply_rope(both, *angles)
 
 
 def relu_squared(x: Tensor) -> Tensor:
     return functional.relu(x).square()
 
 
-def capped(logits: Tensor) -> Tensor:
+def soft_cap(logits: Tensor) -> Tensor:
     """Never beyond CAP, and near 0 as they are. tanh and not a shifted sigmoid: the two differ by a constant, which a
     softmax does not see, and this one leaves the scale of the logits as people know it."""
     return CAP * torch.tanh(logits.float() / CAP)
 
 
-def capped_cross_entropy(logits: Tensor, targets: Tensor, *, cap: bool, reduction: str = "mean") -> Tensor:
+def soft_cap_cross_entropy(logits: Tensor, targets: Tensor, *, cap: bool, reduction: str = "mean") -> Tensor:
     """Of (tokens, vocabulary) and (tokens); a target of -1 does not count."""
-    logits = capped(logits) if cap else logits
+    logits = soft_cap(logits) if cap else logits
     return functional.cross_entropy(logits, targets, ignore_index=-1, reduction=reduction)
 
 
@@ -86,7 +86,7 @@ class FastAttention(nn.Module):
         self._scale = SHARPNESS / math.sqrt(shape.n_embd // shape.n_head) if self._normed else None
 
     def forward(
-        self, x: Tensor, value: Tensor | None, angles: tuple[Tensor, Tensor] | None, cache: Cache | None
+        self, x: Tensor, value: Tensor | None, angles: tuple[Tensor, Tensor] | None, cache: KVCache | None
     ) -> Tensor:
         """`value`: what the token itself adds to its values, (batch, length, n_embd)."""
         batch, length, width = x.shape
@@ -121,7 +121,7 @@ class FastBlock(nn.Module):
         self.mlp = FastMLP(shape)
 
     def forward(
-        self, x: Tensor, value: Tensor | None, angles: tuple[Tensor, Tensor] | None, cache: Cache | None
+        self, x: Tensor, value: Tensor | None, angles: tuple[Tensor, Tensor] | None, cache: KVCache | None
     ) -> Tensor:
         x, normed = residual_norm(x, self.attn(rms_norm(x), value, angles, cache))
         return cast(Tensor, x + self.mlp(normed))
@@ -155,22 +155,22 @@ class FastGPT(GPT):
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """The mean loss. A target of -1 does not count."""
         logits = self.lm_head(self._hidden(tokens, None))
-        return capped_cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), cap=self._caps)
+        return soft_cap_cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), cap=self._caps)
 
     def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
         logits = self.lm_head(self._hidden(tokens, None))
-        losses = capped_cross_entropy(
+        losses = soft_cap_cross_entropy(
             logits.view(-1, logits.size(-1)), targets.reshape(-1), cap=self._caps, reduction="none"
         )
         return losses.view(targets.shape).mean(dim=1)
 
-    def logits(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+    def logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
         logits = self.lm_head(self._hidden(tokens, cache))
-        return capped(logits) if self._caps else cast(Tensor, logits)
+        return soft_cap(logits) if self._caps else cast(Tensor, logits)
 
-    def next_logits(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+    def next_logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
         logits = self.lm_head(self._hidden(tokens, cache)[:, -1])
-        return capped(logits) if self._caps else cast(Tensor, logits)
+        return soft_cap(logits) if self._caps else cast(Tensor, logits)
 
     def parameter_count(self) -> int:
         """Of what a token is multiplied with, the head among it: the N of 6 N. Tables are only looked up."""
@@ -181,7 +181,7 @@ class FastGPT(GPT):
     def _caps(self) -> bool:
         return "soft_cap" in self._has
 
-    def _hidden(self, tokens: Tensor, cache: Cache | None) -> Tensor:
+    def _hidden(self, tokens: Tensor, cache: KVCache | None) -> Tensor:
         seen = 0 if cache is None else cache.length
         length = tokens.size(1)
         assert seen + length <= self.shape.block_size, "more tokens than block_size"

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 from nanopace.errors import InputError
-from nanopace.train.models.gpt2 import GPT, Cache
+from nanopace.train.models.gpt2 import GPT, KVCache
 
 _CUT = "\ufffd"  # how a tokenizer decodes the beginning of a character whose end is still to come
 _COLDEST = 1e-4  # a temperature below this is taken for 0: float32 could not tell the chances apart
@@ -78,7 +78,7 @@ class _Window:
         self._model, self._device = model, device
         self._tokens = list(tokens[-model.shape.block_size :])
         self._unread = len(self._tokens)
-        self._cache = Cache(model.shape, 1, device, next(model.parameters()).dtype) if cache else None
+        self._cache = KVCache(model.shape, 1, device, next(model.parameters()).dtype) if cache else None
 
     def append(self, token: int) -> None:
         if len(self._tokens) == self._model.shape.block_size:

@@ -1,7 +1,7 @@
 """GPT-2 as nanoGPT defines it: the same modules, names, initial weights and arithmetic, so that weights travel.
 
 `forward` is what training compiles: tokens and targets in, the mean loss out, every shape fixed. Evaluation asks for
-`sequence_losses`, sampling for `logits` with a `Cache`.
+`sequence_losses`, sampling for `logits` with a `KVCache`.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ class ModelShape:
     without: str = ""  # the recipe's ingredients that are left out
 
 
-class Cache:
+class KVCache:
     """The keys and values of the tokens seen so far, in one allocation per layer."""
 
     def __init__(self, shape: ModelShape, batch: int, device: torch.device, dtype: torch.dtype) -> None:
-        room = (shape.n_layer, 2, batch, shape.n_head, shape.block_size, shape.n_embd // shape.n_head)
-        self._room = torch.zeros(room, device=device, dtype=dtype)
+        size = (shape.n_layer, 2, batch, shape.n_head, shape.block_size, shape.n_embd // shape.n_head)
+        self._buffer = torch.zeros(size, device=device, dtype=dtype)
         self.length = 0
 
     def extend(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Keep these, and return all of them. `length` moves on only when every layer is through."""
         end = self.length + keys.size(2)
-        kept_keys, kept_values = self._room[layer, 0], self._room[layer, 1]
+        kept_keys, kept_values = self._buffer[layer, 0], self._buffer[layer, 1]
         kept_keys[:, :, self.length : end] = keys
         kept_values[:, :, self.length : end] = values
         return kept_keys[:, :, :end], kept_values[:, :, :end]
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, cache: Cache | None, layer: int, *, dropout: float, scale: float | None = None
+    q: Tensor, k: Tensor, v: Tensor, cache: KVCache | None, layer: int, *, dropout: float, scale: float | None = None
 ) -> Tensor:
     """Each token to those before it, of which a cache may hold some; all of (batch, heads, length, width of a head)."""
     if cache is None or cache.length == 0:
@@ -87,7 +87,7 @@ class Attention(nn.Module):
         self.resid_dropout = nn.Dropout(shape.dropout)
         self._heads, self._dropout, self._layer = shape.n_head, shape.dropout, layer
 
-    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: KVCache | None = None) -> Tensor:
         batch, length, width = x.shape
         heads = self.c_attn(x).view(batch, length, 3, self._heads, width // self._heads)
         q, k, v = (part.transpose(1, 2) for part in heads.unbind(2))
@@ -117,7 +117,7 @@ class Block(nn.Module):
         self.ln_2 = LayerNorm(shape.n_embd, shape.bias)
         self.mlp = MLP(shape)
 
-    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: KVCache | None = None) -> Tensor:
         x = x + self.attn(self.ln_1(x), cache)
         return cast(Tensor, x + self.mlp(self.ln_2(x)))
 
@@ -150,11 +150,11 @@ class GPT(nn.Module):
         losses = functional.cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), reduction="none")
         return losses.view(targets.shape).mean(dim=1)
 
-    def logits(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+    def logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
         """Of every token given, shape (batch, length, vocabulary). With a cache they come after what it holds."""
         return cast(Tensor, self.lm_head(self._hidden(tokens, cache)))
 
-    def next_logits(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+    def next_logits(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
         """Of the token after the last one, shape (batch, vocabulary)."""
         return cast(Tensor, self.lm_head(self._hidden(tokens, cache)[:, -1]))
 
@@ -163,7 +163,7 @@ class GPT(nn.Module):
         positions = self.shape.block_size * self.shape.n_embd
         return sum(each.numel() for each in self.parameters()) - positions
 
-    def _hidden(self, tokens: Tensor, cache: Cache | None) -> Tensor:
+    def _hidden(self, tokens: Tensor, cache: KVCache | None) -> Tensor:
         seen = 0 if cache is None else cache.length
         length = tokens.size(1)
         assert seen + length <= self.shape.block_size, "more tokens than the position table has"

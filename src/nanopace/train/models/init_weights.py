@@ -1,4 +1,4 @@
-"""Whose random numbers a new model's weights are, wherever they lie."""
+"""Which device draws the initial weights of a model, wherever the weights themselves are."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch.overrides import TorchFunctionMode
 _RANDOM = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)  # all that torch's layers and ours call
 
 
-class Drawing(TorchFunctionMode):
-    """Inside, weights are drawn on `device` one at a time, and are what they would be if they lay there. None: nothing
-    is drawn. On the device meta that would mean to import torch's compiler, which takes two seconds."""
+class InitOnDevice(TorchFunctionMode):
+    """Inside, weights are initialised on `device` one at a time, and are what they would be on that device. None: they
+    are not initialised, for on the device meta torch would import its compiler for it, which takes two seconds."""
 
     def __init__(self, device: torch.device | None) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ from nanopace.config import KNOBS, Asked
 from nanopace.literals import Value
 from nanopace.train.models.fast import FastGPT
 from nanopace.train.models.gpt2 import GPT, ModelShape
-from nanopace.train.models.init_weights import Drawing
+from nanopace.train.models.init_weights import InitOnDevice
 
 # Times learning_rate. Rows of a table are rarely seen, and each has to get somewhere in the few steps that see it.
 TABLE_RATE = 150.0  # of values: 0.3, as nanochat; modded-nanogpt has 0.6
@@ -34,9 +34,9 @@ def new_model(shape: ModelShape) -> GPT:
     return GPT(shape) if shape.recipe == "gpt2" else FastGPT(shape)
 
 
-def outline(shape: ModelShape) -> GPT:
-    """The model with all its names and sizes, and no numbers: on the device meta, where it takes no memory."""
-    with torch.device("meta"), Drawing(None):
+def meta_model(shape: ModelShape) -> GPT:
+    """The model with all its names and shapes, on the device meta, where it takes no memory."""
+    with torch.device("meta"), InitOnDevice(None):
         return new_model(shape)
 
 

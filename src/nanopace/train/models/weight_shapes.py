@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,10 +17,7 @@ from torch import Tensor
 from nanopace.errors import InputError
 from nanopace.literals import shown
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.recipes import outline
-
-if TYPE_CHECKING:
-    pass
+from nanopace.train.models.recipes import meta_model
 
 TOKENS, POSITIONS, HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
 _LAYER = re.compile(r"transformer\.h\.(\d{1,6})\.")
@@ -81,8 +77,8 @@ def fast_shape_of(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
 
 
 def _layers(path: Path, weights: Mapping[str, Tensor]) -> int:
-    """How many the names tell of; at least one, so that a model without layers is told what it lacks. An outline is
-    made of them, so a few bytes must not claim thousands."""
+    """How many the names tell of; at least one, so that a model without layers is told what it lacks. A model on
+    the device meta is made of them, so a few bytes must not claim thousands."""
     count = len({found[1] for found in map(_LAYER.match, weights) if found is not None})
     if count > _MANY and count * _OF_A_LAYER > len(weights):
         raise InputError(
@@ -116,7 +112,7 @@ def check_said(path: Path, shape: ModelShape, said: Mapping[str, object]) -> Non
 
 def weight_shapes(shape: ModelShape) -> dict[str, torch.Size]:
     """What a model of this shape consists of, in the order in which nanoGPT counts its weights."""
-    return {name: each.shape for name, each in outline(shape).named_parameters()}
+    return {name: each.shape for name, each in meta_model(shape).named_parameters()}
 
 
 def _check_names(path: Path, weights: Mapping[str, Tensor], shape: ModelShape) -> None:

@@ -1,4 +1,4 @@
-"""torch's own AdamW, with its averages there from the beginning."""
+"""torch's own AdamW, with its averages allocated from the beginning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from nanopace.config import TrainConfig
 from nanopace.train.optim.groups import PEAK, Group, Groups
 
-ADAMW_STATE = ("step", "exp_avg", "exp_avg_sq")  # what it remembers of each weight, as torch names it
+ADAMW_STATE = ("step", "exp_avg", "exp_avg_sq")  # its state of each weight, as torch names it
 
 
 def adamw_for_all(groups: Groups, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:

@@ -25,7 +25,7 @@ def bf16_adamw(groups: Groups, config: TrainConfig, device: torch.device) -> Bf1
 
 
 class Bf16AdamW(torch.optim.Optimizer):
-    """With torch's groups and names. Like torch's fused one, it reads `found_inf` and leaves all as it is."""
+    """With torch's groups and names. Like torch's fused one, it changes nothing where `found_inf` is 1."""
 
     found_inf: Tensor
 

@@ -1,10 +1,10 @@
 """Muon for matrices and AdamW for everything else, as one optimizer that never waits for the host.
 
 Muon (Keller Jordan 2024) steps along the momentum with all its singular values made 1. Here the matrices of one shape
-are orthogonalised together, in one batched product, and what is remembered of them lies in one buffer, whose slices are
-each weight's own. Queries, keys and values are three matrices, though one weight holds them.
+are orthogonalised together, in one batched product, and their momentum lies in one buffer, of which each weight's is a
+slice. Queries, keys and values are three matrices, though one weight holds them.
 
-NorMuon (arXiv 2510.05491) then evens out the neurons: each is divided by its running root mean square, and the whole
+NorMuon (arXiv 2510.05491) then normalises the neurons: each is divided by its running root mean square, and the whole
 keeps its norm. AdamW is torch's own.
 """
 
@@ -27,12 +27,12 @@ from nanopace.train.optim.groups import PEAK, Groups
 from nanopace.train.private_torch import subtract_all
 
 if TYPE_CHECKING:
-    from nanopace.train.kernels.muon import Places
+    from nanopace.train.kernels.muon import PointerTable
 
-MOMENTUM, EARLY_MOMENTUM, SETTLING = 0.95, 0.85, 100  # from the early one to the other in so many steps
-EVENING = 0.95  # NorMuon's memory, about 20 steps
+MOMENTUM, EARLY_MOMENTUM, MOMENTUM_WARMUP = 0.95, 0.85, 100  # in steps, from the early one to the other
+NORMUON_BETA = 0.95  # of NorMuon's running mean square: about 20 steps
 
-MUON_STATE = MOMENTUM_NAME, SQUARE_NAME = "momentum", "neuron_sq"  # what it remembers of a weight beside a count
+MUON_STATE = MOMENTUM_NAME, SQUARE_NAME = "momentum", "neuron_sq"  # its state of a weight, beside a count
 COUNT_NAME = "step"
 
 
@@ -46,29 +46,29 @@ def muon_and_adamw(groups: Groups, config: TrainConfig, device: torch.device) ->
         {"lr": config.matrix_lr, PEAK: config.matrix_lr, "weight_decay": config.weight_decay},
         [*stacks.values()],
         adamw(groups.adamw, config, device, groups.eps),
-        Muon(
+        MuonSettings(
             dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,  # a CPU is slower in bfloat16
             normuon="normuon" in ingredients(config.recipe, config.without),
-            kernels=_takes_kernels(config, device),
+            kernels=_uses_kernels(config, device),
         ),
     )
 
 
-def _takes_kernels(config: TrainConfig, device: torch.device) -> bool:
+def _uses_kernels(config: TrainConfig, device: torch.device) -> bool:
     whole = config.parallel != "fsdp"  # no rank has more than a part of each weight there
     return device.type == "cuda" and config.fused and whole and find_spec("triton") is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
-    """The polynomials a x + b x^3 + c x^5 that drive singular values from (0, 1] towards 1, one after the other."""
+class Polynomials:
+    """Each is a x + b x^3 + c x^5; one after the other they drive singular values from (0, 1] towards 1."""
 
     coefficients: Sequence[tuple[float, float, float]]
-    slack: float  # the norm is taken for this much larger: rounding must not carry a value beyond 1
+    safety: float  # the norm is taken for this much larger: rounding must not carry a value beyond 1
 
 
 # Polar Express (arXiv 2505.16932): each polynomial is the best one for what the ones before it have left.
-POLAR_EXPRESS = Iteration(
+POLAR_EXPRESS = Polynomials(
     (
         (8.156554524902461, -22.48329292557795, 15.878769915207462),
         (4.042929935166739, -2.808917465908714, 0.5000178451051316),
@@ -76,124 +76,127 @@ POLAR_EXPRESS = Iteration(
         (3.285753657755655, -2.3681294933425376, 0.46449024233003106),
         (2.3465413258596377, -1.7097828382687081, 0.42323551169305323),
     ),
-    slack=1.02,
+    safety=1.02,
 )
-NEWTON_SCHULZ = Iteration(((3.4445, -4.7750, 2.0315),) * 5, slack=1.0)  # Muon's first, and torch.optim.Muon's
+NEWTON_SCHULZ = Polynomials(((3.4445, -4.7750, 2.0315),) * 5, safety=1.0)  # Muon's first, and torch.optim.Muon's
 
 
-def orthogonalised(matrices: Tensor, iteration: Iteration = POLAR_EXPRESS) -> Tensor:
+def orthogonalize(matrices: Tensor, polynomials: Polynomials = POLAR_EXPRESS) -> Tensor:
     """(count, rows, columns), each with all its singular values near 1, in the type that they have."""
-    x: Tensor = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) * iteration.slack + 1e-7)
+    x: Tensor = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) * polynomials.safety + 1e-7)
     tall = x.size(-2) > x.size(-1)
-    for a, b, c in iteration.coefficients:
+    for a, b, c in polynomials.coefficients:
         square = x.mT @ x if tall else x @ x.mT  # the smaller of the two
         square = torch.baddbmm(square, square, square, beta=b, alpha=c)
         x = torch.baddbmm(x, x, square, beta=a) if tall else torch.baddbmm(x, square, x, beta=a)
     return x
 
 
-def evened(directions: Tensor, squares: Tensor, memory: Tensor) -> Tensor:
-    """Each neuron by its root mean square over time; the whole keeps its norm. Neurons are along the longer side."""
-    return directions * _evening(directions.square().mean(dim=_across(directions.shape), keepdim=True), squares, memory)
+def normalize_neurons(directions: Tensor, squares: Tensor, beta: Tensor) -> Tensor:
+    """Each neuron over its running root mean square; the whole keeps its norm. Neurons are along the longer side."""
+    mean_squares = directions.square().mean(dim=_neuron_dim(directions.shape), keepdim=True)
+    return directions * _neuron_scales(mean_squares, squares, beta)
 
 
-def _evening(now: Tensor, squares: Tensor, memory: Tensor) -> Tensor:
-    """What each neuron is multiplied with. `now` are their mean squares."""
-    squares.lerp_(now, 1 - memory)
+def _neuron_scales(mean_squares: Tensor, squares: Tensor, beta: Tensor) -> Tensor:
+    """What each neuron is multiplied with."""
+    squares.lerp_(mean_squares, 1 - beta)
     scale = squares.clamp_min(1e-10).rsqrt()
-    before, after = (each.sum(dim=(-2, -1), keepdim=True) for each in (now, now * scale.square()))
+    before, after = (each.sum(dim=(-2, -1), keepdim=True) for each in (mean_squares, mean_squares * scale.square()))
     return scale * (before / after.clamp_min(1e-10)).sqrt()
 
 
-def _across(size: Sequence[int]) -> int:
+def _neuron_dim(size: Sequence[int]) -> int:
     """The dimension that one neuron's values lie along."""
     return -1 if size[-2] >= size[-1] else -2
 
 
 class Stack:
-    """The matrices of one shape, and what is remembered of them."""
+    """The matrices of one shape, and their state."""
 
-    def __init__(self, weights: Sequence[tuple[Tensor, int]], *, evens: bool) -> None:
+    def __init__(self, weights: Sequence[tuple[Tensor, int]], *, normuon: bool) -> None:
         """Each weight with how many matrices it holds, one above the other."""
         self.weights = [weight for weight, _ in weights]
         self._counts = [count for _, count in weights]
         first, count = weights[0]
         size = (sum(self._counts), first.size(0) // count, first.size(1))
         squares = [*size]
-        squares[_across(size)] = 1
+        squares[_neuron_dim(size)] = 1
         self.momentum = first.new_zeros(size)
-        self.squares = first.new_zeros(squares) if evens else None
+        self.squares = first.new_zeros(squares) if normuon else None
         self.steps = first.new_zeros(len(weights))
-        self._places: tuple[Places, Places] | None = None  # of gradients and weights, for kernels of our own
+        self._pointers: tuple[PointerTable, PointerTable] | None = None  # for kernels: of gradients and of weights
 
-    def memory(self) -> list[dict[str, Tensor]]:
+    def state(self) -> list[dict[str, Tensor]]:
         """Of each weight, by name: slices of the buffers, in the weight's own shape."""
-        kept = [{COUNT_NAME: step} for step in self.steps.unbind()]
+        state = [{COUNT_NAME: step} for step in self.steps.unbind()]
         for name, buffer in ((MOMENTUM_NAME, self.momentum), (SQUARE_NAME, self.squares)):
             if buffer is not None:
-                for own, part in zip(kept, self._apart(buffer), strict=True):
+                for own, part in zip(state, self._unstacked(buffer), strict=True):
                     own[name] = part
-        return kept
+        return state
 
-    def step(self, rate: float, decay: float, found_inf: Tensor | None, how: Muon) -> None:
+    def step(self, lr: float, decay: float, found_inf: Tensor | None, settings: MuonSettings) -> None:
         """`found_inf` is 1 where this step shall change nothing."""
         skip = None if found_inf is None else found_inf > 0
-        momentum = self._momentum_now(how)
-        if how.kernels:
-            self._step_in_kernels(rate, decay, found_inf, momentum, how)
+        momentum = self._momentum_now(settings)
+        if settings.kernels:
+            self._step_in_kernels(lr, decay, found_inf, momentum, settings)
         else:
-            self._step_in_torch(rate, decay, skip, momentum, how)
+            self._step_in_torch(lr, decay, skip, momentum, settings)
         self.steps.add_(1.0 if skip is None else (~skip).float())
 
-    def _step_in_torch(self, rate: float, decay: float, skip: Tensor | None, momentum: Tensor, how: Muon) -> None:
-        gradients = self._together([_gradient(each) for each in self.weights])
+    def _step_in_torch(
+        self, lr: float, decay: float, skip: Tensor | None, momentum: Tensor, settings: MuonSettings
+    ) -> None:
+        gradients = self._stacked([_gradient(each) for each in self.weights])
         if skip is not None:  # what goes towards itself stays where it is
             gradients = torch.where(skip, self.momentum, gradients)
         self.momentum.lerp_(gradients, 1 - momentum)
-        ahead = gradients.lerp_(self.momentum, momentum)  # Nesterov
-        change = orthogonalised(ahead.to(how.dtype), how.iteration).to(ahead.dtype)
+        nesterov = gradients.lerp_(self.momentum, momentum)
+        change = orthogonalize(nesterov.to(settings.dtype), settings.polynomials).to(nesterov.dtype)
         if self.squares is not None:
-            memory = momentum.new_full((), EVENING) if skip is None else torch.where(skip, 1.0, EVENING)
-            change = evened(change, self.squares, memory)
-        change = change * (rate * shape_scale(change.size(-2), change.size(-1)))
+            beta = momentum.new_full((), NORMUON_BETA) if skip is None else torch.where(skip, 1.0, NORMUON_BETA)
+            change = normalize_neurons(change, self.squares, beta)
+        change = change * (lr * shape_scale(change.size(-2), change.size(-1)))
         if decay:
-            weights = self._together([each.detach() for each in self.weights])
-            change = change.add_(weights, alpha=rate * decay)
+            weights = self._stacked([each.detach() for each in self.weights])
+            change = change.add_(weights, alpha=lr * decay)
         if skip is not None:
             change = torch.where(skip, 0.0, change)
-        subtract_all(self.weights, self._apart(change))
+        subtract_all(self.weights, self._unstacked(change))
 
     def _step_in_kernels(
-        self, rate: float, decay: float, found_inf: Tensor | None, momentum: Tensor, how: Muon
+        self, lr: float, decay: float, found_inf: Tensor | None, momentum: Tensor, settings: MuonSettings
     ) -> None:
         """The same, with two passes over gradients, momentum and weights instead of twenty."""
-        from nanopace.train.kernels.muon import Places, ahead, subtract  # they need triton
+        from nanopace.train.kernels.muon import PointerTable, apply_update, nesterov_momentum  # they need triton
 
-        self._places = self._places or (Places(), Places())
-        slopes, weights = self._places
-        table = slopes.of([_gradient(each) for each in self.weights], self._counts)
-        change = ahead(table, self.momentum, momentum, found_inf, how.dtype, aligned=slopes.aligned)
-        change = orthogonalised(change, how.iteration)
-        across = _across(change.shape)
+        self._pointers = self._pointers or (PointerTable(), PointerTable())
+        gradients, weights = self._pointers
+        table = gradients.pointers([_gradient(each) for each in self.weights], self._counts)
+        change = nesterov_momentum(table, self.momentum, momentum, found_inf, settings.dtype, aligned=gradients.aligned)
+        change = orthogonalize(change, settings.polynomials)
+        across = _neuron_dim(change.shape)
         if self.squares is None:
             factors = self.momentum.new_ones((len(change), change.size(1), 1))
         else:
             lengths = torch.linalg.vector_norm(change, dim=across, keepdim=True, dtype=torch.float32)
-            memory = momentum.new_full((), EVENING)
-            memory = memory if found_inf is None else torch.where(found_inf > 0, 1.0, memory)
-            factors = _evening(lengths.square() / change.size(across), self.squares, memory)
-        factors = factors * (rate * shape_scale(change.size(-2), change.size(-1)))
-        table = weights.of([each.detach() for each in self.weights], self._counts)
-        subtract(table, change, factors, rate * decay, found_inf, aligned=weights.aligned)
+            beta = momentum.new_full((), NORMUON_BETA)
+            beta = beta if found_inf is None else torch.where(found_inf > 0, 1.0, beta)
+            factors = _neuron_scales(lengths.square() / change.size(across), self.squares, beta)
+        factors = factors * (lr * shape_scale(change.size(-2), change.size(-1)))
+        table = weights.pointers([each.detach() for each in self.weights], self._counts)
+        apply_update(table, change, factors, lr * decay, found_inf, aligned=weights.aligned)
 
-    def _momentum_now(self, how: Muon) -> Tensor:
-        settled = (self.steps[0] / SETTLING).clamp(max=1.0) if how.settles else self.steps.new_ones(())
-        return EARLY_MOMENTUM + (MOMENTUM - EARLY_MOMENTUM) * settled
+    def _momentum_now(self, settings: MuonSettings) -> Tensor:
+        warm = (self.steps[0] / MOMENTUM_WARMUP).clamp(max=1.0) if settings.momentum_warmup else self.steps.new_ones(())
+        return EARLY_MOMENTUM + (MOMENTUM - EARLY_MOMENTUM) * warm
 
-    def _together(self, tensors: Sequence[Tensor]) -> Tensor:
+    def _stacked(self, tensors: Sequence[Tensor]) -> Tensor:
         return torch.cat([each.reshape(-1, *self.momentum.shape[1:]) for each in tensors])
 
-    def _apart(self, buffer: Tensor) -> list[Tensor]:
+    def _unstacked(self, buffer: Tensor) -> list[Tensor]:
         """A view for each weight: its matrices one above the other again."""
         return [part.reshape(-1, part.size(-1)) for part in buffer.split(self._counts)]
 
@@ -204,18 +207,18 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def shape_scale(rows: int, columns: int) -> float:
-    """On the rate, as in modded-nanogpt: what makes more of its input than it got gets a larger step."""
+    """On the learning rate, as in modded-nanogpt: a matrix with more outputs than inputs takes a larger step."""
     return math.sqrt(max(1.0, rows / columns))
 
 
 @dataclass(frozen=True, slots=True)
-class Muon:
-    """How it goes about it."""
+class MuonSettings:
+    """What can differ between two of them, beside the rates."""
 
     dtype: torch.dtype
-    iteration: Iteration = POLAR_EXPRESS
+    polynomials: Polynomials = POLAR_EXPRESS
     normuon: bool = True
-    settles: bool = True  # a lower momentum in the first steps
+    momentum_warmup: bool = True  # a lower momentum in the first steps
     kernels: bool = False  # of our own: they need triton, and weights that are whole
 
 
@@ -229,19 +232,19 @@ class MuonAndAdamW(torch.optim.Optimizer):
         matrices: dict[str, Any],
         stacks: Sequence[Sequence[tuple[Tensor, int]]],
         adamw: torch.optim.AdamW,
-        how: Muon,
+        settings: MuonSettings,
     ) -> None:
         """`matrices` is the group of Muon's weights: its lr and weight_decay; `adamw` has all the others."""
-        self._adamw, self._how = adamw, how
+        self._adamw, self._settings = adamw, settings
         weights = [weight for stack in stacks for weight, _ in stack]
         defaults = {"lr": adamw.defaults["lr"], "fused": adamw.defaults["fused"]}
         super().__init__([{"params": weights, **matrices}], defaults)
         self._matrices = self.param_groups[0]
-        self._stacks = [Stack(each, evens=how.normuon) for each in stacks]
+        self._stacks = [Stack(each, normuon=settings.normuon) for each in stacks]
         self.param_groups = [*adamw.param_groups, self._matrices]  # the very same: a rate set here is set there
         self.state.update(adamw.state)
         for stack in self._stacks:
-            self.state.update(zip(stack.weights, stack.memory(), strict=True))
+            self.state.update(zip(stack.weights, stack.state(), strict=True))
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -254,4 +257,4 @@ class MuonAndAdamW(torch.optim.Optimizer):
         if found_inf is not None:
             del self._adamw.found_inf  # type: ignore[attr-defined]
         for stack in self._stacks:
-            stack.step(self._matrices["lr"], self._matrices["weight_decay"], found_inf, self._how)
+            stack.step(self._matrices["lr"], self._matrices["weight_decay"], found_inf, self._settings)

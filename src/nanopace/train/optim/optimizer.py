@@ -1,7 +1,7 @@
 """The table of optimizers, and what all of them have in common. A new one is a module beside this one and a row here.
 
-What an optimizer remembers exists before the first step. So what does not fit into memory fails at the start and not
-after it, and a checkpoint's layout is known before there is one.
+The optimizer state is allocated before the first step. So what does not fit into memory fails at the start, and a
+checkpoint's layout is known before there is one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nanopace.config import TrainConfig
 from nanopace.knob_values import ingredients
 from nanopace.memory_ladder import averages_bytes
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.recipes import outline
+from nanopace.train.models.recipes import meta_model
 from nanopace.train.optim.adamw import ADAMW_STATE, adamw_for_all
 from nanopace.train.optim.bf16_adamw import bf16_adamw
 from nanopace.train.optim.groups import PEAK, Groups, parameter_groups
@@ -25,7 +25,7 @@ from nanopace.train.optim.muon import MUON_STATE, muon_and_adamw
 
 
 class OptimizerKind(NamedTuple):
-    """How one is made, and what it remembers of a weight, as checkpoints name it."""
+    """How one is made, and its state of a weight, as checkpoints name it."""
 
     make: Callable[[Groups, TrainConfig, torch.device], torch.optim.Optimizer]
     state: tuple[str, ...]
@@ -66,7 +66,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Everything that the optimizer remembers, by "exp_avg.<weight>": the tensors themselves, not copies."""
+    """The optimizer state, by "exp_avg.<weight>": the tensors themselves, not copies."""
     return {
         f"{what}.{name}": value
         for name, weight in model.named_parameters()
@@ -79,11 +79,11 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, saved:
     own = optimizer_tensors(model, optimizer)
     assert own.keys() == saved.keys()
     for name, value in own.items():
-        _take(value, saved[name])
+        _copy_into(value, saved[name])
 
 
-def _take(into: Tensor, whole: Tensor) -> None:
-    """Copy; what lies in parts on several ranks takes this rank's."""
+def _copy_into(into: Tensor, whole: Tensor) -> None:
+    """Where the target is sharded over several ranks, this rank's part."""
     if dist.is_initialized():
         from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -94,8 +94,8 @@ def _take(into: Tensor, whole: Tensor) -> None:
 
 
 def state_shapes(shape: ModelShape) -> dict[str, torch.Size]:
-    """What the optimizer of such a model remembers, by the names of `optimizer_tensors`; nothing is allocated."""
-    model = outline(shape)
+    """Of the optimizer state of such a model, by the names of `optimizer_tensors`; nothing is allocated."""
+    model = meta_model(shape)
     # Only these decide it; the others would have to fit together.
     config = TrainConfig(recipe=shape.recipe, without=shape.without)
     if optimizer_name(config) == "adamw":  # without making one, for which torch imports its compiler: 1.5 s

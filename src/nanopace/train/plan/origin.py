@@ -23,7 +23,7 @@ from nanopace.train.formats.nanogpt_run import open_nanogpt_run
 from nanopace.train.formats.pretrained import Pretrained
 from nanopace.train.listener import Listener
 from nanopace.train.models.gpt2 import GPT, ModelShape
-from nanopace.train.models.init_weights import Drawing
+from nanopace.train.models.init_weights import InitOnDevice
 from nanopace.train.models.recipes import new_model
 from nanopace.train.plan.device import Machine
 
@@ -198,7 +198,7 @@ def build_model(
     It is drawn with the numbers of `device`: on a CPU one seed gives nanoGPT's weights, but that takes it 5 to 9 s for
     GPT-2. `piecewise`: no more than one weight at a time lies on the device, and the model on the host.
     """
-    with Drawing(device) if piecewise else device:
+    with InitOnDevice(device) if piecewise else device:
         model = new_model(shape)
     if source is not None:
         weights = source.weights() if isinstance(source, Saved) else dict(source.weights)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nanopace.train.kernels.tokens import embed, embed_backward, plain_embed
+from nanopace.train.kernels.embedding import embed, embed_backward, plain_embed
 
 from .conftest import LIMITS, Draw, error
 

@@ -1,6 +1,6 @@
-"""What a token itself adds to its values: a row of a table, as much of it as each head's gate lets through.
+"""Value embeddings: each token adds a row of a table to its values, scaled by the gate of each head.
 
-It is added where the values lie. Tables are looked up in float32, the only precision that they are kept in.
+The sum overwrites the values. Tables are looked up in float32, the only precision that they are kept in.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from torch import Tensor
 from nanopace.train.kernels.rows import block_of, programs, warps_of
 
 
-def plain_add_values(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> Tensor:
-    """The twin of `add_values`, which gives a new matrix instead."""
+def plain_add_value_embeddings(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> Tensor:
+    """The twin of `add_value_embeddings`, which gives a new matrix instead."""
     width = table.size(1)
     added = (gate[:, None] * table[tokens].view(*tokens.shape, len(gate), -1)).view(-1, width)
     out = packed.clone()
@@ -21,10 +21,10 @@ def plain_add_values(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor
     return out
 
 
-def add_values(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> None:
+def add_value_embeddings(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> None:
     """To rows of [queries, keys, values]."""
     rows, width = len(packed), table.size(1)
-    _add_values_forward[(rows,)](
+    _add_value_embeddings_forward[(rows,)](
         packed,
         tokens,
         table,
@@ -38,13 +38,13 @@ def add_values(packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor) -> N
     )
 
 
-def add_values_backward(
+def add_value_embeddings_backward(
     d_packed: Tensor, tokens: Tensor, table: Tensor, gate: Tensor, d_table: Tensor, d_gate: Tensor
 ) -> None:
     """Adds to the gradients of table and gate; that of the rows goes through as it is."""
     rows, width = len(d_packed), table.size(1)
     head = width // len(gate)  # of so many values
-    _add_values_backward[(programs(d_packed.device, rows),)](
+    _add_value_embeddings_backward[(programs(d_packed.device, rows),)](
         d_packed,
         tokens,
         table,
@@ -63,7 +63,9 @@ def add_values_backward(
 
 
 @triton.jit
-def _add_values_forward(packed, tokens, table, gate, stride, length, width, HEAD: tl.constexpr, BLOCK: tl.constexpr):
+def _add_value_embeddings_forward(
+    packed, tokens, table, gate, stride, length, width, HEAD: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
@@ -75,11 +77,11 @@ def _add_values_forward(packed, tokens, table, gate, stride, length, width, HEAD
 
 
 @triton.jit
-def _add_values_backward(
+def _add_value_embeddings_backward(
     d_packed, tokens, table, gate, d_table, d_gate, stride, length, rows,
     HEADS: tl.constexpr, HEAD: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Every so many rows; the gates' gradients are sums over them."""
+    """Each program takes every n-th row, so that it adds up the gates' gradients before it writes them."""
     width: tl.constexpr = HEADS * HEAD
     head = tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)
@@ -90,7 +92,7 @@ def _add_values_backward(
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
     for row in range(tl.program_id(0), rows, tl.num_programs(0)):
         token = tl.load(tokens + (row // length) * stride + row % length)
-        slope = tl.load(d_packed + (wide + row) * (3 * width) + 2 * width + at, inside, 0.0).to(tl.float32)
-        total += slope * tl.load(table + token * width + at, inside, 0.0)
-        tl.atomic_add(d_table + token * width + at, slope * share, inside)
+        grad = tl.load(d_packed + (wide + row) * (3 * width) + 2 * width + at, inside, 0.0).to(tl.float32)
+        total += grad * tl.load(table + token * width + at, inside, 0.0)
+        tl.atomic_add(d_table + token * width + at, grad * share, inside)
     tl.atomic_add(d_gate + head, tl.sum(total, 1), head < HEADS)

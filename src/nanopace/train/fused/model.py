@@ -1,0 +1,229 @@
+"""Forward and backward pass of a GPT as a list of kernels: what the models of both recipes have in common.
+
+Neither autograd nor torch.compile has a part in it. Matrices are multiplied in bfloat16 copies, made anew each step;
+the residual stream is bfloat16, too. Every pass over the activations that is no matrix product and no attention is a
+kernel of ours. Gradients of weights are added up in float32 by the products themselves.
+
+The residual stream is one buffer: what a block adds to it is added in place, by the matrix product that computes it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from nanopace.memory_ladder import MEMORY_STEPS, recomputed
+from nanopace.train.fused.matrix import Matrix, weight_of
+from nanopace.train.fused.step_in_backward import StepInBackward
+from nanopace.train.kernels.activation import gelu, gelu_backward
+from nanopace.train.kernels.addmm import addmm_
+from nanopace.train.kernels.head import head_gradients, head_losses
+from nanopace.train.kernels.relu2 import relu2, relu2_backward
+from nanopace.train.models.gpt2 import GPT
+from nanopace.train.private_torch import zero_all
+
+
+class Norm(NamedTuple):
+    """One of kernels/norm.py, both ways."""
+
+    forward: Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
+    backward: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+
+
+class Layer(NamedTuple):
+    """The weights of one block."""
+
+    qkv: Matrix
+    attn_proj: Matrix
+    mlp_fc: Matrix
+    mlp_proj: Matrix
+    value_table: nn.Parameter | None = None
+    value_gate: nn.Parameter | None = None
+
+    @property
+    def matrices(self) -> list[Matrix]:
+        return [self.qkv, self.attn_proj, self.mlp_fc, self.mlp_proj]
+
+
+class SavedAttention(NamedTuple):
+    """Input and output of attention, with the graph that autograd goes back through."""
+
+    packed: Tensor  # rows of [queries, keys, values]: q_k_v are views of it
+    q_k_v: tuple[Tensor, Tensor, Tensor]
+    out: Tensor
+    factors: Tensor | None = None  # of the norms of queries and keys
+
+
+class Activations(NamedTuple):
+    """What the backward pass needs of one layer's forward pass. None: it is recomputed."""
+
+    y_1: Tensor
+    factor_1: Tensor
+    attention: SavedAttention | None
+    y_2: Tensor
+    factor_2: Tensor
+    h: Tensor | None  # the input of GELU; ReLU squared needs only its output
+    g: Tensor | None
+
+
+class Fused(ABC):
+    """Computes with the weights of a model, which stays what is trained, saved and sampled from. Gradients keep their
+    place in memory from step to step.
+
+    `steps` of the memory ladder say what of a layer is recomputed in the backward pass instead of saved.
+    """
+
+    release: StepInBackward | None = None  # takes each gradient as soon as it is there; None: they are added up
+    _layers: Sequence[Layer]
+    _head: Matrix
+
+    def __init__(
+        self, model: GPT, steps: Collection[str], norm: Norm, *, relu2: bool = False, cap: float | None = None
+    ) -> None:
+        self._recompute = recomputed(steps)
+        self._norm, self._relu2, self._cap = norm, relu2, cap
+        self._tokens = weight_of(model.transformer["wte"])
+        self._positions = weight_of(model.transformer["wpe"]) if "wpe" in model.transformer else None
+        self._weights = list(model.parameters())
+        self._matrices: list[Matrix] = []
+        for each in self._weights:
+            each.grad = torch.zeros_like(each)
+
+    def _set_matrices(self, layers: Sequence[Layer], head: Matrix) -> None:
+        """They take the weights' gradients, so these have to be there."""
+        self._layers, self._head = layers, head
+        self._matrices = [*(each for layer in layers for each in layer.matrices), head]
+        self.refresh_copies()
+
+    def refresh_copies(self) -> None:
+        """The matrices as they are multiplied, after the weights have changed."""
+        for each in self._matrices:
+            each.refresh_copies()
+
+    def climb(self) -> str | None:
+        """Recompute more from now on, and say what; None: there is nothing left to save."""
+        more = next((step for step in recomputed(MEMORY_STEPS) if step not in self._recompute), None)
+        if more is not None:
+            self._recompute = recomputed([more])
+        return more
+
+    def zero_grad(self) -> None:
+        """Gradients to zero, where the optimizer finds them."""
+        gradients = [each.grad for each in self._weights if each.grad is not None]
+        zero_all(gradients + [each.gradient for each in self._matrices if each.shared])
+
+    def finish(self) -> None:
+        """After the last micro-batch of a step: what was added up becomes gradients of the weights as they are."""
+        for each in self._matrices:
+            each.unfold()
+
+    @torch.no_grad()
+    def gradients(self, tokens: Tensor, targets: Tensor, share: float = 1.0) -> Tensor:
+        """The mean loss; `share` times its gradient is added up, or released."""
+        x, factors = self._embed(tokens)
+        embedded = None
+        if factors is not None:  # of a norm, whose backward pass needs x as it is now
+            embedded, x = x, x.clone()
+        saved = [self._forward(layer, x, tokens, fp8=True) for layer in self._layers]
+        head, y8 = self._head, self._head.empty_fp8(x)
+        y, factor = self._norm.forward(x, y8)
+        del x  # what nobody needs any more makes room
+        loss, d_y = head_gradients(
+            y, head.copy, head.gradient, targets.reshape(-1), share, self._cap, x8=y8, weight8=head.fp8_weight
+        )
+        del y8
+        if self.release is not None:
+            self.release.begin_step(loss)
+        d_x = self._norm.backward(d_y, y, factor, None)
+        del y, d_y
+        for layer in reversed(self._layers):
+            self._backward(layer, saved.pop(), d_x, tokens)
+            if self.release is not None:
+                self.release.update(layer.matrices)
+        self._embed_backward(d_x, tokens, embedded, factors)
+        if self.release is not None:
+            self.release.update([head], [] if self._positions is None else [self._positions])
+        return loss
+
+    @torch.no_grad()
+    def sequence_losses(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of each sequence."""
+        x, _ = self._embed(tokens)
+        for layer in self._layers:
+            self._forward(layer, x, tokens, fp8=False)
+        losses = head_losses(self._norm.forward(x, None)[0], self._head.copy, targets.reshape(-1), self._cap)
+        return losses.view(targets.shape).mean(dim=1)
+
+    def _forward(self, layer: Layer, x: Tensor, tokens: Tensor, *, fp8: bool) -> Activations:
+        """Add this layer to the residual stream x. Products are in 8 bits where that is chosen and `fp8` allows it."""
+        y8 = layer.qkv.empty_fp8(x) if fp8 else None
+        y_1, factor_1 = self._norm.forward(x, y8)
+        attention = self._attend(layer, layer.qkv.product(y_1, y8), tokens)
+        addmm_(x, rows_of(attention.out), layer.attn_proj.copy.t())
+        y8 = layer.mlp_fc.empty_fp8(x) if fp8 else None
+        y_2, factor_2 = self._norm.forward(x, y8)
+        hidden = layer.mlp_fc.product(y_2, y8)
+        del y8
+        h, g = (None, relu2(hidden)) if self._relu2 else (hidden, gelu(hidden))
+        addmm_(x, g, layer.mlp_proj.copy.t())
+        return Activations(
+            y_1,
+            factor_1,
+            None if "attention" in self._recompute else attention,
+            y_2,
+            factor_2,
+            None if "hidden" in self._recompute else h,
+            None if ("hidden" if self._relu2 else "activation") in self._recompute else g,
+        )
+
+    def _backward(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor) -> None:
+        """Add this layer's part of the gradient to d_x."""
+        self._backward_mlp(layer, saved, d_x)
+        self._backward_attention(layer, saved, d_x, tokens)
+
+    def _backward_mlp(self, layer: Layer, saved: Activations, d_x: Tensor) -> None:
+        h, g = saved.h, saved.g
+        if h is None and g is None:
+            hidden = layer.mlp_fc.product(saved.y_2)
+            h, g = (None, relu2(hidden)) if self._relu2 else (hidden, None)
+        d_g = torch.mm(d_x, layer.mlp_proj.copy)
+        if h is None:
+            assert g is not None
+            addmm_(layer.mlp_proj.gradient, d_x.t(), g)
+            d_h = relu2_backward(d_g, g)
+        else:
+            d_h, g = gelu_backward(d_g, h, g)
+            addmm_(layer.mlp_proj.gradient, d_x.t(), g)
+        addmm_(layer.mlp_fc.gradient, d_h.t(), saved.y_2)
+        self._norm.backward(torch.mm(d_h, layer.mlp_fc.copy), saved.y_2, saved.factor_2, d_x)
+
+    @abstractmethod
+    def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What the residual stream begins with; and the factors of the norm, where there is one."""
+
+    @abstractmethod
+    def _embed_backward(self, d_x: Tensor, tokens: Tensor, embedded: Tensor | None, factors: Tensor | None) -> None:
+        """Add to the gradients of the tables. `embedded` and `factors` are those of `_embed`, where it norms."""
+
+    @abstractmethod
+    def _attend(self, layer: Layer, packed: Tensor, tokens: Tensor) -> SavedAttention:
+        """torch's own attention, with its own backward pass, whichever kernel it takes."""
+
+    @abstractmethod
+    def _backward_attention(self, layer: Layer, saved: Activations, d_x: Tensor, tokens: Tensor) -> None:
+        """Add attention's part of the gradient to d_x."""
+
+
+def rows_of(heads: Tensor) -> Tensor:
+    """(batch, heads, length, width of a head), as attention has it, to a row for each token."""
+    return heads.detach().transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def gradient_of(weight: Tensor | None) -> Tensor:
+    assert weight is not None
+    assert weight.grad is not None, "gradients are there from the beginning"
+    return weight.grad
