@@ -213,6 +213,8 @@ def _live(request: dict[str, Any]) -> NoReturn:
         code = end.code
         if not isinstance(code, int | None):
             raise
+    if "RANK" in os.environ:
+        sys.exit(code)  # a thread of gloo's that outlives the interpreter aborts the process, which shall be seen
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
