@@ -1,6 +1,6 @@
-"""What a run reports while it trains: the events of its ledger, and the little that is no event.
+"""What a run reports while it trains: the events of its ledger, and a few things that are not events.
 
-Who listens decides what is printed; the trainer prints nothing itself.
+The listener decides what is printed; the trainer itself prints nothing.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def test_what_may_be_the_best_is_spared(overfitted: Path, tmp_path: Path, change
     best = changed(overfitted, tmp_path / "out", change)
     known = known_best(tmp_path / "out", 1, lambda _: True)
     assert (known.best, known.certain) == (best, False)
-    assert best[0] in known.spared
-    assert (known.doubt is None) == (change == "gone")
+    assert best[0] in known.protected
+    assert (known.warning is None) == (change == "gone")
 
 
 def test_with_a_best_json_as_it_was_written_nothing_is_kept_in_doubt(overfitted: Path, tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_one_of_an_earlier_version_is_read_and_not_trusted(overfitted: Path, tmp
     (out / "best.json").write_text(content(*best))
     assert read_best(out) == best
     known = known_best(out, 1, lambda _: True)
-    assert (known.best, known.certain, known.doubt) == (best, False, None)
-    assert {best[0], steps(out)[-1]} <= known.spared
+    assert (known.best, known.certain, known.warning) == (best, False, None)
+    assert {best[0], steps(out)[-1]} <= known.protected
     (out / "best.json").write_text(content(25, 0.5))
-    assert best[0] in known_best(out, 1, lambda _: True).spared
+    assert best[0] in known_best(out, 1, lambda _: True).protected
 
 
 def test_a_best_that_is_damaged_is_no_reason_to_remove_the_others(overfitted: Path, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_best_that_is_damaged_is_no_reason_to_remove_the_others(overfitted: Pa
     best = read_best(out)
     assert best is not None
     known = known_best(out, 1, lambda each: step_of(each.name) != best[0])
-    assert known.spared == set(steps(out))
+    assert known.protected == set(steps(out))
 
 
 def test_what_the_newest_state_does_not_bear_out(overfitted: Path, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_what_the_newest_state_does_not_bear_out(overfitted: Path, tmp_path: Pat
         write_best(out, step, loss)
         known = known_best(out, 1, lambda _: True)
         assert known.best == best
-        assert best[0] in known.spared
+        assert best[0] in known.protected
 
 
 def test_checkpoints_of_another_run_behind_a_link(

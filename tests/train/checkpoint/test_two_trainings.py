@@ -177,27 +177,27 @@ def test_a_claim_follows_its_directory(tmp_path: Path) -> None:
     out.mkdir()
     with Claim(out) as claim:
         claim.take()
-        assert claim.directory() == out
+        assert claim.writable_dir() == out
         shutil.rmtree(out)
-        assert claim.directory() == out  # nobody has it: it is made again
+        assert claim.writable_dir() == out  # nobody has it: it is made again
         assert len(claim.news()) == 1
         out.rename(tmp_path / "x")
-        assert claim.directory() == out
+        assert claim.writable_dir() == out
         unlock(out)
-        assert claim.directory() == out
+        assert claim.writable_dir() == out
         assert (out / LOCK_FILE).exists()
         shutil.rmtree(out)
         out.mkdir()
         (out / "ledger.jsonl").touch()  # a copy of somebody's run, without its lock
-        assert claim.directory() == tmp_path / "out.lost-1"
+        assert claim.writable_dir() == tmp_path / "out.lost-1"
         assert claim.lost
         with Claim(tmp_path / "x") as other, pytest.raises(NanopaceError, match="another training"):
             other.take()
         with Claim(out) as other:
             other.take()
         shutil.rmtree(tmp_path / "out.lost-1")
-        assert claim.directory() == tmp_path / "out.lost-1"
-    assert claim.directory() == tmp_path / "out.lost-1"
+        assert claim.writable_dir() == tmp_path / "out.lost-1"
+    assert claim.writable_dir() == tmp_path / "out.lost-1"
 
 
 def test_a_lock_that_is_removed_before_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def test_looking_takes_microseconds(tmp_path: Path) -> None:
         claim.take()
         began = time.thread_time()
         for _ in range(1000):
-            claim.directory()
+            claim.writable_dir()
         assert (time.thread_time() - began) / 1000 < 50e-6
 
 
