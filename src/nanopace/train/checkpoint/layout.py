@@ -37,6 +37,7 @@ from nanopace.literals import Value
 from nanopace.train.checkpoint.headers import check_averages, check_weights, header_of
 from nanopace.train.checkpoint.reassemble import full_header, read_full
 from nanopace.train.checkpoint.state_checks import wrong_field
+from nanopace.train.checkpoint.tensor_file import PIECE
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.optim.optimizer import STATE_PREFIXES
 
@@ -49,7 +50,6 @@ _NAME = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,17})")  # one name for each ste
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # of a file in it: no path
 _LARGEST_STATE = 16 << 20  # bytes: random states and the last evaluation are some hundred KB
 _LONGEST_VERSION = 60  # letters
-_PIECE = 8 << 20  # bytes that are read at once
 _MOST_REFUSED = 20  # reported one by one
 
 OnBytes = Callable[[int], None]
@@ -265,7 +265,7 @@ def _verify(directory: Path, name: str, expected: Mapping[str, Any], on_bytes: O
                 expected=expected["bytes"],
             )
         digest = hashlib.sha256()
-        while piece := file.read(_PIECE):
+        while piece := file.read(PIECE):
             digest.update(piece)
             if on_bytes is not None:
                 on_bytes(len(piece))

@@ -39,7 +39,7 @@ class Claim:
         self._absolute = Path(os.path.abspath(out_dir))  # resolved now: the current directory may be removed later
         self._handles: list[int] = []
         self._lock_id: tuple[int, int] | None = None  # device and inode of our lock file
-        self._dir_handle = -1  # kept open, so that no other directory gets its inode
+        self._dir_handle: int  # kept open, so that no other directory gets its inode
         self._mutex = threading.Lock()
         self._news: list[str] = []
 

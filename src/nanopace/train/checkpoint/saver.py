@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 from nanopace.errors import InputError
-from nanopace.train.checkpoint.best import BEST, KnownBest, known_best, write_best
+from nanopace.train.checkpoint.best import BEST, Best, KnownBest, known_best, write_best
 from nanopace.train.checkpoint.layout import CHECKPOINTS, MODEL, OPTIMIZER, checkpoint_directories, step_of, verified
 from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.tensor_file import TensorFile
@@ -88,7 +88,7 @@ class Checkpointer:
         self._staged: torch.cuda.Event | None = None
         self._run_dir = claim.run_dir
         self._known = KnownBest()
-        self._best_written = True
+        self._unwritten_best: Best | None = None  # best.json does not say so yet
         self._unsaved_best: _BestJob | None = None  # its step could not be saved
         self._last: tuple[int, Mapping[str, Any]] | None = None  # for a retry
         self._intact: set[int] = set()  # steps whose checkpoints have been verified
@@ -99,6 +99,7 @@ class Checkpointer:
         self._results: queue.Queue[SaveResult] = queue.Queue()
         self._notes: queue.Queue[str] = queue.Queue()
         self._idle = threading.Event()  # the staging memory exists, and nobody writes from it
+        self._join_ranks()
         self._thread = threading.Thread(target=self._write_jobs, name="checkpoints", daemon=True)
         self._thread.start()
 
@@ -176,6 +177,9 @@ class Checkpointer:
 
     # --- what sharded.py does in another way --------------------------------------------------------------------------
 
+    def _join_ranks(self) -> None:
+        """Before the thread starts. A single rank has no others to meet."""
+
     def _allocate(self) -> None:
         """Staging memory. The thread does it, because pinning gigabytes takes seconds."""
         pinned = self._device.type == "cuda"
@@ -218,7 +222,7 @@ class Checkpointer:
             self._known = known_best(self._claim.run_dir, self._keep_last, self._is_intact)
         except Exception:  # as above. What cannot be read is not removed
             self._keep_last = sys.maxsize
-        self._best_written = self._known.certain
+        self._unwritten_best = None if self._known.certain else self._known.best
         if self._known.warning is not None:
             self._notes.put(self._known.warning)
 
@@ -228,8 +232,8 @@ class Checkpointer:
             self._newest = job.step
             self._intact.add(job.step)
             self._try_prune()
-            if not self._best_written:
-                self._write_best()
+            if self._unwritten_best is not None:
+                self._write_best(self._unwritten_best)
         return result
 
     def _try_write(self, job: _SaveJob, find_dir: FindDir) -> SaveResult:
@@ -246,7 +250,7 @@ class Checkpointer:
         """Where to save now. In a new directory, nothing is known of its checkpoints yet."""
         run_dir = self._claim.writable_dir()
         if run_dir != self._run_dir:
-            self._run_dir, self._known, self._best_written = run_dir, KnownBest(), True
+            self._run_dir, self._known, self._unwritten_best = run_dir, KnownBest(), None
             self._intact.clear()
         if os.path.islink(run_dir / CHECKPOINTS):
             raise OSError(errno.ELOOP, "it is a link, and what it leads to is not touched", str(run_dir / CHECKPOINTS))
@@ -256,19 +260,18 @@ class Checkpointer:
         if not os.path.isdir(path_of(self._claim.run_dir, job.step)):  # not saved: the one before stays the best
             self._unsaved_best = job
             return
-        self._known = replace(self._known, best=(job.step, job.loss))
-        self._write_best()
+        best = job.step, job.loss
+        self._known = replace(self._known, best=best)
+        self._write_best(best)
 
-    def _write_best(self) -> None:
-        best = self._known.best
+    def _write_best(self, best: Best) -> None:
         try:
-            if best is not None and path_of(run_dir := self._writable_dir(), best[0]).is_dir():
+            if path_of(run_dir := self._writable_dir(), best[0]).is_dir():
                 write_best(run_dir, *best)
-            self._best_written = True
+            self._unwritten_best = None
         except Exception as error:  # as above
-            self._best_written = False
-            step = 0 if best is None else best[0]
-            self._results.put(SaveResult(step, self._claim.run_dir / BEST, 0.0, failure=_reason(error)))
+            self._unwritten_best = best
+            self._results.put(SaveResult(best[0], self._claim.run_dir / BEST, 0.0, failure=_reason(error)))
 
     def _try_prune(self) -> None:
         """A failure leaves one too many, until the next save."""
@@ -315,10 +318,7 @@ def path_of(run_dir: Path, step: int) -> Path:
 
 
 def _drain(things: queue.Queue[T]) -> list[T]:
-    taken = []
-    while not things.empty():
-        taken.append(things.get())
-    return taken
+    return [things.get() for _ in range(things.qsize())]
 
 
 def _reason(error: Exception) -> str:

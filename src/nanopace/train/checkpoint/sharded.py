@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
-from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 from nanopace.files import sync_file
-from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.saver import Checkpointer, FindDir, SaveResult, path_of
 from nanopace.train.checkpoint.tensor_file import Written
 from nanopace.train.checkpoint.write import finish_checkpoint, measure, new_checkpoint
@@ -60,22 +58,12 @@ class NoCheckpointer:
 class ShardedCheckpointer(Checkpointer):
     """One on each rank. Their threads meet in their own process group, so that training's is free."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        *,
-        tokenizer: Tokenizer | None,
-        keep_last: int,
-        device: torch.device,
-    ) -> None:
+    def _join_ranks(self) -> None:
         from torch.distributed.device_mesh import init_device_mesh
 
         self._group = dist.new_group(backend="gloo")
         self._host_mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         self._first = dist.get_rank() == 0
-        super().__init__(claim, model, optimizer, tokenizer=tokenizer, keep_last=keep_last, device=device)
 
     def mark_best(self, step: int, loss: float) -> None:
         if self._first:

@@ -27,7 +27,7 @@ TYPE_NAMES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-_PIECE = 8 << 20  # bytes per write: hashing and writing both release the GIL
+PIECE = 8 << 20  # bytes per read or write: hashing and the disk both release the GIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class TensorFile:
         memory = self._memory.numpy().data
         digest = hashlib.sha256()
         with open(path, "wb", buffering=0) as file:
-            for begin in range(0, len(memory), _PIECE):
-                piece = memory[begin : begin + _PIECE]
+            for begin in range(0, len(memory), PIECE):
+                piece = memory[begin : begin + PIECE]
                 digest.update(piece)
                 written = 0
                 while written < len(piece):
