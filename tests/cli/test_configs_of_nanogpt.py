@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from nanopace.cli.main import main
 from nanopace.train.formats.huggingface import save_huggingface
 
 from ..train.conftest import write_corpus
+from ..train.fork_server import run
 from ..train.tiny import SHAPE, tiny_weights
 from .conftest import unmeasured
 
@@ -114,10 +114,8 @@ def test_a_download_for_training(room: Path, capsys: pytest.CaptureFixture[str])
         "    return str(shutil.copytree('gpt2-xl', to))\n"
     )
     asked = ["finetune.py", "--init_from=gpt2-medium", *ON_A_CPU, "--max_iters=1", "--log_interval=1", "--download"]
-    code = "import sys; from nanopace.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, "train", *asked]
-    environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "LC_ALL": "C", "PYTHONPATH": ":".join([".", *sys.path])}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    command = [sys.executable, "-m", "nanopace", "train", *asked]
+    done = run(command, env={**unmeasured(), "OMP_NUM_THREADS": "1", "LC_ALL": "C", "PYTHONPATH": "."})
     assert done.returncode == 0, done.stderr
     assert "iter 1: loss" in done.stdout
     assert main(["train", "finetune.py", "--init_from=scratch", "--download", *ON_A_CPU]) == 2
@@ -129,9 +127,8 @@ def test_files_and_flags_of_several_processes(room: Path) -> None:
     """They are passed on as they stand: the last word is the file's, and the notes are said once."""
     (room / "last.py").write_text("max_iters = 1\n")
     command = [sys.executable, "-m", "nanopace", "train", "finetune.py", "--max_iters=5", "last.py", "--gpus", "2"]
-    environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "LC_ALL": "C", "PYTHONPATH": ":".join(sys.path)}
     flags = [*ON_A_CPU, "--gradient_accumulation_steps=2", "--log_interval=1"]
-    done = subprocess.run([*command, *flags], capture_output=True, text=True, env=environment, check=False)
+    done = run([*command, *flags], ranks=True, env={**unmeasured(), "OMP_NUM_THREADS": "1", "LC_ALL": "C"})
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^iter (\d+): loss", done.stdout, re.MULTILINE) == ["0", "1"]
     assert done.stdout.count("wandb_run_name is left at 'gpt2'") == 1

@@ -14,6 +14,7 @@ import pytest
 from nanopace.literals import Value
 
 from ..train.conftest import TINY, write_corpus
+from ..train.fork_server import Popen
 from .conftest import WriteLog, unmeasured
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full and a shell")
@@ -125,7 +126,7 @@ def test_training_goes_on_without_its_terminal(tmp_path: Path) -> None:
     """One that is not the controlling one: nobody sends a SIGHUP, and the live display has nowhere to draw."""
     ours, theirs = os.openpty()
     environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "TERM": "xterm-256color"}
-    process = subprocess.Popen(
+    process = Popen(
         training(tmp_path, 60), stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
     )
     try:

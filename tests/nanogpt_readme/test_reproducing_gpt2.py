@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ..train.fork_server import Popen
 from .conftest import Command, knobs
 
 # As little of GPT-2 as shows that every knob of the command is heard.
@@ -21,8 +22,9 @@ LONGEST_S = 180
 
 def torchrun(*words: str) -> subprocess.Popen[str]:
     """`torchrun ... train.py ARGUMENTS`, which is `torchrun ... -m nanopace train ARGUMENTS` here."""
-    return subprocess.Popen(
+    return Popen(
         [sys.executable, "-m", "torch.distributed.run", *words],
+        ranks=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from nanopace.literals import Value
 from nanopace.train.plan.device import has_fp8
 
 torch.set_num_threads(1)  # the tests run side by side
+_freeze = gc.freeze
 
 TINY: Mapping[str, Value] = {
     "device": "cpu",
@@ -70,6 +72,19 @@ def write_corpus(directory: Path, *, train: int = 4000, val: int = 1000, seed: i
         ),
     )
     return directory
+
+
+def pytest_collection_finish() -> None:
+    """A training collects garbage a few times, which takes a tenth of a second and more among all that pytest and torch
+    have made: it is never looked at again."""
+    gc.freeze = gc.unfreeze = lambda: None
+    _freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> None:
+    """With what was imported since."""
+    _freeze()
 
 
 class Recorder:

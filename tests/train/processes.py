@@ -20,6 +20,7 @@ from nanopace.ledger import StepEvent, read_ledger
 from nanopace.literals import Value
 from nanopace.train.checkpoint.layout import newest_whole
 
+from . import fork_server
 from .conftest import TINY
 
 # No dropout: each rank draws its own. Four micro-batches a step can be shared by one, two and four ranks.
@@ -39,27 +40,35 @@ def environment(*, measured: bool = True, **more: str) -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", **more}
 
 
-def torchrun(ranks: int, *arguments: str, restarts: int = 0, script: tuple[str, ...] = ("-m", "nanopace")) -> list[str]:
+def torchrun(ranks: int, *arguments: str, restarts: int = 0, script: Path | None = None) -> list[str]:
+    """`script`: what its processes run in place of the command."""
     return [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"),
-        *(f"--max-restarts={restarts}", *script, *arguments),
+        *(f"--max-restarts={restarts}", *([str(script)] if script else ["-m", "nanopace"]), *arguments),
     ]
 
 
-def forked(ranks: int, *arguments: str, script: Path | None = None) -> list[str]:
-    """As torchrun would, where it is not torchrun that is tested: torch is imported once."""
-    return [
-        sys.executable,
-        str(Path(__file__).with_name("several.py")),
-        str(ranks),
-        str(script or "nanopace"),
-        *arguments,
-    ]
+def run(
+    words: list[str], *, measured: bool = True, real: bool = False, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """`real`: each of its processes is started from nothing, and not forked."""
+    how: dict[str, Any] = {"env": environment(measured=measured, **more), "timeout": LONGEST}
+    if real:
+        return subprocess.run(words, capture_output=True, text=True, check=False, **how)
+    return fork_server.run(words, ranks=True, **how)
 
 
-def run(words: list[str], *, measured: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
-    surroundings = environment(measured=measured, **more)
-    return subprocess.run(words, env=surroundings, capture_output=True, text=True, timeout=LONGEST, check=False)
+def start(words: list[str], **more: str) -> fork_server.Popen:
+    """With all that it starts in a session of its own, so that they can be signalled together."""
+    return fork_server.Popen(
+        words,
+        ranks=True,
+        env=environment(measured=False, **more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def steps_of(out_dir: Path) -> dict[int, StepEvent]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +26,7 @@ from nanopace.train.loop.batches import Batches
 from nanopace.train.run import train
 
 from .conftest import TINY, Recorder
+from .fork_server import Popen
 
 
 class Meddling(Recorder):
@@ -219,9 +222,6 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize("when", ["scan", "steps"])
 def test_a_file_that_is_cut_under_a_process(when: str, tmp_path: Path) -> None:
     """A mapping of it would end the process with a signal."""
-    import subprocess
-    import sys
-
     corpus, out = tmp_path / "corpus", tmp_path / "out"
     corpus.mkdir()
     for split in ("train", "val"):
@@ -229,7 +229,7 @@ def test_a_file_that_is_cut_under_a_process(when: str, tmp_path: Path) -> None:
     knobs = {**TINY, "max_iters": 100_000, "dataset": corpus, "out_dir": out, "vocab_size": 300, "eval_interval": 10**6}
     words = ["train", "--no-report", *(f"--{name}={value}" for name, value in knobs.items())]
     start = ["-c", CUT_IN_THE_SCAN] if when == "scan" else ["-m", "nanopace"]
-    child = subprocess.Popen(
+    child = Popen(
         [sys.executable, *start, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     )
     assert child.stdout is not None

@@ -19,18 +19,17 @@ from nanopace.train.ranks import Ranks, elastic
 from nanopace.train.run import train
 
 from .conftest import Recorder
-from .processes import assert_same_run, command, forked, patched, run, steps_of, torchrun
+from .processes import assert_same_run, command, patched, run, steps_of, torchrun
 
 # --- the same curve --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_number_of_ranks_changes_nothing(shared_corpus: Path, alone: Path, tmp_path: Path, ranks: int) -> None:
-    """Two by torchrun itself."""
-    out_dir, script = tmp_path / "out", patched(tmp_path, COUNTING)
-    arguments = command(out_dir, shared_corpus)
-    words = torchrun(2, *arguments, script=(str(script),)) if ranks == 2 else forked(ranks, *arguments, script=script)
-    done = run(words, measured=ranks == 2, MARK=str(tmp_path))
+    """Two of them from nothing."""
+    out_dir = tmp_path / "out"
+    words = torchrun(ranks, *command(out_dir, shared_corpus), script=patched(tmp_path, COUNTING))
+    done = run(words, measured=ranks == 2, real=ranks == 2, MARK=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert_same_run(out_dir, alone)
     assert done.stdout.count("iter 20:") == 1  # one rank speaks
@@ -55,7 +54,7 @@ def test_shards_train_alike_and_go_on_with_one_and_with_four_ranks(
     train(Asked(given=resumed, files=("config.py",)), listener=Recorder())
     assert (out_dir / "checkpoints" / "step-00000017" / "model.safetensors").exists()
     flags = [f"--{name}={value}" for name, value in {**resumed, "max_iters": 24, "parallel": "fsdp"}.items()]
-    ended = run(forked(4, "train", "--no-report", *flags), measured=False)
+    ended = run(torchrun(4, "train", "--no-report", *flags), measured=False)
     assert ended.returncode == 0, ended.stderr
     assert_same_run(out_dir, alone)
 

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,11 +19,10 @@ from .processes import (
     assert_same_run,
     command,
     end,
-    environment,
-    forked,
     losses_of,
     patched,
     run,
+    start,
     steps_of,
     torchrun,
     wait_for,
@@ -35,18 +33,15 @@ def test_a_rank_that_lags_is_named_and_one_that_is_killed_is_started_again(
     shared_corpus: Path, alone: Path, tmp_path: Path
 ) -> None:
     out_dir = tmp_path / "out"
-    words = torchrun(2, *command(out_dir, shared_corpus), restarts=1, script=(str(patched(tmp_path, SLEEPY)),))
-    surroundings = environment(measured=False, MARK=str(tmp_path))
-    process = subprocess.Popen(
-        words, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
+    words = torchrun(2, *command(out_dir, shared_corpus), restarts=1, script=patched(tmp_path, SLEEPY))
+    process = start(words, MARK=str(tmp_path))
     try:
         wait_for((out_dir / "checkpoints" / "step-00000005").exists, "the first checkpoint")
         os.kill(int((tmp_path / "pid-1").read_text()), signal.SIGKILL)
         said, _ = process.communicate(timeout=LONGEST)
     finally:
         end(process)
-    assert process.returncode == 0, said.decode()
+    assert process.returncode == 0, said
     assert_same_run(out_dir, alone)
     kinds = [json.loads(line)["event"] for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
     assert kinds.count("resume") == 1
@@ -59,15 +54,7 @@ def test_a_rank_that_lags_is_named_and_one_that_is_killed_is_started_again(
 def test_one_interrupt_stops_all_after_the_same_step_and_saves(shared_corpus: Path, tmp_path: Path) -> None:
     out_dir = tmp_path / "out"
     words = [sys.executable, "-m", "nanopace", *command(out_dir, shared_corpus, max_iters=100000), "--gpus=2"]
-    process = subprocess.Popen(
-        words,
-        env=environment(measured=False),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    process = start(words)
     try:
         wait_for((out_dir / "checkpoints" / "step-00000010").exists, "a checkpoint")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the launcher and to both ranks
@@ -84,7 +71,7 @@ def test_one_interrupt_stops_all_after_the_same_step_and_saves(shared_corpus: Pa
 
 def test_a_loss_of_one_rank_that_is_not_finite_takes_all_of_them_back(shared_corpus: Path, tmp_path: Path) -> None:
     out_dir = tmp_path / "out"
-    done = run(forked(2, *command(out_dir, shared_corpus), script=patched(tmp_path, POISONED)), measured=False)
+    done = run(torchrun(2, *command(out_dir, shared_corpus), script=patched(tmp_path, POISONED)), measured=False)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in (out_dir / "ledger.jsonl").read_text().splitlines()]
     assert [each["iteration"] for each in events if each.get("skipped")] == [12, 13, 14, 15, 16]  # two were under way
@@ -97,7 +84,7 @@ def test_a_loss_of_one_rank_that_is_not_finite_takes_all_of_them_back(shared_cor
 
 def test_a_rank_leaves_while_another_is_still_busy(tmp_path: Path) -> None:
     """A thread of gloo's has a tensor to drop, which takes Python's lock, while the group waits for that thread."""
-    done = run(forked(2, script=patched(tmp_path, LEAVING)), measured=False)
+    done = run(torchrun(2, script=patched(tmp_path, LEAVING)), measured=False)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["0 has left", "1 has left"]
 

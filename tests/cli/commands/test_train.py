@@ -15,6 +15,7 @@ import pytest
 from nanopace import diagnose, open_run
 from nanopace.cli.main import main
 
+from ...train.fork_server import Popen
 from ..conftest import unmeasured
 
 TINY = [
@@ -33,10 +34,11 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def start(room: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(room: Path, *arguments: str, real: bool = False) -> subprocess.Popen[str]:
+    """`real`: from nothing, and not forked."""
     command = [sys.executable, "-u", "-m", "nanopace", "train", *arguments]
     environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "LC_ALL": "C"}
-    return subprocess.Popen(
+    return (subprocess.Popen if real else Popen)(
         command, cwd=room, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     )
 
@@ -63,7 +65,8 @@ def test_a_run_from_a_config_file_to_its_report(room: Path, capsys: pytest.Captu
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_politely_it_saves_and_says_how_to_go_on(room: Path, number: signal.Signals) -> None:
-    process = start(room, "--dataset=tiny", *TINY, "--max_iters=100000", "--no-report", "--log_interval=1")
+    endless = ("--dataset=tiny", *TINY, "--max_iters=100000", "--no-report", "--log_interval=1")
+    process = start(room, *endless, real=number == signal.SIGINT)
     said = _until(process, "iter 12:")
     process.send_signal(number)
     rest, _ = process.communicate(timeout=60)

@@ -27,7 +27,7 @@ from nanopace.train.plan.settings import shape_of
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder, write_corpus
-from ..processes import forked, losses_of
+from ..processes import losses_of, torchrun
 from ..processes import run as run_processes
 from ..test_faults import Faulty, nan_loss
 from ..test_run import events, resume, run
@@ -335,7 +335,7 @@ def test_what_is_not_finite_goes_back_to_it(out: Path, monkeypatch: pytest.Monke
 def test_two_ranks_go_on_like_one(out: Path, expected: dict[int, float]) -> None:
     """In parts, which is the harder way: each takes its own of every average."""
     flags = [f"--out_dir={out}", "--init_from=resume", "--device=cpu", "--parallel=fsdp"]
-    ended = run_processes(forked(2, "train", "--no-report", *flags), measured=False)
+    ended = run_processes(torchrun(2, "train", "--no-report", *flags), measured=False)
     assert ended.returncode == 0, ended.stderr
     assert losses_of(out) == pytest.approx(expected, abs=2e-6)
 

@@ -22,7 +22,7 @@ from nanopace.train.fused.step_in_backward import StepInBackward
 from nanopace.train.loop.passes import FusedPasses
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SHAPE = ModelShape(n_layer=3, n_head=2, n_embd=24, vocab_size=70, block_size=8)
+SHAPE = ModelShape(n_layer=3, n_head=2, n_embd=12, vocab_size=40, block_size=8)
 CONFIG = TrainConfig(learning_rate=1e-2, min_lr=1e-3)
 NO_CLIP, ALWAYS = 0.0, 1e-3
 
@@ -73,7 +73,7 @@ class Trained:
 
 
 def windows(seed: int) -> tuple[Tensor, Tensor]:
-    drawn = torch.randint(0, SHAPE.vocab_size, (2, 6), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+    drawn = torch.randint(0, SHAPE.vocab_size, (2, 4), generator=torch.Generator().manual_seed(seed)).to(DEVICE)
     return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
 
 
@@ -86,7 +86,7 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 def test_without_clipping_it_is_the_same_step() -> None:
     kept, released = Trained(NO_CLIP, released=False), Trained(NO_CLIP, released=True)
-    for seed in range(4):
+    for seed in range(2):
         loss, norm = kept.step(seed)
         assert released.step(seed) == (pytest.approx(loss, rel=1e-6), pytest.approx(norm, rel=1e-5))
     assert_same(released.everything(), kept.everything())
@@ -94,8 +94,7 @@ def test_without_clipping_it_is_the_same_step() -> None:
 
 def test_a_norm_below_the_bound_clips_nothing() -> None:
     one, other = Trained(100.0, released=True), Trained(NO_CLIP, released=True)
-    for seed in range(2):
-        assert one.step(seed) == other.step(seed)
+    assert one.step(0) == other.step(0)
     assert_same(one.everything(), other.everything())
 
 
@@ -135,8 +134,7 @@ def test_while_it_is_held_nothing_changes_and_nothing_is_left() -> None:
     with held.release.weights_frozen():
         held.step(1)
     assert all(torch.equal(each, before[name]) for name, each in held.everything().items())
-    for seed in (2, 3):
-        assert held.step(seed) == never.step(seed)
+    assert held.step(2) == never.step(2)
     assert_same(held.everything(), never.everything())
 
 

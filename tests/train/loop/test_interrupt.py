@@ -18,6 +18,7 @@ from nanopace.train.loop.interrupt import ECHO_S, Interrupt
 
 from ...cli.conftest import unmeasured
 from ..conftest import TINY, write_corpus
+from ..fork_server import Popen
 
 posix = pytest.mark.skipif(not hasattr(signal, "SIGTSTP"), reason="no Ctrl-Z here")
 
@@ -124,13 +125,13 @@ def command(room: Path, **knobs: Value) -> list[str]:
         **knobs,
     }
     flags = [f"--{name}={value}" for name, value in given.items()]
-    return [sys.executable, "-u", "-m", "nanopace", "train", *flags, "--no-report"]
+    return [sys.executable, "-u", "-m", "nanopace", "train", *flags, "--no-report"]  # as its last word
 
 
 @contextmanager
 def training(room: Path, *before: str, **knobs: Value) -> Iterator[subprocess.Popen[str]]:
-    """`before`: a command that starts it."""
-    process = subprocess.Popen(
+    """`before`: a command that starts it, from nothing."""
+    process = (subprocess.Popen if before else Popen)(
         [*before, *command(room, **knobs)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -220,7 +221,8 @@ LEADER = """
 import fcntl, os, sys, termios
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.argv[1], sys.argv[1:])
+from nanopace.cli.main import main
+sys.exit(main())
 """
 
 
@@ -230,9 +232,9 @@ def test_a_terminal_that_is_closed_costs_no_checkpoint(tmp_path: Path, terminal:
     """A real one: the kernel sends SIGHUP, and whatever is printed from then on fails, the report, too."""
     ours, theirs = os.openpty()
     environment = {**unmeasured(), "OMP_NUM_THREADS": "1", "TERM": terminal}
-    words = [each for each in command(tmp_path, eval_interval=10**6) if each != "--no-report"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", LEADER, *words],
+    words = command(tmp_path, eval_interval=10**6)
+    process = Popen(
+        [sys.executable, "-u", "-c", LEADER, *words[words.index("train") : -1]],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

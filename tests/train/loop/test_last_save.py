@@ -23,8 +23,10 @@ from nanopace.train.loop.saves import _waited as waited
 from nanopace.train.run import train
 
 from ...cli.conftest import unmeasured
+from .. import fork_server
 from ..checkpoint.test_disk import fill, small_disk  # noqa: F401
 from ..conftest import TINY, Recorder
+from ..fork_server import Popen
 from .test_interrupt import until
 
 HASTY = "from nanopace.train.loop import saves; saves.WAITS = (0.01, 0.01)"  # its attempts come at once
@@ -73,7 +75,7 @@ def ended(out: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
+    with Popen(
         [*command, "--max_iters=1000000", "--save_interval=1000000", "--eval_interval=1000000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -89,7 +91,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_run_whose_last_step_is_not_saved_did_not_finish(command: list[str], small_disk: Path) -> None:  # noqa: F811
-    done = subprocess.run(hastily(command), capture_output=True, text=True, check=False, env=unmeasured())
+    done = fork_server.run(hastily(command), env=unmeasured())
     assert done.returncode == 1, done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith("trained 15 steps, but step 15 could not be saved (")
@@ -103,9 +105,7 @@ def test_a_run_whose_last_step_is_not_saved_did_not_finish(command: list[str], s
 def test_it_is_saved_elsewhere(command: list[str], small_disk: Path, tmp_path: Path) -> None:  # noqa: F811
     """And what is there goes on and can be sampled from."""
     rescue = tmp_path / "other disk" / "rescue"
-    done = subprocess.run(
-        [*hastily(command), f"--rescue_dir={rescue}"], capture_output=True, text=True, check=False, env=unmeasured()
-    )
+    done = fork_server.run([*hastily(command), f"--rescue_dir={rescue}"], env=unmeasured())
     assert done.returncode == 1, done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith(f"trained 15 steps; step 15 is not in {small_disk / 'out'} (")
