@@ -25,6 +25,7 @@ from nanopace.train.run import train
 
 from ...cli.conftest import unmeasured
 from ..conftest import TINY, Recorder
+from ..fork_server import Popen
 from ..loop.test_interrupt import until
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -47,14 +48,11 @@ def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
                 **knobs,
             }
             process = stack.enter_context(
-                subprocess.Popen(
+                Popen(
                     [
                         sys.executable,
-                        "-m",
-                        "nanopace",
-                        "train",
+                        *["-m", "nanopace", "train", "--no-report"],
                         *(f"--{n}={v}" for n, v in given.items()),
-                        "--no-report",
                     ],
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -108,14 +106,14 @@ def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, h
     stopped(second)
     kept = [path.name for path in checkpoint_directories(out)]
     first.send_signal(signal.SIGCONT)
-    until(first, 60)  # several saves
+    until(first, 35)  # several saves
     assert [path.name for path in checkpoint_directories(out)] == kept
     assert seeds(out) == {2}
     second.send_signal(signal.SIGCONT)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 0, said
     kept = [path.name for path in checkpoint_directories(out)]
-    until(first, 120)  # and when the second one is over, its directory is still its own
+    until(first, 50)  # and when the second one is over, its directory is still its own
     first.send_signal(signal.SIGINT)
     said, _ = first.communicate(timeout=60)
     assert first.returncode == 1
@@ -140,10 +138,12 @@ def test_who_is_there_first_keeps_the_name(start: Start, tmp_path: Path, how: Ca
     while newest_whole(out)[0] is None:
         assert first.poll() is None
         time.sleep(0.02)
+    stopped(first)  # which still has its lock
     second = start(2)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 2
     assert "another training is running in it" in said
+    first.send_signal(signal.SIGCONT)
     first.send_signal(signal.SIGTERM)
     said, _ = first.communicate(timeout=60)
     assert first.returncode == 130
@@ -166,7 +166,7 @@ def test_a_lock_that_was_removed_lets_nobody_mix(start: Start, tmp_path: Path) -
     before = {path.name: path.stat().st_ino for path in checkpoint_directories(out)}
     ledger = (out / "ledger.jsonl").read_bytes()
     first.send_signal(signal.SIGCONT)
-    until(first, 60)
+    until(first, 35)
     assert {path.name: path.stat().st_ino for path in checkpoint_directories(out)} == before
     assert (out / "ledger.jsonl").read_bytes() == ledger
     assert newest_whole(tmp_path / "out.lost-1")[0] is not None
