@@ -56,6 +56,7 @@ def unsure(out: Path, *steps: int) -> str:
         ([10, 2.5], (20, 2.0)),  # the newest was saved before its own evaluation
         (None, (20, 2.0)),
         ([15, 1.5], (10, 2.5)),  # the better one could not be saved
+        ([15, 2.5], (10, 2.5)),
     ],
 )
 def test_a_best_json_that_the_newest_state_bears_out(
@@ -73,6 +74,7 @@ def test_a_best_json_that_the_newest_state_bears_out(
     [
         ((20, 3.0), {10, 20}),  # worse than what the newest knows
         ((5, 2.5), {5, 10, 20}),  # as good, and another
+        ((20, 2.5), {10, 20}),
         ((5, 2.0), {5, 10, 20}),  # better, and the newest does not know of it
         ((10, 2.0), {10, 20}),
         ((15, 3.0), {10, 20}),  # there is none

@@ -62,3 +62,5 @@ def test_the_weights_are_those_of_the_model(shape: ModelShape) -> None:
     for changed in ({}, {**averages, "more": torch.empty(1)}, {name: torch.empty(9) for name in averages}):
         with pytest.raises(InputError, match="x: does not belong to the weights beside it"):
             check_averages(path, changed, shape)
+    with pytest.raises(InputError, match="is not a GPT-2: it lacks the tables" if shape is GPT2 else "x: "):
+        check_weights(path, {}, shape)

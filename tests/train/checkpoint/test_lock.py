@@ -154,6 +154,59 @@ def files(out: Path) -> set[str]:
     return {path.name for path in out.iterdir()}
 
 
+def test_a_claim_follows_its_directory(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with Claim(out) as claim:
+        claim.take()
+        assert claim.writable_dir() == out
+        shutil.rmtree(out)
+        assert claim.writable_dir() == out  # nobody has it: it is made again
+        assert len(claim.news()) == 1
+        out.rename(tmp_path / "x")
+        assert claim.writable_dir() == out
+        (out / LOCK_FILE).unlink()
+        assert claim.writable_dir() == out
+        assert (out / LOCK_FILE).exists()
+        shutil.rmtree(out)
+        out.mkdir()
+        (out / "ledger.jsonl").touch()  # a copy of somebody's run, without its lock
+        assert claim.writable_dir() == tmp_path / "out.lost-1"
+        assert claim.lost
+        with Claim(tmp_path / "x") as other, pytest.raises(UsageError, match="another training"):
+            other.take()
+        with Claim(out) as other:
+            other.take()
+        shutil.rmtree(tmp_path / "out.lost-1")
+        assert claim.writable_dir() == tmp_path / "out.lost-1"
+    assert claim.writable_dir() == tmp_path / "out.lost-1"
+
+
+def test_a_lock_that_is_removed_before_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its opening and its locking: it would lock nobody out."""
+    plain = fcntl.flock
+
+    def remove_and_lock(handle: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", plain)
+        (tmp_path / LOCK_FILE).unlink()
+        plain(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    with Claim(tmp_path) as claim, Claim(tmp_path) as other:
+        claim.take()
+        with pytest.raises(UsageError, match="another training"):
+            other.take()
+
+
+def test_looking_takes_microseconds(tmp_path: Path) -> None:
+    with Claim(tmp_path) as claim:
+        claim.take()
+        began = time.thread_time()
+        for _ in range(1000):
+            claim.writable_dir()
+        assert (time.thread_time() - began) / 1000 < 50e-6
+
+
 def test_a_claim_is_exclusive(tmp_path: Path) -> None:
     with Claim(tmp_path) as first:
         first.take()

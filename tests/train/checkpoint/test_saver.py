@@ -365,6 +365,17 @@ def test_damaged_ones_are_not_counted(tmp_path: Path) -> None:
     assert steps(tmp_path) == [6, 7, 9]
 
 
+def test_a_best_json_that_is_right_is_not_written_again(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    write_best(tmp_path, 1, 1.0)
+    before = (tmp_path / "best.json").stat().st_ino
+    with saving(tmp_path) as one:
+        one.save(2)
+        one.close()
+    assert steps(tmp_path) == [1, 2]
+    assert (tmp_path / "best.json").stat().st_ino == before
+
+
 def test_a_killed_prune_is_done_at_the_end(tmp_path: Path) -> None:
     """Nothing was saved by this process: the newest of all are kept."""
     for step in (1, 2, 3, 4):
@@ -401,14 +412,17 @@ def test_what_cannot_be_removed_is_told_once(tmp_path: Path, monkeypatch: pytest
     with saving(tmp_path) as one:
         with monkeypatch.context() as patch:
             patch.setattr(module, "remove_checkpoint", full)
-            one.save(1, 2, 3)
+            one.save(1, 2)
             promptly(one.saver._idle.wait)
-        one.save(4)
+            assert one.saver.notes() == [
+                "could not remove old checkpoints: No space left on device; training goes on and tries again"
+            ]
+            one.save(3, 4)
+            promptly(one.saver._idle.wait)
+        one.save(5)
         one.close()
-        assert one.saver.notes() == [
-            "could not remove old checkpoints: No space left on device; training goes on and tries again"
-        ]
-    assert steps(tmp_path) == [4]
+        assert one.saver.notes() == []
+    assert steps(tmp_path) == [5]
 
 
 # --- a directory that is another by now ------------------------------------------------------------------------------

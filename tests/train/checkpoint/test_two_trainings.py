@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -20,7 +19,7 @@ import pytest
 from nanopace.config import Asked
 from nanopace.errors import NanopaceError
 from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole
-from nanopace.train.checkpoint.lock import LOCK_FILE, Claim
+from nanopace.train.checkpoint.lock import LOCK_FILE
 from nanopace.train.run import train
 
 from ...cli.conftest import unmeasured
@@ -170,59 +169,6 @@ def test_a_lock_that_was_removed_lets_nobody_mix(start: Start, tmp_path: Path) -
     assert {path.name: path.stat().st_ino for path in checkpoint_directories(out)} == before
     assert (out / "ledger.jsonl").read_bytes() == ledger
     assert newest_whole(tmp_path / "out.lost-1")[0] is not None
-
-
-def test_a_claim_follows_its_directory(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    with Claim(out) as claim:
-        claim.take()
-        assert claim.writable_dir() == out
-        shutil.rmtree(out)
-        assert claim.writable_dir() == out  # nobody has it: it is made again
-        assert len(claim.news()) == 1
-        out.rename(tmp_path / "x")
-        assert claim.writable_dir() == out
-        unlock(out)
-        assert claim.writable_dir() == out
-        assert (out / LOCK_FILE).exists()
-        shutil.rmtree(out)
-        out.mkdir()
-        (out / "ledger.jsonl").touch()  # a copy of somebody's run, without its lock
-        assert claim.writable_dir() == tmp_path / "out.lost-1"
-        assert claim.lost
-        with Claim(tmp_path / "x") as other, pytest.raises(NanopaceError, match="another training"):
-            other.take()
-        with Claim(out) as other:
-            other.take()
-        shutil.rmtree(tmp_path / "out.lost-1")
-        assert claim.writable_dir() == tmp_path / "out.lost-1"
-    assert claim.writable_dir() == tmp_path / "out.lost-1"
-
-
-def test_a_lock_that_is_removed_before_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its opening and its locking: it would lock nobody out."""
-    plain = fcntl.flock
-
-    def remove_and_lock(handle: int, how: int) -> None:
-        monkeypatch.setattr(fcntl, "flock", plain)
-        unlock(tmp_path)
-        plain(handle, how)
-
-    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
-    with Claim(tmp_path) as claim, Claim(tmp_path) as other:
-        claim.take()
-        with pytest.raises(NanopaceError, match="another training"):
-            other.take()
-
-
-def test_looking_takes_microseconds(tmp_path: Path) -> None:
-    with Claim(tmp_path) as claim:
-        claim.take()
-        began = time.thread_time()
-        for _ in range(1000):
-            claim.writable_dir()
-        assert (time.thread_time() - began) / 1000 < 50e-6
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "hard", "pipe"])

@@ -7,7 +7,6 @@ last; and every command says which it took.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -76,14 +75,8 @@ def best_of(out_dir: Path) -> Best | None:
     best.json names one that has a checkpoint. The newest state.json may know of a better one that could not be saved,
     but not of an evaluation that came right after it.
     """
-    written = read_best(out_dir)
-    known = [] if written is None else [written]
-    try:
-        step, loss = _newest_state(out_dir)["best"]
-        if math.isfinite(float(loss)):
-            known.append((int(step), float(loss)))
-    except (KeyError, TypeError, ValueError, OverflowError):
-        pass
+    of_state = _newest_state(out_dir).get("best")
+    known: list[Best] = [(step, loss) for step, loss in filter(None, (read_best(out_dir), of_state))]
     return min(known, key=lambda best: best[1], default=None)
 
 
@@ -145,8 +138,7 @@ def _listed(out_dir: Path) -> str:
 
 
 def _wants_best(out_dir: Path) -> bool:
-    config = _newest_state(out_dir).get("config")
-    return isinstance(config, dict) and config.get("always_save_checkpoint") is False
+    return _newest_state(out_dir).get("config", {}).get("always_save_checkpoint") is False
 
 
 def _newest_state(out_dir: Path) -> Mapping[str, Any]:

@@ -228,7 +228,7 @@ def read_state(directory: Path) -> dict[str, Any]:
     """state.json, checked against its own checksum and field by field. The other files are not looked at."""
     path = directory / STATE
     with _opened(path) as file:
-        data = file.read(_LARGEST_STATE + 1)
+        data = file.read(_LARGEST_STATE)
     try:
         state: dict[str, Any] = {} if takes_much_memory(data) else json.loads(data)
         checksum = state.pop("checksum")

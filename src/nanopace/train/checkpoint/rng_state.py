@@ -46,7 +46,7 @@ def are_random_states(states: object) -> bool:
     try:
         assert isinstance(states, dict)
         _restore_python(random.Random(), states["python"])
-        _restore_numpy(np.random.RandomState(0), states["numpy"])
+        _restore_numpy(np.random.RandomState(), states["numpy"])
         torch.Generator().set_state(_state(states["torch"]))
         for name in {"cuda", "mps"} & states.keys():
             _state(states[name])

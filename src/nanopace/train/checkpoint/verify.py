@@ -11,7 +11,7 @@ from nanopace.errors import InputError, NanopaceError
 from nanopace.knob_values import step_of_which
 from nanopace.train.checkpoint.best import read_best
 from nanopace.train.checkpoint.choose import directory_of, directory_of_best, nothing_to_choose
-from nanopace.train.checkpoint.layout import STATE, OnBytes, checkpoint_directories, step_of, verified
+from nanopace.train.checkpoint.layout import CHECKPOINTS, STATE, OnBytes, checkpoint_directories, step_of, verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ def verdicts(directories: Sequence[Path], on_bytes: OnBytes) -> Iterator[Verdict
             if not os.path.lexists(directory):
                 continue
             wrong = error
-        best = read_best(directory.parent.parent)
-        is_best = best is not None and best[0] == step and directory.parent.name == "checkpoints"
-        yield Verdict(directory, step, size_of(directory), wrong, best[1] if best is not None and is_best else None)
+        best = read_best(directory.parent.parent) if directory.parent.name == CHECKPOINTS else None
+        loss = best[1] if best is not None and best[0] == step else None
+        yield Verdict(directory, step, size_of(directory), wrong, loss)
 
 
 def _step(directory: Path) -> int | None:
