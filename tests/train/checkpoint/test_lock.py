@@ -26,6 +26,7 @@ from nanopace.train.listener import Outcome
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
+from ..fork_server import Popen
 
 # --- a claim, alone --------------------------------------------------------------------------------------------------
 
@@ -239,7 +240,7 @@ def running(corpus: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[byt
     knobs = {**TINY, "dataset": corpus, "out_dir": out, "max_iters": 10**6, "save_interval": 5, "eval_interval": 1000}
     flags = [f"--{name}={value}" for name, value in knobs.items()]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    with subprocess.Popen(
+    with Popen(
         [sys.executable, "-m", "nanopace", "train", "--no-report", *flags], env=environment, stdout=subprocess.DEVNULL
     ) as process:
         while newest_whole(out)[0] is None:
