@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -13,13 +12,14 @@ from nanopace.errors import InputError, NanopaceError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.best import write_best
 from nanopace.train.checkpoint.choose import Chosen, choose
-from nanopace.train.checkpoint.layout import STATE, checksum_of
+from nanopace.train.checkpoint.layout import STATE
 from nanopace.train.formats.convert import convert, open_pretrained
 from nanopace.train.ranks import Ranks, elastic
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
 from ..overfitted import overfit, plain_loss
+from .test_layout import rewrite as rewrite_state
 from .test_layout import save
 
 Run = tuple[Path, dict[int, float]]
@@ -47,10 +47,7 @@ def checkpoint(out: Path, step: int) -> Path:
 
 def rewrite(out: Path, step: int, **changes: object) -> None:
     """The state of a checkpoint as another run would have written it."""
-    path = checkpoint(out, step) / STATE
-    state = {**json.loads(path.read_text()), **changes}
-    del state["checksum"]
-    path.write_text(json.dumps({**state, "checksum": checksum_of(state)}))
+    rewrite_state(checkpoint(out, step), **changes)
 
 
 def taken(chosen: Chosen) -> tuple[int, str]:
