@@ -14,7 +14,7 @@ import torch
 T = TypeVar("T")
 
 SMALLEST = 1  # sequences in a micro-batch: below that there is nothing to halve
-# Whoever asks for memory, torch's allocators, the libraries below them or the driver, says so in words of its own.
+# torch's allocators, the libraries below them and the driver each have their own words for it.
 # The last are oneDNN's, on CPUs; what it cannot do at all it calls a primitive descriptor.
 _WORDS = re.compile(
     r"out of memory|can't allocate memory|not enough memory|_STATUS_ALLOC_FAILED"
@@ -27,7 +27,7 @@ class FullError(Exception):
 
     def __init__(self, *, halvable: bool = False) -> None:
         super().__init__(halvable)
-        self.halvable = halvable  # but whoever starts it the next time can
+        self.halvable = halvable  # but a smaller batch_size would help
 
 
 def is_full(error: BaseException) -> bool:

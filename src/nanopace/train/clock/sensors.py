@@ -41,7 +41,7 @@ class Monitor:
     """Tells `tell` what the sensors say. `card` is a uuid as torch gives it, or a PCI bus id.
 
     The number of a card will not do: CUDA_VISIBLE_DEVICES renumbers them for CUDA, and not for NVML. Without `card`
-    the only card of the machine is meant; where there are several, nobody knows which.
+    it is the machine's only card; with several, it is unknown which.
     """
 
     def __init__(

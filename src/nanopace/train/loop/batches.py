@@ -57,9 +57,9 @@ class Batches:
         if device.type == "cuda" if beside is None else beside:
             self._thread.start()
         else:
-            self._fill()  # the first step's while nobody is waiting: little data is read through before
+            self._fill()  # the first step's, before its clock starts
         self._proof = threading.Thread(target=self._prove, name="shards", daemon=True)
-        if not split.verifies:  # too much to be read before the first step: while training goes on, then
+        if not split.verifies:  # too much to read before the first step, so read it while training runs
             self._proof.start()
 
     def next(self) -> tuple[Tensor, Tensor]:

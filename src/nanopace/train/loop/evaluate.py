@@ -127,7 +127,7 @@ class Evaluator:
     def _from(self, first: int) -> np.ndarray:
         """The losses of the windows from `first` on. Nobody waits for the card before all are under way.
 
-        Each rank takes a stretch of the same length, whatever its batches; where the windows end, it begins anew.
+        Each rank takes a stretch of the same length, whatever its batches; past the last window it wraps around.
         """
         count = self.windows - first
         stretch = math.ceil(count / self._ranks.size)
