@@ -92,9 +92,9 @@ def _train(request: RunRequest, listener: Listener, started: float) -> Outcome:
     ) as ledger:
         run = introduce(plan, ledger)
         listener.started(_introduction(plan, run, ledger, clock))
-        outcome = _run(plan, ledger, clock, listener)
+        outcome, closed_at = _run(plan, ledger, clock, listener)
     listener.finished(outcome)
-    wall_ms = (clock.now() - started) * 1000
+    wall_ms = (closed_at - started) * 1000
     assert abs(wall_ms - outcome.wall_ms) <= 0.01 * wall_ms + 100, "the phases do not sum to the wall clock"
     return outcome
 
@@ -118,8 +118,9 @@ def _introduction(plan: RunPlan, run: RunEvent, ledger: LedgerWriter, clock: Clo
     )
 
 
-def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Outcome:
-    """Whatever happens, the ledger ends with why."""
+def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) -> tuple[Outcome, float]:
+    """Whatever happens, the ledger ends with why. Also returns when the last piece of time ended: what is written and
+    printed after that is not the run's."""
     reason, all_here = "error", False
     loop: Loop | None = None
     rollbacks = Rollbacks(ledger)
@@ -155,8 +156,9 @@ def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         if reason == "finished" and loop is not None and failure is not None and saved != loop.iteration:
             reason = "error"
         wall_ms = None if loop is None else loop.close()
+        closed_at = clock.now()
         ledger.append(EndEvent(reason, wall_ms and round(wall_ms, 3), energy_kwh, failure=failure, saved=saved))
-    return Outcome(
+    outcome = Outcome(
         reason=reason,
         iteration=loop.iteration,
         wall_ms=wall_ms or 0.0,
@@ -169,6 +171,7 @@ def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         measured_tflops=plan.measured_tflops,
         logging=_logging_share(clock),
     )
+    return outcome, closed_at
 
 
 def _train_once(plan: RunPlan, loop: Loop, rollbacks: Rollbacks) -> str | RunPlan | None:
