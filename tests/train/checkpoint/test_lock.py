@@ -193,8 +193,10 @@ def test_a_lock_that_is_removed_before_it_is_locked(tmp_path: Path, monkeypatch:
         plain(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    before = handles()
     with Claim(tmp_path) as claim, Claim(tmp_path) as other:
         claim.take()
+        assert handles() == before + 2  # and not the one that locks nobody out
         with pytest.raises(UsageError, match="another training"):
             other.take()
 

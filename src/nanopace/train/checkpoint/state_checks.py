@@ -84,12 +84,15 @@ def _is_evaluation(value: object) -> bool:
 
 def _is_scaler(value: Any) -> bool:
     """The state of torch's GradScaler; empty unless training in float16."""
-    if not isinstance(value, dict) or (value and value.keys() != _SCALER.keys()):
-        return False
-    kinds_are_right = all(
-        type(value[name]) is kind and 0 <= value[name] < 1e30 for name, kind in _SCALER.items() if value
+    if value == {}:
+        return True
+    return (
+        isinstance(value, dict)
+        and value.keys() == _SCALER.keys()
+        and all(type(value[name]) is kind and 0 <= value[name] < 1e30 for name, kind in _SCALER.items())
+        and value["scale"] > 0
+        and value["growth_interval"] < 1 << 31
     )
-    return kinds_are_right and value.get("scale", 1.0) > 0 and value.get("growth_interval", 1) < 1 << 31
 
 
 def _are_hashes(value: object) -> bool:
