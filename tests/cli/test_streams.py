@@ -110,15 +110,20 @@ def assert_came_to_its_end(out: Path, reason: str, last: int = 20) -> None:
     assert (out / "checkpoints" / f"step-{last + 1:08}" / "state.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("where", "reason"), [("> /dev/full", "No space left on device"), ("| (read -r line)", "Broken pipe")]
-)
-def test_training_goes_on_without_a_stdout(tmp_path: Path, where: str, reason: str) -> None:
+@pytest.mark.parametrize("reason", ["No space left on device", "Broken pipe"])
+def test_training_goes_on_without_a_stdout(tmp_path: Path, reason: str) -> None:
     """`> /full/train.log` and `| head`: the exit code is training's, and stderr says why nothing more is seen."""
-    ran = shell(f"set -o pipefail; {shlex.join(training(tmp_path))} {where}")
-    assert ran.returncode == 0
-    assert ran.stderr.count("\n") == 1
-    assert ran.stderr.startswith(f"nanopace: standard output: {reason}; ")
+    if reason == "Broken pipe":
+        process = Popen(training(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unmeasured())
+        process.stdout.readline()
+        process.stdout.close()
+        said, code = process.stderr.read(), process.wait(100)
+    else:
+        ran = shell(f"{shlex.join(training(tmp_path))} > /dev/full")
+        said, code = ran.stderr, ran.returncode
+    assert code == 0
+    assert said.count("\n") == 1
+    assert said.startswith(f"nanopace: standard output: {reason}; ")
     assert_came_to_its_end(tmp_path / "out", reason)
 
 

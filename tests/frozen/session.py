@@ -7,6 +7,7 @@ is imported once for all of them, and nothing but the command line is used: room
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -96,6 +97,10 @@ def _answer(main: Any, command: list[str]) -> tuple[int, str, str]:
 if __name__ == "__main__":
     from nanopace.cli.main import main
 
+    commands = json.load(sys.stdin)
     with open(os.dup(1), "w", encoding="utf-8") as told:
         os.dup2(2, 1)  # processes that a command starts print for themselves
-        json.dump([_answer(main, command) for command in json.load(sys.stdin)], told)
+        if any("--gpus=2" in command for command in commands):
+            sys.path.append(str(Path(__file__).resolve().parents[1] / "train"))
+            importlib.import_module("fork_server").fork_ranks()
+        json.dump([_answer(main, command) for command in commands], told)

@@ -16,7 +16,8 @@ ON_A_CPU = shlex.split(
     "config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=20 --log_interval=1 --block_size=64 "
     "--batch_size=12 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=2000 --lr_decay_iters=2000 --dropout=0.0"
 )
-SHORTER = ("--max_iters=60", "--lr_decay_iters=60", "--warmup_iters=10", "--eval_interval=20", "--no-report")
+SHORTER = ("--max_iters=30", "--lr_decay_iters=30", "--warmup_iters=5", "--eval_interval=10", "--no-report")
+SMALLER = ("--n_layer=1", "--n_head=1", "--n_embd=16", "--block_size=16")
 
 
 def test_i_have_a_gpu(checkout: Path, command: Command) -> None:
@@ -32,9 +33,9 @@ def test_i_have_a_gpu(checkout: Path, command: Command) -> None:
 def test_i_only_have_a_macbook(checkout: Path, command: Command) -> None:
     said = command("train", *ON_A_CPU, *SHORTER)
     val = said.validation()
-    assert list(val) == [0, 20, 40, 60]
-    assert val[60] < val[20] - 0.1 < val[0] - 0.5
-    assert sum(line.startswith("iter ") for line in said.out.splitlines()) == 61  # log_interval=1
+    assert list(val) == [0, 10, 20, 30]
+    assert val[30] < val[10] - 0.1 < val[0] - 0.5
+    assert sum(line.startswith("iter ") for line in said.out.splitlines()) == 31  # log_interval=1
     config = knobs(checkout / "out-shakespeare-char")
     assert config["learning_rate"] == 1e-3  # of the file
     assert config["batch_size"] == 12  # of the flag behind it
@@ -42,7 +43,7 @@ def test_i_only_have_a_macbook(checkout: Path, command: Command) -> None:
 
 def test_sampling_from_the_best_model(checkout: Path, command: Command) -> None:
     """`sample --out_dir=out-shakespeare-char`, with and without --device=cpu: ten samples of 500 characters."""
-    command("train", *ON_A_CPU, *SHORTER)
+    command("train", *ON_A_CPU, *SHORTER, *SMALLER)
     said = command("sample", "--out_dir=out-shakespeare-char", "--device=cpu", "--max_new_tokens=50")
     samples = said.out.split(f"\n{SEPARATOR}\n")
     assert len(samples) == 10

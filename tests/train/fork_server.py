@@ -139,7 +139,7 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     if request["ranks"]:
-        _fork_ranks()
+        fork_ranks()
     for number in _IGNORED:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -182,8 +182,9 @@ def _execute(words: list[str]) -> None:
         runpy.run_path(kind, run_name="__main__")
 
 
-def _fork_ranks() -> None:
-    """A server of this process' own, before it has any threads."""
+def fork_ranks() -> None:
+    """Processes that torchrun's agent starts in this one are forked by a server of its own, for which this one must not
+    have any threads yet."""
     global _server
     _server, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
@@ -192,7 +193,15 @@ def _fork_ranks() -> None:
         handler.Popen = Popen
         return
     _server.close()
+    _load()
     _live(_serve(theirs))
+
+
+def _load() -> None:
+    """All that a training imports, before the first fork, and nothing that its collector shall look through."""
+    for name in _LOADED:
+        import_module(name)
+    gc.freeze()
 
 
 def _live(request: dict[str, Any]) -> NoReturn:
@@ -204,6 +213,8 @@ def _live(request: dict[str, Any]) -> NoReturn:
         code = end.code
         if not isinstance(code, int | None):
             raise
+    if "RANK" in os.environ:
+        sys.exit(code)  # a thread of gloo's that outlives the interpreter aborts the process, which shall be seen
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
@@ -215,7 +226,5 @@ def _live(request: dict[str, Any]) -> NoReturn:
 
 if __name__ == "__main__":
     sys.path.pop(0)  # the tests' own folder
-    for name in _LOADED:
-        import_module(name)
-    gc.freeze()
+    _load()
     _live(_serve(socket.socket(fileno=int(sys.argv[1]))))

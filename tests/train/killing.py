@@ -11,6 +11,7 @@ every start is a `python -m nanopace train`. It prints what happened as JSON; `b
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -29,9 +30,9 @@ from nanopace.ledger import EvalEvent, StepEvent, read_ledger
 KNOBS: dict[str, object] = {
     "device": "cpu",
     "compile": False,
-    "n_layer": 2,
+    "n_layer": 1,
     "n_head": 2,
-    "n_embd": 32,
+    "n_embd": 16,
     "block_size": 16,
     "batch_size": 4,
     "gradient_accumulation_steps": 2,
@@ -268,6 +269,8 @@ def main() -> None:
         import torch._dynamo  # noqa: F401
 
         import nanopace.train.run  # noqa: F401
+
+        gc.freeze()  # a training collects garbage, and need not look through all that was imported
 
     whole = args.like or args.folder / "whole"
     rng, tally = random.Random(args.seed), Tally()
