@@ -77,10 +77,16 @@ def unlock(out: Path) -> None:
     (out / LOCK_FILE).unlink()
 
 
-def stopped(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGSTOP)
-    _, status = os.waitpid(process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
+def stopped(process: subprocess.Popen[str], out: Path) -> None:
+    """Between two saves: one in the middle would make `out` again by itself, without a lock."""
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        if not list(out.glob("checkpoints/*.writing")):
+            return
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.01)
 
 
 def seeds(out: Path) -> set[Any]:
@@ -98,11 +104,11 @@ def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, h
     out, beside = tmp_path / "out", tmp_path / "out.lost-1"
     first = start(1)
     until(first, 12)
-    stopped(first)
+    stopped(first, out)
     how(out)
     second = start(2, max_iters=30)
     until(second, 12)
-    stopped(second)
+    stopped(second, out)
     kept = [path.name for path in checkpoint_directories(out)]
     first.send_signal(signal.SIGCONT)
     until(first, 35)  # several saves
@@ -131,13 +137,14 @@ def test_who_is_there_first_keeps_the_name(start: Start, tmp_path: Path, how: Ca
     out = tmp_path / "out"
     first = start(1)
     until(first, 12)
-    stopped(first)
+    stopped(first, out)
     how(out)
     first.send_signal(signal.SIGCONT)
     while newest_whole(out)[0] is None:
         assert first.poll() is None
+        assert not (tmp_path / "out.lost-1").exists()
         time.sleep(0.02)
-    stopped(first)  # which still has its lock
+    stopped(first, out)  # which still has its lock
     second = start(2)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 2
@@ -157,11 +164,11 @@ def test_a_lock_that_was_removed_lets_nobody_mix(start: Start, tmp_path: Path) -
     out = tmp_path / "out"
     first = start(1)
     until(first, 12)
-    stopped(first)
+    stopped(first, out)
     unlock(out)
     second = start(1, init_from="resume", max_iters=100)
     until(second, 20)
-    stopped(second)
+    stopped(second, out)
     before = {path.name: path.stat().st_ino for path in checkpoint_directories(out)}
     ledger = (out / "ledger.jsonl").read_bytes()
     first.send_signal(signal.SIGCONT)
