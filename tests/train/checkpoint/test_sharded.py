@@ -38,11 +38,13 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="gloo is
 
 @contextmanager
 def joined(store: dist.Store, rank: int = 0, size: int = 1) -> Iterator[None]:
+    hook = sys.excepthook  # which torch replaces
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=20))
     try:
         yield
     finally:
         dist.destroy_process_group()
+        sys.excepthook = hook
 
 
 def parts_of(model: nn.Module) -> None:
