@@ -79,7 +79,7 @@ def losing_the_directory(folder: Path) -> Iterator[Scenario]:
     with recording(folder) as recorder, Claim(homes[0]) as claim:
         clear(homes[0], claim, anew=True, overwrite=False)
         rmtree(folder / "runs")
-        for home in (claim.directory(), claim.rescue(homes[1])):
+        for home in (claim.writable_dir(), claim.rescue(homes[1])):
             directory = home / "checkpoints" / "step-00000007"
             write_weights(directory, SHAPE, GPT(SHAPE).state_dict(), step=7, config={}, tokenizer=None)
             recorder.promise(home.name)

@@ -1,4 +1,4 @@
-"""The trainer, and the only rooms that import torch: who does not train, sample or convert never enters.
+"""The trainer, and the only packages that import torch: commands that do not train, sample or convert skip it.
 
 `run.py` is one training from request to outcome: `plan/` decides and checks, `setup.py` builds, `loop/` trains,
 `clock/` measures, `checkpoint/` saves. `ranks.py`, `parallel.py` and `launch.py` are for several processes.

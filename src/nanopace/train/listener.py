@@ -1,6 +1,6 @@
-"""What a run reports while it trains: the events of its ledger, and the little that is no event.
+"""What a run reports while it trains: the events of its ledger, and a few things that are not events.
 
-Who listens decides what is printed; the trainer prints nothing itself.
+The listener decides what is printed; the trainer itself prints nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Introduction:
     flops_per_step: float = 0.0
     peak_flops: float | None = None  # of all cards, by their data sheet; None: unknown card
     phase_shares: Callable[[], Mapping[str, float]] = dict  # of the wall clock so far, by phase; they sum to 1
-    # For a listener whom nobody hears any more: a note for the ledger alone, and the iteration it is about.
+    # For a listener that has lost its output: a note for the ledger alone, and the iteration it is about.
     note_in_ledger: Callable[[str, int], None] | None = None
 
     def mfu(self, step: StepEvent) -> float | None:

@@ -1,4 +1,4 @@
-"""Memory that is full: how it shows, how to make room, and which smaller micro-batch comes next."""
+"""Full memory: how to recognise it, how to free some, and which smaller micro-batch to try next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 T = TypeVar("T")
 
 SMALLEST = 1  # sequences in a micro-batch: below that there is nothing to halve
-# Whoever asks for memory, torch's allocators, the libraries below them or the driver, says so in words of its own.
+# torch's allocators, the libraries below them and the driver each have their own words for it.
 # The last are oneDNN's, on CPUs; what it cannot do at all it calls a primitive descriptor.
 _WORDS = re.compile(
     r"out of memory|can't allocate memory|not enough memory|_STATUS_ALLOC_FAILED"
@@ -27,7 +27,7 @@ class FullError(Exception):
 
     def __init__(self, *, halvable: bool = False) -> None:
         super().__init__(halvable)
-        self.halvable = halvable  # but whoever starts it the next time can
+        self.halvable = halvable  # but a smaller batch_size would help
 
 
 def is_full(error: BaseException) -> bool:
@@ -37,7 +37,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def attempt(do: Callable[[], T]) -> T | None:
-    """What `do` gives; None where memory was full. By then the error is gone, and with it all that it kept alive."""
+    """`do`'s result; None if memory was full. The error is dropped by then, with all that it kept alive."""
     try:
         return do()
     except (RuntimeError, MemoryError) as error:
@@ -47,7 +47,7 @@ def attempt(do: Callable[[], T]) -> T | None:
 
 
 def make_room(device: torch.device) -> None:
-    """Give back what nobody holds any more: what the allocator keeps is in pieces of the wrong size."""
+    """Free unused memory: the blocks that the allocator has cached are of the wrong size."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -58,8 +58,8 @@ def make_room(device: torch.device) -> None:
 def waste_less(device: torch.device) -> None:
     """Let torch's allocator map memory page by page, instead of asking for a segment whenever something is large.
 
-    What is left over in segments is half a GiB for GPT-2 large. Who has set the allocator up in the environment, and
-    systems that cannot do it, are left alone.
+    For GPT-2 large, segments leave half a GiB unused. Nothing is changed if the environment configures the allocator,
+    or the system cannot do it.
     """
     if any(name in os.environ for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
         return
@@ -69,7 +69,7 @@ def waste_less(device: torch.device) -> None:
 
 
 def smaller(batch_size: int) -> int | None:
-    """The half, or else the next smaller divisor: the same sequences fill whole micro-batches. None: no less."""
+    """Half, or the next smaller divisor, so that the same sequences fill all micro-batches. None if there is none."""
     if batch_size <= SMALLEST:
         return None
     return next(each for each in range(batch_size // 2, 0, -1) if batch_size % each == 0)

@@ -61,7 +61,7 @@ def _fused(model: GPT, memory_steps: Collection[str], fp8: Collection[str]) -> F
 
 
 def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device) -> ParallelModel:
-    """Layer by layer, so that one layer at a time is whole on a card."""
+    """Layer by layer, so that a card holds only one full layer at a time."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 
@@ -84,5 +84,5 @@ def _sharded(model: GPT, config: TrainConfig, ranks: Ranks, device: torch.device
         finally:
             whole.set_requires_gradient_sync(True)
 
-    # What is kept quiet stays in FSDP's own buffers, where nobody can throw it away: a rehearsal meets the others.
+    # Gradients that are not synced stay in FSDP's own buffers and cannot be dropped, so a rehearsal does sync.
     return ParallelModel(whole, whole.sequence_losses, no_sync=no_sync, compiled=config.compile, sharded=True)

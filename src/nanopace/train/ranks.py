@@ -1,8 +1,8 @@
 """The processes that train together, as one of them sees them. Alone, everything here is free.
 
-torchrun tells each process who it is by the environment. Gradients travel through torch's own engine (parallel.py).
-What is exchanged here are a few numbers of the host: losses of an evaluation, times, whether somebody wants to stop.
-Every process asks for the same exchanges in the same order, so what is decided from them is decided alike everywhere.
+torchrun tells each process its rank by the environment. Gradients travel through torch's own engine (parallel.py).
+Here the hosts exchange a few numbers: losses of an evaluation, times, whether somebody asked to stop. Every process
+makes the same exchanges in the same order, so all of them decide alike.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Ranks:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Ranks:
-        """Of this process, by what torchrun has told it."""
+        """This process's, from torchrun's environment variables."""
         if "RANK" not in environment:
             return cls()
         try:
@@ -61,7 +61,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """The one that writes and speaks."""
+        """The rank that writes and prints."""
         return self.rank == 0
 
     def device(self, wanted: str | None) -> str | None:
@@ -108,7 +108,7 @@ class Ranks:
             dist.barrier()
 
     def agree(self, do: Callable[[], T]) -> T:
-        """All succeed, or all leave; the first rank with the line of whoever could not."""
+        """All succeed, or all exit; the first rank reports the error of the rank that failed."""
         result: T | None = None
         error: NanopaceError | None = None
         try:
@@ -169,11 +169,11 @@ def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[
 
 
 def _leave() -> None:
-    """torch lets go of the group, and so do we: with its last holder its threads end. One that is still about to drop
-    a tensor while the interpreter shuts down would abort the process.
+    """Drop the last reference to the process group, so that its threads end now. A thread that still has to free a
+    tensor while the interpreter shuts down would abort the process.
 
-    To drop one it needs Python's lock. Only the group's own wrapper gives that away while it waits for the threads, so
-    it has to be the last holder, after the models that hold the group, too.
+    Freeing one needs the GIL. Only the group's own wrapper releases it while waiting for the threads, so the wrapper
+    has to be dropped last, after the models that hold the group.
     """
     groups = [*_world.pg_map]
     dist.destroy_process_group()
@@ -182,13 +182,13 @@ def _leave() -> None:
 
 
 def _store(ranks: Ranks) -> Store:
-    """Where the ranks find each other. torchrun keeps it over restarts, so those of before must not be found there."""
+    """Where the ranks find each other. torchrun keeps it over restarts, so earlier ranks need another prefix."""
     store, _, _ = next(iter(rendezvous("env://", timeout=_PATIENCE)))
     return PrefixStore(f"start-{ranks.restarts}", store)
 
 
 def elastic(given: Mapping[str, Value], ranks: Ranks, has_checkpoint: bool) -> dict[str, Value]:
-    """What a process is asked for, which torchrun has started again: go on, if something was saved by then."""
+    """After a restart by torchrun, resume if a checkpoint exists."""
     if not ranks.restarts or not has_checkpoint:
         return dict(given)
     return {**{name: value for name, value in given.items() if name != "which"}, "init_from": "resume"}

@@ -1,8 +1,8 @@
-"""What becomes of a run whose losses are not finite: it goes back once and meets other data, or it stops.
+"""Losses that are not finite: the run rolls back once and continues with other data, or it stops.
 
-Going back means the newest whole checkpoint, or the beginning where there is none, and another order of the data from
-there on. If that fails too before training got past the step where it failed, by at least one newer checkpoint, it is
-not the data: training stops, and what is known of it is saved (evidence.py).
+A rollback goes to the newest intact checkpoint, or to the beginning if there is none, and takes the data in another
+order from there on. If training fails again before a newer checkpoint past the failed step, the data is not to blame:
+training stops and saves the evidence (evidence.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nanopace.train.plan.run_plan import RunPlan
 
 
 class Rollbacks:
-    """Those of one process."""
+    """The rollbacks of one process."""
 
     def __init__(self, ledger: LedgerWriter) -> None:
         self._ledger = ledger
@@ -32,12 +32,12 @@ class Rollbacks:
         return self._failures[-1]
 
     def after(self, plan: RunPlan, loop: Loop, failed_at: int) -> RunPlan | None:
-        """Where to begin again; None where training has to stop."""
+        """The plan to start again with; None if training has to stop."""
         before = self._failures[-1] if self._failures else None
         self._failures.append(failed_at)
-        loop.close_saves()
+        loop.close_checkpoints()
         plan.ranks.wait()  # the first one may still be writing
-        saved, refused = newest_whole(plan.ranks.share(plan.claim.home))
+        saved, refused = newest_whole(plan.ranks.share(plan.claim.run_dir))
         if plan.resumed is not None and not plan.resumed.ours:
             saved = further(saved, plan.resumed)
         for error in refused:
@@ -59,7 +59,7 @@ class Rollbacks:
 def _is_hopeless(plan: RunPlan, saved: Saved | None, before: int | None) -> bool:
     """`before`: where it failed the last time."""
     if saved is None and plan.resumed is not None:
-        return True  # the beginning was another process', and all that it saved is gone
+        return True  # an earlier process began the run, and its checkpoints are gone
     return before is not None and (saved is None or saved.step <= before)
 
 

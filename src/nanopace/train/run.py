@@ -88,13 +88,13 @@ def _train(request: RunRequest, listener: Listener, started: float) -> Outcome:
         listener.note(set_aside)
     path = plan.out_dir / LEDGER_FILE if writes else None  # one ledger: the first rank's
     with LedgerWriter(
-        path, clock.now, began=started, on_event=listener.event, on_trouble=listener.note, home=plan.claim.directory
+        path, clock.now, began=started, on_event=listener.event, on_trouble=listener.note, home=plan.claim.writable_dir
     ) as ledger:
         run = introduce(plan, ledger)
         listener.started(_introduction(plan, run, ledger, clock))
-        outcome = _run(plan, ledger, clock, listener)
+        outcome, closed_at = _run(plan, ledger, clock, listener)
     listener.finished(outcome)
-    wall_ms = (clock.now() - started) * 1000
+    wall_ms = (closed_at - started) * 1000
     assert abs(wall_ms - outcome.wall_ms) <= 0.01 * wall_ms + 100, "the phases do not sum to the wall clock"
     return outcome
 
@@ -118,8 +118,9 @@ def _introduction(plan: RunPlan, run: RunEvent, ledger: LedgerWriter, clock: Clo
     )
 
 
-def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) -> Outcome:
-    """Whatever happens, the ledger ends with why."""
+def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) -> tuple[Outcome, float]:
+    """Whatever happens, the ledger ends with why. Also returns when the last piece of time ended: what is written and
+    printed after that is not the run's."""
     reason, all_here = "error", False
     loop: Loop | None = None
     rollbacks = Rollbacks(ledger)
@@ -155,8 +156,9 @@ def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         if reason == "finished" and loop is not None and failure is not None and saved != loop.iteration:
             reason = "error"
         wall_ms = None if loop is None else loop.close()
+        closed_at = clock.now()
         ledger.append(EndEvent(reason, wall_ms and round(wall_ms, 3), energy_kwh, failure=failure, saved=saved))
-    return Outcome(
+    outcome = Outcome(
         reason=reason,
         iteration=loop.iteration,
         wall_ms=wall_ms or 0.0,
@@ -169,10 +171,11 @@ def _run(plan: RunPlan, ledger: LedgerWriter, clock: Clock, listener: Listener) 
         measured_tflops=plan.measured_tflops,
         logging=_logging_share(clock),
     )
+    return outcome, closed_at
 
 
 def _train_once(plan: RunPlan, loop: Loop, rollbacks: Rollbacks) -> str | RunPlan | None:
-    """How it ended, or where to begin again; None: it cannot go on."""
+    """How it ended, or the plan to start again with; None if it cannot go on."""
     try:
         return loop.run()
     except NotFiniteError as error:
@@ -181,18 +184,18 @@ def _train_once(plan: RunPlan, loop: Loop, rollbacks: Rollbacks) -> str | RunPla
 
 
 def _free_memory(plan: RunPlan) -> None:
-    """Model and averages of before must be gone before those of now are made: a card has no room for both."""
+    """Free the old model and averages before the new ones are made: a card has no room for both."""
     if plan.kernels.value == "compiled":
         torch.compiler.reset()  # what was compiled holds on to its model
     make_room(plan.device)
 
 
 def _writable_dir(plan: RunPlan) -> Path:
-    """Where this run may write, or what comes nearest to it: then writing fails."""
+    """Where this run may write. If nowhere, the last place, so that the write fails with its own error."""
     try:
-        return plan.claim.directory()
+        return plan.claim.writable_dir()
     except OSError:
-        return plan.claim.home
+        return plan.claim.run_dir
 
 
 def _out_of_memory(plan: RunPlan, *, halvable: bool) -> UsageError:
@@ -218,19 +221,19 @@ def _out_of_memory(plan: RunPlan, *, halvable: bool) -> UsageError:
 
 
 def _total_energy(energy_kwh: float | None, ranks: Ranks) -> float | None:
-    """Unknown if that of one card is."""
+    """None if that of one card is unknown."""
     total = float(ranks.exchange([math.nan if energy_kwh is None else energy_kwh]).sum())
     return None if math.isnan(total) else total
 
 
 def _last_checkpoint(plan: RunPlan, loop: Loop | None, *, all_here: bool) -> tuple[Path | None, str | None]:
-    """The newest checkpoint, and why out_dir does not hold that of the last step, if it does not."""
-    unsaved, newest = (None, None) if loop is None else (loop.saves.unsaved, loop.saves.newest)
+    """The newest checkpoint, and why out_dir has none of the last step; None if it has."""
+    unsaved, newest = (None, None) if loop is None else (loop.checkpoints.unsaved, loop.checkpoints.newest)
     if unsaved is None and not plan.claim.lost:
         return newest or (None if plan.resumed is None else plan.resumed.path), None
     failure = f"{plan.out_dir}: another training has it by now" if unsaved is None else str(unsaved)
-    if loop is not None and all_here and plan.ranks.first and not loop.saves.rescued:
-        saved, _ = newest_whole(plan.claim.home)  # as it is now: others may have been there
+    if loop is not None and all_here and plan.ranks.first and not loop.checkpoints.rescued:
+        saved, _ = newest_whole(plan.claim.run_dir)  # as it is now: others may have been there
         newest = None if saved is None else saved.path
     return newest, failure
 

@@ -1,4 +1,4 @@
-"""Put a run together: corpus, model, optimizer, evaluators, checkpoints. Every stretch of it is on the clock."""
+"""Put a run together: corpus, model, optimizer, evaluators, checkpoints. All of it is on the clock."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def introduce(plan: RunPlan, ledger: LedgerWriter) -> RunEvent:
 def _checkpointer(
     plan: RunPlan, model: GPT, optimizer: torch.optim.Optimizer, *, sharded: bool
 ) -> Checkpointer | ShardedCheckpointer | NoCheckpointer:
-    """Where every rank holds everything, the first one saves it; with save_interval=-1 or eval_only nobody does."""
+    """If every rank holds all weights, the first one saves them; with save_interval=-1 or eval_only nobody does."""
     kind = ShardedCheckpointer if sharded else Checkpointer if plan.ranks.first else NoCheckpointer
     kind = NoCheckpointer if plan.config.save_interval < 0 or plan.config.eval_only else kind
     return kind(
@@ -187,13 +187,11 @@ def _restore(parts: Parts, saved: Saved) -> None:
 
 
 def _restore_state(parts: Parts, saved: Saved) -> None:
-    """What a checkpoint that came from elsewhere does not know begins anew."""
+    """What a checkpoint from elsewhere lacks starts fresh."""
     state = saved.state
     if scaler := state.get("scaler"):
         parts.scaler.load_state_dict(scaler)
-    if (
-        saved.config.get("seed") == parts.plan.config.seed
-    ):  # else other windows are evaluated: nothing to compare them with
+    if saved.config.get("seed") == parts.plan.config.seed:  # else other windows are evaluated, and not comparable
         if "validation" in state:
             parts.validation.restore(state["validation"])
         if parts.training is not None and state.get("training") is not None:
@@ -204,7 +202,7 @@ def _restore_state(parts: Parts, saved: Saved) -> None:
 
 
 def _restore_randomness(parts: Parts, saved: Saved) -> None:
-    """Each rank goes on with its own dropout. A rank that was not there draws as if it began at this step."""
+    """Each rank continues its own dropout. A rank that did not exist then is seeded for this step."""
     states = [saved.state["random"], *saved.state.get("random_of_others", [])] if "random" in saved.state else []
     if parts.plan.ranks.rank < len(states):
         restore_random_states(states[parts.plan.ranks.rank], parts.plan.device)
@@ -236,7 +234,7 @@ def _parameters(model: GPT) -> int:
 
 
 def _code_hash() -> str:
-    """Of everything that trains: two runs with the same hash ran the same code."""
+    """Two runs with the same hash ran the same code."""
     digest = hashlib.sha256()
     package = Path(__file__).parent.parent
     for path in sorted(package.rglob("*.py")):

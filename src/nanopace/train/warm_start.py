@@ -1,6 +1,6 @@
-"""What makes a second start quicker than the first: compiled kernels that are kept, and what was found out before.
+"""Makes a second start faster than the first: keeps compiled kernels and measurements.
 
-Everything lies in one cache directory of the user, not in /tmp, which a reboot empties. It may be removed at any time.
+Everything is in the user's cache directory, not in /tmp, which a reboot empties. It may be removed at any time.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def keep_the_compiler_out_of_optimizers() -> None:
 
 
 def recall(topic: str, question: str) -> str | None:
-    """What was found out before; None where nobody did, or the file says nothing that can be read."""
+    """The remembered answer; None if there is none, or the file cannot be read."""
     return _answers(topic).get(question)
 
 
 def remember(topic: str, question: str, answer: str) -> None:
-    """For the next start. Where nothing can be kept, it is found out again."""
+    """Keep an answer for the next start. If that fails, the next start measures again."""
     try:
         cache_directory().mkdir(parents=True, exist_ok=True)
         answers = {**_answers(topic), question: answer}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Container
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,153 @@ import pytest
 from nanopace.cli.main import main
 from nanopace.config import Asked
 from nanopace.literals import Value
-from nanopace.train.checkpoint.best import known_best, read_best, write_best
-from nanopace.train.checkpoint.layout import checkpoint_directories, step_of
+from nanopace.train.checkpoint.best import KnownBest, best_until, known_best, read_best, write_best
+from nanopace.train.checkpoint.layout import checkpoint_directories, checksum_of, step_of, verified
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
+from .test_layout import rewrite, save
+
+
+def content(step: Value, val: Value) -> str:
+    return json.dumps({"step": step, "val": val})
+
+
+# --- which one is known to be the best, by hand ----------------------------------------------------------------------
+
+
+def by_hand(out: Path, newest: list[Value] | None = None, **best: Value) -> Path:
+    """Checkpoints of steps 5, 10 and 20, of which the newest knows of a best; and a best.json, where one is given."""
+    for step in (5, 10, 20):
+        save(out, step)
+    rewrite(out / "checkpoints" / "step-00000020", best=newest)
+    if best:
+        write_best(out, best["step"], best["val"])  # type: ignore[arg-type]
+    return out
+
+
+def known(out: Path, keep_last: int = 1, damaged: Container[int] = ()) -> KnownBest:
+    return known_best(out, keep_last, lambda path: step_of(path.name) not in damaged)
+
+
+def unsure(out: Path, *steps: int) -> str:
+    return (
+        f"{out / 'best.json'} does not say for certain which checkpoint is the best; those that may be are not "
+        f"removed: of step {', '.join(map(str, steps))}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("newest", "written"),
+    [
+        ([10, 2.5], (10, 2.5)),  # both say the same
+        ([10, 2.5], (20, 2.0)),  # the newest was saved before its own evaluation
+        (None, (20, 2.0)),
+        ([15, 1.5], (10, 2.5)),  # the better one could not be saved
+        ([15, 2.5], (10, 2.5)),
+    ],
+)
+def test_a_best_json_that_the_newest_state_bears_out(
+    tmp_path: Path, newest: list[Value] | None, written: tuple[int, float]
+) -> None:
+    out = by_hand(tmp_path, newest, step=written[0], val=written[1])
+    assert known(out) == KnownBest(written)
+    (out / "best.json").write_text(content(*written))  # as earlier versions wrote it
+    assert known(out) == KnownBest(written, certain=False, protected=frozenset({5, 10, 20}))
+    assert known(out, keep_last=2) == KnownBest(written, certain=False, protected=frozenset({5, 20}))
+
+
+@pytest.mark.parametrize(
+    ("written", "protected"),
+    [
+        ((20, 3.0), {10, 20}),  # worse than what the newest knows
+        ((5, 2.5), {5, 10, 20}),  # as good, and another
+        ((20, 2.5), {10, 20}),
+        ((5, 2.0), {5, 10, 20}),  # better, and the newest does not know of it
+        ((10, 2.0), {10, 20}),
+        ((15, 3.0), {10, 20}),  # there is none
+        ((0, 2.0), {10, 20}),
+    ],
+)
+def test_a_best_json_that_the_newest_state_contradicts(
+    tmp_path: Path, written: tuple[int, float], protected: set[int]
+) -> None:
+    out = by_hand(tmp_path, [10, 2.5], step=written[0], val=written[1])
+    assert known(out) == KnownBest((10, 2.5), False, frozenset(protected), unsure(out, *sorted(protected)))
+
+
+def test_no_best_json(tmp_path: Path) -> None:
+    assert known(by_hand(tmp_path / "a", [10, 2.5])) == KnownBest((10, 2.5), False, frozenset({10, 20}))
+    assert known(by_hand(tmp_path / "b")) == KnownBest(protected=frozenset({5, 10}))
+    assert known(tmp_path / "b", keep_last=2) == KnownBest(protected=frozenset({5}))
+    assert known(by_hand(tmp_path / "c", [15, 2.5])) == KnownBest(protected=frozenset({5, 10}))
+    assert known(tmp_path / "nowhere") == KnownBest()
+
+
+def test_nobody_knows_which(tmp_path: Path) -> None:
+    """All may be the best: what is named has no checkpoint, or a damaged one, or no step at all."""
+    out = by_hand(tmp_path, [15, 2.5], step=16, val=2.0)
+    unknown = KnownBest(protected=frozenset({5, 10, 20}), warning=unsure(out, 5, 10, 20))
+    assert known(out) == unknown
+    write_best(out, 10, 2.0)
+    assert known(out, damaged={10}) == unknown
+    assert known(out, damaged={5, 10, 20}) == KnownBest(protected=frozenset({5, 10, 20}))
+    (out / "best.json").write_text("[]")
+    assert known(out) == unknown
+    write_best(out, 5, 2.0)
+    assert known(out, damaged={20, 10}) == KnownBest((5, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"step": 5, "val": 1.5}', (5, 1.5)),
+        ('{"step": 0, "val": 1.5}', (0, 1.5)),
+        ('{"step": 5, "val": 1.5, "checksum": "x"}', None),
+        ('{"step": 5, "val": Infinity}', None),
+        ('{"step": 5}', None),
+        ('{"val": 1.5}', None),
+        (" " * 65_537 + '{"step": 5, "val": 1.5}', None),
+        (" " * 65_500 + '{"step": 5, "val": 1.5}', (5, 1.5)),
+    ],
+)
+def test_what_a_best_json_says(tmp_path: Path, text: str, said: tuple[int, float] | None) -> None:
+    (tmp_path / "best.json").write_text(text)
+    assert read_best(tmp_path) == said
+
+
+def test_its_checksum_is_of_step_and_loss(tmp_path: Path) -> None:
+    write_best(tmp_path, 5, 1.5)
+    path = tmp_path / "best.json"
+    written = json.loads(path.read_text())
+    assert written == {"step": 5, "val": 1.5, "checksum": checksum_of({"step": 5, "val": 1.5})}
+    assert path.read_bytes().endswith(b"}\n")
+    for change in ({"step": 6}, {"val": 1.25}):
+        path.write_text(json.dumps({**written, **change}))
+        assert read_best(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("of_state", "of_run", "best"),
+    [
+        ([10, 2.5], (20, 2.0), (20, 2.0)),
+        ([10, 2.5], (20, 3.0), (10, 2.5)),
+        ([10, 2.5], (25, 2.0), (10, 2.5)),  # later than this checkpoint
+        (None, (25, 2.0), None),
+        (None, (5, 2.0), (5, 2.0)),
+    ],
+)
+def test_the_best_up_to_a_checkpoint(
+    tmp_path: Path, of_state: list[Value] | None, of_run: tuple[int, float], best: tuple[int, float] | None
+) -> None:
+    out = by_hand(tmp_path / "out", of_state, step=of_run[0], val=of_run[1])
+    assert best_until(verified(out / "checkpoints" / "step-00000020")) == best
+    copied = tmp_path / "out" / "copy" / "step-00000020"
+    shutil.copytree(out / "checkpoints" / "step-00000020", copied)
+    assert best_until(verified(copied)) == (None if of_state is None else (10, 2.5))
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
 
 
 def run(out: Path, **knobs: Value) -> Recorder:
@@ -39,10 +182,6 @@ def overfitted(shared_corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 def steps(out: Path) -> list[int]:
     return sorted(step_of(each.name) for each in checkpoint_directories(out))
-
-
-def content(step: Value, val: Value) -> str:
-    return json.dumps({"step": step, "val": val})
 
 
 def test_the_very_first_evaluation_may_be_the_best(tmp_path: Path) -> None:
@@ -100,10 +239,10 @@ def test_the_best_stays_whatever_best_json_says(overfitted: Path, tmp_path: Path
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_may_be_the_best_is_spared(overfitted: Path, tmp_path: Path, change: str) -> None:
     best = changed(overfitted, tmp_path / "out", change)
-    known = known_best(tmp_path / "out", 1, lambda _: True)
-    assert (known.best, known.certain) == (best, False)
-    assert best[0] in known.spared
-    assert (known.doubt is None) == (change == "gone")
+    found = known(tmp_path / "out")
+    assert (found.best, found.certain) == (best, False)
+    assert best[0] in found.protected
+    assert (found.warning is None) == (change == "gone")
 
 
 def test_with_a_best_json_as_it_was_written_nothing_is_kept_in_doubt(overfitted: Path, tmp_path: Path) -> None:
@@ -123,11 +262,11 @@ def test_one_of_an_earlier_version_is_read_and_not_trusted(overfitted: Path, tmp
     assert best is not None
     (out / "best.json").write_text(content(*best))
     assert read_best(out) == best
-    known = known_best(out, 1, lambda _: True)
-    assert (known.best, known.certain, known.doubt) == (best, False, None)
-    assert {best[0], steps(out)[-1]} <= known.spared
+    found = known(out)
+    assert (found.best, found.certain, found.warning) == (best, False, None)
+    assert {best[0], steps(out)[-1]} <= found.protected
     (out / "best.json").write_text(content(25, 0.5))
-    assert best[0] in known_best(out, 1, lambda _: True).spared
+    assert best[0] in known(out).protected
 
 
 def test_a_best_that_is_damaged_is_no_reason_to_remove_the_others(overfitted: Path, tmp_path: Path) -> None:
@@ -135,8 +274,8 @@ def test_a_best_that_is_damaged_is_no_reason_to_remove_the_others(overfitted: Pa
     shutil.copytree(overfitted, out)
     best = read_best(out)
     assert best is not None
-    known = known_best(out, 1, lambda each: step_of(each.name) != best[0])
-    assert known.spared == set(steps(out))
+    found = known(out, damaged={best[0]})
+    assert found.protected == set(steps(out))
 
 
 def test_what_the_newest_state_does_not_bear_out(overfitted: Path, tmp_path: Path) -> None:
@@ -147,9 +286,9 @@ def test_what_the_newest_state_does_not_bear_out(overfitted: Path, tmp_path: Pat
     assert best is not None
     for step, loss in ((steps(out)[-1], best[1] + 1), (steps(out)[-2], 0.1), (10**9, 0.1)):
         write_best(out, step, loss)
-        known = known_best(out, 1, lambda _: True)
-        assert known.best == best
-        assert best[0] in known.spared
+        found = known(out)
+        assert found.best == best
+        assert best[0] in found.protected
 
 
 def test_checkpoints_of_another_run_behind_a_link(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,14 +10,17 @@ import pytest
 from nanopace.config import Asked
 from nanopace.errors import InputError, NanopaceError, UsageError
 from nanopace.literals import Value
+from nanopace.train.checkpoint.best import write_best
 from nanopace.train.checkpoint.choose import Chosen, choose
-from nanopace.train.checkpoint.layout import STATE, checksum_of
+from nanopace.train.checkpoint.layout import STATE
 from nanopace.train.formats.convert import convert, open_pretrained
 from nanopace.train.ranks import Ranks, elastic
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
 from ..overfitted import overfit, plain_loss
+from .test_layout import rewrite as rewrite_state
+from .test_layout import save
 
 Run = tuple[Path, dict[int, float]]
 
@@ -45,14 +47,55 @@ def checkpoint(out: Path, step: int) -> Path:
 
 def rewrite(out: Path, step: int, **changes: object) -> None:
     """The state of a checkpoint as another run would have written it."""
-    path = checkpoint(out, step) / STATE
-    state = {**json.loads(path.read_text()), **changes}
-    del state["checksum"]
-    path.write_text(json.dumps({**state, "checksum": checksum_of(state)}))
+    rewrite_state(checkpoint(out, step), **changes)
 
 
 def taken(chosen: Chosen) -> tuple[int, str]:
     return chosen.saved.step, chosen.why
+
+
+def made(out: Path, *steps: int, best: list[Value] | None = None, only_better: bool = True) -> Path:
+    """Checkpoints of a run, without a training."""
+    for step in steps:
+        save(out, step)
+    rewrite(out, steps[-1], best=best, config={"always_save_checkpoint": not only_better})
+    return out
+
+
+def test_which_is_taken_and_how_it_is_named(tmp_path: Path) -> None:
+    out = made(tmp_path / "a", 5, 10, 20, best=[10, 2.5])
+    assert str(choose(out)) == (
+        "step 10, the best, val loss 2.5000, as its always_save_checkpoint=False asks for; --which=last takes step 20"
+    )
+    assert str(choose(out, "best")) == "step 10, the best, val loss 2.5000"
+    assert str(choose(out, "10")) == "step 10, asked for, val loss 2.5000"
+    assert str(choose(out, "5")) == "step 5, asked for"
+    assert str(choose(out, "last")) == "step 20, the last"
+    chosen = choose(out, "5")
+    assert (chosen.asked, chosen.evaluated, chosen.newest, chosen.best) == (True, True, 20, (10, 2.5))
+    out = made(tmp_path / "b", 5, 20, best=[5, 2.5], only_better=False)
+    assert str(choose(out)) == "step 20, the last; --which=best takes step 5, val loss 2.5000"
+    write_best(out, 20, 2.0)
+    assert str(choose(out)) == "step 20, the last, val loss 2.0000"
+    rewrite(out, 20, config={})
+    assert taken(choose(out)) == (20, "last")
+    assert not choose(out).asked
+    out = made(tmp_path / "c", 5, 20, best=[20, 2.5])
+    assert str(choose(out)) == "step 20, the best, val loss 2.5000"
+    out = made(tmp_path / "d", 5, 20)
+    chosen = choose(out)
+    assert (str(chosen), chosen.evaluated, chosen.best) == ("step 20, the last", False, None)
+    out = made(tmp_path / "e", 5, 20, best=[15, 2.5], only_better=False)
+    chosen = choose(out)  # its checkpoint is not here
+    assert (str(chosen), chosen.evaluated, chosen.best) == ("step 20, the last", True, None)
+
+
+@pytest.mark.parametrize(("count", "listed"), [(20, "1, 2, 3, "), (21, r"\.\.\. 2, 3, 4, ")])
+def test_not_more_steps_are_listed_than_a_person_reads(tmp_path: Path, count: int, listed: str) -> None:
+    for step in range(1, count + 1):
+        (tmp_path / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
+    with pytest.raises(InputError, match=rf"of step 99; its checkpoints are of steps {listed}.*{count}$"):
+        choose(tmp_path, "99")
 
 
 def test_a_run_that_saves_only_better_ones_is_its_best(finished: Run, tmp_path: Path) -> None:

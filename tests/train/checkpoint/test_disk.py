@@ -24,7 +24,7 @@ from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
 
-BEGINS, ENDS, STEPS = 5, 45, 53  # the trouble, at these iterations, and the end of the run
+BEGINS, ENDS, STEPS = 5, 23, 31  # the trouble, at these iterations, and the end of the run
 
 
 class Troubled(Recorder):
@@ -92,13 +92,13 @@ def check_survived(out: Path, told: Troubled, reason: str) -> None:
     assert told.held is not None  # the last good one stayed
     assert told.held <= BEGINS + 3
     saves = [each.iteration for each in told.all("checkpoint")]
-    assert {2, 48, 50, 52, 53} <= set(saves)
-    assert not set(range(8, 44)) & set(saves)
+    assert {2, 26, 28, 30, 31} <= set(saves)
+    assert not set(range(8, 22)) & set(saves)
     found = events(out)
     assert [each.iteration for each in found if isinstance(each, StepEvent)] == list(range(STEPS))
     assert [each.iteration for each in found if isinstance(each, CheckpointEvent)] == saves
     assert [each.text for each in found if isinstance(each, NoteEvent)] == said
-    assert sorted(path.name for path in (out / "checkpoints").iterdir())[-1] == "step-00000053"
+    assert sorted(path.name for path in (out / "checkpoints").iterdir())[-1] == "step-00000031"
     assert newest_whole(out)[0] is not None
 
 
@@ -196,7 +196,7 @@ def test_checkpoints_that_vanish(corpus: Path, tmp_path: Path) -> None:
     told = Troubled(lambda: vanish(out / "checkpoints"))
     outcome = run(corpus, out, told)
     assert (outcome.reason, outcome.failure) == ("finished", None)
-    assert [path.name for path in checkpoint_directories(out)][:2] == ["step-00000053", "step-00000052"]
+    assert [path.name for path in checkpoint_directories(out)][:2] == ["step-00000031", "step-00000030"]
     assert [each.iteration for each in events(out) if isinstance(each, StepEvent)] == list(range(STEPS))
 
 
@@ -211,7 +211,7 @@ def test_a_run_that_vanishes(corpus: Path, tmp_path: Path) -> None:
     assert (saved.step, list(refused)) == (STEPS, [])
     found = events(out)
     assert isinstance(found[0], RunEvent)
-    assert [each.iteration for each in found if isinstance(each, StepEvent)][-5:] == [48, 49, 50, 51, 52]
+    assert [each.iteration for each in found if isinstance(each, StepEvent)][-5:] == [26, 27, 28, 29, 30]
     assert len([each for each in told.all("note") if "was removed; it begins anew" in each]) == 1
     assert open_run(out / "ledger.jsonl").value("n_embd") == 16
 
@@ -234,7 +234,7 @@ def test_a_best_that_cannot_be_written_down(corpus: Path, tmp_path: Path) -> Non
     told = InTheWay()
     assert run(corpus, tmp_path / "out", told).reason == "finished"
     assert any("best.json: Is a directory" in each for each in told.all("note"))
-    assert [each.iteration for each in told.all("checkpoint")][-2:] == [52, 53]
+    assert [each.iteration for each in told.all("checkpoint")][-2:] == [30, 31]
 
 
 def flip(out: Path, step: int) -> None:
@@ -315,7 +315,7 @@ def test_checkpoints_of_later_steps_are_none_to_be_kept(corpus: Path, tmp_path: 
     run(corpus, tmp_path / "out", Troubled(put), keep_last=9, eval_interval=100)
     shutil.rmtree(folder / "step-00000098")
     names = sorted(path.name for path in folder.iterdir())
-    assert names == [*(f"step-{step:08d}" for step in (38, 40, 42, 44, 46, 48, 50, 52, 53)), "step-00000099"]
+    assert names == [*(f"step-{step:08d}" for step in (16, 18, 20, 22, 24, 26, 28, 30, 31)), "step-00000099"]
 
 
 def test_whatever_befalls_the_thread_that_saves_it_goes_on(

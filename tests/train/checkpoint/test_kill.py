@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ import pytest
 
 from nanopace.train.checkpoint.layout import checkpoint_directories, verified
 
+from .. import fork_server
+
 KILLING = Path(__file__).parents[1] / "killing.py"
 
 
@@ -20,9 +21,7 @@ def killed(corpus: Path, folder: Path, *flags: str) -> dict[str, Any]:
     """What happened. Processes that are killed leave nothing that coverage could count."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     command = [sys.executable, str(KILLING), str(corpus), str(folder), *flags]
-    done = subprocess.run(
-        command, env={**environment, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
-    )
+    done = fork_server.run(command, env={**environment, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     tally: dict[str, Any] = json.loads(done.stdout)
     return tally
@@ -30,17 +29,18 @@ def killed(corpus: Path, folder: Path, *flags: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_kills_at_any_moment_change_nothing(corpus: Path, tmp_path: Path) -> None:
-    """Losses, evaluations, weights, averages and files; no temporary files pile up, and the ledger can be read."""
-    forked = killed(corpus, tmp_path, "--kills", "40")
-    assert forked["kills"] >= 40
-    assert (
-        forked["left"][".writing"] >= 10
-    )  # these were killed inside of writing a checkpoint: it lay there, unfinished
-    assert forked["left"][".removing"] >= 3
+    """Losses, evaluations, weights, averages and files; no temporary files pile up, and the ledger can be read.
+
+    Each kind of moment comes up three times or more (the seed decides which); `bench/kill.py` has hundreds of them.
+    """
+    forked = killed(corpus, tmp_path, "--kills", "16")
+    assert forked["kills"] >= 16
+    assert forked["left"][".writing"] >= 4  # killed inside of writing a checkpoint: it lay there, unfinished
+    assert forked["left"][".removing"] >= 2
     assert any(forked["resumed_from"])
     assert forked["differences"] == []
-    real = killed(corpus, tmp_path / "real", "--kills", "2", "--real", "--like", str(tmp_path / "whole"))
-    assert real["kills"] >= 2
+    real = killed(corpus, tmp_path / "real", "--kills", "1", "--real", "--like", str(tmp_path / "whole"))
+    assert real["kills"] >= 1
     assert real["differences"] == []
     for out in (tmp_path / "whole", tmp_path / "killed-0", tmp_path / "real" / "killed-0"):
         assert [verified(each).step for each in checkpoint_directories(out)] == [43, 42]

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -316,3 +316,114 @@ def test_a_replacement_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch
         save(tmp_path, 2)
     assert verified(directory).step == 2
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
+
+
+def test_only_so_many_damaged_ones_are_told_of(tmp_path: Path) -> None:
+    """And all of them are counted; with an intact one behind them, it is found."""
+    for step in range(1, 24):
+        (tmp_path / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
+    saved, refused = newest_whole(tmp_path)
+    assert saved is None
+    assert len(refused) == 21
+    assert "step-00000023" in str(refused[0])
+    assert "step-00000004" in str(refused[19])
+    assert str(refused[20]) == f"{tmp_path / 'checkpoints'}: 3 more checkpoints cannot be used"
+    for step in (1, 2, 3):
+        shutil.rmtree(tmp_path / "checkpoints" / f"step-{step:08d}")
+    assert len(newest_whole(tmp_path)[1]) == 20
+    for step in (1, 2):
+        save(tmp_path, step)
+    saved, refused = newest_whole(tmp_path)
+    assert saved is not None
+    assert (saved.step, len(refused)) == (2, 20)
+
+
+def test_every_byte_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, _ = save(tmp_path, 2)
+    monkeypatch.setattr("nanopace.train.checkpoint.layout.PIECE", 1000)
+    told: list[int] = []
+    verified(directory, told.append)
+    assert sum(told) == sum(each.stat().st_size for each in directory.iterdir() if each.name != "state.json")
+    assert max(told) == 1000
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (2, r"was written by a newer nanopace \(9{60}\); update"),
+        (0, "nanopace cannot be what it says"),
+        (-1, "nanopace cannot be what it says"),
+        (True, "nanopace cannot be what it says"),
+        ("1", "nanopace cannot be what it says"),
+        (1.0, "nanopace cannot be what it says"),
+    ],
+)
+def test_a_version_that_is_none(tmp_path: Path, version: object, said: str) -> None:
+    directory, _ = save(tmp_path, 2)
+    rewrite(directory, nanopace=version, written_by="9" * 100)
+    with pytest.raises(InputError, match=rf"state\.json: .*{said}"):
+        verified(directory)
+
+
+def test_a_checksum_that_is_wrong_is_told_of_as_damage(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    path = directory / "state.json"
+    path.write_text(path.read_text().replace('"step": 2', '"step": 3'))
+    with pytest.raises(InputError, match=r"state\.json: is damaged: its checksum does not match"):
+        verified(directory)
+    rewrite(directory, step=2)
+    assert verified(directory).step == 2
+
+
+def test_what_a_state_says_of_training(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    saved = verified(directory)
+    assert (saved.best, saved.ours, saved.sharded, saved.has_averages) == (None, True, False, False)
+    assert saved.windows == 2 * 40 * 12  # nanoGPT's defaults
+    rewrite(directory, windows=7, best=[1, 2.5], config={"batch_size": 3, "unknown": [], "learning_rate": 1})
+    saved = verified(directory)
+    assert (saved.windows, saved.best, saved.config) == (7, (1, 2.5), {"batch_size": 3, "learning_rate": 1.0})
+    rewrite(directory, config={"batch_size": 3, "gradient_accumulation_steps": 5})
+    state = {name: value for name, value in verified(directory).state.items() if name != "windows"}
+    assert replace(verified(directory), state=state).windows == 30
+
+
+def test_a_tokenizer_of_other_weights(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    rewrite(directory, tokenizer="another")
+    with pytest.raises(InputError, match=r"tokenizer\.json: does not belong to the weights beside it"):
+        verified(directory)
+    small = replace(SHAPE, vocab_size=256)
+    write_weights(directory, small, GPT(small).state_dict(), step=2, config={}, tokenizer=bytes_tokenizer())
+    with pytest.raises(InputError, match=r"tokenizer\.json: does not belong to the weights beside it"):
+        verified(directory)
+
+
+def test_files_of_tensors_that_are_listed_and_no_part_of_it(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    put(directory, "more.safetensors", {"a": torch.zeros(1)})
+    with pytest.raises(InputError, match=r"more\.safetensors: is not one of this checkpoint's files"):
+        verified(directory)
+    for name in ("more.safetensors", "model.safetensors"):
+        (directory / name).unlink()
+    rewrite(directory, files={})
+    with pytest.raises(InputError, match=r"model\.safetensors: is not one of this checkpoint's files"):
+        verified(directory)
+
+
+def test_a_name_says_its_step_only_among_checkpoints(tmp_path: Path) -> None:
+    directory, _ = save(tmp_path, 2)
+    for name, fine in (("step-00000003", False), ("mine", True)):
+        copy = directory.with_name(name)
+        directory.rename(copy)
+        if fine:
+            assert verified(copy).step == 2
+        else:
+            with pytest.raises(InputError, match="is of step 2, which is not the one in its directory's name"):
+                verified(copy)
+        copy.rename(directory)
+    elsewhere = tmp_path / "elsewhere" / "step-00000003"
+    shutil.copytree(directory, elsewhere)
+    assert verified(elsewhere).step == 2
+    (tmp_path / "file").touch()
+    assert checkpoint_directories(tmp_path / "file") == []

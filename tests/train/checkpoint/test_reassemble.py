@@ -17,6 +17,7 @@ from nanopace.cli.main import main
 from nanopace.corpus.tokenizers.tokenizer import bytes_tokenizer
 from nanopace.errors import InputError
 from nanopace.train.checkpoint.layout import checksum_of, verified
+from nanopace.train.checkpoint.reassemble import full_header
 from nanopace.train.checkpoint.write import describe, measure
 from nanopace.train.models.gpt2 import GPT, ModelShape
 
@@ -70,6 +71,19 @@ def test_the_parts_are_put_together(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], each) for name, each in shards.whole.items())
 
 
+def test_a_file_that_is_not_sharded_holds_all_of_each_tensor(tmp_path: Path) -> None:
+    """Without a note, or with an empty one; so does one of several that has the beginning."""
+    save_file({"a": torch.zeros(2, 3), "b": torch.zeros(())}, tmp_path / "1.safetensors")
+    assert {name: each.shape for name, each in full_header([tmp_path / "1.safetensors"]).items()} == {
+        "a": torch.Size([2, 3]),
+        "b": torch.Size([]),
+    }
+    note = json.dumps({"a": {"saved_offsets": [2, 0]}})
+    save_file({"a": torch.ones(1, 3)}, tmp_path / "2.safetensors", metadata={"DCP_SHARDING_INFO": note})
+    found = full_header(sorted(tmp_path.glob("*.safetensors"), reverse=True))
+    assert (found["a"].shape, found["a"].device.type) == (torch.Size([3, 3]), "meta")
+
+
 def of_one(change: Callable[[dict[str, Tensor], dict[str, Any]], object]) -> Callable[[Shards], object]:
     """A change to the second rank's file."""
     return lambda shards: change(shards.tensors[1], shards.places[1])
@@ -96,8 +110,8 @@ CRAFTED: dict[str, Callable[[Shards], object]] = {
     "an overlap": moved(128, 0),
     "twice the same place": moved(0, 0),
     "beside it": moved(129, 8),
-    "far away": moved(1 << 39, 0),
-    "further": moved(1 << 62, 0),
+    "far away": moved((1 << 40) - 1, 0),
+    "further than any": moved(1 << 40, 0),
     "no number": moved(float("nan"), 0),
     "a truth": moved(129, False),
     "a fraction": moved(129.0, 0),
@@ -136,13 +150,21 @@ CRAFTED: dict[str, Callable[[Shards], object]] = {
 }
 
 
+NO_PLACES = {  # what is noted can be no place at all
+    "further than any", "no number", "a truth", "a fraction", "before the beginning", "too few numbers", "none",
+    "of no place", "a place that is none", "places that are none", "a number for a note", "a pickle for a note",
+    "half a note", "a deep note",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("what", CRAFTED)
 def test_parts_that_do_not_fill_their_tensors(what: str, tmp_path: Path) -> None:
     shards = Shards()
     CRAFTED[what](shards)
     directory = shards.write(tmp_path)
-    with pytest.raises(InputError, match="step-00000005"):
+    with pytest.raises(InputError, match="step-00000005") as refused:
         verified(directory)
+    assert ("does not say where its parts of the weights belong" in str(refused.value)) == (what in NO_PLACES)
 
 
 @pytest.mark.parametrize("command", [["verify"], ["sample", "--num_samples=1"], ["convert"]])

@@ -18,12 +18,14 @@ from nanopace.errors import NanopaceError
 from nanopace.literals import Value
 from nanopace.sources.runs import find_logs
 from nanopace.train.checkpoint.layout import newest_whole
-from nanopace.train.checkpoint.lock import LOCK_FILE
+from nanopace.train.checkpoint.lock import LOCK_FILE, Claim
+from nanopace.train.checkpoint.run_dir import check_rescue, clear, enter
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
 from ..loop.test_interrupt import training, until
 from ..test_run import events
+from .test_layout import save
 
 STARTS: dict[str, dict[str, Value]] = {"plain": {}, "resume": {"init_from": "resume"}, "overwrite": {"overwrite": True}}
 ADVICE = {  # of an error to what is done about it
@@ -31,6 +33,135 @@ ADVICE = {  # of an error to what is done about it
     "--init_from=resume goes on": "resume",
     "--overwrite=True replaces": "overwrite",
 }
+
+
+# --- what is done to a directory, without a training ----------------------------------------------------------------
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def prepared(out: Path, *, anew: bool = True, overwrite: bool = False) -> str | None:
+    with Claim(out) as claim:
+        return clear(out, claim, anew=anew, overwrite=overwrite)
+
+
+def spoil(out: Path) -> None:
+    for path in out.rglob("model.safetensors"):
+        path.write_bytes(b"")
+
+
+def test_entering_takes_a_run_and_sweeps_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with Claim(out) as claim:
+        enter(out, claim)
+    assert not out.exists()  # no run is there: nothing is made
+    save(out, 1)
+    (out / "checkpoints" / ".step-00000002.writing").mkdir()
+    with Claim(out) as claim:
+        enter(out, claim)
+        assert names(out / "checkpoints") == ["step-00000001"]
+        with Claim(out) as other, pytest.raises(NanopaceError, match="another training is running in it"):
+            enter(out, other)
+
+
+@pytest.mark.parametrize("how", [enter, lambda out, claim: clear(out, claim, anew=True, overwrite=True)])
+def test_a_link_is_refused_before_anything_is_done(tmp_path: Path, how: Callable[[Path, Claim], object]) -> None:
+    save(tmp_path / "theirs", 1)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "checkpoints").symlink_to(tmp_path / "theirs" / "checkpoints")
+    with Claim(out) as claim, pytest.raises(NanopaceError, match="checkpoints: is a link"):
+        how(out, claim)
+    assert names(out) == ["checkpoints"]
+    assert names(tmp_path / "theirs" / "checkpoints") == ["step-00000001"]
+
+
+def test_a_new_directory(tmp_path: Path) -> None:
+    assert prepared(tmp_path / "a" / "out") is None
+    assert names(tmp_path / "a" / "out") == [LOCK_FILE, "checkpoints"]
+    with Claim(tmp_path / "a" / "out") as claim:
+        claim.take()
+        with pytest.raises(NanopaceError, match="another training"):
+            prepared(tmp_path / "a" / "out")
+
+
+def test_leftovers_go_whatever_happens_next(tmp_path: Path) -> None:
+    for number, (anew, overwrite) in enumerate(((True, False), (True, True), (False, False))):
+        out = tmp_path / str(number)
+        (out / "checkpoints" / ".step-00000002.removing").mkdir(parents=True)
+        (out / ".best.json.12345678.part").touch()
+        assert prepared(out, anew=anew, overwrite=overwrite) is None
+        assert names(out) == [LOCK_FILE, "checkpoints"]
+        assert names(out / "checkpoints") == []
+
+
+def test_a_run_that_goes_on_keeps_all(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    for name in ("ledger.jsonl", "best.json"):
+        (tmp_path / name).write_text(name)
+    for overwrite in (False, True):
+        assert prepared(tmp_path, anew=False, overwrite=overwrite) is None
+        assert names(tmp_path) == [LOCK_FILE, "best.json", "checkpoints", "ledger.jsonl"]
+        assert names(tmp_path / "checkpoints") == ["step-00000001"]
+
+
+def test_a_run_is_overwritten_only_when_asked(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / "best.json").touch()
+    with pytest.raises(NanopaceError, match="holds a run"):
+        prepared(tmp_path)
+    assert names(tmp_path / "checkpoints") == ["step-00000001"]
+    assert prepared(tmp_path, overwrite=True) is None  # it has no ledger
+    assert names(tmp_path) == [LOCK_FILE, "checkpoints"]
+    assert names(tmp_path / "checkpoints") == []
+
+
+def test_what_cannot_go_on_gets_another_name(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    spoil(tmp_path)
+    (tmp_path / "ledger.jsonl").touch()
+    (tmp_path / "checkpoints-1").mkdir()
+    note = prepared(tmp_path)
+    damage = f"{tmp_path / 'checkpoints' / 'step-00000001' / 'model.safetensors'}: is damaged: 0 bytes where "
+    assert note is not None
+    assert note.startswith(f"{tmp_path}: no checkpoint is whole ({damage}")
+    assert note.endswith("; training begins anew, and what was there is kept as ledger-2.jsonl, checkpoints-2")
+    assert names(tmp_path) == [LOCK_FILE, "checkpoints", "checkpoints-1", "checkpoints-2", "ledger-2.jsonl"]
+    assert names(tmp_path / "checkpoints") == []
+    (tmp_path / "best.json").touch()
+    assert prepared(tmp_path) == (
+        f"{tmp_path}: no checkpoint was saved here; training begins anew, and what was there is kept as best-3.json"
+    )
+    assert (tmp_path / "checkpoints").is_dir()
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NanopaceError, match="file: cannot be written: "):
+        prepared(tmp_path / "file")
+
+
+def test_a_place_to_rescue_to_is_looked_at_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(out)
+    for fine in ("", str(tmp_path), str(tmp_path / "not" / "yet")):
+        check_rescue(fine, out)
+    for same in (out, tmp_path / "link"):
+        with pytest.raises(NanopaceError, match=r"--rescue_dir=.*: is --out_dir"):
+            check_rescue(str(same), out)
+    for wrong in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(NanopaceError, match=r"--rescue_dir=.*: cannot be written"):
+            check_rescue(str(wrong), out)
+    for missing in (os.W_OK, os.X_OK):
+        monkeypatch.setattr(os, "access", lambda _, mode, missing=missing: not mode & missing)
+        with pytest.raises(NanopaceError, match=r"--rescue_dir=.*: cannot be written"):
+            check_rescue(str(tmp_path), out)
+
+
+# --- trainings -------------------------------------------------------------------------------------------------------
 
 
 def start(corpus: Path, out: Path, how: str, **knobs: Value) -> Recorder:

@@ -8,22 +8,130 @@ import math
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nanopace.config import Asked
 from nanopace.errors import InputError, NanopaceError
 from nanopace.train.checkpoint.layout import checksum_of, read_state, verified
+from nanopace.train.checkpoint.rng_state import random_states
 from nanopace.train.checkpoint.state_checks import _FIELDS, wrong_field
 from nanopace.train.formats.convert import open_pretrained
+from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder, write_corpus
 
 HOSTILE: tuple[Any, ...] = (None, True, -1, 10**400, 1 << 62, math.nan, 1e308, "x", "\ud800\0", [[]], {"a": {}})
 FEW = 2  # of a long list, as many are replaced
+
+
+SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=8, vocab_size=257, block_size=8, bias=True)
+LEAST: dict[str, Any] = {"step": 5, "shape": asdict(SHAPE), "config": {}, "tokenizer": None, "files": {}}
+SCALER = {"scale": 2.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 3, "_growth_tracker": 0}
+LARGEST = 3.4028234663852886e38  # of a float32
+STATES = random_states(torch.device("cpu"))
+
+
+def file(size: Any = 3, digest: Any = "ab") -> dict[str, Any]:
+    return {"a": {"bytes": size, "sha256": digest}}
+
+
+def shape(**changes: Any) -> dict[str, Any]:
+    return {**asdict(SHAPE), **changes}
+
+
+def scaler(**changes: Any) -> dict[str, Any]:
+    return {**SCALER, **changes}
+
+
+COUNT = ([0, (1 << 62) - 1], [-1, 1 << 62, True, 1.0, None])
+SIZE = (0, -1, 1 << 31, 1.0, True, "1")
+# Of each field, what can be, up to its bounds, and what cannot, from there on.
+BOUNDS: dict[str, tuple[list[Any], list[Any]]] = {
+    **dict.fromkeys(("step", "windows", "micro_batch", "data_offset"), COUNT),
+    "config": ([{}, {"nobody knows": []}], [[], None]),
+    "tokenizer": ([None, "x"], [3]),
+    "files": (
+        [{}, file(0), file(1 << 38)],
+        [[], {"a": 3}, file(-1), file((1 << 38) + 1), file(True), file(3, None), file("3")],
+    ),
+    "corpus": ([""], [None, 3]),
+    "corpus_sha256": ([{}, {"a": "b"}], [[], {"a": 3}]),
+    "random": ([STATES], [{}, [], None]),
+    "random_of_others": ([[], [STATES]], [[{}], {}, None]),
+    "scaler": (
+        [
+            *({}, SCALER, scaler(scale=0.5), scaler(scale=9e29)),
+            *(scaler(backoff_factor=0.0), scaler(growth_interval=(1 << 31) - 1)),
+        ],
+        [
+            *([], None, {"scale": 2.0}, scaler(more=1)),
+            *(scaler(scale=0.0), scaler(scale=1), scaler(scale=-1.0), scaler(scale=1e30)),
+            *(scaler(growth_interval=1 << 31), scaler(growth_interval=3.0), scaler(growth_interval=-1)),
+        ],
+    ),
+    "best": (
+        [None, [0, 0.0], [5, -LARGEST]],
+        [[], [1], [1, 2.0, 3], [1, 2.0, 3.0, 4.0], (1, 2.0), [1.0, 2.0], [1, 2], [1, math.inf], {"a": 1}],
+    ),
+    "recent": ([[], [math.nan, math.inf, LARGEST, -LARGEST]], [[3.5e38], [-3.5e38], [3], None, {}]),
+    "validation": ([{"before": []}, {"before": [math.nan]}], [{}, [], {"before": [3]}, None]),
+    "training": ([None, {"before": []}], [{}, [], {"before": None}]),
+    "shape": (
+        [
+            *(shape(dropout=0), shape(dropout=0.99), shape(block_size=1 << 20), shape(n_head=8), shape(n_head=1)),
+            *(shape(vocab_size=(1 << 31) - 1), shape(recipe="fast", without="rope")),
+            {name: value for name, value in shape().items() if name != "without"},
+        ],
+        [
+            *([], {}, None, shape(more=1), shape(bias=1), shape(bias=None)),
+            *(shape(dropout=1), shape(dropout=-0.1), shape(dropout="0"), shape(dropout=True)),
+            *(shape(activation="relu"), shape(activation=[]), shape(recipe="none")),
+            *(shape(recipe="fast", without="none"), shape(recipe="fast", without="rope,muon"), shape(without=3)),
+            *(shape(**{name: value}) for name in ("n_layer", "vocab_size") for value in SIZE),
+            *(shape(n_embd=0), shape(block_size=0), shape(block_size=(1 << 20) + 1)),
+            *(shape(n_head=0), shape(n_head=3), shape(n_head=1 << 31)),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _FIELDS)
+def test_each_field_up_to_its_bounds(name: str) -> None:
+    right, wrong = BOUNDS[name]
+    for value in right:
+        assert wrong_field({**LEAST, name: value}) is None, value
+    for value in wrong:
+        assert wrong_field({**LEAST, name: value}) == name, value
+
+
+@pytest.mark.parametrize("name", _FIELDS)
+def test_only_later_fields_may_be_missing(name: str) -> None:
+    state = {each: value for each, value in LEAST.items() if each != name}
+    assert wrong_field(state) == (name if name in LEAST else None)
+
+
+@pytest.mark.parametrize(
+    ("knob", "right", "wrong"),
+    [
+        ("batch_size", 4, 0),
+        ("batch_size", 1, "four"),
+        ("learning_rate", 0.1, []),
+        ("dtype", "float32", "int4"),
+        ("memory", "activation,hidden", "activation,nothing"),
+        ("memory_limit", "8GiB", "eight"),
+        ("which", "best", "worst"),
+        ("out_dir", "x", 3.5),
+    ],
+)
+def test_each_knob_is_what_it_can_be(knob: str, right: Any, wrong: Any) -> None:
+    assert wrong_field({**LEAST, "config": {knob: right}}) is None
+    assert wrong_field({**LEAST, "config": {"nobody knows": 3, knob: wrong}}) == f"config.{knob}"
 
 
 @pytest.fixture(scope="module")

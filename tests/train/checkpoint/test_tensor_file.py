@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
+from nanopace.train.checkpoint import tensor_file
 from nanopace.train.checkpoint.tensor_file import TensorFile
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.uint8, torch.bool]
@@ -54,3 +58,59 @@ def test_without_pinned_memory_plain_memory_does(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(torch, "empty", refuse)
     assert not TensorFile({"a": torch.zeros(3)}, pinned=True).pinned
+
+
+def test_the_file_is_laid_out_by_size_and_name(tmp_path: Path) -> None:
+    """Larger types first, so that every value is aligned; then by name, so that two runs write the same bytes."""
+    values = {
+        "b": torch.ones(3),
+        "a": torch.zeros(3),
+        "wide": torch.ones(1, dtype=torch.float64),
+        "narrow": torch.ones(5, dtype=torch.uint8),
+    }
+    file = TensorFile(values, pinned=False)
+    file.stage(values)
+    file.write(tmp_path / "x")
+    data = (tmp_path / "x").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    assert [name for name in header if name != "__metadata__"] == ["wide", "a", "b", "narrow"]
+    assert (8 + size) % 64 == 0
+    assert (8 + size) - (8 + len(data[8 : 8 + size].rstrip())) < 64
+    assert len(data) == 8 + size + 8 + 12 + 12 + 5
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 1000])
+def test_a_write_in_pieces_writes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """However many bytes the system takes at a time."""
+    values = {"a": torch.arange(300.0)}
+    file = TensorFile(values, pinned=False)
+    file.stage(values)
+    whole = file.write(tmp_path / "whole")
+
+    class Slow(io.FileIO):
+        def write(self, data: Any) -> int:
+            return super().write(memoryview(data)[:at_once])
+
+    def slowly(path: Path, mode: str, buffering: int) -> Slow:
+        assert buffering == 0  # else a sync would come before the last bytes
+        return Slow(path, mode)
+
+    monkeypatch.setattr(tensor_file, "PIECE", 500)
+    monkeypatch.setattr(tensor_file, "open", slowly, raising=False)
+    assert file.write(tmp_path / "pieces") == whole
+    assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_pinned_memory_is_asked_for_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = torch.empty
+
+    def empty(*args: object, pin_memory: bool = False, **rest: object) -> torch.Tensor:
+        asked.append(pin_memory)
+        return real(*args, **rest)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(torch, "empty", empty)
+    for pinned in (True, False):
+        TensorFile({"a": torch.zeros(3)}, pinned=pinned)
+    assert asked == [True, False]

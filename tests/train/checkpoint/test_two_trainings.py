@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -20,11 +19,12 @@ import pytest
 from nanopace.config import Asked
 from nanopace.errors import NanopaceError
 from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole
-from nanopace.train.checkpoint.lock import LOCK_FILE, Claim
+from nanopace.train.checkpoint.lock import LOCK_FILE
 from nanopace.train.run import train
 
 from ...cli.conftest import unmeasured
 from ..conftest import TINY, Recorder
+from ..fork_server import Popen
 from ..loop.test_interrupt import until
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -47,14 +47,11 @@ def start(corpus: Path, tmp_path: Path) -> Iterator[Start]:
                 **knobs,
             }
             process = stack.enter_context(
-                subprocess.Popen(
+                Popen(
                     [
                         sys.executable,
-                        "-m",
-                        "nanopace",
-                        "train",
+                        *["-m", "nanopace", "train", "--no-report"],
                         *(f"--{n}={v}" for n, v in given.items()),
-                        "--no-report",
                     ],
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -80,10 +77,16 @@ def unlock(out: Path) -> None:
     (out / LOCK_FILE).unlink()
 
 
-def stopped(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGSTOP)
-    _, status = os.waitpid(process.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
+def stopped(process: subprocess.Popen[str], out: Path) -> None:
+    """Between two saves: one in the middle would make `out` again by itself, without a lock."""
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        if not list(out.glob("checkpoints/*.writing")):
+            return
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.01)
 
 
 def seeds(out: Path) -> set[Any]:
@@ -101,21 +104,21 @@ def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, h
     out, beside = tmp_path / "out", tmp_path / "out.lost-1"
     first = start(1)
     until(first, 12)
-    stopped(first)
+    stopped(first, out)
     how(out)
     second = start(2, max_iters=30)
     until(second, 12)
-    stopped(second)
+    stopped(second, out)
     kept = [path.name for path in checkpoint_directories(out)]
     first.send_signal(signal.SIGCONT)
-    until(first, 60)  # several saves
+    until(first, 35)  # several saves
     assert [path.name for path in checkpoint_directories(out)] == kept
     assert seeds(out) == {2}
     second.send_signal(signal.SIGCONT)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 0, said
     kept = [path.name for path in checkpoint_directories(out)]
-    until(first, 120)  # and when the second one is over, its directory is still its own
+    until(first, 50)  # and when the second one is over, its directory is still its own
     first.send_signal(signal.SIGINT)
     said, _ = first.communicate(timeout=60)
     assert first.returncode == 1
@@ -134,16 +137,19 @@ def test_who_is_there_first_keeps_the_name(start: Start, tmp_path: Path, how: Ca
     out = tmp_path / "out"
     first = start(1)
     until(first, 12)
-    stopped(first)
+    stopped(first, out)
     how(out)
     first.send_signal(signal.SIGCONT)
     while newest_whole(out)[0] is None:
         assert first.poll() is None
+        assert not (tmp_path / "out.lost-1").exists()
         time.sleep(0.02)
+    stopped(first, out)  # which still has its lock
     second = start(2)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 2
     assert "another training is running in it" in said
+    first.send_signal(signal.SIGCONT)
     first.send_signal(signal.SIGTERM)
     said, _ = first.communicate(timeout=60)
     assert first.returncode == 130
@@ -158,71 +164,18 @@ def test_a_lock_that_was_removed_lets_nobody_mix(start: Start, tmp_path: Path) -
     out = tmp_path / "out"
     first = start(1)
     until(first, 12)
-    stopped(first)
+    stopped(first, out)
     unlock(out)
     second = start(1, init_from="resume", max_iters=100)
     until(second, 20)
-    stopped(second)
+    stopped(second, out)
     before = {path.name: path.stat().st_ino for path in checkpoint_directories(out)}
     ledger = (out / "ledger.jsonl").read_bytes()
     first.send_signal(signal.SIGCONT)
-    until(first, 60)
+    until(first, 35)
     assert {path.name: path.stat().st_ino for path in checkpoint_directories(out)} == before
     assert (out / "ledger.jsonl").read_bytes() == ledger
     assert newest_whole(tmp_path / "out.lost-1")[0] is not None
-
-
-def test_a_claim_follows_its_directory(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    with Claim(out) as claim:
-        claim.take()
-        assert claim.directory() == out
-        shutil.rmtree(out)
-        assert claim.directory() == out  # nobody has it: it is made again
-        assert len(claim.news()) == 1
-        out.rename(tmp_path / "x")
-        assert claim.directory() == out
-        unlock(out)
-        assert claim.directory() == out
-        assert (out / LOCK_FILE).exists()
-        shutil.rmtree(out)
-        out.mkdir()
-        (out / "ledger.jsonl").touch()  # a copy of somebody's run, without its lock
-        assert claim.directory() == tmp_path / "out.lost-1"
-        assert claim.lost
-        with Claim(tmp_path / "x") as other, pytest.raises(NanopaceError, match="another training"):
-            other.take()
-        with Claim(out) as other:
-            other.take()
-        shutil.rmtree(tmp_path / "out.lost-1")
-        assert claim.directory() == tmp_path / "out.lost-1"
-    assert claim.directory() == tmp_path / "out.lost-1"
-
-
-def test_a_lock_that_is_removed_before_it_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its opening and its locking: it would lock nobody out."""
-    plain = fcntl.flock
-
-    def remove_and_lock(handle: int, how: int) -> None:
-        monkeypatch.setattr(fcntl, "flock", plain)
-        unlock(tmp_path)
-        plain(handle, how)
-
-    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
-    with Claim(tmp_path) as claim, Claim(tmp_path) as other:
-        claim.take()
-        with pytest.raises(NanopaceError, match="another training"):
-            other.take()
-
-
-def test_looking_takes_microseconds(tmp_path: Path) -> None:
-    with Claim(tmp_path) as claim:
-        claim.take()
-        began = time.thread_time()
-        for _ in range(1000):
-            claim.directory()
-        assert (time.thread_time() - began) / 1000 < 50e-6
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "hard", "pipe"])

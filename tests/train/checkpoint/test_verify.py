@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,28 @@ def test_each_is_judged_and_the_best_is_named(out: Path) -> None:
         (10, True, 2.5),
         (20, False, None),
     ]
+
+
+def test_what_vanishes_meanwhile_is_passed_over(out: Path) -> None:
+    found = find_checkpoints(out)
+    shutil.rmtree(found[0])
+    assert [each.step for each in verdicts(found, lambda _: None)] == [10, 20]
+
+
+def test_the_best_is_one_of_a_run(out: Path) -> None:
+    """A copy elsewhere is none, whatever lies there; nor has it a step where its state cannot be read."""
+    copy = out / "copies" / "mine"
+    shutil.copytree(out / "checkpoints" / "step-00000010", copy)
+    (one,) = verdicts([copy], lambda _: None)
+    assert (one.step, one.wrong, one.best) == (10, None, None)
+    assert one.bytes == sum(each.stat().st_size for each in copy.iterdir())
+    (copy / "state.json").write_text("")
+    (one,) = verdicts([copy], lambda _: None)
+    assert (one.step, one.best) == (None, None)
+    damaged = out / "checkpoints" / "step-00000010"
+    (damaged / "state.json").write_text("")
+    (one,) = verdicts([damaged], lambda _: None)
+    assert (one.step, one.wrong is None, one.best) == (10, False, 2.5)
 
 
 def test_a_link_counts_for_itself(tmp_path: Path) -> None:

@@ -21,12 +21,12 @@ def test_marks_leave_no_gap() -> None:
         before_the_mark = time.monotonic()
         assert clock.mark(phase, 7).passed()
     end = time.monotonic()
-    pieces = clock.settled()
+    pieces = clock.completed_pieces()
     assert [piece.phase for piece in pieces] == ["data", "step", "optimizer", "step"]
     assert all(piece.ms >= 2 and piece.iteration == 7 for piece in pieces)
     together = sum(piece.ms for piece in pieces) / 1000
     assert before_the_mark - begin - 1e-9 <= together <= end - begin + 1e-9
-    assert clock.settled() == []
+    assert clock.completed_pieces() == []
     assert clock.totals["step"] == pytest.approx(pieces[1].ms + pieces[3].ms)
     assert sum(clock.shares().values()) == pytest.approx(1)
 
@@ -76,7 +76,7 @@ def test_a_laptop_that_slept_is_a_stall_and_no_step() -> None:
     clock.mark("step", 2)
     hands.awake += 0.3
     clock.mark("step", 3)
-    assert [(each.phase, each.iteration, round(each.ms)) for each in clock.settled()] == [
+    assert [(each.phase, each.iteration, round(each.ms)) for each in clock.completed_pieces()] == [
         ("step", 1, 200),
         ("step", 2, 200),
         (SUSPEND, 2, 3_600_000),
@@ -121,7 +121,7 @@ def test_whatever_the_clocks_do_no_time_is_negative_and_none_is_lost(moved: list
         else:
             setattr(hands, what, getattr(hands, what) + by)
         clock.mark("step", step)
-    pieces = clock.settled()
+    pieces = clock.completed_pieces()
     assert all(each.ms >= 0 for each in pieces)
     assert sum(each.ms for each in pieces) == pytest.approx((clock.now() - 1000.0) * 1000, abs=1e-3)
 
@@ -165,7 +165,7 @@ def test_the_card_is_believed_while_it_can_be_true() -> None:
         card.timer += 500
         card.mark("step", step)
     hands.awake += 1.5
-    assert [each.ms for each in card.settled()][1:] == [500, 500, 500]
+    assert [each.ms for each in card.completed_pieces()][1:] == [500, 500, 500]
 
 
 @pytest.mark.parametrize("jump", [-1e9, -400.0, 3.6e6, 1e12])
@@ -174,16 +174,16 @@ def test_a_timer_that_jumped_is_not_believed(jump: float) -> None:
     hands = Hands()
     card = Card(hands)
     card.mark("startup", 0)
-    card.settled()
+    card.completed_pieces()
     hands.awake += 0.3
     hands.asleep += 3600
     card.timer += 300 + jump
     card.mark("step", 1)
-    assert [(each.phase, round(each.ms)) for each in card.settled()] == [("step", 300), (SUSPEND, 3_600_000)]
+    assert [(each.phase, round(each.ms)) for each in card.completed_pieces()] == [("step", 300), (SUSPEND, 3_600_000)]
     hands.awake += 0.2
     card.timer += 200
     card.mark("step", 2)
-    assert [(each.phase, round(each.ms)) for each in card.settled()] == [("step", 200)]
+    assert [(each.phase, round(each.ms)) for each in card.completed_pieces()] == [("step", 200)]
     assert sum(card.totals.values()) == pytest.approx((card.now() - 1000.0) * 1000)
 
 
@@ -201,7 +201,7 @@ def test_a_card_has_nothing_to_do_while_the_host_is_stopped() -> None:
     hands.awake += 0.1
     card.timer += 100
     card.mark("step", 5)
-    assert [(each.phase, each.iteration, round(each.ms)) for each in card.settled()][1:] == [
+    assert [(each.phase, each.iteration, round(each.ms)) for each in card.completed_pieces()][1:] == [
         ("step", 4, 400),
         (SUSPEND, 4, 20_000),
         ("step", 5, 100),

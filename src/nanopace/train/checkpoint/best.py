@@ -1,7 +1,7 @@
-"""Which checkpoint of a run is its best, as best.json says and as others bear out.
+"""Which checkpoint of a run is its best: what best.json says, checked against the checkpoints themselves.
 
-No checkpoint is removed on the word of best.json alone. It has a checksum, the newest whole checkpoint must agree with
-it, and the one that it names must be whole. Where one of these fails, whatever may be the best stays.
+No checkpoint is removed on the word of best.json alone. Its checksum must be right, the newest intact checkpoint must
+agree, and the one it names must be intact. If any of these fails, every checkpoint that may be the best is kept.
 """
 
 from __future__ import annotations
@@ -37,50 +37,50 @@ def write_best(out_dir: Path, step: int, loss: float) -> None:
 
 
 def read_best(out_dir: Path) -> Best | None:
-    """None where it says nothing, or is not as it was written. Those of earlier versions have no checksum."""
+    """None if there is none or its checksum is wrong. Earlier versions wrote no checksum."""
     return _read(out_dir)[0]
 
 
 def best_until(saved: Saved) -> Best | None:
-    """The best evaluation up to this step. Its own came after it was saved, and is in its run's best.json."""
+    """The best evaluation up to this step. That of this very step came after the save, and is only in best.json."""
     of_run = read_best(saved.path.parent.parent) if saved.path.parent.name == CHECKPOINTS else None
     known = [each for each in (saved.best, of_run) if each is not None and each[0] <= saved.step]
     return min(known, key=lambda each: each[1], default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of the best checkpoint when a run goes on."""
+class KnownBest:
+    """What is known of the best checkpoint when a run resumes."""
 
     best: Best | None = None
-    certain: bool = True  # best.json says so, and need not be written anew
-    spared: frozenset[int] = frozenset()  # steps that may be the best, where that is not certain
-    doubt: str | None = None  # a line for a person
+    certain: bool = True  # best.json is right, and need not be written again
+    protected: frozenset[int] = frozenset()  # steps not to remove, because each may be the best
+    warning: str | None = None  # for the user
 
 
-def known_best(out_dir: Path, keep_last: int, is_whole: Callable[[Path], bool]) -> Known:
-    """Reads the newest whole checkpoints and the best one. `is_whole` may remember what it has read."""
+def known_best(out_dir: Path, keep_last: int, is_intact: Callable[[Path], bool]) -> KnownBest:
+    """`is_intact` verifies a checkpoint, and may remember the answer."""
     by_step = {step_of(each.name): each for each in checkpoint_directories(out_dir)}  # newest first
-    whole = [step for step, each in by_step.items() if is_whole(each)]
-    if not whole:
-        return Known(spared=frozenset(by_step))
-    newest, older = whole[0], frozenset(by_step) - {*whole[:keep_last]}
-    there = os.path.lexists(out_dir / BEST)  # it need not be: nanoGPT's runs have none
+    intact = [step for step, each in by_step.items() if is_intact(each)]
+    if not intact:
+        return KnownBest(protected=frozenset(by_step))
+    newest, older = intact[0], frozenset(by_step) - {*intact[:keep_last]}
+    there = os.path.lexists(out_dir / BEST)  # nanoGPT's runs have none
     written, certain = _read(out_dir)
-    of_state = _valid(read_state(by_step[newest]).get("best"))  # of all evaluations before it was saved
-    if written is not None and written[0] in whole and _borne_out(written, of_state, newest, by_step):
-        return Known(written) if certain else Known(written, certain=False, spared=older | {newest})
-    if of_state is not None and of_state[0] in whole:
-        spared = {of_state[0], newest} | (by_step.keys() & {written[0]} if written is not None else set())
-        return Known(of_state, False, frozenset(spared), _doubt(out_dir, spared) if there else None)
-    if not there:  # perhaps there never was one: then nothing is kept beyond the newest
-        return Known(spared=older)
-    return Known(spared=frozenset(by_step), doubt=_doubt(out_dir, by_step))
+    of_state = _valid(read_state(by_step[newest]).get("best"))  # of the evaluations before this save
+    if written is not None and written[0] in intact and _agrees(written, of_state, newest, by_step):
+        return KnownBest(written) if certain else KnownBest(written, certain=False, protected=older | {newest})
+    if of_state is not None and of_state[0] in intact:
+        protected = {of_state[0], newest} | (by_step.keys() & {written[0]} if written is not None else set())
+        return KnownBest(of_state, False, frozenset(protected), _warning(out_dir, protected) if there else None)
+    if not there:  # perhaps no evaluation was ever made
+        return KnownBest(protected=older)
+    return KnownBest(protected=frozenset(by_step), warning=_warning(out_dir, by_step))
 
 
-def _borne_out(written: Best, of_state: Best | None, newest: int, there: Container[int]) -> bool:
-    """Whether the newest state agrees: it says the same, or was saved before that evaluation, or knows of a better one
-    that has no checkpoint."""
+def _agrees(written: Best, of_state: Best | None, newest: int, there: Container[int]) -> bool:
+    """Whether best.json and the newest state agree: they say the same, the state was saved before that evaluation, or
+    it names a better one that has no checkpoint."""
     if of_state is None or written == of_state:
         return written == of_state or written[0] == newest
     if written[1] < of_state[1]:
@@ -88,8 +88,8 @@ def _borne_out(written: Best, of_state: Best | None, newest: int, there: Contain
     return of_state[0] not in there
 
 
-def _doubt(out_dir: Path, spared: Iterable[int]) -> str:
-    steps = ", ".join(map(str, sorted(spared)))
+def _warning(out_dir: Path, protected: Iterable[int]) -> str:
+    steps = ", ".join(map(str, sorted(protected)))
     return (
         f"{out_dir / BEST} does not say for certain which checkpoint is the best; those that may be are not removed: "
         f"of step {steps}"
@@ -97,7 +97,7 @@ def _doubt(out_dir: Path, spared: Iterable[int]) -> str:
 
 
 def _read(out_dir: Path) -> tuple[Best | None, bool]:
-    """What it says, and whether that is certainly what was written."""
+    """best.json's content, and whether its checksum proves it."""
     try:
         content = read_object(out_dir / BEST, _LARGEST) or {}
     except InputError:
@@ -113,7 +113,7 @@ def _checksum(best: Best) -> str:
 
 
 def _valid(best: Any) -> Best | None:
-    """A step and its loss, as anybody may have written them."""
+    """A step and its loss; None for anything else that somebody may have written there."""
     try:
         step, loss = best
         found = int(step), float(loss)

@@ -1,13 +1,12 @@
 """Which checkpoint of a run is the model: its best, its last, or that of a step.
 
 nanoGPT's out_dir holds one ckpt.pt, with always_save_checkpoint=False the one of the lowest validation loss. Ours holds
-several, the end of the run among them, however much it has overfitted by then. So the best is taken where the run's
-own config asks for it, and the last elsewhere; and whoever takes one says which.
+several, also the last, however much it has overfitted. So the best is taken if the run's config asks for it, else the
+last; and every command says which it took.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,14 +27,14 @@ class Chosen:
 
     saved: Saved
     why: Literal["best", "last", "step"]
-    asked: bool  # else it is what the run's config makes of it
-    best: Best | None  # None: no evaluation was made, or its checkpoint is not here
+    asked: bool  # by --which; else the run's config decided
+    best: Best | None  # None if no evaluation was made, or its checkpoint is not here
     evaluated: bool
-    newest: int  # the last step that is here, whole or not
-    passed_over: Sequence[NanopaceError] = ()  # what was wrong with those that would have come first
+    newest: int  # the last step that is here, intact or not
+    passed_over: Sequence[NanopaceError] = ()  # what is wrong with those that would have been taken first
 
     def __str__(self) -> str:
-        """In English, as a run that begins with it says in its header."""
+        """The English line in the header of a run that starts from it."""
         loss = "" if self.best is None or self.best[0] != self.saved.step else f", val loss {self.best[1]:.4f}"
         if self.why == "best" and not self.asked and self.newest != self.saved.step:
             why = f"the best{loss}, as its always_save_checkpoint=False asks for; --which=last takes step {self.newest}"
@@ -52,43 +51,37 @@ def choose(out_dir: Path, which: str = "") -> Chosen:
     if not steps:
         raise InputError("{path}: no checkpoint is here", path=out_dir)
     chosen = partial(Chosen, asked=bool(which), evaluated=best is not None, newest=steps[-1])
-    within_reach = best if best is not None and best[0] in steps else None
+    available_best = best if best is not None and best[0] in steps else None
     if step is not None:
-        return chosen(saved=verified(directory_of(out_dir, step)), why="step", best=within_reach)
+        return chosen(saved=verified(directory_of(out_dir, step)), why="step", best=available_best)
     refused: list[NanopaceError] = []
-    if which == "best" or (not which and _keeps_the_best(out_dir)):
+    if which == "best" or (not which and _wants_best(out_dir)):
         try:
             return chosen(saved=_verified_best(directory_of_best(out_dir)), why="best", best=best)
         except InputError as error:
             if which:
                 raise
             refused.append(error)
-            within_reach = None
+            available_best = None
     saved, damaged = newest_whole(out_dir)
     if saved is None:
         raise damaged[0]
-    return chosen(saved=saved, why="last", best=within_reach, passed_over=(*refused, *damaged))
+    return chosen(saved=saved, why="last", best=available_best, passed_over=(*refused, *damaged))
 
 
 def best_of(out_dir: Path) -> Best | None:
-    """The best evaluation that is known of.
+    """The best evaluation known.
 
-    best.json tells of one whose checkpoint is whole. The newest state.json may know of a better one, which could not be
-    saved or written down; but it is older than an evaluation that came right after it.
+    best.json names one that has a checkpoint. The newest state.json may know of a better one that could not be saved,
+    but not of an evaluation that came right after it.
     """
-    written = read_best(out_dir)
-    known = [] if written is None else [written]
-    try:
-        step, loss = _newest_state(out_dir)["best"]
-        if math.isfinite(float(loss)):
-            known.append((int(step), float(loss)))
-    except (KeyError, TypeError, ValueError, OverflowError):
-        pass
+    of_state = _newest_state(out_dir).get("best")
+    known: list[Best] = [(step, loss) for step, loss in filter(None, (read_best(out_dir), of_state))]
     return min(known, key=lambda best: best[1], default=None)
 
 
 def directory_of(out_dir: Path, step: int) -> Path:
-    """Of the checkpoint of a step, whole or not."""
+    """Where the checkpoint of a step is, intact or not."""
     for directory in checkpoint_directories(out_dir):
         if step_of(directory.name) == step:
             return directory
@@ -101,7 +94,7 @@ def directory_of(out_dir: Path, step: int) -> Path:
 
 
 def directory_of_best(out_dir: Path) -> Path:
-    """Of the checkpoint with the lowest validation loss, whole or not."""
+    """Where the checkpoint with the lowest validation loss is, intact or not."""
     best = best_of(out_dir)
     if best is None:
         raise InputError("{path}: no evaluation was made, so its best checkpoint is unknown", path=out_dir)
@@ -139,18 +132,17 @@ def _steps(out_dir: Path) -> Sequence[int]:
 
 
 def _listed(out_dir: Path) -> str:
-    """The last of them, where there are more than a person reads."""
+    """The steps for an error message; only the last ones if there are many."""
     steps = _steps(out_dir)
     return ("... " if len(steps) > _MOST_LISTED else "") + ", ".join(map(str, steps[-_MOST_LISTED:]))
 
 
-def _keeps_the_best(out_dir: Path) -> bool:
-    config = _newest_state(out_dir).get("config")
-    return isinstance(config, dict) and config.get("always_save_checkpoint") is False
+def _wants_best(out_dir: Path) -> bool:
+    return _newest_state(out_dir).get("config", {}).get("always_save_checkpoint") is False
 
 
 def _newest_state(out_dir: Path) -> Mapping[str, Any]:
-    """The newest state.json that can be read. It knows the run's config and best, whatever became of the weights."""
+    """The newest readable state.json. It has the run's config and best even if the weights are damaged."""
     for directory in checkpoint_directories(out_dir):
         try:
             return read_state(directory)

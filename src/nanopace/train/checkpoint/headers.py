@@ -1,7 +1,7 @@
-"""What lies in a checkpoint's tensor files, by their headers: names and shapes, before a single value is loaded.
+"""The headers of a checkpoint's tensor files: names and shapes, before any value is loaded.
 
-A checksum says that a file is the one which was written. It does not say that it belongs to the model that state.json
-tells of: somebody may have put a directory together by hand, from runs of two sizes.
+A checksum says that a file is the one that was written, not that it belongs to the model in state.json: somebody may
+have put a directory together by hand, from runs of two sizes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _FLOATS = {TYPE_NAMES[each]: each for each in DTYPES}
 
 
 def header_of(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, each without values; the library checks the header."""
+    """The tensors of a safetensors file, without values; the library checks the header."""
     return read_header(path)[0]
 
 
 def read_header(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
-    """With what is noted beside the tensors."""
+    """The tensors, and the file's metadata."""
     from safetensors import SafetensorError, safe_open
 
     tensors: dict[str, Tensor] = {}
@@ -46,7 +46,7 @@ def read_header(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
 
 
 def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -> None:
-    """These are all the weights of a model of the shape that was said, and no others."""
+    """These are all the weights of a model of this shape, and no others."""
     if said.recipe == "gpt2":
         found = shape_of(path, weights, n_head=said.n_head, dropout=said.dropout, activation=said.activation)
     else:
@@ -55,6 +55,6 @@ def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
 
 
 def check_averages(path: Path, averages: Mapping[str, Tensor], said: ModelShape) -> None:
-    """These are what the recipe's optimizer remembers of the weights of this shape, which have been checked."""
+    """These are the optimizer state of a model of this shape."""
     if {name: each.shape for name, each in averages.items()} != state_shapes(said):
         raise InputError("{path}: does not belong to the weights beside it", path=path)

@@ -1,14 +1,14 @@
-"""A checkpoint on the disk: a directory that is whole or is not there, and holds nothing that could run.
+"""A checkpoint on the disk: a directory that is complete or not there, and holds no code.
 
     out/checkpoints/step-00000500/
         state.json              step, config, random states, versions, and the checksums of the other files
         model.safetensors       the weights, with nanoGPT's names
-        optimizer.safetensors   AdamW's averages, if training is to go on
+        optimizer.safetensors   AdamW's averages, needed only to resume
         tokenizer.json          so that a sample needs nothing else
 
-It is written under another name, synced, and renamed: the directory of that name is whole. Before anything is loaded,
-state.json is held against its own checksum, every file against the one in state.json, and the names and shapes in the
-files' headers against the model that state.json tells of.
+It is written under another name, synced, and renamed, so that a directory of that name is complete. Before anything is
+loaded, state.json is checked against its own checksum, every file against the one in state.json, and the names and
+shapes in the files' headers against the model that state.json describes.
 docs/decisions/0009-checkpoints.md says why this is not torch.distributed.checkpoint.
 """
 
@@ -35,8 +35,9 @@ from nanopace.errors import InputError, NanopaceError
 from nanopace.files import open_own, takes_much_memory
 from nanopace.literals import Value
 from nanopace.train.checkpoint.headers import check_averages, check_weights, header_of
-from nanopace.train.checkpoint.reassemble import read_whole, whole_header
+from nanopace.train.checkpoint.reassemble import full_header, read_full
 from nanopace.train.checkpoint.state_checks import wrong_field
+from nanopace.train.checkpoint.tensor_file import PIECE
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.optim.optimizer import STATE_PREFIXES
 
@@ -46,18 +47,17 @@ STATE, MODEL, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetens
 
 _TENSORS = ".safetensors"
 _NAME = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,17})")  # one name for each step
-_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # of a file in it: no folder, and nothing above
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9_.-]*")  # of a file in it: no path
 _LARGEST_STATE = 16 << 20  # bytes: random states and the last evaluation are some hundred KB
 _LONGEST_VERSION = 60  # letters
-_PIECE = 8 << 20  # bytes that are read at once
-_MOST_REFUSED = 20  # that are told of one by one
+_MOST_REFUSED = 20  # reported one by one
 
 OnBytes = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint whose files are as they were written."""
+    """An intact checkpoint."""
 
     path: Path
     step: int
@@ -67,12 +67,12 @@ class Saved:
     state: Mapping[str, Any]  # all of state.json
 
     def weights(self, device: str = "cpu") -> dict[str, Tensor]:
-        """By nanoGPT's names. A tied table has two of them, and lies in the file once."""
+        """By nanoGPT's names. The tied embedding has two names, and is in the file once."""
         weights = self._load(MODEL, device)
         return {"lm_head.weight": weights["transformer.wte.weight"], **weights}
 
     def optimizer(self, device: str = "cpu") -> dict[str, Tensor] | None:
-        """AdamW's averages by "exp_avg.<weight>"; None in a checkpoint that was made to be used, not to go on."""
+        """AdamW's averages by "exp_avg.<weight>"; None in a checkpoint of weights alone, which cannot resume."""
         return self._load(OPTIMIZER, device) if self.has_averages else None
 
     @property
@@ -81,30 +81,30 @@ class Saved:
 
     @property
     def best(self) -> tuple[int, float] | None:
-        """Step and validation loss of the best evaluation so far. That of this very step came after it was saved."""
+        """Step and validation loss of the best evaluation so far. That of this very step came after the save."""
         best = self.state.get("best")
         return None if best is None else (int(best[0]), float(best[1]))
 
     @property
     def ours(self) -> bool:
-        """Training wrote it, or could have: its step need not be saved again."""
+        """Whether it has our format, so that its step need not be saved again. nanoGPT's does not."""
         return True
 
     @property
     def sharded(self) -> bool:
-        """Several ranks wrote it, each its part of every tensor (sharded.py)."""
+        """Whether several ranks wrote it, each its part of every tensor (sharded.py)."""
         return MODEL not in self.state["files"]
 
     @property
     def windows(self) -> int:
-        """How many training had read: as they were counted, or else as many as its steps held."""
+        """How many training had read. Old checkpoints did not count them: then steps times windows per step."""
         knobs = ("gradient_accumulation_steps", "batch_size")
         held = math.prod(int(self.config.get(name, KNOBS[name].default)) for name in knobs)
         return int(self.state.get("windows", self.step * held))
 
     def _load(self, name: str, device: str) -> dict[str, Tensor]:
         if self.sharded:
-            found = read_whole(self.path, lambda each: each.startswith(STATE_PREFIXES) == (name == OPTIMIZER))
+            found = read_full(self.path, lambda each: each.startswith(STATE_PREFIXES) == (name == OPTIMIZER))
             return {each: tensor.to(device) for each, tensor in found.items()}
         from safetensors.torch import load_file
 
@@ -112,7 +112,7 @@ class Saved:
 
 
 def not_a_state(checkpoint: Path) -> InputError:
-    """A right checksum says nothing of the contents: somebody may have written them by hand."""
+    """For contents that make no sense although their checksum is right: somebody may have written them by hand."""
     return InputError("{path}: is not the state of a checkpoint", path=checkpoint / STATE)
 
 
@@ -133,7 +133,7 @@ def step_of(name: str) -> int:
 
 
 def newest_whole(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
-    """The newest checkpoint that can be used, and why those after it cannot."""
+    """The newest intact checkpoint, and what is wrong with the newer ones."""
     refused: list[NanopaceError] = []
     saved, more = None, 0
     for directory in checkpoint_directories(out_dir):
@@ -153,9 +153,9 @@ def newest_whole(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
 
 
 def verified(directory: Path, on_bytes: OnBytes | None = None) -> Saved:
-    """Hold every file against its checksum, and its header against state.json. Nothing has been loaded before that.
+    """Check every file against its checksum, and its header against state.json, before anything is loaded.
 
-    `on_bytes` hears of the bytes that were read, piece by piece.
+    `on_bytes` is called with the number of bytes of each piece that was read.
     """
     state = read_state(directory)
     for name, expected in state["files"].items():
@@ -189,9 +189,10 @@ def _saved(directory: Path, state: dict[str, Any]) -> Saved:
 
 
 def _check_contents(saved: Saved) -> None:
-    """The files' headers tell of the model that state.json tells of, and of all of it.
+    """The files hold exactly the tensors of the model that state.json describes.
 
-    torch.distributed.checkpoint reads whatever lies there, so nothing may that was not listed, and so not verified.
+    torch.distributed.checkpoint reads every file in the directory, so one that is not listed, and so not verified, is
+    refused.
     """
     path, files = saved.path, saved.state["files"]
     listed = {name for name in files if name.endswith(_TENSORS)}
@@ -203,7 +204,7 @@ def _check_contents(saved: Saved) -> None:
         raise InputError("{path}: is not one of this checkpoint's files", path=path / name)
     if saved.sharded:
         of_weights = of_averages = path
-        tensors = whole_header([path / name for name in sorted(listed)])
+        tensors = full_header([path / name for name in sorted(listed)])
         weights = {name: each for name, each in tensors.items() if not name.startswith(STATE_PREFIXES)}
         averages = {name: each for name, each in tensors.items() if name not in weights}
     else:
@@ -224,11 +225,10 @@ def _check_tokenizer(saved: Saved) -> None:
 
 
 def read_state(directory: Path) -> dict[str, Any]:
-    """What state.json says, held against its own checksum, and every field of it something that can be. Whether the
-    other files are whole is not known yet."""
+    """state.json, checked against its own checksum and field by field. The other files are not looked at."""
     path = directory / STATE
     with _opened(path) as file:
-        data = file.read(_LARGEST_STATE + 1)
+        data = file.read(_LARGEST_STATE)
     try:
         state: dict[str, Any] = {} if takes_much_memory(data) else json.loads(data)
         checksum = state.pop("checksum")
@@ -265,7 +265,7 @@ def _verify(directory: Path, name: str, expected: Mapping[str, Any], on_bytes: O
                 expected=expected["bytes"],
             )
         digest = hashlib.sha256()
-        while piece := file.read(_PIECE):
+        while piece := file.read(PIECE):
             digest.update(piece)
             if on_bytes is not None:
                 on_bytes(len(piece))
@@ -275,7 +275,7 @@ def _verify(directory: Path, name: str, expected: Mapping[str, Any], on_bytes: O
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """A file that lies here itself: behind a link could be anybody's, and a pipe would be waited for."""
+    """Only a regular file of this directory: a link may lead anywhere, and opening a pipe would block."""
     try:
         with open(open_own(path, os.O_RDONLY), "rb") as file:
             yield file

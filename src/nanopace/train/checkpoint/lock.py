@@ -1,8 +1,8 @@
-"""One training at a time in a directory, however it came to be there.
+"""One training at a time in a run directory.
 
 The lock is the kernel's, so it ends with the process, however that ends. But it is on a file, not on a name: somebody
-may remove or rename the directory under a training, and start another one in a new directory of that name. So whoever
-writes into it asks `Claim.directory` first, every time, which holds the lock file that is there against our own.
+may remove or rename the directory under a training, and start another one in a new directory of that name. So every
+write asks `Claim.writable_dir` first, which compares the lock file that is there with our own.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from nanopace.train.checkpoint.layout import checkpoint_directories
 
 try:
     import fcntl
-except ImportError:  # then it is up to the people, as on a file system without locks
+except ImportError:  # Windows: no lock, as on a file system without locks
     fcntl = None  # type: ignore[assignment]
 
-LOCK_FILE = ".lock"  # stays when the run is over: it is not its being there that locks
+LOCK_FILE = ".lock"  # stays when the run is over: the kernel's lock on it counts, not the file
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class Claim:
-    """To an out_dir, once it is taken and until this is left. Whoever only reads needs none."""
+    """A run's claim to its out_dir, from `take` until this context is left. Reading needs none."""
 
     def __init__(self, out_dir: Path) -> None:
-        self._out_dir = self.home = out_dir
-        self._beside = Path(os.path.abspath(out_dir))  # now: the current directory may be removed, too
+        self._out_dir = self.run_dir = out_dir
+        self._absolute = Path(os.path.abspath(out_dir))  # resolved now: the current directory may be removed later
         self._handles: list[int] = []
-        self._own: tuple[int, int] | None = None  # the lock file at home
-        self._home_handle = -1  # so that no other directory gets its number
-        self._turn = threading.Lock()
+        self._lock_id: tuple[int, int] | None = None  # device and inode of our lock file
+        self._dir_handle: int  # kept open, so that no other directory gets its inode
+        self._mutex = threading.Lock()
         self._news: list[str] = []
 
     @property
     def lost(self) -> bool:
-        """Another training has out_dir now, and this one goes on at `home`, beside it."""
-        return self.home != self._out_dir
+        """Whether another training has out_dir now, and this one writes to `run_dir` beside it."""
+        return self.run_dir != self._out_dir
 
     def take(self) -> None:
-        """Now, or not at all: nobody wants to wait for another training's end. A second time is no matter."""
+        """Take the lock or fail, without waiting for the other training. Calling it twice is harmless."""
         if self._handles:
             return
         try:
             handle = _locked(self._out_dir)
             if handle is not None:
-                self._keep(handle)
+                self._hold(handle)
         except OSError as error:
             raise InputError(
                 "{path}: cannot be written: {reason}",
@@ -68,22 +68,22 @@ class Claim:
                 out_dir=self._out_dir,
             )
 
-    def directory(self) -> Path:
-        """Where this run may write, now; OSError if there is no such place. Ask before every write: it takes 2 us.
+    def writable_dir(self) -> Path:
+        """Where this run may write now; OSError if nowhere. Ask before every write: it takes 2 us.
 
-        Where somebody removed or renamed the directory and nobody has taken its name since, it is made again.
-        Where another training has the name, this run goes on beside it.
+        If somebody removed or renamed the directory and nobody has taken its name since, it is made again.
+        If another training has the name, this run goes on beside it.
         """
-        if not self._handles:  # of a rank that does not write, or of a run that only reads
-            return self.home
-        with self._turn:
-            while (there := _identity(self.home / LOCK_FILE)) is None or there != self._own:
-                if there is not None or not self._take_again():
-                    self._give_way()
-            return self.home
+        if not self._handles:  # a rank that does not write, or a run that only reads
+            return self.run_dir
+        with self._mutex:
+            while (there := _file_id(self.run_dir / LOCK_FILE)) is None or there != self._lock_id:
+                if there is not None or not self._retake():
+                    self._move_aside()
+            return self.run_dir
 
     def rescue(self, directory: Path) -> Path:
-        """A place for this run elsewhere, that no other run has: `directory` itself, or else a folder in it."""
+        """A place elsewhere that no other run uses: `directory` itself, or a numbered folder in it."""
         for place in _numbered(directory):
             make_directory(place)
             handle = None if holds_a_run(place) else _locked(place)
@@ -93,42 +93,44 @@ class Claim:
         raise AssertionError("there are numbers enough")
 
     def news(self) -> list[str]:
-        """What became of the directory since this was last asked."""
-        with self._turn:
+        """What happened to the directory since the last call, as lines for the user."""
+        with self._mutex:
             news, self._news = self._news, []
         return news
 
-    def _take_again(self) -> bool:
-        """No lock file is there. What is there instead must be nobody's, or ours as before."""
-        make_directory(self.home)
-        same = os.path.samestat(os.stat(self.home), os.fstat(self._home_handle))
-        if not same and holds_a_run(self.home):
+    def _retake(self) -> bool:
+        """The lock file is gone. Take the directory again if it is still ours, or holds no run."""
+        make_directory(self.run_dir)
+        same = os.path.samestat(os.stat(self.run_dir), os.fstat(self._dir_handle))
+        if not same and holds_a_run(self.run_dir):
             return False
-        handle = _locked(self.home, os.O_EXCL)
+        handle = _locked(self.run_dir, os.O_EXCL)
         if handle is None:
             return False
-        self._keep(handle)
+        self._hold(handle)
         if not same and not self.lost:
-            self._news.append(f"{self.home} was removed or renamed while training ran; it goes on in a new {self.home}")
+            self._news.append(
+                f"{self.run_dir} was removed or renamed while training ran; it goes on in a new {self.run_dir}"
+            )
         return True
 
-    def _give_way(self) -> None:
-        """To whoever has taken the name meanwhile: what is there may be all that they have."""
-        names = (self._beside.with_name(f"{self._beside.name}.lost-{number}") for number in count(1))
-        before, self.home = self.home, next(name for name in names if not os.path.lexists(name))
-        self._own = None
+    def _move_aside(self) -> None:
+        """Leave the name to the training that has taken it, and go on in a new directory beside it."""
+        names = (self._absolute.with_name(f"{self._absolute.name}.lost-{number}") for number in count(1))
+        before, self.run_dir = self.run_dir, next(name for name in names if not os.path.lexists(name))
+        self._lock_id = None
         self._news.append(
             f"{before} is another training's: it was removed or renamed while this one ran. This one writes nothing "
-            f"more there, and goes on in {self.home}"
+            f"more there, and goes on in {self.run_dir}"
         )
 
-    def _keep(self, handle: int) -> None:
-        """All of them to the end: a directory that was renamed is still ours."""
+    def _hold(self, handle: int) -> None:
+        """No handle is closed before the end: a renamed directory is still ours."""
         self._handles.append(handle)
         status = os.fstat(handle)
-        self._own = status.st_dev, status.st_ino
-        self._home_handle = os.open(self.home, os.O_RDONLY)
-        self._handles.append(self._home_handle)
+        self._lock_id = status.st_dev, status.st_ino
+        self._dir_handle = os.open(self.run_dir, os.O_RDONLY)
+        self._handles.append(self._dir_handle)
 
     def __enter__(self) -> Self:
         return self
@@ -141,14 +143,14 @@ class Claim:
 
 
 def holds_a_run(directory: Path) -> bool:
-    """Ours or another's, whole or not."""
+    """Ours or another's, intact or not."""
     return os.path.lexists(directory / LEDGER_FILE) or bool(checkpoint_directories(directory))
 
 
 def _locked(directory: Path, how: int = 0) -> int | None:
-    """The lock file, open and locked; None while another process has it, or came first where `how` is O_EXCL.
+    """The lock file, open and locked; None if another process has it, or made it first and `how` is O_EXCL.
 
-    It is neither read nor written, so nothing is lost that somebody gave this name, and a link is not followed.
+    It is neither read nor written, so a user's file of this name loses nothing, and a link is not followed.
     """
     path = directory / LOCK_FILE
     while True:
@@ -167,13 +169,13 @@ def _locked(directory: Path, how: int = 0) -> int | None:
                 os.close(handle)
                 raise
         status = os.fstat(handle)
-        if _identity(path) == (status.st_dev, status.st_ino):
+        if _file_id(path) == (status.st_dev, status.st_ino):
             return handle
-        os.close(handle)  # somebody removed it before it was locked
+        os.close(handle)  # it was removed before we had the lock: try again
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file has this name; None: there is none."""
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the file of this name; None if there is none."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,10 +1,10 @@
-"""Tensors from files that hold parts of them, by torch.distributed.checkpoint: whoever wrote which part.
+"""Full tensors from files that hold parts of them, by torch.distributed.checkpoint.
 
-Only safetensors are read, never a pickle. A file that is not sharded holds one part, the whole, so a checkpoint of a
-single rank is read by many in the same way.
+Only safetensors are read, never a pickle. A file that is not sharded holds one part, the full tensor, so many ranks can
+read a single rank's checkpoint in the same way.
 
-torch takes the parts as they are noted, and what nobody wrote stays what the memory held. So `whole_header` makes sure
-first that the parts of each tensor fill it, each place once.
+torch does not check that the parts cover a tensor, and leaves the rest uninitialised. So `full_header` makes sure first
+that they do, each place once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOTE = "DCP_SHARDING_INFO"  # torch's name for where the parts belong
 
 
 class _Part(NamedTuple):
-    """Of a tensor, in one of the files."""
+    """A part of a tensor, in one of the files."""
 
     path: Path
     offsets: tuple[int, ...]
@@ -34,12 +34,12 @@ class _Part(NamedTuple):
 
 
 def fill(tensors: Mapping[str, Tensor], directory: Path, *, alone: bool) -> None:
-    """Copy from a checkpoint's files into these tensors, of which each rank may hold a part."""
+    """Copy from a checkpoint's files into these tensors; with several ranks, each passes its own part."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.state_dict_loader import load
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a single process is alone
+        warnings.simplefilter("ignore")  # torch warns that there is one process
         load(
             {name: each.detach() for name, each in tensors.items()},
             storage_reader=HuggingFaceStorageReader(str(directory)),
@@ -47,16 +47,16 @@ def fill(tensors: Mapping[str, Tensor], directory: Path, *, alone: bool) -> None
         )
 
 
-def read_whole(directory: Path, wanted: Callable[[str], bool]) -> dict[str, Tensor]:
-    """Every wanted tensor of a sharded checkpoint that has been verified, put together on the host."""
-    listed = whole_header(sorted(directory.glob("*.safetensors")))
+def read_full(directory: Path, wanted: Callable[[str], bool]) -> dict[str, Tensor]:
+    """The wanted tensors of a verified sharded checkpoint, each put together on the host."""
+    listed = full_header(sorted(directory.glob("*.safetensors")))
     tensors = {name: torch.empty_like(each, device="cpu") for name, each in listed.items() if wanted(name)}
     fill(tensors, directory, alone=True)
     return tensors
 
 
-def whole_header(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Every tensor of which these files hold parts, without values. The parts fill it, or else it is damage."""
+def full_header(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Every tensor of which these files hold parts, without values; InputError if the parts do not fill it."""
     parts: dict[str, list[_Part]] = defaultdict(list)
     for path in paths:
         for name, part in _parts_in(path):
@@ -78,7 +78,7 @@ def _parts_in(path: Path) -> Iterator[tuple[str, _Part]]:
 
 
 def _joined(name: str, parts: Sequence[_Part]) -> Tensor:
-    """Parts are cut along the first dimension, so they lie one behind the other."""
+    """Parts are cut along the first dimension only, so each begins where the one before ends."""
     first, *_ = parts = sorted(parts, key=lambda part: part.offsets)
     end = 0
     for part in parts:
@@ -90,5 +90,5 @@ def _joined(name: str, parts: Sequence[_Part]) -> Tensor:
                 "{path}: its part of {name} does not fit to those in the files beside it", path=part.path, name=name
             )
         end += size[0] if size else 0
-    whole = (end, *first.tensor.shape[1:]) if first.tensor.dim() else ()
-    return torch.empty(whole, dtype=first.tensor.dtype, device="meta")
+    shape = (end, *first.tensor.shape[1:]) if first.tensor.dim() else ()
+    return torch.empty(shape, dtype=first.tensor.dtype, device="meta")

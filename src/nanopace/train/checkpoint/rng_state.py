@@ -1,4 +1,4 @@
-"""Every random state of the process, to save and to put back: a resumed run draws what the other would have drawn."""
+"""Saves and restores every random generator's state, so that a resumed run draws what the first would have drawn."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def seed_everything(seed: int) -> None:
 
 
 def seed_dropout(seed: int, ranks: Ranks) -> None:
-    """The ranks draw the same weights, and then each its own dropout, as nanoGPT's do."""
+    """All ranks draw the same weights, and then each its own dropout, as in nanoGPT."""
     if not ranks.first:
         seed_everything(seed + ranks.rank)
 
 
 def random_states(device: torch.device) -> dict[str, Any]:
-    """As JSON can hold them."""
+    """In a form that JSON can hold."""
     version, words, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     states: dict[str, Any] = {
@@ -42,19 +42,21 @@ def random_states(device: torch.device) -> dict[str, Any]:
 
 
 def are_random_states(states: object) -> bool:
-    """Whether generators take them: tried on some that nobody draws from. Of a card there may be none here to try."""
+    """Whether generators accept them, tried on throwaway ones. A card's state is only decoded: there may be no card."""
     try:
         assert isinstance(states, dict)
         _restore_python(random.Random(), states["python"])
-        _restore_numpy(np.random.RandomState(0), states["numpy"])
+        _restore_numpy(np.random.RandomState(), states["numpy"])
         torch.Generator().set_state(_state(states["torch"]))
-        return all(_state(states[name]).numel() > 0 for name in ("cuda", "mps") if name in states)
+        for name in {"cuda", "mps"} & states.keys():
+            _state(states[name])
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError):
         return False
+    return True
 
 
 def restore_random_states(states: Mapping[str, Any], device: torch.device) -> None:
-    """A state of another kind of device is left alone: what it drew cannot be continued on this one."""
+    """The state of another kind of device is ignored: this device cannot continue its draws."""
     _restore_python(random, states["python"])
     _restore_numpy(np.random, states["numpy"])
     torch.set_rng_state(_state(states["torch"]))
@@ -70,7 +72,7 @@ def _restore_python(generator: Any, state: Sequence[Any]) -> None:
 
 
 def _restore_numpy(generator: Any, state: Sequence[Any]) -> None:
-    """numpy takes any position, and would then read beyond its words."""
+    """numpy accepts any position, and would then read out of bounds."""
     kind, keys, position, has_gauss, cached = state
     words = np.array(keys, dtype=np.uint32)
     if type(position) is not int or not 0 <= position <= len(words) or has_gauss not in (0, 1):

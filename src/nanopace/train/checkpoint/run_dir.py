@@ -1,7 +1,7 @@
-"""The directory of a run: who may write into it, and what of an earlier run stays there.
+"""The run directory: who may write into it, and what happens to an earlier run there.
 
-A run that could go on is never begun anew by mistake. What can not go on, because nothing whole was saved, is kept
-under another name: ledger-1.jsonl, checkpoints-1.
+A run that could be resumed is never overwritten by mistake. One that cannot, because it has no intact checkpoint, is
+kept under another name: ledger-1.jsonl, checkpoints-1.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from nanopace.train.checkpoint.write import remove_checkpoint, sweep
 
 
 def enter(out_dir: Path, claim: Claim) -> None:
-    """Where a run is, it may be running: before anything of it is read, we must be the only one.
+    """A run that is here may still be running, so take the lock before reading anything of it.
 
-    What a killed process left is cleared up right then, so that a checkpoint it was replacing can be found again.
+    Clean up after a killed process at once, so that a checkpoint it was replacing is found again.
     """
     refuse_linked_checkpoints(out_dir)
     if holds_a_run(out_dir):
@@ -34,7 +34,7 @@ def enter(out_dir: Path, claim: Claim) -> None:
 
 
 def refuse_linked_checkpoints(out_dir: Path) -> None:
-    """Training removes old checkpoints, and behind a link they may be another run's."""
+    """Training removes old checkpoints, and those behind a link may be another run's."""
     folder = out_dir / CHECKPOINTS
     if folder.is_symlink():
         raise UsageError(
@@ -45,7 +45,7 @@ def refuse_linked_checkpoints(out_dir: Path) -> None:
 
 
 def check_rescue(rescue_dir: str, out_dir: Path) -> None:
-    """While there is time to name another one: it may be needed after days."""
+    """Now, while the user can name another one: it may be needed only after days."""
     if not rescue_dir:
         return
     place = Path(rescue_dir)
@@ -59,7 +59,7 @@ def check_rescue(rescue_dir: str, out_dir: Path) -> None:
 
 
 def check_free(out_dir: Path) -> Sequence[NanopaceError]:
-    """Nothing is here that could go on. What is wrong with the checkpoints, if there are any."""
+    """Refuse a directory with a run that could be resumed. Returns what is wrong with the checkpoints, if any."""
     saved, refused = newest_whole(out_dir)
     if saved is not None:
         raise UsageError(
@@ -70,7 +70,7 @@ def check_free(out_dir: Path) -> Sequence[NanopaceError]:
 
 
 def clear(out_dir: Path, claim: Claim, *, anew: bool, overwrite: bool) -> str | None:
-    """The first thing that touches the disk, where no run was before. A line on what was set aside, if anything was."""
+    """Prepare the directory; for a new run, nothing is written before this. Returns a line on what was set aside."""
     with _writable(out_dir):
         refuse_linked_checkpoints(out_dir)
         make_directory(out_dir / CHECKPOINTS)
@@ -83,13 +83,13 @@ def clear(out_dir: Path, claim: Claim, *, anew: bool, overwrite: bool) -> str | 
             for name in (LEDGER_FILE, BEST):
                 (out_dir / name).unlink(missing_ok=True)
         elif anew:
-            refused = check_free(out_dir)  # once more: only now nobody else can begin here
+            refused = check_free(out_dir)  # checked again, now that we hold the lock
             return _set_aside(out_dir, refused)
     return None
 
 
 def _set_aside(out_dir: Path, refused: Sequence[NanopaceError]) -> str | None:
-    """Whatever would be mistaken for the new run's gets another name, all of it with the same number."""
+    """Rename whatever could be mistaken for the new run's, all of it with the same number."""
     there = [name for name in (LEDGER_FILE, BEST) if os.path.lexists(out_dir / name)]
     if checkpoint_directories(out_dir):
         there.append(CHECKPOINTS)

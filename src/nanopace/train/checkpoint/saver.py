@@ -4,9 +4,9 @@
 Only the optimizer changes them, so only it waits, on the card, and only if the copy is not done yet
 (`before_update`). A thread then writes the bytes to the disk.
 
-Whatever the disk does, training goes on: a save that failed is a `Result` with its reason, the next one tries again,
-and nothing is removed before enough others are known to be whole, nor while it may be the best. Before each write the
-directory is asked for anew: it may be another training's by now (lock.py).
+Whatever the disk does, training goes on: a failed save is a `SaveResult` with its reason, and the next one tries again.
+No checkpoint is removed before enough others are known to be intact, nor while it may be the best. Each write asks for
+the directory anew, because another training may have taken it (lock.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 from nanopace.errors import InputError
-from nanopace.train.checkpoint.best import BEST, Known, known_best, write_best
+from nanopace.train.checkpoint.best import BEST, Best, KnownBest, known_best, write_best
 from nanopace.train.checkpoint.layout import CHECKPOINTS, MODEL, OPTIMIZER, checkpoint_directories, step_of, verified
 from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.tensor_file import TensorFile
@@ -35,12 +35,12 @@ from nanopace.train.checkpoint.write import remove_checkpoint, write_checkpoint
 from nanopace.train.optim.optimizer import optimizer_tensors
 
 T = TypeVar("T")
-Home = Callable[[], Path]  # where a run may write, now; OSError: nowhere
+FindDir = Callable[[], Path]  # where the run may write now; OSError if nowhere
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What became of a save."""
+class SaveResult:
+    """A save that has ended, well or not."""
 
     step: int
     path: Path
@@ -50,7 +50,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _SaveJob:
     step: int
     state: Mapping[str, Any]
     staged: torch.cuda.Event | None
@@ -58,8 +58,8 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class _Best:
-    """To be written down behind the checkpoint of its step, once that is whole."""
+class _BestJob:
+    """Queued behind the checkpoint of its step, so that best.json never names one that is not there."""
 
     step: int
     loss: float
@@ -86,32 +86,30 @@ class Checkpointer:
         self._files: dict[str, TensorFile] = {}
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._staged: torch.cuda.Event | None = None
-        self._home = claim.home
-        self._known = Known()
-        self._best_written = True
-        self._unsaved_best: _Best | None = None  # of a step that could not be saved
-        self._last: tuple[int, Mapping[str, Any]] | None = None  # what was to be saved
-        self._whole: set[int] = set()  # the steps whose checkpoints are known to be
-        self._newest = 0  # the last step that was written
-        self._untidy = False  # which is said once
-        self._no_memory: str | None = None
-        self._jobs: queue.Queue[_Job | _Best | None] = queue.Queue()
-        self._results: queue.Queue[Result] = queue.Queue()
+        self._run_dir = claim.run_dir
+        self._known = KnownBest()
+        self._unwritten_best: Best | None = None  # best.json does not say so yet
+        self._unsaved_best: _BestJob | None = None  # its step could not be saved
+        self._last: tuple[int, Mapping[str, Any]] | None = None  # for a retry
+        self._intact: set[int] = set()  # steps whose checkpoints have been verified
+        self._newest = 0  # the last step this process wrote
+        self._prune_failed = False  # told once
+        self._allocation_failure: str | None = None
+        self._jobs: queue.Queue[_SaveJob | _BestJob | None] = queue.Queue()
+        self._results: queue.Queue[SaveResult] = queue.Queue()
         self._notes: queue.Queue[str] = queue.Queue()
-        self._idle = threading.Event()  # memory is there, and nothing is being written from it
+        self._idle = threading.Event()  # the staging memory exists, and nobody writes from it
+        self._join_ranks()
         self._thread = threading.Thread(target=self._write_jobs, name="checkpoints", daemon=True)
         self._thread.start()
 
     @torch.no_grad()
     def save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Begin. Waits only where the checkpoint before is still being written."""
+        """Start a save. Waits only while the one before is still being written."""
         self._idle.wait()
         began = time.monotonic()
         self._last = step, state
-        if self._no_memory is not None:
-            self._prepare()  # there may be some by now
-        if self._no_memory is not None:
-            self._results.put(Result(step, path_of(self._claim.home, step), 0.0, failure=self._no_memory))
+        if not self._has_memory(step):
             return
         self._idle.clear()
         if self._stream is None:
@@ -122,27 +120,27 @@ class Checkpointer:
                 self._stage()
                 self._staged = torch.cuda.Event()
                 self._staged.record()
-        self._jobs.put(_Job(step, state, self._staged, began))
+        self._jobs.put(_SaveJob(step, state, self._staged, began))
 
     def before_update(self) -> bool:
-        """Call before the weights change. Whether a copy was still to be waited for, which the card does by itself."""
+        """Call before the weights change. True if the copy was not done yet; the card waits for it, not the host."""
         staged, self._staged = self._staged, None
         if staged is None or staged.query():
             return False
         torch.cuda.current_stream(self._device).wait_event(staged)
         return True
 
-    def results(self) -> list[Result]:
-        """Of the saves that ended since this was last asked."""
-        return _emptied(self._results)
+    def results(self) -> list[SaveResult]:
+        """The saves that ended since the last call."""
+        return _drain(self._results)
 
     def notes(self) -> list[str]:
-        """Lines that a person should see, since this was last asked."""
-        return _emptied(self._notes)
+        """Lines for the user since the last call."""
+        return _drain(self._notes)
 
     def mark_best(self, step: int, loss: float) -> None:
-        """This one stays, whatever comes after it, until another is better."""
-        self._jobs.put(_Best(step, loss))
+        """Keep this checkpoint until another is better."""
+        self._jobs.put(_BestJob(step, loss))
 
     def close(self) -> None:
         """Wait until everything is written."""
@@ -150,30 +148,40 @@ class Checkpointer:
         self._thread.join()
 
     @torch.no_grad()
-    def again(self, elsewhere: Home | None = None) -> None:
-        """The last save once more, here and now: it failed, and `close` was called. The weights are as they were."""
+    def retry_last_save(self, elsewhere: FindDir | None = None) -> None:
+        """Save the last step again, in this thread: it failed, and `close` was called. The weights have not changed."""
         assert self._last is not None
         step, state = self._last
-        if self._no_memory is not None:
-            self._prepare()
-        if self._no_memory is not None:
-            self._results.put(Result(step, path_of(self._claim.home, step), 0.0, failure=self._no_memory))
+        if not self._has_memory(step):
             return
         self._stage()
         if self._stream is not None:
             torch.cuda.synchronize(self._device)
-        job = _Job(step, state, None, time.monotonic())
+        job = _SaveJob(step, state, None, time.monotonic())
         if elsewhere is not None:
-            self._results.put(self._written(job, elsewhere))
+            self._results.put(self._try_write(job, elsewhere))
             return
-        self._results.put(self._result(job))
+        self._results.put(self._run_save(job))
         if self._unsaved_best is not None and self._unsaved_best.step == step:
-            self._keep_best(self._unsaved_best)
+            self._record_best(self._unsaved_best)
 
-    # --- what is copied and written; sharded.py does it in another way ---------------------------------------------
+    def _has_memory(self, step: int) -> bool:
+        """Tries once more where allocating failed before; a step without memory is a failed save."""
+        if self._allocation_failure is not None:
+            self._try_allocate()
+        if self._allocation_failure is None:
+            return True
+        path = path_of(self._claim.run_dir, step)
+        self._results.put(SaveResult(step, path, 0.0, failure=self._allocation_failure))
+        return False
+
+    # --- what sharded.py does in another way --------------------------------------------------------------------------
+
+    def _join_ranks(self) -> None:
+        """Before the thread starts. A single rank has no others to meet."""
 
     def _allocate(self) -> None:
-        """Memory to copy into, in the thread: pinning gigabytes takes seconds."""
+        """Staging memory. The thread does it, because pinning gigabytes takes seconds."""
         pinned = self._device.type == "cuda"
         self._files = {name: TensorFile(tensors, pinned=pinned) for name, tensors in self._sources.items()}
 
@@ -181,140 +189,136 @@ class Checkpointer:
         for name, file in self._files.items():
             file.stage(self._sources[name])
 
-    def _write(self, home: Home, step: int, state: Mapping[str, Any]) -> tuple[Path, int]:
-        """Where it is, and its bytes."""
-        path = path_of(home(), step)
+    def _write(self, find_dir: FindDir, step: int, state: Mapping[str, Any]) -> tuple[Path, int]:
+        """Returns the checkpoint's path and bytes."""
+        path = path_of(find_dir(), step)
         return path, write_checkpoint(path, self._files, state, self._tokenizer)
 
     # --- the thread --------------------------------------------------------------------------------------------------
 
     def _write_jobs(self) -> None:
-        """It begins to allocate while the model is still compiled."""
-        self._prepare()
-        self._look_around()
+        """Allocates first, while the model is still compiling."""
+        self._try_allocate()
+        self._scan_existing()
         self._idle.set()
         while (job := self._jobs.get()) is not None:
-            if isinstance(job, _Best):
-                self._keep_best(job)
+            if isinstance(job, _BestJob):
+                self._record_best(job)
             else:
-                self._results.put(self._result(job))
+                self._results.put(self._run_save(job))
                 self._idle.set()
-        self._tidy()  # a process that was killed between writing and pruning may have left some too many
+        self._try_prune()  # a process killed between writing and pruning left too many
 
-    def _prepare(self) -> None:
+    def _try_allocate(self) -> None:
         try:
             self._allocate()
-            self._no_memory = None
-        except Exception as error:  # whatever it is: a thread that has died would save nothing ever after
-            self._no_memory = _reason(error)
+            self._allocation_failure = None
+        except Exception as error:  # any error: a dead thread would never save again
+            self._allocation_failure = _reason(error)
 
-    def _look_around(self) -> None:
-        """What earlier processes saved is looked through before anything of it may be removed."""
+    def _scan_existing(self) -> None:
+        """Verify what earlier processes saved, before any of it may be removed."""
         try:
-            self._known = known_best(self._claim.home, self._keep_last, self._is_whole)
-        except Exception:  # as above. Nothing can be read, so nothing that is there will be removed
+            self._known = known_best(self._claim.run_dir, self._keep_last, self._is_intact)
+        except Exception:  # as above. What cannot be read is not removed
             self._keep_last = sys.maxsize
-        self._best_written = self._known.certain
-        if self._known.doubt is not None:
-            self._notes.put(self._known.doubt)
+        self._unwritten_best = None if self._known.certain else self._known.best
+        if self._known.warning is not None:
+            self._notes.put(self._known.warning)
 
-    def _result(self, job: _Job) -> Result:
-        result = self._written(job, self._directory)
+    def _run_save(self, job: _SaveJob) -> SaveResult:
+        result = self._try_write(job, self._writable_dir)
         if result.failure is None:
             self._newest = job.step
-            self._whole.add(job.step)
-            self._tidy()
-            if not self._best_written:
-                self._write_best()
+            self._intact.add(job.step)
+            self._try_prune()
+            if self._unwritten_best is not None:
+                self._write_best(self._unwritten_best)
         return result
 
-    def _written(self, job: _Job, home: Home) -> Result:
+    def _try_write(self, job: _SaveJob, find_dir: FindDir) -> SaveResult:
         try:
             if job.staged is not None:
                 job.staged.synchronize()
-            path, size = self._write(home, job.step, job.state)
+            path, size = self._write(find_dir, job.step, job.state)
         except Exception as error:  # as above
-            path = path_of(self._claim.home, job.step)
-            return Result(job.step, path, (time.monotonic() - job.began) * 1000, failure=_reason(error))
-        return Result(job.step, path, (time.monotonic() - job.began) * 1000, size)
+            path = path_of(self._claim.run_dir, job.step)
+            return SaveResult(job.step, path, (time.monotonic() - job.began) * 1000, failure=_reason(error))
+        return SaveResult(job.step, path, (time.monotonic() - job.began) * 1000, size)
 
-    def _directory(self) -> Path:
-        """Where to save now. What was known of the directory before is not true of another."""
-        home = self._claim.directory()
-        if home != self._home:
-            self._home, self._known, self._best_written = home, Known(), True
-            self._whole.clear()
-        if os.path.islink(home / CHECKPOINTS):
-            raise OSError(errno.ELOOP, "it is a link, and what it leads to is not touched", str(home / CHECKPOINTS))
-        return home
+    def _writable_dir(self) -> Path:
+        """Where to save now. In a new directory, nothing is known of its checkpoints yet."""
+        run_dir = self._claim.writable_dir()
+        if run_dir != self._run_dir:
+            self._run_dir, self._known, self._unwritten_best = run_dir, KnownBest(), None
+            self._intact.clear()
+        if os.path.islink(run_dir / CHECKPOINTS):
+            raise OSError(errno.ELOOP, "it is a link, and what it leads to is not touched", str(run_dir / CHECKPOINTS))
+        return run_dir
 
-    def _keep_best(self, job: _Best) -> None:
-        if not os.path.isdir(path_of(self._claim.home, job.step)):  # it could not be saved: the best is the one before
+    def _record_best(self, job: _BestJob) -> None:
+        if not os.path.isdir(path_of(self._claim.run_dir, job.step)):  # not saved: the one before stays the best
             self._unsaved_best = job
             return
-        self._known = replace(self._known, best=(job.step, job.loss))
-        self._write_best()
+        best = job.step, job.loss
+        self._known = replace(self._known, best=best)
+        self._write_best(best)
 
-    def _write_best(self) -> None:
-        best = self._known.best
+    def _write_best(self, best: Best) -> None:
         try:
-            if best is not None and path_of(home := self._directory(), best[0]).is_dir():
-                write_best(home, *best)
-            self._best_written = True
+            if path_of(run_dir := self._writable_dir(), best[0]).is_dir():
+                write_best(run_dir, *best)
+            self._unwritten_best = None
         except Exception as error:  # as above
-            self._best_written = False
-            step = 0 if best is None else best[0]
-            self._results.put(Result(step, self._claim.home / BEST, 0.0, failure=_reason(error)))
+            self._unwritten_best = best
+            self._results.put(SaveResult(best[0], self._claim.run_dir / BEST, 0.0, failure=_reason(error)))
 
-    def _tidy(self) -> None:
-        """Where that fails there is one too many, until the next save."""
+    def _try_prune(self) -> None:
+        """A failure leaves one too many, until the next save."""
         try:
             self._prune()
         except Exception as error:  # as above
-            if not self._untidy:
+            if not self._prune_failed:
                 self._notes.put(f"could not remove old checkpoints: {_reason(error)}; training goes on and tries again")
-            self._untidy = True
+            self._prune_failed = True
 
     def _prune(self) -> None:
-        """Remove the older ones, behind as many whole ones as shall be kept.
+        """Remove old checkpoints, once `keep_last` newer ones are intact.
 
-        Those of later steps are of a past that training has left: had they been whole, it would have gone on from
-        them. They are not counted, and are replaced when training gets there.
+        Later steps than ours are damaged: the run would have resumed from an intact one. They do not count, and are
+        replaced when training gets there.
         """
-        kept, home = 0, self._directory()
+        kept, run_dir = 0, self._writable_dir()
         best = self._known.best
-        for directory in checkpoint_directories(home):
+        for directory in checkpoint_directories(run_dir):
             step = step_of(directory.name)
-            if step > self._newest and not (self._newest == 0 and self._is_whole(directory)):
+            if step > self._newest and not (self._newest == 0 and self._is_intact(directory)):
                 continue
             if kept < self._keep_last:
-                kept += self._is_whole(directory)
-            elif step not in self._known.spared and (best is None or step != best[0]):
-                if self._directory() != home:
+                kept += self._is_intact(directory)
+            elif step not in self._known.protected and (best is None or step != best[0]):
+                if self._writable_dir() != run_dir:
                     return
                 remove_checkpoint(directory)
 
-    def _is_whole(self, directory: Path) -> bool:
-        """One of an earlier process is read, once, before it may take the place of another."""
+    def _is_intact(self, directory: Path) -> bool:
+        """An earlier process's checkpoint is verified once, before another is removed in its favour."""
         step = step_of(directory.name)
-        if step not in self._whole:
+        if step not in self._intact:
             try:
                 verified(directory)
             except InputError:
                 return False
-            self._whole.add(step)
+            self._intact.add(step)
         return True
 
 
-def path_of(home: Path, step: int) -> Path:
-    return home / CHECKPOINTS / f"step-{step:08d}"
+def path_of(run_dir: Path, step: int) -> Path:
+    return run_dir / CHECKPOINTS / f"step-{step:08d}"
 
 
-def _emptied(things: queue.Queue[T]) -> list[T]:
-    taken = []
-    while not things.empty():
-        taken.append(things.get())
-    return taken
+def _drain(things: queue.Queue[T]) -> list[T]:
+    return [things.get() for _ in range(things.qsize())]
 
 
 def _reason(error: Exception) -> str:

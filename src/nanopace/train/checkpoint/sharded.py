@@ -1,9 +1,8 @@
 """Checkpoints of a model that lies in parts on several ranks, by torch.distributed.checkpoint.
 
-Each rank writes its part of every tensor into a safetensors file of its own, with torch's own note of where it belongs;
-no pickle is written or read. The directory, its state.json with the checksums, and its life are those of every other
-checkpoint (layout.py), so it is verified, sampled from and converted like them, and resumes on any number of
-ranks.
+Each rank writes its part of every tensor into its own safetensors file, with torch's note of where the part belongs;
+no pickle is written or read. The directory and its state.json are those of every other checkpoint (layout.py): it is
+verified, sampled from and converted like them, and resumes on any number of ranks.
 """
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
-from nanopace.corpus.tokenizers.tokenizer import Tokenizer
 from nanopace.files import sync_file
-from nanopace.train.checkpoint.lock import Claim
-from nanopace.train.checkpoint.saver import Checkpointer, Home, Result, path_of
+from nanopace.train.checkpoint.saver import Checkpointer, FindDir, SaveResult, path_of
 from nanopace.train.checkpoint.tensor_file import Written
 from nanopace.train.checkpoint.write import finish_checkpoint, measure, new_checkpoint
 
@@ -31,7 +28,7 @@ T = TypeVar("T")
 
 
 class NoCheckpointer:
-    """Of a rank whose state the first one saves."""
+    """For a rank that saves nothing: the first rank does, or nobody."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -42,7 +39,7 @@ class NoCheckpointer:
     def before_update(self) -> bool:
         return False
 
-    def results(self) -> list[Result]:
+    def results(self) -> list[SaveResult]:
         return []
 
     def notes(self) -> list[str]:
@@ -54,36 +51,26 @@ class NoCheckpointer:
     def close(self) -> None:
         pass
 
-    def again(self, elsewhere: Home | None = None) -> None:
+    def retry_last_save(self, elsewhere: FindDir | None = None) -> None:
         pass
 
 
 class ShardedCheckpointer(Checkpointer):
-    """Each rank has one; their threads meet in a process group of their own, beside training."""
+    """One on each rank. Their threads meet in their own process group, so that training's is free."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        *,
-        tokenizer: Tokenizer | None,
-        keep_last: int,
-        device: torch.device,
-    ) -> None:
+    def _join_ranks(self) -> None:
         from torch.distributed.device_mesh import init_device_mesh
 
         self._group = dist.new_group(backend="gloo")
         self._host_mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         self._first = dist.get_rank() == 0
-        super().__init__(claim, model, optimizer, tokenizer=tokenizer, keep_last=keep_last, device=device)
 
     def mark_best(self, step: int, loss: float) -> None:
         if self._first:
             super().mark_best(step, loss)
 
     def _allocate(self) -> None:
-        """This rank's part of each tensor, on the host, and as torch.distributed.checkpoint wants to see it."""
+        """This rank's part of each tensor on the host, in the form torch.distributed.checkpoint expects."""
         from torch.distributed.tensor import DTensor
 
         self._copies: list[tuple[Tensor, Tensor]] = []  # from the device, to the host
@@ -104,24 +91,24 @@ class ShardedCheckpointer(Checkpointer):
         for part, copy in self._copies:
             copy.copy_(part, non_blocking=True)
 
-    def _write(self, home: Home, step: int, state: Mapping[str, Any]) -> tuple[Path, int]:
-        """All ranks write, and the first one begins and finishes. Where one of them fails, it has failed for all."""
+    def _write(self, find_dir: FindDir, step: int, state: Mapping[str, Any]) -> tuple[Path, int]:
+        """All ranks write; the first one begins and finishes. If one fails, the save has failed for all."""
         with ExitStack() as stack:
 
             def begin() -> tuple[Path, Path]:
-                path = path_of(home(), step)
+                path = path_of(find_dir(), step)
                 return path, stack.enter_context(new_checkpoint(path))
 
-            path, temporary = self._together(lambda: begin() if self._first else (Path(), Path()))[0]
-            parts = self._together(lambda: self._write_parts(temporary))
+            path, temporary = self._on_all_ranks(lambda: begin() if self._first else (Path(), Path()))[0]
+            parts = self._on_all_ranks(lambda: self._write_parts(temporary))
             written = {name: each for part in parts for name, each in part.items()}
-            size = self._together(
+            size = self._on_all_ranks(
                 lambda: finish_checkpoint(temporary, path, written, state, self._tokenizer) if self._first else 0
             )[0]
             return path, size
 
     def _write_parts(self, directory: Path) -> dict[str, Written]:
-        """This rank's file, synced, and what it must be to be whole."""
+        """Writes and syncs this rank's file; returns its size and checksum."""
         from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
         from torch.distributed.checkpoint.state_dict_saver import save
@@ -133,19 +120,19 @@ class ShardedCheckpointer(Checkpointer):
             raise OSError(_reason(error)) from None
         own = list(directory.glob(f"shard-{dist.get_rank() + 1:05d}-*.safetensors"))
         for file in own:
-            sync_file(file)  # torch does while the last bytes may still wait in Python's buffer
+            sync_file(file)  # torch syncs while the last bytes may still be in Python's buffer
         return {file.name: measure(file) for file in own}
 
-    def _look_around(self) -> None:
+    def _scan_existing(self) -> None:
         if self._first:
-            super()._look_around()
+            super()._scan_existing()
 
     def _prune(self) -> None:
         if self._first:
             super()._prune()
 
-    def _together(self, do: Callable[[], T]) -> list[T]:
-        """What every rank made of it; an OSError on all of them if one could not."""
+    def _on_all_ranks(self, do: Callable[[], T]) -> list[T]:
+        """Every rank's result; an OSError on all of them if it failed on one."""
         made: tuple[T | None, str | None]
         try:
             made = do(), None
@@ -160,6 +147,6 @@ class ShardedCheckpointer(Checkpointer):
 
 
 def _reason(error: CheckpointException) -> str:
-    """Why the first rank that failed did."""
+    """The first failed rank's reason."""
     cause, _ = next(iter(error.failures.values()))
     return str(getattr(cause, "strerror", None) or cause)

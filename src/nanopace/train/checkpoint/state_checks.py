@@ -1,8 +1,8 @@
-"""What state.json may say, field by field: checked once, when it is read.
+"""Checks each field of state.json once, when it is read.
 
-A right checksum says nothing of the contents, because anybody can compute one. So every field that is ever used is of
-the kind, and within the range, that checkpoints of this version and of all before it have. A field that came later may
-be missing, and one that nobody uses may hold anything.
+A right checksum says nothing of the contents, because anybody can compute one. So every field that is ever used must
+have the type and range of this version's checkpoints and all earlier ones'. A field that came later may be missing, and
+one that nobody uses may hold anything.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from nanopace.train.models.gpt2 import ACTIVATIONS, ModelShape
 
 Check = Callable[[Any], bool]
 
-_BEYOND = 1 << 62  # no count of ours gets there: it can be added to another, and still be counted by numpy
+_COUNT_LIMIT = 1 << 62  # more than any real count; the sum of two still fits in an int64
 _LARGEST_FLOAT32 = 3.5e38
-_LARGEST_FILE = 1 << 38  # bytes: 64 billion weights. A file of holes can claim more than anybody can read
-_LONGEST_CONTEXT = 1 << 20  # tokens. A recipe without a table of positions has nothing to hold it against
+_LARGEST_FILE = 1 << 38  # bytes: 64 billion weights. A sparse file could claim more than anybody can read
+_LONGEST_CONTEXT = 1 << 20  # tokens: without a position table, nothing else bounds it
 _SCALER = {
     "scale": float,
     "growth_factor": float,
@@ -31,7 +31,7 @@ _SCALER = {
     "growth_interval": int,
     "_growth_tracker": int,
 }
-_WRITTEN_IN_ITS_OWN_WAY: Mapping[str, Callable[[str], object]] = {
+_PARSERS: Mapping[str, Callable[[str], object]] = {
     "memory": memory_steps,
     "memory_limit": memory_bytes,
     "which": step_of_which,
@@ -39,7 +39,7 @@ _WRITTEN_IN_ITS_OWN_WAY: Mapping[str, Callable[[str], object]] = {
 
 
 def wrong_field(state: Mapping[str, Any]) -> str | None:
-    """The name of a field that cannot be so in any checkpoint; None where all can."""
+    """The name of the first field with an impossible value; None if there is none."""
     for name, is_right in _FIELDS.items():
         if (name in _NEEDED and name not in state) or (name in state and not is_right(state[name])):
             return name
@@ -50,11 +50,11 @@ def wrong_field(state: Mapping[str, Any]) -> str | None:
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < _BEYOND
+    return type(value) is int and 0 <= value < _COUNT_LIMIT
 
 
 def _is_loss(value: object) -> bool:
-    """Which need not be finite, but was a float32 once."""
+    """A float that fits in float32; it need not be finite."""
     return type(value) is float and (not math.isfinite(value) or abs(value) < _LARGEST_FLOAT32)
 
 
@@ -66,11 +66,11 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _are(check: Check) -> Check:
+def _list_of(check: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(check, value))
 
 
-def _or_none(check: Check) -> Check:
+def _optional(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
 
@@ -79,17 +79,20 @@ def _is_best(value: object) -> bool:
 
 
 def _is_evaluation(value: object) -> bool:
-    return isinstance(value, dict) and _are(_is_loss)(value.get("before"))
+    return isinstance(value, dict) and _list_of(_is_loss)(value.get("before"))
 
 
 def _is_scaler(value: Any) -> bool:
-    """torch's, of float16; empty where nothing is scaled."""
-    if not isinstance(value, dict) or (value and value.keys() != _SCALER.keys()):
-        return False
-    kinds_are_right = all(
-        type(value[name]) is kind and 0 <= value[name] < 1e30 for name, kind in _SCALER.items() if value
+    """The state of torch's GradScaler; empty unless training in float16."""
+    if value == {}:
+        return True
+    return (
+        isinstance(value, dict)
+        and value.keys() == _SCALER.keys()
+        and all(type(value[name]) is kind and 0 <= value[name] < 1e30 for name, kind in _SCALER.items())
+        and value["scale"] > 0
+        and value["growth_interval"] < 1 << 31
     )
-    return kinds_are_right and value.get("scale", 1.0) > 0 and value.get("growth_interval", 1) < 1 << 31
 
 
 def _are_hashes(value: object) -> bool:
@@ -106,7 +109,7 @@ def _is_file(entry: Mapping[str, Any]) -> bool:
 
 
 def _is_shape(value: object) -> bool:
-    """Sizes that a model can have. Whether the weights have them is held against their files' headers."""
+    """A shape that a model can have. headers.py checks whether the weights have it."""
     if not isinstance(value, dict) or not value.keys() <= {each.name for each in fields(ModelShape)}:
         return False
     try:
@@ -133,8 +136,8 @@ def is_knob(name: str, value: Any) -> bool:
     if fitted is None or KNOBS[name].refuses(fitted):
         return False
     try:
-        if name in _WRITTEN_IN_ITS_OWN_WAY:
-            _WRITTEN_IN_ITS_OWN_WAY[name](str(fitted))
+        if name in _PARSERS:
+            _PARSERS[name](str(fitted))
     except ConfigError:
         return False
     return True
@@ -145,18 +148,18 @@ _FIELDS: Mapping[str, Check] = {
     "step": _is_count,
     "shape": _is_shape,
     "config": lambda value: isinstance(value, dict),
-    "tokenizer": _or_none(_is_text),
+    "tokenizer": _optional(_is_text),
     "files": _are_files,
     "corpus": _is_text,
     "corpus_sha256": _are_hashes,
     "windows": _is_count,
     "random": are_random_states,
-    "random_of_others": _are(are_random_states),
+    "random_of_others": _list_of(are_random_states),
     "scaler": _is_scaler,
-    "best": _or_none(_is_best),
-    "recent": _are(_is_loss),
+    "best": _optional(_is_best),
+    "recent": _list_of(_is_loss),
     "micro_batch": _is_count,
     "data_offset": _is_count,
     "validation": _is_evaluation,
-    "training": _or_none(_is_evaluation),
+    "training": _optional(_is_evaluation),
 }

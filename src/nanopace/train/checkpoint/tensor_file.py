@@ -1,8 +1,8 @@
-"""A safetensors file as a stretch of memory: what is staged into it is the file, and is written as it lies.
+"""A safetensors file laid out in memory, into which tensors are copied and which is then written as it is.
 
-The header is known before any value is, because it follows from names, types and shapes. So a checkpoint is copied from
-the card straight into its file's bytes, pinned, and a background thread only has to write them: no second copy and no
-serialising, which would hold Python's lock while the next step wants it. Reading is the safetensors library's.
+The header follows from names, types and shapes, before any value is known. So a checkpoint is copied from the card
+straight into its file's bytes, in pinned memory, and a background thread only writes them: no second copy and no
+serialising, which would hold the GIL during the next step. The safetensors library does the reading.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TYPE_NAMES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-_PIECE = 8 << 20  # bytes per write: hashing and writing both let Python's lock go meanwhile
+PIECE = 8 << 20  # bytes per read or write: hashing and the disk both release the GIL
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a file must be to be whole."""
+    """Size and checksum of an intact file."""
 
     bytes: int
     sha256: str
@@ -70,7 +70,7 @@ class TensorFile:
         return self._memory.is_pinned()
 
     def stage(self, tensors: Mapping[str, Tensor]) -> None:
-        """Begin to copy. From a card into pinned memory this returns at once; the caller waits for the stream."""
+        """Start copying. From a card into pinned memory this returns at once; the caller waits for the stream."""
         assert tensors.keys() == self._views.keys()
         for name, view in self._views.items():
             view.copy_(tensors[name], non_blocking=True)
@@ -80,8 +80,8 @@ class TensorFile:
         memory = self._memory.numpy().data
         digest = hashlib.sha256()
         with open(path, "wb", buffering=0) as file:
-            for begin in range(0, len(memory), _PIECE):
-                piece = memory[begin : begin + _PIECE]
+            for begin in range(0, len(memory), PIECE):
+                piece = memory[begin : begin + PIECE]
                 digest.update(piece)
                 written = 0
                 while written < len(piece):
@@ -94,6 +94,6 @@ def _allocate(size: int, pinned: bool) -> Tensor:
     if pinned:
         try:
             return torch.empty(size, dtype=torch.uint8, pin_memory=True)
-        except RuntimeError:  # the system lends no more: staging then waits for each copy, and is still right
+        except RuntimeError:  # no more pinned memory: staging then waits for each copy, with the same result
             pass
     return torch.empty(size, dtype=torch.uint8)

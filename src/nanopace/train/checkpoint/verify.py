@@ -1,4 +1,4 @@
-"""Every checkpoint of a run, held against its checksums: which are whole, and what is wrong with the others."""
+"""Checks every checkpoint of a run against its checksums: which are intact, and what is wrong with the others."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from nanopace.errors import InputError, NanopaceError
 from nanopace.knob_values import step_of_which
 from nanopace.train.checkpoint.best import read_best
 from nanopace.train.checkpoint.choose import directory_of, directory_of_best, nothing_to_choose
-from nanopace.train.checkpoint.layout import STATE, OnBytes, checkpoint_directories, step_of, verified
+from nanopace.train.checkpoint.layout import CHECKPOINTS, STATE, OnBytes, checkpoint_directories, step_of, verified
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """On one checkpoint."""
+    """What was found in one checkpoint."""
 
     path: Path
-    step: int | None  # None: nobody knows, as its state cannot be read
+    step: int | None  # None if unknown, because its state cannot be read
     bytes: int
-    wrong: NanopaceError | None  # None: it is whole
-    best: float | None = None  # its validation loss, where it is the best of its run
+    wrong: NanopaceError | None  # None if it is intact
+    best: float | None = None  # its validation loss, if it is the best of its run
 
 
 def find_checkpoints(path: Path, which: str = "") -> Sequence[Path]:
-    """Those of an out_dir, oldest first, or the one in this very directory. `which` asks for one of them alone."""
+    """Those of an out_dir, oldest first, or `path` itself if it is one. `which` asks for a single one."""
     step = step_of_which(which)
     if os.path.lexists(path / STATE):
         if which:
@@ -50,7 +50,7 @@ def size_of(directory: Path) -> int:
 
 
 def verdicts(directories: Sequence[Path], on_bytes: OnBytes) -> Iterator[Verdict]:
-    """One after the other. What a running training removes meanwhile is passed over."""
+    """One after the other. Skips what a running training removes meanwhile."""
     for directory in directories:
         wrong: NanopaceError | None = None
         step = _step(directory)
@@ -60,9 +60,9 @@ def verdicts(directories: Sequence[Path], on_bytes: OnBytes) -> Iterator[Verdict
             if not os.path.lexists(directory):
                 continue
             wrong = error
-        best = read_best(directory.parent.parent)
-        is_best = best is not None and best[0] == step and directory.parent.name == "checkpoints"
-        yield Verdict(directory, step, size_of(directory), wrong, best[1] if best is not None and is_best else None)
+        best = read_best(directory.parent.parent) if directory.parent.name == CHECKPOINTS else None
+        loss = best[1] if best is not None and best[0] == step else None
+        yield Verdict(directory, step, size_of(directory), wrong, loss)
 
 
 def _step(directory: Path) -> int | None:

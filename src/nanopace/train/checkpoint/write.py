@@ -1,4 +1,4 @@
-"""How a checkpoint gets onto the disk and off it: under another name, until it is whole or gone."""
+"""How a checkpoint is written and removed: under another name, until it is complete or gone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REPLACED = ".replaced"
 def write_checkpoint(
     directory: Path, files: Mapping[str, TensorFile], state: Mapping[str, Any], tokenizer: Tokenizer | None
 ) -> int:
-    """Write all of it under another name, sync it, and give it its own. Returns its bytes."""
+    """Write it under another name, sync it, and rename it. Returns its bytes."""
     with new_checkpoint(directory) as temporary:
         written = {name: file.write(temporary / name) for name, file in files.items()}
         return finish_checkpoint(temporary, directory, written, state, tokenizer)
@@ -35,9 +35,9 @@ def write_checkpoint(
 
 @contextmanager
 def new_checkpoint(directory: Path) -> Iterator[Path]:
-    """An empty directory under another name; nothing of it stays if what is done in it fails.
+    """An empty directory under another name, removed if the block fails.
 
-    No other process has that name, also where one trains in our place meanwhile: what is given its own name is ours.
+    The name is random, so that another training in this directory cannot write into ours.
     """
     temporary = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}.writing")
     make_directory(directory.parent)
@@ -56,7 +56,7 @@ def finish_checkpoint(
     state: Mapping[str, Any],
     tokenizer: Tokenizer | None,
 ) -> int:
-    """Beside files that are written and synced: the tokenizer, state.json, and then the checkpoint's own name."""
+    """The tensor files are written and synced. Add the tokenizer and state.json, and rename the directory."""
     written = dict(written)
     if tokenizer is not None:
         tokenizer.save(temporary)
@@ -68,8 +68,8 @@ def finish_checkpoint(
 
 
 def _put(temporary: Path, directory: Path) -> None:
-    """Give a whole checkpoint its name. One of the same step, of a process that came before, stays until this has it:
-    if we are killed in between, `sweep` gives it its name back."""
+    """Give a complete checkpoint its name. An earlier one of the same step is removed only after that: if we are
+    killed in between, `sweep` restores its name."""
     replaced = directory.with_name(f".{directory.name}{_REPLACED}")
     if os.path.lexists(directory):
         discard(replaced)
@@ -95,11 +95,11 @@ def write_weights(
     averages: Mapping[str, Tensor] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """A checkpoint of weights from elsewhere: to sample from, to evaluate, to finetune; with averages, to go on from.
+    """A checkpoint of weights from elsewhere, to sample from, evaluate or finetune; with averages, to resume from.
 
-    `more` is what state.json says of it beyond what every checkpoint does.
+    `more` is added to state.json.
     """
-    once = {name: each for name, each in weights.items() if name != "lm_head.weight"}  # it is the table of tokens
+    once = {name: each for name, each in weights.items() if name != "lm_head.weight"}  # tied to the embedding
     files = {MODEL: _staged(once)} | ({} if averages is None else {OPTIMIZER: _staged(averages)})
     state = {**describe(shape, step=step, config=config, tokenizer=tokenizer), **(more or {})}
     write_checkpoint(directory, files, state, tokenizer)
@@ -128,7 +128,7 @@ def describe(
 
 
 def remove_checkpoint(directory: Path) -> None:
-    """First its name, then its files: what is half removed is nobody's checkpoint."""
+    """Rename it first, so that nobody takes a half-removed directory for a checkpoint."""
     condemned = directory.with_name(f".{directory.name}.removing")
     discard(condemned)
     os.rename(directory, condemned)
@@ -137,7 +137,7 @@ def remove_checkpoint(directory: Path) -> None:
 
 
 def sweep(out_dir: Path) -> None:
-    """Remove what a killed process was writing or removing, and put back what it was about to replace."""
+    """Remove what a killed process was writing or removing, and restore what it was replacing."""
     folder = out_dir / "checkpoints"
     if not folder.is_dir():
         return

@@ -4,12 +4,11 @@ The loop says `mark("data")` when the data is there: what passed since the mark 
 pieces without gaps, so that the phases sum to the wall clock by construction.
 
 On CUDA a mark is an event in the stream: it costs microseconds, and nobody waits for it. The time between two events is
-the card's own, so a phase costs what the card did or waited in it, and nothing where the host was ahead anyway. Marks
-are read once the card has passed them (`settled`), a step or two later.
+the card's own, so a phase costs what the card did or waited in it, and nothing if the host was ahead anyway. Marks
+are read once the card has passed them (`completed_pieces`), a step or two later.
 
-A laptop that slept and a process that was stopped, by Ctrl-Z (`paused`) or by a signal (`stopped`), are a phase of
-their own, SUSPEND, and in nobody's step. Whatever the clocks say, no piece is negative, and none is longer than the
-host knows it can have been.
+While a laptop sleeps or the process is stopped, by Ctrl-Z (`paused`) or by a signal (`stopped`), the phase is SUSPEND,
+so that no step gets longer. Whatever the clocks say, no piece is negative, and none is longer than the host saw pass.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from nanopace.train.clock.host_clock import WallClock
 
 PROCESS = "Python, torch and the device"  # the first part of every start
 SUSPEND = "suspend"  # the phase in which nothing could run
-_CREDIBLE = 1.01  # times what the host saw pass, and a little: two clocks never agree entirely
-_LITTLE_MS = 10.0
+_TOLERANCE = 1.01  # times what the host saw pass, plus some slack: two clocks never agree entirely
+_SLACK_MS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of time and whose it was."""
+    """A stretch of time and its phase."""
 
     phase: str
     iteration: int
@@ -51,33 +50,33 @@ class Moment(Protocol):
 
 
 class Clock:
-    """The host's clock: for CPUs, where what was called is done when it returns, and the plain twin of CudaClock."""
+    """The host's clock, for CPUs, where a call is done when it returns. The plain twin of CudaClock."""
 
     def __init__(self, started: float, wall: WallClock | None = None) -> None:
         """`started`: when the process began, on the monotonic clock."""
         self._wall = wall or WallClock()
         self._last = started
-        self._slept = 0.0  # seconds of the wall clock's sleep that are in pieces already
-        self._stopped, self._told_stopped = 0.0, 0.0  # seconds of stops so far, and in pieces already
-        self._ran = started  # when this process was last known to run: no stop began before that
+        self._slept_counted = 0.0  # seconds of sleep already in pieces
+        self._stopped, self._stopped_counted = 0.0, 0.0  # seconds stopped so far, and already in pieces
+        self._ran = started  # when this process was last seen running: no stop began before
         self._pieces: deque[Piece] = deque()
-        self.totals: dict[str, float] = {}  # ms by phase, of everything that is settled
+        self.totals: dict[str, float] = {}  # ms by phase, of everything in completed pieces
 
     def now(self) -> float:
-        """Seconds as a clock on the wall counts them, from the same zero as `started`: also while a machine sleeps."""
+        """Seconds since the zero of `started`, including sleep."""
         return self._wall.read().wall
 
     def mark(self, phase: str, iteration: int, what: str = "") -> Moment:
         """What passed since the last mark was `phase`."""
         awake = self._awake()
-        self._settle(Piece(phase, iteration, max(0.0, awake - self._last) * 1000, what))
+        self._add(Piece(phase, iteration, max(0.0, awake - self._last) * 1000, what))
         self._last = awake
         self._account_for_suspension(iteration, self._stopped)
         return PAST
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside, the process is stopped: that is nobody's time."""
+        """The process is stopped inside; the time is a suspension."""
         begin = self._ran = self._wall.read().awake
         try:
             yield
@@ -85,13 +84,13 @@ class Clock:
             self.stopped(begin, self._wall.read().awake)
 
     def stopped(self, seen: float, again: float) -> None:
-        """The process stood still: it was seen to run, and then ran again, at these moments of the monotonic clock. For
-        handlers of signals, which the main thread runs between two of its own lines."""
+        """The process was stopped between these two moments of the monotonic clock: last seen running, and running
+        again. Safe to call from a signal handler."""
         self._stopped += max(0.0, again - max(seen, self._ran))
         self._ran = max(self._ran, again)
 
-    def settled(self) -> list[Piece]:
-        """The pieces that ended since this was last asked, in their order."""
+    def completed_pieces(self) -> list[Piece]:
+        """The pieces that ended since the last call, in order."""
         pieces = list(self._pieces)
         self._pieces.clear()
         return pieces
@@ -100,12 +99,12 @@ class Clock:
         """Wait until every mark has passed."""
 
     def shares(self) -> dict[str, float]:
-        """Of what is settled, by phase; they sum to 1."""
-        whole = sum(self.totals.values())
-        return {phase: ms / whole for phase, ms in self.totals.items()} if whole > 0 else {}
+        """Each phase's share of the completed pieces; they sum to 1."""
+        total = sum(self.totals.values())
+        return {phase: ms / total for phase, ms in self.totals.items()} if total > 0 else {}
 
     def _awake(self) -> float:
-        """The host's time without what it slept or was stopped. A stop may come at any moment, here too."""
+        """The host's time without sleep and stops. Loops, because a stop may come between the two reads."""
         while True:
             stopped, awake = self._stopped, self._wall.read().awake
             if stopped == self._stopped:
@@ -113,14 +112,14 @@ class Clock:
                 return awake - stopped
 
     def _account_for_suspension(self, iteration: int, stopped: float) -> None:
-        """Sleep and stops since this was last called, as one piece. `stopped`: seconds in all, up to now."""
+        """Add sleep and stops since the last call as one piece. `stopped`: seconds in all, up to now."""
         slept = self._wall.read().slept
-        suspended = (slept - self._slept) + (stopped - self._told_stopped)
-        self._slept, self._told_stopped = slept, stopped
+        suspended = (slept - self._slept_counted) + (stopped - self._stopped_counted)
+        self._slept_counted, self._stopped_counted = slept, stopped
         if suspended > 0:
-            self._settle(Piece(SUSPEND, iteration, suspended * 1000))
+            self._add(Piece(SUSPEND, iteration, suspended * 1000))
 
-    def _settle(self, piece: Piece) -> None:
+    def _add(self, piece: Piece) -> None:
         self._pieces.append(piece)
         self.totals[piece.phase] = self.totals.get(piece.phase, 0.0) + piece.ms
 
@@ -130,21 +129,21 @@ class _Mark(NamedTuple):
     iteration: int
     what: str
     event: torch.cuda.Event
-    awake: float  # when the host asked for it
-    stopped: float  # and how long it had been stopped in all by then
+    awake: float  # when the host recorded it
+    stopped: float  # how long it had been stopped in all by then
 
 
 class CudaClock(Clock):
-    """Events in the current stream. Until the first of them the host's clock counts."""
+    """Events in the current stream. Until the first one, the host's clock counts."""
 
     def __init__(self, started: float, device: torch.device, wall: WallClock | None = None) -> None:
         super().__init__(started, wall)
         self._device = device
-        self._drain()  # the host's clock and the card's meet here
+        self._drain()  # the host's and the card's time are the same here
         super().mark("startup", 0, PROCESS)
         self._marks: deque[_Mark] = deque()
         self._reached = self._mark("", 0)
-        self._seen = self._reached.awake  # when the host knew of it
+        self._seen = self._reached.awake  # when the host saw it
 
     def mark(self, phase: str, iteration: int, what: str = "") -> Moment:
         made = self._mark(phase, iteration, what)
@@ -153,30 +152,30 @@ class CudaClock(Clock):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The card does its work first: then it does nothing while the host does nothing."""
+        """Let the card finish first, so that it is idle while the host is stopped."""
         self._drain()
         with super().paused():
             yield
 
-    def settled(self) -> list[Piece]:
+    def completed_pieces(self) -> list[Piece]:
         while self._marks and self._marks[0].event.query():
             mark = self._marks.popleft()
             seen = self._awake()
             ms = self._reached.event.elapsed_time(mark.event) - (mark.stopped - self._reached.stopped) * 1000
-            self._settle(Piece(mark.phase, mark.iteration, self._credible(ms, seen), mark.what))
+            self._add(Piece(mark.phase, mark.iteration, self._credible(ms, seen), mark.what))
             self._reached, self._seen = mark, seen
             self._account_for_suspension(mark.iteration, mark.stopped)
-        return super().settled()
+        return super().completed_pieces()
 
     def finish(self) -> None:
         if self._marks:
             self._marks[-1].event.synchronize()
 
     def _credible(self, ms: float, seen: float) -> float:
-        """A card's timer may begin anew or count a laptop's sleep. The last mark cannot have come before the host asked
-        for it, nor this one after the host saw it; if the card says so, the host's own time counts."""
+        """A card's timer may restart or count a laptop's sleep. The last mark cannot have come before the host recorded
+        it, nor this one after the host saw it; if the card says otherwise, the host's own time counts."""
         most = (seen - self._reached.awake) * 1000
-        if 0.0 <= ms <= _CREDIBLE * most + _LITTLE_MS:
+        if 0.0 <= ms <= _TOLERANCE * most + _SLACK_MS:
             return ms
         return max(0.0, seen - max(self._seen, self._reached.awake)) * 1000
 
@@ -225,12 +224,12 @@ def make_clock(device: torch.device, started: float) -> Clock:
 
 
 def process_start() -> float:
-    """When this process began, on the monotonic clock: Python's own start and the imports are part of a run."""
+    """When this process began, on the monotonic clock: starting Python and importing are part of a run."""
     try:
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])  # the name before it may hold spaces and brackets
         began = ticks / os.sysconf("SC_CLK_TCK")
         now, since_boot = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
     except (OSError, ValueError, IndexError, AttributeError):
-        return time.monotonic()  # no Linux: what came before the first import of ours stays unknown
+        return time.monotonic()  # not Linux: the time before our first import stays unknown
     return now - max(0.0, since_boot - began)

@@ -1,8 +1,7 @@
-"""The host's clocks: one that stands still while the machine sleeps, and how long it slept.
+"""The host's time, and how long the machine slept.
 
-On Linux the monotonic clock stops in a suspended laptop, and CLOCK_BOOTTIME goes on. Their distance grows by what was
-slept, and by nothing else: a step of the time of day (NTP) touches neither. Elsewhere sleep stays unknown, and is in
-nobody's time.
+On Linux the monotonic clock stops in a suspended laptop, and CLOCK_BOOTTIME goes on. Their distance grows by the sleep,
+and by nothing else: NTP touches neither. Elsewhere sleep is unknown, and counted nowhere.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Reading(NamedTuple):
 
 
 class WallClock:
-    """May be read by several threads: what one of them finds out the others would have found out too."""
+    """Safe to read from several threads: each would find the same sleep."""
 
     def __init__(
         self,
@@ -45,8 +44,7 @@ class WallClock:
         return Reading(self._latest, self._slept)
 
     def _distance(self) -> tuple[float, float]:
-        """Now, and by how much the clocks are apart at least: whoever is kept between two readings is so after the
-        first, so that it can only look like less."""
+        """Now, and the least by which the clocks are apart: a delay between the two reads can only make it less."""
         sleepless = self._sleepless()
         now = self._monotonic()
         return now, sleepless - now

@@ -1,8 +1,8 @@
 """The card's own sensors, beside training: clocks, power, temperature, what holds the clocks back, and the energy.
 
-A thread asks NVML every few seconds. It is a guest: where the library is missing, the card does not answer or nobody
-can take what it has to say, it leaves without a word, and it never keeps the process from ending. Everything that takes
-time, the import of the library too, happens in the thread.
+A thread asks NVML every few seconds. If the library is missing, the card does not answer or the ledger cannot be
+written, it ends silently, and it never keeps the process from ending. Everything slow, also the library's import,
+happens in the thread.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Monitor:
     """Tells `tell` what the sensors say. `card` is a uuid as torch gives it, or a PCI bus id.
 
     The number of a card will not do: CUDA_VISIBLE_DEVICES renumbers them for CUDA, and not for NVML. Without `card`
-    the only card of the machine is meant; where there are several, nobody knows which.
+    it is the machine's only card; with several, it is unknown which.
     """
 
     def __init__(

@@ -32,9 +32,9 @@ class Bookkeeper:
         self._iteration = 0
         self._spans_written = time.monotonic()
 
-    def settle(self) -> None:
-        """Take what the clock knows by now."""
-        for piece in self._clock.settled():
+    def drain_clock(self) -> None:
+        """Take the clock's completed pieces."""
+        for piece in self._clock.completed_pieces():
             self._take(piece)
         if time.monotonic() - self._spans_written >= _SPANS_EVERY:
             self.write_spans()
@@ -43,7 +43,7 @@ class Bookkeeper:
         return self._step_ms.pop(iteration)
 
     def own_ms(self, iteration: int) -> float:
-        """What this rank did of a step before it met the others; 0 where nobody marks that."""
+        """This rank's part of a step before it meets the others; 0 with one rank, where nobody marks it."""
         return self._own_ms.pop(iteration, 0.0)
 
     def evaluation_ms(self, iteration: int) -> float:
@@ -59,8 +59,8 @@ class Bookkeeper:
         self._spans_written = time.monotonic()
 
     def close(self) -> None:
-        """What no event took, such as the wait for a checkpoint that failed, is still part of the wall clock."""
-        self.settle()
+        """Time that no event took, such as waiting for a checkpoint that failed, still counts in the wall clock."""
+        self.drain_clock()
         self._spans["evaluation"] += sum(self._evaluation_ms.values())
         self._spans["checkpoint"] += sum(self._checkpoint_ms.values())
         self._spans["other"] += sum(self._step_ms.values())

@@ -1,7 +1,7 @@
-"""`kill -STOP` and `kill -CONT`: nobody hears that a process is stopped, but it can hear that it goes on.
+"""`kill -STOP` and `kill -CONT`: a process cannot notice that it is stopped, but SIGCONT tells it that it goes on.
 
-A thread looks at the clock again and again. What it missed before a SIGCONT is what the process was stopped. Until the
-handler runs, which waits for a long call into torch to return, the thread remembers it.
+A thread polls the clock. The gap before a SIGCONT is how long the process was stopped. The thread remembers it until
+the handler runs, which has to wait for a long call into torch to return.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _CONTINUED = getattr(signal, "SIGCONT", None)  # Windows has none
 
 
 class Stops:
-    """While it is entered, `tell` hears of every stop: at which moment of the monotonic clock this process was last
-    seen to run, and when it ran again."""
+    """While entered, calls `tell` for every stop, with two moments of the monotonic clock: when this process was last
+    seen running, and when it ran again."""
 
     def __init__(self, tell: Callable[[float, float], None]) -> None:
         self._tell = tell
@@ -50,7 +50,7 @@ class Stops:
                 self._missed.append((before, self._seen))
 
     def _go_on(self, *_: object) -> None:
-        """Of what is told twice, the clock takes each moment once."""
+        """May tell of a stop twice; the clock counts each moment once."""
         while self._missed:
             self._tell(*self._missed.popleft())
         seen, now = self._seen, time.monotonic()

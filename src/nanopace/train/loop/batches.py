@@ -39,7 +39,7 @@ class Batches:
         device: torch.device,
         first_window: int,  # of the first step, over all ranks
         part: tuple[int, int] = (0, 1),  # which rank's share of a step this is, and of how many
-        beside: bool | None = None,  # whether a thread gathers; None: on CUDA
+        beside: bool | None = None,  # whether a thread gathers; None: only on CUDA
     ) -> None:
         self.order = order
         self._split, self._device = split, device
@@ -57,9 +57,9 @@ class Batches:
         if device.type == "cuda" if beside is None else beside:
             self._thread.start()
         else:
-            self._fill()  # the first step's while nobody is waiting: little data is read through before
+            self._fill()  # the first step's, before its clock starts
         self._proof = threading.Thread(target=self._prove, name="shards", daemon=True)
-        if not split.verifies:  # too much to be read before the first step: while training goes on, then
+        if not split.verifies:  # too much to read before the first step, so read it while training runs
             self._proof.start()
 
     def next(self) -> tuple[Tensor, Tensor]:
@@ -129,7 +129,7 @@ class Batches:
         return True
 
     def _prove(self) -> None:
-        """The other thread, for data of many gigabytes: holds the shards against the manifest, each rank its part."""
+        """The other thread, for data of many gigabytes: checks the shards' hashes, each rank its part."""
         if sys.platform == "linux":  # there a thread has a priority of its own
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         try:

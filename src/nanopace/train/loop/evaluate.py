@@ -1,4 +1,4 @@
-"""The validation loss, almost free: fixed windows that lie on the card, no gradients, one read by the host at the end.
+"""The validation loss, almost free: fixed windows kept on the card, no gradients, one read by the host at the end.
 
 The windows are the first of one fixed order, the same in every evaluation. So an evaluation is comparable with the one
 before window by window, and the difference is known far better than either loss. `eval_target_error` takes as many
@@ -99,14 +99,14 @@ class Evaluator:
         return self._batch(0).cpu()
 
     def halve(self) -> int | None:
-        """Memory is full: half as many windows at a time, which changes no loss. How many now; None: no less."""
+        """Memory is full: half as many windows at a time, which changes no loss. Returns how many; None if no less."""
         if self._batch_size == 1:
             return None
         self._batch_size //= 2
         return self._batch_size
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: the first evaluation after a resume still has one to be compared with."""
+        """For a checkpoint, so that the first evaluation after a resume can be compared with the one before."""
         return {"before": self._before.tolist()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -127,7 +127,7 @@ class Evaluator:
     def _from(self, first: int) -> np.ndarray:
         """The losses of the windows from `first` on. Nobody waits for the card before all are under way.
 
-        Each rank takes a stretch of the same length, whatever its batches; where the windows end, it begins anew.
+        Each rank takes a stretch of the same length, whatever its batches; past the last window it wraps around.
         """
         count = self.windows - first
         stretch = math.ceil(count / self._ranks.size)

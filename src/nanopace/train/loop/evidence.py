@@ -1,10 +1,10 @@
-"""What is kept of a step after which training could not go on, for whoever wants to know why.
+"""What is saved of a step after which training could not go on, for finding out why.
 
     out/evidence-step-1234/
         evidence.json         the last losses and norms, which weights and gradients are not finite, config, data
         batch.safetensors     the tokens of that step, as this process saw them
 
-Only what is read back into a tensor or shown to a person lies there: nothing that could run.
+Only tensors and text: no code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def save_evidence(
     inputs: Tensor,
     targets: Tensor,
 ) -> None:
-    """Goes through the step once more, for its gradients. Every rank has to call it; the first one writes."""
+    """Runs the step again, for its gradients. Every rank has to call it; the first one writes."""
     parts.passes.zero_grad()
     with nullcontext() if parts.release is None else parts.release.weights_frozen():
         loss = stepper.accumulate(step, inputs, targets)

@@ -1,7 +1,7 @@
 """The training loop: steps and nothing but steps between two marks of the clock.
 
-The host stays ahead of the card: it asks for a step's loss only when the card is done with that step, one or two steps
-later, so that nobody waits for anybody. Evaluations and checkpoints come between steps and have their own time.
+The host stays ahead of the card: it reads a step's loss only when the card is done with that step, one or two steps
+later, so that neither waits for the other. Evaluations and checkpoints come between steps and have their own time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nanopace.train.loop.evidence import save_evidence
 from nanopace.train.loop.interrupt import Interrupt
 from nanopace.train.loop.loss_watch import NotFiniteError
 from nanopace.train.loop.parts import Parts
-from nanopace.train.loop.saves import Saves
+from nanopace.train.loop.saves import CheckpointManager
 from nanopace.train.loop.schedule import learning_rate
 from nanopace.train.loop.step_reports import IN_FLIGHT, StepReports
 from nanopace.train.loop.stepper import Stepper
@@ -44,12 +44,12 @@ class Loop:
         self._stepper = Stepper(parts, self._books)
         self._best = parts.best
         self._last_batches: deque[tuple[int, Tensor, Tensor]] = deque(maxlen=IN_FLIGHT + 1)
-        self.saves = Saves(parts, self._books, self._reports, self._state, stop_asked)
+        self.checkpoints = CheckpointManager(parts, self._books, self._reports, self._state, stop_asked)
         self.iteration = parts.plan.first_step
 
     @property
     def micro_batch(self) -> int:
-        """Sequences, as many as fitted so far."""
+        """Sequences, as many as have fitted so far."""
         return self._stepper.micro_batch
 
     @property
@@ -57,7 +57,7 @@ class Loop:
         return self._reports.utilisation
 
     def run(self) -> str:
-        """Train to the end, or until somebody interrupts, and return which. NotFiniteError: it cannot go on."""
+        """Train until the end or an interrupt, and return which. NotFiniteError if training cannot go on."""
         with self._parts.batches:
             if not self._config.eval_only:
                 self._stepper.warm_up()
@@ -104,20 +104,20 @@ class Loop:
     def _next_batch(self) -> tuple[Tensor, Tensor]:
         try:
             return self._parts.batches.next()
-        except InputError:  # the data is gone, and what was learned from it shall not be
-            if self._parts.plan.ranks.size == 1:  # the others know nothing of it, and would not save
-                self.saves.save(self.iteration, anyway=True)
-                self.close_saves(last=True)
+        except InputError:  # the data is gone: keep what was learned from it
+            if self._parts.plan.ranks.size == 1:  # other ranks do not know, and would not save
+                self.checkpoints.save(self.iteration, anyway=True)
+                self.close_checkpoints(last=True)
             raise
 
     def _wait_for_copies(self, step: int) -> None:
-        """Of the last checkpoint's, which are made of the weights as they were then."""
+        """The last checkpoint is copied from the weights as they were then, so wait before they change."""
         if self._parts.checkpointer.before_update():
             self._clock.mark("checkpoint", step)
 
     def _check(self, reported: int) -> None:
-        """Go back if there were too many faults up to the step `reported`. Some ranks know of later ones by now, but
-        that much is reported to all, so that all of them go back after the same step."""
+        """Roll back if there were too many faults up to the step `reported`. Some ranks may know of later ones, but
+        only so much is reported to all, so that all of them roll back after the same step."""
         failed_at = self._reports.watch.failed_at
         if failed_at is not None and failed_at <= reported:
             raise NotFiniteError(failed_at)
@@ -129,11 +129,11 @@ class Loop:
         step, config = self.iteration, self._config
         evaluating = step % config.eval_interval == 0
         saving = step % config.save_interval == 0 if config.save_interval > 0 else evaluating  # below 0: nobody saves
-        if (saving and config.always_save_checkpoint) or self.saves.due:
-            self.saves.save(step)
+        if (saving and config.always_save_checkpoint) or self.checkpoints.due:
+            self.checkpoints.save(step)
         if evaluating:
             self._evaluate(step)
-        self.saves.collect(step)
+        self.checkpoints.collect(step)
 
     def _evaluate(self, step: int) -> None:
         parts = self._parts
@@ -146,12 +146,12 @@ class Loop:
             second = None if parts.training is None else self._stepper.evaluate(step, parts.training)
         parts.model.train()
         self._clock.mark("evaluation", step).wait()
-        self._books.settle()
+        self._books.drain_clock()
         event = with_train_loss(event, second, self._reports.recent)
         self._reports.recent.clear()
         parts.ledger.append(replace(event, ms=round(self._books.evaluation_ms(step), 4)))
         if event.val is not None and self._is_best(event.val):
-            self._keep_best(step, event.val)
+            self._record_best(step, event.val)
         gc.collect()
         self._clock.mark("other", step)
         self._listener.phase("step")
@@ -159,11 +159,11 @@ class Loop:
     def _is_best(self, loss: float) -> bool:
         return math.isfinite(loss) and (self._best is None or loss < self._best[1])
 
-    def _keep_best(self, step: int, loss: float) -> None:
+    def _record_best(self, step: int, loss: float) -> None:
         self._best = (step, loss)
         if not self._config.always_save_checkpoint:
-            self.saves.save(step)
-        if step == self.saves.step:
+            self.checkpoints.save(step)
+        if step == self.checkpoints.step:
             self._parts.checkpointer.mark_best(step, loss)
 
     def _state(self, step: int) -> dict[str, object]:
@@ -190,24 +190,24 @@ class Loop:
         if not self._reports.stopping:
             self._check(self.iteration)
         if not self._config.eval_only:
-            self.saves.save(self.iteration, anyway=True)
+            self.checkpoints.save(self.iteration, anyway=True)
             recently = (self.iteration - 1) % self._config.eval_interval == 0
             if not self._reports.stopping and not recently:
                 self._evaluate(self.iteration)
-        self.close_saves(last=True)
+        self.close_checkpoints(last=True)
 
-    def close_saves(self, *, last: bool = False) -> None:
-        self.saves.close(self.iteration, last=last)
+    def close_checkpoints(self, *, last: bool = False) -> None:
+        self.checkpoints.close(self.iteration, last=last)
 
     def save_evidence(self, out_dir: Path, failed_at: int) -> Path:
-        """What is known of the step that failed. All ranks have to call it, and the first one writes."""
+        """What is known of the failed step. All ranks have to call it; the first one writes."""
         directory = out_dir / f"evidence-step-{failed_at}"
         inputs, targets = next((a, b) for step, a, b in self._last_batches if step == failed_at)
         save_evidence(directory, self._parts, self._stepper, self._reports.watch.last, failed_at, inputs, targets)
         return directory
 
     def close(self) -> float:
-        """The books are closed; the wall clock of the process in ms."""
+        """Close the books. Returns the process's wall clock in ms."""
         self._clock.mark("other", self.iteration)
         self._clock.finish()
         self._books.close()
@@ -215,14 +215,14 @@ class Loop:
 
 
 def _random_states(parts: Parts) -> dict[str, object]:
-    """Of every rank: each draws its own dropout."""
+    """Every rank's, because each draws its own dropout."""
     first, *others = parts.plan.ranks.gather(random_states(parts.plan.device))
     return {"random": first, "random_of_others": others} if others else {"random": first}
 
 
 @contextmanager
 def _garbage_later() -> Iterator[None]:
-    """No collection in a step: what is there now is kept for good, and the rest is collected after evaluations."""
+    """No garbage collection in a step: freeze what exists now, and collect the rest after evaluations."""
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -4,8 +4,8 @@ A step's loss lies above or below the level of the few before it, and stands out
 so more than the steps before did. Comparing with the last few takes the trend away: the loss falls, fast at first, and
 that is neither noise nor a spike. Level and deviation are medians, so that a spike does not hide the next one.
 
-Nobody waits for a loss, so that all this is known one or two steps after the fact (step_reports.py). The update of a
-step that is not finite was left out long before that, by the device itself (stepper.py).
+Nobody waits for a loss, so all this is known one or two steps later (step_reports.py). The update of a step that is not
+finite was skipped long before that, by the device itself (stepper.py).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Watch:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether training may have to go back to before now."""
+        """Whether training may have to roll back."""
         return self.streak > 0 or self.failed_at is not None
 
     def judge(self, iteration: int, loss: float, grad_norm: float) -> Verdict:

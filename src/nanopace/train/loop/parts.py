@@ -1,4 +1,4 @@
-"""Everything that a run is made of; setup.py puts it together, and loop.py sets it in motion."""
+"""The parts of a run; setup.py puts them together, and loop.py runs them."""
 
 from __future__ import annotations
 

@@ -32,19 +32,19 @@ class Passes(Protocol):
         ranks are about to meet."""
 
     def zero_grad(self) -> None:
-        """No gradients are left, in the model or in buffers of ours."""
+        """Clear all gradients, in the model and in our own buffers."""
 
     def finish(self) -> None:
-        """There are no more micro-batches in this step: the gradients are those of the weights."""
+        """After a step's last micro-batch: give the weights their gradients."""
 
     def refresh_copies(self) -> None:
-        """The weights have changed, and what is multiplied are copies of them."""
+        """The weights have changed: update the copies that are multiplied."""
 
     def climb(self) -> str | None:
-        """Memory is full: keep less of the forward pass, and say what is done without; None: nothing is left."""
+        """Memory is full: take the next memory step, and return its name; None if there is no more."""
 
     def capture_graph(self, tokens: Tensor, targets: Tensor, count: int) -> str | None:
-        """After a first pass: later ones of the same shape are one launch, where that is quicker. Says why it is."""
+        """After a first pass: make later ones of the same shape one launch, if that is faster. Returns why."""
 
 
 class PlainPasses:

@@ -1,9 +1,9 @@
-"""A run's checkpoints as the loop sees them: when to save, what became of it, and what to do where it failed.
+"""The loop's side of checkpoints: when to save, how to report it, and what to do if it fails.
 
-The checkpointer writes in the background. A save that fails is noted, and training goes on: the next one may succeed.
-Nothing comes after the last one: it is tried again, and at last elsewhere. A disk that is full for a moment costs a few
-seconds that way, and one that stays full costs no step where --rescue_dir names another. All of it is short, because
-whoever stops a run may not wait long.
+The checkpointer writes in the background. A failed save is noted, and training goes on: the next one may succeed. The
+last one has no next, so it is retried, and finally written to --rescue_dir. A disk that is full for a moment then costs
+a few seconds, and one that stays full costs no step. The retries are short, because whoever stops a run may not wait
+long.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from nanopace.train.loop.step_reports import StepReports
 
 WAITS = (0.5, 1.0, 2.0)  # seconds before each further attempt
 
-_A_LOOK = 0.05  # seconds between looks at whether somebody wants to leave
+_POLL_S = 0.05  # between checks whether somebody asked to stop
 
 
 @dataclass(frozen=True, slots=True)
 class Unsaved:
     """The last step has no checkpoint in out_dir."""
 
-    path: Path  # that it should have
+    path: Path  # where it should be
     reason: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
 
 
-class Saves:
+class CheckpointManager:
     def __init__(
         self,
         parts: Parts,
@@ -44,22 +44,23 @@ class Saves:
         state: Callable[[int], dict[str, object]],
         stop_asked: Callable[[], bool],
     ) -> None:
-        """`state`: a step to what its checkpoint holds beside weights and optimizer."""
+        """`state` gives what the checkpoint of a step holds beside weights and optimizer."""
         self._parts, self._books, self._reports = parts, books, reports
         self._state, self._stop_asked = state, stop_asked
-        self._failed = False  # the save before
-        self.step = parts.plan.saved_step  # the last that was saved; a resumed one need not be saved again
-        self.due = False  # although it is not its turn: the last one was put off
+        self._failed = False  # the previous save
+        self.step = parts.plan.saved_step  # the last one saved; a resumed step need not be saved again
+        self.due = False  # save at the next chance: the last save was put off
         self.newest: Path | None = None  # the newest checkpoint on the disk
         self.unsaved: Unsaved | None = None  # why the last step has no checkpoint in out_dir, if it should have one
-        self.rescued = False  # it has one elsewhere
+        self.rescued = False  # it has one in rescue_dir
 
     def save(self, step: int, *, anyway: bool = False) -> None:
-        """Put off while steps are not finite: what training goes back to shall be good. `anyway`: there is no later."""
+        """Put off while losses are not finite, because a rollback needs a good checkpoint. `anyway`: do not put it off,
+        since there is no later chance."""
         if step in (0, self.step) or self._parts.plan.config.eval_only:
             return
         self._parts.listener.phase("checkpoint")
-        self._reports.report(0)  # the losses up to here belong into it
+        self._reports.report(0)  # the checkpoint holds the losses up to here
         self._parts.clock.mark("logging", step)
         self.due = self._reports.watch.in_doubt and not anyway
         if not self.due:
@@ -69,8 +70,8 @@ class Saves:
         self._parts.listener.phase("step")
 
     def collect(self, iteration: int) -> None:
-        """Report the checkpoints that are on the disk by now, or failed."""
-        if news := self._parts.plan.claim.news():  # what was saved before may be out of reach
+        """Report the saves that have ended."""
+        if news := self._parts.plan.claim.news():  # earlier checkpoints may be out of reach, so save soon
             self.due = self._parts.plan.ranks.size == 1 or self.due
         for text in (*news, *self._parts.checkpointer.notes()):
             self._parts.ledger.append(NoteEvent(text, iteration))
@@ -79,7 +80,7 @@ class Saves:
                 self._note_failure(Unsaved(result.path, result.failure), iteration)
                 continue
             self._failed, self.unsaved, self.newest = False, None, result.path
-            self._books.settle()
+            self._books.drain_clock()
             stall_ms = round(self._books.checkpoint_ms(result.step), 4)
             background_ms = round(result.background_ms, 3)
             self._parts.ledger.append(
@@ -87,7 +88,7 @@ class Saves:
             )
 
     def _note_failure(self, failure: Unsaved, iteration: int) -> None:
-        """Once, until a save succeeds again."""
+        """Only once, until a save succeeds again."""
         if failure.path.name != BEST:
             self.unsaved = failure
         if not self._failed:
@@ -96,46 +97,46 @@ class Saves:
         self._failed = True
 
     def close(self, iteration: int, *, last: bool) -> None:
-        """Wait until all checkpoints are on the disk, or failed, and report them. Nothing can be saved after that.
+        """Wait until all saves have ended, and report them. Nothing can be saved after that.
 
-        `last`: nor will there be another chance."""
+        `last`: the run ends here, so retry a failed save."""
         self._reports.report(0)
         self._parts.clock.mark("other", iteration)
         self._parts.checkpointer.close()
         if last:
-            self._try_again(iteration)
+            self._retry(iteration)
         self._parts.clock.mark(LAST_SAVE, iteration)
         self._parts.clock.finish()
         self.collect(iteration)
 
-    def _try_again(self, iteration: int) -> None:
-        """If the last save failed. The first rank decides whether to, and all do: each may hold a part of it."""
+    def _retry(self, iteration: int) -> None:
+        """Retry the last save if it failed. The first rank decides for all, because each may hold a part."""
         ranks, checkpointer = self._parts.plan.ranks, self._parts.checkpointer
         try:
             self.collect(iteration)
             for wait in WAITS:
                 if not ranks.share(self.unsaved is not None and _waited(wait, self._stop_asked)):
                     break
-                checkpointer.again()
+                checkpointer.retry_last_save()
                 self.collect(iteration)
-        except KeyboardInterrupt:  # one more Ctrl-C ends the attempts, wherever it comes
-            if self.unsaved is None or ranks.size > 1:  # others may wait for this rank at another place
+        except KeyboardInterrupt:  # another Ctrl-C ends the attempts
+            if self.unsaved is None or ranks.size > 1:  # other ranks may be waiting for this one elsewhere
                 raise
         elsewhere, missing = self._parts.plan.config.rescue_dir, self.unsaved
         if ranks.share(bool(elsewhere and missing is not None)):
-            checkpointer.again(lambda: self._parts.plan.claim.rescue(Path(elsewhere)))
+            checkpointer.retry_last_save(lambda: self._parts.plan.claim.rescue(Path(elsewhere)))
             self.collect(iteration)
             self.rescued, self.unsaved = self.unsaved is None, missing
 
 
 def _waited(seconds: float, stop_asked: Callable[[], bool]) -> bool:
-    """False as soon as somebody asks to stop, who had not when this began, or asks again."""
+    """False as soon as somebody asks to stop meanwhile, for the first time or again."""
     before, end = stop_asked(), time.monotonic() + seconds
     try:
         while time.monotonic() < end:
             if stop_asked() != before:
                 return False
-            time.sleep(_A_LOOK)
+            time.sleep(_POLL_S)
     except KeyboardInterrupt:
         return False
     return True

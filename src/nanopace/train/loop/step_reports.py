@@ -1,7 +1,7 @@
-"""A step's loss is reported when the card is done with it, a step or two later, so that nobody waits for it.
+"""Reports a step's loss when the card is done with it, a step or two later, so that nobody waits for it.
 
-With several ranks each step is reported exactly `IN_FLIGHT` steps later, by all of them at once: they exchange their
-times, and whether somebody wants to stop, and so all know the same of the same step.
+With several ranks, all report each step exactly `IN_FLIGHT` steps later: they exchange their times, and whether
+somebody asked to stop, so that all know the same of the same step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class StepReports:
     """The steps that are under way, and the losses since the last evaluation."""
 
     def __init__(self, parts: Parts, books: Bookkeeper, stop_asked: Callable[[], bool]) -> None:
-        """`stop_asked`: whether somebody wants this very process to stop."""
+        """`stop_asked`: whether somebody asked this very process to stop."""
         self._parts, self._books, self._stop_asked = parts, books, stop_asked
         self._stop_asked_somewhere = False
         self._pending: deque[_PendingStep] = deque()
@@ -70,7 +70,7 @@ class StepReports:
         return self._parts.flops.per_step / (ms / 1000) / peak if peak and ms > 0 else None
 
     def add(self, step: int, loss: Tensor, norm: Tensor, lr: float) -> None:
-        """A step has been given to the device; its end is marked behind the copy of its values."""
+        """The device has got a step; its end is marked after the copy of its values."""
         values = self._host[step % len(self._host)]
         values.copy_(torch.stack([loss, norm]), non_blocking=self._parts.plan.device.type == "cuda")
         done = self._parts.clock.mark("optimizer", step)
@@ -82,7 +82,7 @@ class StepReports:
         while self._pending and (len(self._pending) > in_flight or (alone and self._pending[0].done.passed())):
             step = self._pending.popleft()
             step.done.wait()
-            self._books.settle()
+            self._books.drain_clock()
             self._report(step)
 
     def _report(self, step: _PendingStep) -> None:

@@ -1,12 +1,11 @@
 """What a step is made of: forward and backward of every micro-batch, and the update of the weights.
 
-Nothing in here waits for the device. A step whose loss or gradient is not finite is left out by the device itself: the
-fused optimizer reads a flag, as it does for GradScaler, and leaves weights, averages and its count of steps alone.
+Nothing here waits for the device. The device itself skips a step whose loss or gradient is not finite: the fused
+optimizer reads a flag, as it does for GradScaler, and leaves weights, averages and its step count alone.
 
-Where memory is full, a step is the same sequences in smaller micro-batches, from then on: the same tokens, and but for
-rounding the same loss and the same gradient. No step is lost. Steps whose gradients are released
-(step_in_backward.py) are no such steps: they are over once their backward pass is, and can neither be divided nor taken
-again.
+If memory is full, a step takes the same sequences in smaller micro-batches from then on: the same tokens, and but for
+rounding the same loss and gradient. No step is lost. Steps whose gradients are released (step_in_backward.py) cannot
+do so: the backward pass has already changed the weights, and cannot be divided or repeated.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class Stepper:
     # --- before the first one ----------------------------------------------------------------------------------------
 
     def warm_up(self) -> None:
-        """Compile and allocate before the first step, on tokens that mean nothing, and leave no trace of it."""
+        """Compile and allocate before the first step, on meaningless tokens, without changing anything."""
         parts, step = self._parts, self._parts.plan.first_step
         parts.listener.phase("compile")
         phase = "compile" if self._config.compile else "startup"
@@ -118,7 +117,7 @@ class Stepper:
             self._evaluating(step, parts.validation, parts.validation.warm_up)
         parts.model.train()
         parts.clock.mark(phase, step, "evaluation").wait()
-        self._books.settle()
+        self._books.drain_clock()
         parts.listener.phase("step")
 
     def _fits(self) -> bool:
@@ -142,7 +141,7 @@ class Stepper:
     # --- when memory is full -----------------------------------------------------------------------------------------
 
     def _shrink(self, where: str, step: int) -> None:
-        """Smaller micro-batches, until one fits. What that takes, and what was in vain, is not the step's time."""
+        """Smaller micro-batches, until one fits. The time it takes is not the step's."""
         parts, config = self._parts, self._config
         fits, before = False, self.micro_batch
         while not fits:
@@ -188,7 +187,7 @@ class Stepper:
         return done
 
     def _give_up_if_sharded(self, done: object) -> None:
-        """The ranks meet in every layer, and those that are waiting in one cannot be told to begin anew."""
+        """The ranks meet in every layer, and one that waits in a layer cannot be told to start over."""
         if done is None and self._parts.parallel.sharded:
             raise FullError(halvable=True)
 
@@ -197,5 +196,5 @@ class Stepper:
 
 
 def _same_random_numbers(device: torch.device) -> AbstractContextManager[None]:
-    """What is drawn inside is as if it had not been."""
+    """Random numbers drawn inside do not change those drawn after."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])

@@ -1,4 +1,4 @@
-"""How many sequences at once: in a micro-batch that nobody asked for, and in an evaluation."""
+"""How many sequences at once: in a micro-batch, if the user asks for none, and in an evaluation."""
 
 from __future__ import annotations
 

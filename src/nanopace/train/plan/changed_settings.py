@@ -1,4 +1,4 @@
-"""What is different in a run that goes on with other settings than it had, in a line of the header each."""
+"""Header lines on the settings that a resumed run has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_THE_PROCESS = (*knobs_of("call"), "device")
 
 
 def differences(saved: Saved, config: TrainConfig) -> dict[str, str]:
-    """By what they are about: the position in the data, and everything else."""
+    """Two lines: on the position in the data, and on everything else."""
     data = "; ".join(_of_the_data(saved, config))
     others = set(KNOBS).difference(_OF_A_STEP, _OF_THE_ORDER, _OF_THE_PROCESS)
     changed = _changed(saved, config, [name for name in KNOBS if name in others])
@@ -36,7 +36,7 @@ def _of_the_data(saved: Saved, config: TrainConfig) -> Iterator[str]:
 
 
 def _changed(saved: Saved, config: TrainConfig, names: Sequence[str]) -> dict[str, Value]:
-    """What they were. Of a knob that a checkpoint does not name, nothing is known: nanoGPT knows no vocab_size."""
+    """Their old values. A knob that the checkpoint does not name counts as unchanged: nanoGPT has no vocab_size."""
     return {
         name: saved.config[name]
         for name in names

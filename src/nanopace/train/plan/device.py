@@ -1,7 +1,6 @@
 """What this machine trains on and how, each choice with its reason.
 
-What a person asks for is done or refused; replaced only where nanoGPT does so, which is said. What nobody asked for is
-chosen, and says why.
+What the user asks for is done or refused, and replaced only where nanoGPT does so, with a note. The rest is chosen.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Machine:
 
     @property
     def card_memory_gb(self) -> float | None:
-        """As the driver says it: that a card is known by."""
+        """All of the card's memory, by which the card is recognised."""
         return self.memory_gb if self.whole_memory_gb is None else self.whole_memory_gb
 
     def peak_flops(self, dtype: str) -> float | None:
@@ -214,7 +213,7 @@ def has_fp8(device: torch.device) -> bool:
 
 
 def check_fp8(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> None:
-    """Products in 8 bits are part of our kernels. Where they cannot be, who asked for them hears of it."""
+    """Products in 8 bits are part of our kernels: refuse fp8 where those cannot run."""
     if not config.fp8:
         return
     if not has_fp8(device):

@@ -1,7 +1,7 @@
-"""How much is computed again, or remembered less exactly, so that a run fits into memory: as little as it takes.
+"""Picks the memory steps that a run needs to fit into memory, and no more.
 
-The steps are in nanopace/memory_ladder.py. Before anything is built the peak is predicted (hardware/memory.py); should
-that be wrong, the stepper finds memory full, climbs on, and only then takes smaller micro-batches.
+The steps are in nanopace/memory_ladder.py. The peak is predicted before anything is built (hardware/memory.py); if that
+is wrong, the stepper finds memory full, takes the next steps, and only then smaller micro-batches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nanopace.train.plan.device import Machine
 def pick_steps(
     config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str, micro_batch: int | None = None
 ) -> tuple[tuple[str, ...], str]:
-    """The steps of the ladder, and why. `micro_batch`: sequences, where it is known that batch_size does not fit."""
+    """The memory steps, and why. `micro_batch`: sequences, if it is known that batch_size does not fit."""
     if kernels != "fused":
         return (), "all is kept: only our own kernels can do without"
     asked = memory_steps(config.memory)

@@ -32,9 +32,9 @@ _OF_A_LEDGER = 1 << 20  # bytes: it begins with the event that is looked for
 
 
 def find_saved(out_dir: Path, listener: Listener) -> Saved:
-    """The newest whole checkpoint of a run that shall go on, ours or nanoGPT's, whichever is further.
+    """The newest intact checkpoint to resume from, ours or nanoGPT's, whichever is further.
 
-    Those that cannot be used are named, with what is wrong with them.
+    Reports those that cannot be used, and why.
     """
     ours, newer = newest_whole(out_dir)
     refused = [*newer]
@@ -75,17 +75,17 @@ def find_saved(out_dir: Path, listener: Listener) -> Saved:
 
 
 def further(ours: Saved | None, theirs: Saved | None) -> Saved | None:
-    """Ours, where both are as far."""
+    """The one with more steps; ours if they are equal."""
     if ours is None or theirs is None:
         return ours or theirs
     return theirs if theirs.step > ours.step else ours
 
 
 def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value]:
-    """The run's own settings, with what is given now. Another kind of machine chooses for itself again.
+    """The run's own settings, with what is given now. Another kind of machine makes its own choices again.
 
-    Its shape stays as it is. A config file may say otherwise, as in nanoGPT, where flags had changed it
-    (resume_notes.py tells of it); a flag now would be a mistake.
+    The shape stays. A config file may disagree, as in nanoGPT, where flags may have changed it (resume_notes.py
+    reports it); a flag that disagrees is an error.
     """
     for name, (has, wanted) in other_shape(saved, asked).items():
         if not asked.files or name in asked.flags:
@@ -99,9 +99,9 @@ def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value
 
 
 def from_the_beginning(given: Mapping[str, Value], out_dir: Path, machine: Machine) -> Mapping[str, Value]:
-    """What is asked for where a run shall go on that ended before its first checkpoint: the same, from the beginning.
+    """Resuming a run that ended before its first checkpoint starts it again, with the settings in its ledger.
 
-    Its settings are in its ledger. Everywhere else, what is given.
+    In any other case, returns what is given.
     """
     ledger = out_dir / LEDGER_FILE
     if given.get("init_from") != "resume" or checkpoint_directories(out_dir):
@@ -117,7 +117,7 @@ def from_the_beginning(given: Mapping[str, Value], out_dir: Path, machine: Machi
 
 
 def _first_config(ledger: Path) -> Mapping[str, Value]:
-    """Of the process that began the run; empty where it is not to be read any more."""
+    """The config of the process that began the run; empty if the ledger cannot be parsed."""
     reader = EventReader()
     try:
         beginning = read_beginning(ledger, _OF_A_LEDGER).split(b"\n")
@@ -129,20 +129,20 @@ def _first_config(ledger: Path) -> Mapping[str, Value]:
 
 
 def _kept(config: Mapping[str, Value], machine: Machine) -> dict[str, Value]:
-    """The settings that a run had, without those of a call, and of another kind of machine."""
+    """A run's settings, without those of a single call or of another kind of machine."""
     same = str(config.get("device", "cpu")).partition(":")[0] == machine.device.type
     aside = {*knobs_of("call"), "device"} if same else set(knobs_of("call", "machine"))
     return {name: value for name, value in config.items() if name not in aside}
 
 
 def other_shape(saved: Saved, asked: Asked) -> dict[str, tuple[Value, Value]]:
-    """What the run has, and what is wanted now, where that differs."""
+    """Shape knobs that differ: what the run has, and what is wanted now."""
     both = {name: (getattr(saved.shape, name), _wanted(name, asked.given, saved.shape)) for name in SHAPE}
     return {name: (has, wanted) for name, (has, wanted) in both.items() if wanted is not None and wanted != has}
 
 
 def _wanted(name: str, given: Mapping[str, Value], shape: ModelShape) -> Value | None:
-    """What is given for a knob that the weights settle, in the form that their shape has it; None: nothing."""
+    """The value given for a shape knob, in the form that ModelShape has it; None if none is given."""
     value = given.get(name)
     return ",".join(left_out(shape.recipe, value)) if name == "without" and isinstance(value, str) else value
 
@@ -175,7 +175,7 @@ def find_pretrained(init_from: str, which: str, listener: Listener) -> Pretraine
 
 
 def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[str, Value]:
-    """The model's shape is settled by its weights; only its context may be made shorter, as nanoGPT allows."""
+    """The weights fix the model's shape; only its context may be made shorter, as in nanoGPT."""
     for name in SHAPE:
         wanted, has = _wanted(name, given, pretrained.shape), getattr(pretrained.shape, name)
         shorter = name == "block_size" and isinstance(wanted, int) and wanted < pretrained.shape.block_size
@@ -193,10 +193,10 @@ def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[
 def build_model(
     shape: ModelShape, source: Saved | Pretrained | None, device: torch.device, *, piecewise: bool = False
 ) -> GPT:
-    """Drawn anew where there is no source. A longer position table than needed is cut.
+    """New random weights if there is no source. A position table that is too long is cut.
 
-    It is drawn with the numbers of `device`: on a CPU one seed gives nanoGPT's weights, but that takes it 5 to 9 s for
-    GPT-2. `piecewise`: no more than one weight at a time lies on the device, and the model on the host.
+    They are drawn on `device`. On a CPU a seed would give nanoGPT's weights, but takes 5 to 9 s for GPT-2.
+    `piecewise`: only one weight at a time is on the device, and the model on the host.
     """
     with InitOnDevice(device) if piecewise else device:
         model = new_model(shape)

@@ -1,4 +1,4 @@
-"""From what was asked for to the plan of a run: all that can be decided and checked before anything is written."""
+"""Makes the plan of a run: everything that can be decided and checked before anything is written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nanopace.corpus.shards.corpus import Corpus, find_corpus, open_corpus
 from nanopace.errors import InputError, UsageError
 from nanopace.hardware.calibration import measured_tflops
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import Saved, not_a_state
+from nanopace.train.checkpoint.layout import Saved
 from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.run_dir import check_free, check_rescue
 from nanopace.train.formats.pretrained import Pretrained
@@ -131,7 +131,7 @@ def plan_run(
 
 
 def _fitting_micro_batch(saved: Saved, config: TrainConfig) -> int:
-    """What fitted before. Who asks for another batch_size now wants to see for themselves."""
+    """The micro-batch that fitted before; batch_size if another one is asked for now."""
     fitted = int(saved.state.get("micro_batch", config.batch_size))
     same = saved.config.get("batch_size") == config.batch_size
     return fitted if same and fitted > 0 and config.batch_size % fitted == 0 else config.batch_size
@@ -140,7 +140,7 @@ def _fitting_micro_batch(saved: Saved, config: TrainConfig) -> int:
 def _without(
     foreign: Mapping[str, Value], asked: Mapping[str, Value], source: Saved | Pretrained | None
 ) -> dict[str, Value]:
-    """As if a config had not said what it says for another recipe: a run that goes on keeps what its checkpoint has."""
+    """Drop the rates that a config has for another recipe; a resumed run keeps its checkpoint's."""
     kept = source.config if isinstance(source, Saved) else {}
     rest = {name: value for name, value in asked.items() if name not in foreign}
     return {**rest, **{name: kept[name] for name in foreign if name in kept}}
@@ -164,7 +164,7 @@ def _dataset(asked: Mapping[str, Value], *, machine_decides: bool) -> str:
 
 
 def _measured(config: TrainConfig, machine: Machine) -> float | None:
-    """In 8 bits `nanopace tune` measures none."""
+    """`nanopace tune` measures no products in 8 bits."""
     return None if config.fp8 else measured_tflops(machine.name or machine.device.type, config.dtype)
 
 
@@ -173,7 +173,7 @@ def out_dir_of(given: Mapping[str, Value]) -> Path:
 
 
 def _check_source(plan: RunPlan) -> None:
-    """Weights only mean something with the tokenizer that they were trained with."""
+    """Weights are worth nothing with another tokenizer, and a run resumes only on the same data."""
     source, corpus, config = plan.source, plan.corpus, plan.config
     if source is None:
         return
@@ -198,12 +198,5 @@ def _check_source(plan: RunPlan) -> None:
                 path=source.path,
                 steps=source.step,
             )
-        _expect_the_same(corpus, source)
-
-
-def _expect_the_same(corpus: Corpus, saved: Saved) -> None:
-    """The fingerprint of files without a manifest knows little of what is inside; earlier checkpoints know no more."""
-    hashes = saved.state.get("corpus_sha256", {})
-    if not isinstance(hashes, dict) or not all(isinstance(each, str) for each in hashes.values()):
-        raise not_a_state(saved.path)
-    corpus.expect(hashes)
+        # Without a manifest, the fingerprint says little of the contents. Old checkpoints have no hashes.
+        corpus.expect(source.state.get("corpus_sha256", {}))

@@ -1,4 +1,4 @@
-"""What a person is told before a run goes on, above all one of nanoGPT's: what is taken over, and what is not."""
+"""Notes for the user when a run resumes, above all one of nanoGPT's: what is taken over, and what is not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nanopace.train.plan.origin import other_shape
 
 
 def notes_on(saved: Saved, asked: Asked) -> list[str]:
-    """In lines. Of a checkpoint that training wrote itself there is little to say."""
+    """A checkpoint that our own training wrote needs few."""
     notes = []
     if other := other_shape(saved, asked):
         said = ", ".join(f"{name}={has} and not {wanted}" for name, (has, wanted) in other.items())

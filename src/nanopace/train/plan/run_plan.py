@@ -1,4 +1,4 @@
-"""What a run is going to be: every decision once, with its reason, in one object that everybody else reads."""
+"""The plan of a run: every decision once, with its reason, in one object that everybody else reads."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class RunPlan:
         return self.resumed.step if self.resumed is not None and self.resumed.ours else None
 
     def windows_before(self, step: int) -> int:
-        """How many windows training has read before this step. Those of a checkpoint are counted as they were read,
-        whatever a step held then."""
+        """How many windows training has read before this step. The checkpoint knows how many it had read, even if a
+        step was of another size then."""
         read = 0 if self.resumed is None else self.resumed.windows
         return read + (step - self.first_step) * self.config.gradient_accumulation_steps * self.config.batch_size
 

@@ -1,8 +1,8 @@
-"""What a run shall be, from what was asked for, what the corpus is and what the machine can do.
+"""The config of a run, from what was asked for, the corpus and the machine.
 
-What config files and flags leave open has nanoGPT's defaults. Where they ask for nothing, the machine decides: the
-model and the micro-batch that fit its memory, and as many steps as the corpus, or two minutes of a CPU, are good for.
-The header of a run names all of it.
+Knobs that config files and flags leave open get nanoGPT's defaults. If nothing is asked for, the machine decides: the
+model and micro-batch that fit its memory, and as many steps as the corpus, or two minutes of a CPU, are good for.
+A run's header names all of it.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def choose_settings(
     ranks: int = 1,
     passed_over: Mapping[str, Value] | None = None,
 ) -> Settings:
-    """`asked` is what files, flags or a checkpoint say. What they leave open nanoGPT's defaults or the machine fill.
+    """`asked` is what files, flags or a checkpoint say; nanoGPT's defaults or the machine fill the rest.
 
-    `passed_over` are rates that a file has for another recipe. They are not in `asked`, and a person hears of them.
+    `passed_over` are learning rates that a file has for another recipe. They are not in `asked`, but are reported.
     """
     dtype, compiles = asked.get("dtype"), asked.get("compile")
     chosen: Chosen = {
@@ -93,14 +93,14 @@ def choose_settings(
 
 
 def pick_dataset(*, machine_decides: bool) -> tuple[str, str]:
-    """Where nobody names one."""
+    """The dataset if nobody names one."""
     if machine_decides:
         return EMBEDDED, "the source of this Python, which needs no download"
     return str(KNOBS["dataset"].default), "nanoGPT's default"
 
 
 def _recipe(recipe: str, passed_over: Mapping[str, Value]) -> dict[str, str]:
-    """What a person has to know of another recipe than nanoGPT's, and of a config that was written for another one."""
+    """What the user has to know of a recipe other than nanoGPT's, and of a config written for another one."""
     lines = {} if recipe == "gpt2" else {"recipe": f"{recipe}: nanoGPT cannot load this model"}
     if passed_over:
         lines["rates"] = (
@@ -109,9 +109,9 @@ def _recipe(recipe: str, passed_over: Mapping[str, Value]) -> dict[str, str]:
     return lines
 
 
-def _defaults(settled: Set[str]) -> dict[str, str]:
-    """The rest of the model and the optimisation: of many knobs, one line."""
-    left = {name: knob.default for name, knob in KNOBS.items() if knob.asks_for_a_training and name not in settled}
+def _defaults(already_set: Set[str]) -> dict[str, str]:
+    """One line for all knobs of the model and the optimizer that are not set elsewhere."""
+    left = {name: knob.default for name, knob in KNOBS.items() if knob.asks_for_a_training and name not in already_set}
     return {"defaults": f"nanoGPT's for the rest: {_listed(left)}"} if left else {}
 
 
@@ -120,7 +120,7 @@ def _listed(knobs: Mapping[str, Value]) -> str:
 
 
 def pick_eval_train(config: TrainConfig) -> tuple[str, str]:
-    """Whether evaluations make nanoGPT's second pass, over the training data, and why: by what it adds to the steps.
+    """Whether evaluations make nanoGPT's second pass, over the training data, by how much time it would add.
 
     Counted, not measured. On a CPU a forward pass takes 0.23 to 0.38 of a micro-step; on a card an evaluation's batches
     may be larger than training's, and so cheaper.
@@ -138,7 +138,7 @@ def pick_eval_train(config: TrainConfig) -> tuple[str, str]:
 
 
 def _card(machine: Machine, dtype: str) -> dict[str, str]:
-    """Whose peak an mfu is a fraction of."""
+    """The card whose peak an mfu is a fraction of."""
     if machine.name is None:
         return {}
     peak = machine.peak_flops(dtype)
@@ -205,11 +205,11 @@ def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ran
     shape = {"n_layer": 12, "n_head": 12, "n_embd": 768} if large else {"n_layer": 6, "n_head": 6, "n_embd": 384}
     shape["block_size"] = 1024 if large else 512
     step_tokens, dropout = (1 << 19, 0.0) if large else (1 << 16, 0.1)
-    tried = _tried(asked, {**shape, "dropout": dropout})
-    block_size, fitting = tried.block_size, 8
+    config = _partial_config(asked, {**shape, "dropout": dropout})
+    block_size, fitting = config.block_size, 8
     if machine.memory_gb is not None:
-        kernels, _ = pick_kernels(tried, shape_of(tried, "gelu"), machine.device, ranks)
-        fitting = fitting_micro_batch(tried, kernels, machine.memory_gb)
+        kernels, _ = pick_kernels(config, shape_of(config, "gelu"), machine.device, ranks)
+        fitting = fitting_micro_batch(config, kernels, machine.memory_gb)
     most = max(1, step_tokens // block_size)
     micro_batch = next((each for each in _MICRO_BATCHES if each <= min(fitting, most)), 1)
     batch_size = int(asked.get("batch_size", micro_batch))
@@ -234,9 +234,9 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
     """A model that learns something in two minutes, and the steps that two minutes are enough for."""
     shape = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128}
     batch_size = 8
-    tried = _tried(asked, {**shape, "batch_size": batch_size})
-    _check_shape(tried, on_cpu=True)
-    step_seconds = _probe(tried)
+    config = _partial_config(asked, {**shape, "batch_size": batch_size})
+    _check_shape(config, on_cpu=True)
+    step_seconds = _probe(config)
     accumulation = int(asked.get("gradient_accumulation_steps", ranks))
     steps = max(20, int(_CPU_SECONDS * ranks / (step_seconds * accumulation)))
     return {
@@ -253,8 +253,8 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
     }
 
 
-def _tried(asked: Mapping[str, Value], chosen: Mapping[str, Value]) -> TrainConfig:
-    """Enough of a config to know what a micro-batch takes."""
+def _partial_config(asked: Mapping[str, Value], chosen: Mapping[str, Value]) -> TrainConfig:
+    """Enough of a config to know a micro-batch's memory and time."""
     given = {name: asked[name] for name in _OF_A_MICRO_BATCH if name in asked}
     return TrainConfig(**{**chosen, **given})  # type: ignore[arg-type]
 
@@ -265,7 +265,7 @@ def _rates(asked: Mapping[str, Value], peak: float, why: str) -> Chosen:
 
 
 def _by_recipe(asked: Mapping[str, Value], chosen: Chosen) -> Chosen:
-    """What the recipe wants otherwise than nanoGPT and the machine; nothing for GPT-2."""
+    """The recipe's own defaults; none for gpt2."""
     recipe = str(asked.get("recipe", KNOBS["recipe"].default))
     max_iters = asked.get("max_iters", chosen.get("max_iters", (KNOBS["max_iters"].default, ""))[0])
     return {name: (value, f"recipe {recipe}") for name, value in recipe_defaults(recipe, int(max_iters)).items()}

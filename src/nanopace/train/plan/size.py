@@ -1,7 +1,7 @@
-"""What no computer of this size can train: found by arithmetic, before a layer is built or a file is written.
+"""Refuses by arithmetic what this computer cannot train, before a layer is built or a file is written.
 
-Only what is certain is refused: weights, the tokens of a step, or one activation of a micro-batch that are larger than
-all of the memory there is. Whether the rest fits into a card is seen when it is tried.
+Only what is certain: weights, the tokens of a step, or one activation of a micro-batch that are larger than all memory.
+Whether the rest fits into a card shows when it is tried.
 """
 
 from __future__ import annotations
