@@ -12,7 +12,7 @@ import torch
 
 from nanopace.ledger import StepEvent, read_ledger
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 
 from .test_train import MIDDLE, corpus, kernels, run  # noqa: F401
 
@@ -52,7 +52,7 @@ def test_shards_of_one_card_train_as_the_card_does(
     ours, theirs = losses_of(tmp_path / "shards"), losses_of(tmp_path / "plain")
     assert list(ours) == list(theirs) == list(range(11))
     assert list(ours.values()) == pytest.approx(list(theirs.values()), abs=1e-3 if dtype == "float32" else 0.03)
-    saved, refused = newest_whole(tmp_path / "shards")
+    saved, refused = newest_intact(tmp_path / "shards")
     assert saved is not None
     assert not refused
     assert saved.sharded

@@ -18,7 +18,7 @@ import torch
 
 from nanopace.ledger import StepEvent, read_ledger
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 
 from . import fork_server
 from .conftest import TINY
@@ -82,7 +82,7 @@ def losses_of(out_dir: Path) -> dict[int, float | None]:
 
 
 def weights_of(out_dir: Path) -> dict[str, torch.Tensor]:
-    saved, _ = newest_whole(out_dir)
+    saved, _ = newest_intact(out_dir)
     assert saved is not None
     return saved.weights()
 

@@ -21,7 +21,7 @@ from nanopace.corpus.shards.order import Order
 from nanopace.errors import InputError
 from nanopace.ledger import StepEvent
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import STATE, checksum_of, newest_whole
+from nanopace.train.checkpoint.layout import STATE, checksum_of, newest_intact
 from nanopace.train.loop.batches import Batches
 from nanopace.train.run import train
 
@@ -68,7 +68,7 @@ def test_a_shard_that_changes_under_the_run(
     told = Meddling(lambda: meddle(shard))
     with pytest.raises(InputError, match=rf"train-00000\.bin: {says}"):
         run(corpus, out, told)
-    saved, _ = newest_whole(out)
+    saved, _ = newest_intact(out)
     assert saved is not None
     assert 8 <= saved.step <= 14  # saved when it happened, and not at an evaluation
     assert saved.step == len(told.losses)
@@ -183,7 +183,7 @@ def test_much_data_is_read_through_once_and_its_hash_is_kept(
     monkeypatch.setattr(tokens, "_SMALL", 0)
     data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
     run(data, out, Recorder(), max_iters=20)
-    saved, _ = newest_whole(out)
+    saved, _ = newest_intact(out)
     assert saved is not None
     assert saved.state["corpus_sha256"] == {
         f"{split}.bin": hashlib.sha256((data / f"{split}.bin").read_bytes()).hexdigest() for split in ("train", "val")
@@ -193,7 +193,7 @@ def test_much_data_is_read_through_once_and_its_hash_is_kept(
 def test_a_checkpoint_of_before_that_knows_no_hashes(corpus: Path, tmp_path: Path) -> None:
     data, out = as_nanogpt_has_it(corpus), tmp_path / "out"
     run(data, out, Recorder(), max_iters=5)
-    saved, _ = newest_whole(out)
+    saved, _ = newest_intact(out)
     assert saved is not None
     state = json.loads((saved.path / STATE).read_text())
     del state["corpus_sha256"], state["checksum"]
@@ -243,6 +243,6 @@ def test_a_file_that_is_cut_under_a_process(when: str, tmp_path: Path) -> None:
     assert "train.bin: " in err
     if when == "steps":
         assert "has changed since training began" in err
-        assert newest_whole(out)[0] is not None
+        assert newest_intact(out)[0] is not None
     else:
         assert "ends before its last token: it was cut while it was read" in err

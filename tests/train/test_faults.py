@@ -17,7 +17,7 @@ from nanopace.corpus.shards.order import Order
 from nanopace.errors import InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train import setup
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.batches import Batches
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.loss_watch import SPIKE_Z, STREAK
@@ -165,7 +165,7 @@ def test_after_a_few_in_a_row_training_goes_back_and_meets_other_data(
     assert steps[again].loss != before[5]  # the same weights, and other data
     assert any("back to " in each and "step-00000005" in each for each in told.all("note"))
     assert sum(each.skipped for each in steps) == STREAK
-    saved, _ = newest_whole(out)
+    saved, _ = newest_intact(out)
     assert saved is not None
     assert saved.state["data_offset"] == 1
     assert events(out, "end")[-1]["reason"] == "finished"
@@ -217,7 +217,7 @@ def test_a_second_time_it_stops_and_keeps_the_evidence(
     assert "\n" not in str(raised.value)
     assert len(events(out, "rollback")) == 1
     assert events(out, "end")[-1]["reason"] == "diverged"
-    saved, refused = newest_whole(out)
+    saved, refused = newest_intact(out)
     assert saved is not None
     assert (saved.step, refused) == (5, [])
     evidence = json.loads((out / "evidence-step-9" / "evidence.json").read_text())

@@ -14,7 +14,7 @@ import torch
 from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, UsageError
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.ranks import Ranks, elastic
 from nanopace.train.run import train
 
@@ -66,7 +66,7 @@ def assert_damage_is_found(out_dir: Path, copy: Path) -> None:
     data = bytearray(part.read_bytes())
     data[-1] ^= 1
     part.write_bytes(data)
-    saved, refused = newest_whole(copy)
+    saved, refused = newest_intact(copy)
     assert saved is not None
     assert saved.step == 5
     assert part.name in str(refused[0])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nanopace import diagnose, open_run
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 
 from .processes import (
     LONGEST,
@@ -63,7 +63,7 @@ def test_one_interrupt_stops_all_after_the_same_step_and_saves(shared_corpus: Pa
         end(process)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    saved, refused = newest_whole(out_dir)
+    saved, refused = newest_intact(out_dir)
     assert saved is not None
     assert not refused
     assert saved.step == max(losses_of(out_dir)) + 1

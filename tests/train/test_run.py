@@ -18,7 +18,7 @@ from nanopace.config import Asked
 from nanopace.errors import ConfigError, InputError, NanopaceError, UsageError
 from nanopace.ledger import StepEvent
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import checkpoint_directories, checksum_of, newest_whole
+from nanopace.train.checkpoint.layout import checkpoint_directories, checksum_of, newest_intact
 from nanopace.train.formats.convert import convert
 from nanopace.train.listener import Outcome
 from nanopace.train.loop.loop import Loop
@@ -196,7 +196,7 @@ def test_nothing_is_lost_by_a_second_run(finished: tuple[Path, Outcome, Recorder
 def test_a_checkpoint_only_for_a_new_best(corpus: Path, tmp_path: Path) -> None:
     _, told = run(corpus, tmp_path / "out", always_save_checkpoint=False, learning_rate=0.0, min_lr=0.0)
     first, *_ = told.all("eval")
-    saved, _ = newest_whole(tmp_path / "out")
+    saved, _ = newest_intact(tmp_path / "out")
     assert saved is not None
     assert saved.best == (0, first.val)
     assert [each.iteration for each in told.all("checkpoint")] == [21]  # the end is saved whatever comes
@@ -356,7 +356,7 @@ def test_a_state_written_by_hand_is_refused(
         state = {**json.loads(path.read_text()), name: 5}
         state.pop("checksum")
         path.write_text(json.dumps({**state, "checksum": checksum_of(state)}))
-    _, refused = newest_whole(tmp_path / "copy")
+    _, refused = newest_intact(tmp_path / "copy")
     assert len(refused) == len(checkpoint_directories(tmp_path / "copy"))
     expected = f"state.json: is not the state of a checkpoint: {name} cannot be what it says"
     assert all(expected in str(each) for each in refused)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nanopace.errors import UsageError
 from nanopace.ledger import LedgerWriter, NoteEvent, RollbackEvent
-from nanopace.train.checkpoint.layout import Saved, newest_whole
+from nanopace.train.checkpoint.layout import Saved, newest_intact
 from nanopace.train.loop.loop import Loop
 from nanopace.train.loop.loss_watch import STREAK
 from nanopace.train.plan.origin import further
@@ -37,7 +37,7 @@ class Rollbacks:
         self._failures.append(failed_at)
         loop.close_checkpoints()
         plan.ranks.wait()  # the first one may still be writing
-        saved, refused = newest_whole(plan.ranks.share(plan.claim.run_dir))
+        saved, refused = newest_intact(plan.ranks.share(plan.claim.run_dir))
         if plan.resumed is not None and not plan.resumed.ours:
             saved = further(saved, plan.resumed)
         for error in refused:

@@ -18,7 +18,7 @@ from nanopace.errors import UsageError
 from nanopace.files import check_own
 from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent, RunEvent
 from nanopace.ledger.file import LEDGER_FILE
-from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole, step_of
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact, step_of
 from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.run_dir import clear, enter
 from nanopace.train.clock.clock import Clock, make_clock, process_start
@@ -233,7 +233,7 @@ def _last_checkpoint(plan: RunPlan, loop: Loop | None, *, all_here: bool) -> tup
         return newest or (None if plan.resumed is None else plan.resumed.path), None
     failure = f"{plan.out_dir}: another training has it by now" if unsaved is None else str(unsaved)
     if loop is not None and all_here and plan.ranks.first and not loop.checkpoints.rescued:
-        saved, _ = newest_whole(plan.claim.run_dir)  # as it is now: others may have been there
+        saved, _ = newest_intact(plan.claim.run_dir)  # as it is now: others may have been there
         newest = None if saved is None else saved.path
     return newest, failure
 

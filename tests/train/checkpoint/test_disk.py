@@ -17,7 +17,7 @@ from nanopace.config import Asked
 from nanopace.errors import InputError
 from nanopace.ledger import CheckpointEvent, Event, NoteEvent, RunEvent, StepEvent, read_ledger
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole, step_of, verified
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact, step_of, verified
 from nanopace.train.checkpoint.write import remove_checkpoint
 from nanopace.train.listener import Outcome
 from nanopace.train.run import train
@@ -41,7 +41,7 @@ class Troubled(Recorder):
         if event.iteration == BEGINS:
             self._begin()
         if event.iteration == ENDS and self._end is not None:
-            saved, _ = newest_whole(self.out)
+            saved, _ = newest_intact(self.out)
             self.held = None if saved is None else saved.step
             self._end()
 
@@ -99,7 +99,7 @@ def check_survived(out: Path, told: Troubled, reason: str) -> None:
     assert [each.iteration for each in found if isinstance(each, CheckpointEvent)] == saves
     assert [each.text for each in found if isinstance(each, NoteEvent)] == said
     assert sorted(path.name for path in (out / "checkpoints").iterdir())[-1] == "step-00000031"
-    assert newest_whole(out)[0] is not None
+    assert newest_intact(out)[0] is not None
 
 
 def test_a_full_disk(corpus: Path, small_disk: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_run_that_vanishes(corpus: Path, tmp_path: Path) -> None:
     told = Troubled(lambda: vanish(out))
     outcome = run(corpus, out, told)
     assert (outcome.reason, outcome.failure) == ("finished", None)
-    saved, refused = newest_whole(out)
+    saved, refused = newest_intact(out)
     assert saved is not None
     assert (saved.step, list(refused)) == (STEPS, [])
     found = events(out)

@@ -14,7 +14,7 @@ import torch
 from nanopace.corpus.tokenizers.tokenizer import bytes_tokenizer
 from nanopace.errors import InputError
 from nanopace.train.checkpoint.choose import choose
-from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole, verified
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact, verified
 from nanopace.train.checkpoint.write import remove_checkpoint, sweep, write_weights
 from nanopace.train.models.gpt2 import GPT, ModelShape
 
@@ -88,7 +88,7 @@ def test_damage_is_found_before_anything_is_loaded(tmp_path: Path, name: str, da
         path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="step-00000002"):
         verified(directory)
-    saved, refused = newest_whole(tmp_path)
+    saved, refused = newest_intact(tmp_path)
     assert saved is not None
     assert saved.step == 1
     assert len(refused) == 1
@@ -210,7 +210,7 @@ def test_another_size_is_found_by_the_headers(tmp_path: Path, knob: str, said: o
     rewrite(directory, shape={**asdict(SHAPE), knob: said})
     with pytest.raises(InputError, match=r"step-00000002.*model\.safetensors: .*says"):
         verified(directory)
-    saved, refused = newest_whole(tmp_path)
+    saved, refused = newest_intact(tmp_path)
     assert saved is not None
     assert (saved.step, len(refused)) == (1, 1)
 
@@ -295,7 +295,7 @@ def test_a_kill_while_a_checkpoint_is_replaced(tmp_path: Path) -> None:
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
-    assert newest_whole(tmp_path) == (None, [])
+    assert newest_intact(tmp_path) == (None, [])
     sweep(tmp_path)
     weights = verified(directory).weights()
     assert all(torch.equal(weights[name], each) for name, each in model.state_dict().items())
@@ -322,7 +322,7 @@ def test_only_so_many_damaged_ones_are_told_of(tmp_path: Path) -> None:
     """And all of them are counted; with an intact one behind them, it is found."""
     for step in range(1, 24):
         (tmp_path / "checkpoints" / f"step-{step:08d}").mkdir(parents=True)
-    saved, refused = newest_whole(tmp_path)
+    saved, refused = newest_intact(tmp_path)
     assert saved is None
     assert len(refused) == 21
     assert "step-00000023" in str(refused[0])
@@ -330,10 +330,10 @@ def test_only_so_many_damaged_ones_are_told_of(tmp_path: Path) -> None:
     assert str(refused[20]) == f"{tmp_path / 'checkpoints'}: 3 more checkpoints cannot be used"
     for step in (1, 2, 3):
         shutil.rmtree(tmp_path / "checkpoints" / f"step-{step:08d}")
-    assert len(newest_whole(tmp_path)[1]) == 20
+    assert len(newest_intact(tmp_path)[1]) == 20
     for step in (1, 2):
         save(tmp_path, step)
-    saved, refused = newest_whole(tmp_path)
+    saved, refused = newest_intact(tmp_path)
     assert saved is not None
     assert (saved.step, len(refused)) == (2, 20)
 

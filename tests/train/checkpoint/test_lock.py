@@ -20,7 +20,7 @@ from nanopace.config import Asked
 from nanopace.errors import InputError, UsageError
 from nanopace.literals import Value
 from nanopace.train.checkpoint import lock
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.checkpoint.lock import LOCK_FILE, Claim
 from nanopace.train.listener import Outcome
 from nanopace.train.run import train
@@ -245,7 +245,7 @@ def running(corpus: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[byt
     with Popen(
         [sys.executable, "-m", "nanopace", "train", "--no-report", *flags], env=environment, stdout=subprocess.DEVNULL
     ) as process:
-        while newest_whole(out)[0] is None:
+        while newest_intact(out)[0] is None:
             assert process.poll() is None
             time.sleep(0.05)
         yield process, out
@@ -269,7 +269,7 @@ def test_a_second_training_is_refused_until_the_first_is_gone(
         assert process.poll() is None
     process.send_signal(signal.SIGKILL)
     process.wait()
-    saved, _ = newest_whole(out)
+    saved, _ = newest_intact(out)
     assert saved is not None
     outcome = second(corpus, out, init_from="resume", max_iters=saved.step + 1)
     assert (outcome.reason, outcome.iteration) == ("finished", saved.step + 2)

@@ -17,7 +17,7 @@ from nanopace.config import Asked
 from nanopace.errors import NanopaceError
 from nanopace.literals import Value
 from nanopace.sources.runs import find_logs
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.checkpoint.lock import LOCK_FILE, Claim
 from nanopace.train.checkpoint.run_dir import check_rescue, clear, enter
 from nanopace.train.run import train
@@ -357,7 +357,7 @@ def test_a_run_without_a_checkpoint_goes_on_where_its_directory_is_now(
     monkeypatch.chdir(tmp_path)
     train(Asked(given={"init_from": "resume", "save_interval": 1}), listener=Recorder(), started=time.monotonic())
     assert not (tmp_path / "before").exists()
-    assert newest_whole(tmp_path / "out")[0] is not None
+    assert newest_intact(tmp_path / "out")[0] is not None
 
 
 def test_what_is_no_checkpoint_is_removed_with_the_others(corpus: Path, saved: Path, tmp_path: Path) -> None:

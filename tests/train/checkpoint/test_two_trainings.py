@@ -18,7 +18,7 @@ import pytest
 
 from nanopace.config import Asked
 from nanopace.errors import NanopaceError
-from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact
 from nanopace.train.checkpoint.lock import LOCK_FILE
 from nanopace.train.run import train
 
@@ -126,7 +126,7 @@ def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, h
     assert [path.name for path in checkpoint_directories(out)] == kept
     assert (seeds(out), seeds_of_ledger(out)) == ({2}, [2])
     assert (seeds(beside), seeds_of_ledger(beside)) == ({1}, [1])
-    assert newest_whole(beside)[0] is not None
+    assert newest_intact(beside)[0] is not None
     notes = [json.loads(line) for line in (beside / "ledger.jsonl").read_text().splitlines() if '"note"' in line]
     assert len([each for each in notes if "is another training's" in each.get("text", "")]) == 1
 
@@ -140,7 +140,7 @@ def test_who_is_there_first_keeps_the_name(start: Start, tmp_path: Path, how: Ca
     stopped(first, out)
     how(out)
     first.send_signal(signal.SIGCONT)
-    while newest_whole(out)[0] is None:
+    while newest_intact(out)[0] is None:
         assert first.poll() is None
         assert not (tmp_path / "out.lost-1").exists()
         time.sleep(0.02)
@@ -175,7 +175,7 @@ def test_a_lock_that_was_removed_lets_nobody_mix(start: Start, tmp_path: Path) -
     until(first, 35)
     assert {path.name: path.stat().st_ino for path in checkpoint_directories(out)} == before
     assert (out / "ledger.jsonl").read_bytes() == ledger
-    assert newest_whole(tmp_path / "out.lost-1")[0] is not None
+    assert newest_intact(tmp_path / "out.lost-1")[0] is not None
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "hard", "pipe"])

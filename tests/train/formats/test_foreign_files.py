@@ -15,7 +15,7 @@ import torch
 
 from nanopace.cli.main import main
 from nanopace.errors import InputError, NanopaceError
-from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact
 from nanopace.train.formats.convert import convert, open_pretrained
 from nanopace.train.formats.nanogpt_checkpoint import load_nanogpt, save_nanogpt
 from nanopace.train.formats.nanogpt_run import open_nanogpt_run
@@ -186,7 +186,7 @@ def test_names_without_end(tmp_path: Path) -> None:
     (folder / "step-00000300").touch()
     (folder / "step-00000301").symlink_to("step-00000301")
     assert len(checkpoint_directories(tmp_path)) == 202
-    saved, refused = newest_whole(tmp_path)
+    saved, refused = newest_intact(tmp_path)
     assert saved is None
     assert len(refused) == 21
     assert "182 more" not in str(refused[0])

@@ -19,7 +19,7 @@ from nanopace.corpus.shards.order import Order
 from nanopace.errors import ConfigError, InputError, NanopaceError
 from nanopace.literals import Value
 from nanopace.train.checkpoint.best import read_best
-from nanopace.train.checkpoint.layout import checkpoint_directories, newest_whole
+from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact
 from nanopace.train.formats.convert import convert
 from nanopace.train.loop.schedule import learning_rate
 from nanopace.train.models.gpt2 import GPT
@@ -213,7 +213,7 @@ def test_a_worse_evaluation_is_not_the_best(begun: tuple[Path, dict[int, float]]
     _, told = resume(out, always_save_checkpoint=False)
     assert len(told.all("eval")) == 2
     assert not (out / "best.json").exists()
-    saved, _ = newest_whole(out)
+    saved, _ = newest_intact(out)
     assert saved is not None
     assert (saved.step, saved.best) == (LAST + 1, (FIRST, 0.5))
     assert [each.name for each in checkpoint_directories(out)] == ["step-00000015"]  # of the end

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nanopace.errors import UsageError
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.plan import resolve
 
 from ..conftest import Recorder
@@ -93,7 +93,7 @@ class Spoiled:
 
 def saved(out: Path) -> Path:
     """The newest checkpoint."""
-    found, _ = newest_whole(out)
+    found, _ = newest_intact(out)
     assert found is not None
     return found.path
 
@@ -157,7 +157,7 @@ def test_memory_that_is_full_ends_it_and_what_is_saved_stays(
     Spoiled(monkeypatch, full=full)
     with pytest.raises(UsageError, match=r"--batch_size=2: .* full; halve it and double --gradient_accumulation_steps"):
         run(corpus, tmp_path / "out", **RELEASED)
-    whole, refused = newest_whole(tmp_path / "out")
+    whole, refused = newest_intact(tmp_path / "out")
     assert (None if whole is None else whole.step, refused) == (step, [])
 
 

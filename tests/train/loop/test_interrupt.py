@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.interrupt import ECHO_S, Interrupt
 
 from ...cli.conftest import unmeasured
@@ -186,7 +186,7 @@ def assert_saved_where_it_stopped(room: Path) -> None:
     """A whole checkpoint of the very step after which it ended, and a ledger that says so."""
     events = [json.loads(line) for line in (room / "out" / "ledger.jsonl").read_text().splitlines()]
     assert (events[-1]["event"], events[-1]["reason"]) == ("end", "interrupted")
-    saved, refused = newest_whole(room / "out")
+    saved, refused = newest_intact(room / "out")
     assert saved is not None
     assert not refused
     assert saved.step == max(each["iteration"] for each in events if each["event"] == "step") + 1

@@ -19,7 +19,7 @@ from nanopace.cli.main import main
 from nanopace.config import Asked
 from nanopace.ledger import StepEvent
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.saves import _waited as waited
 from nanopace.train.run import train
 
@@ -120,14 +120,14 @@ def test_it_is_saved_elsewhere(command: list[str], small_disk: Path, tmp_path: P
     last = done.stdout.splitlines()[-1]
     assert last.startswith(f"trained 15 steps; step 15 is not in {small_disk / 'out'} (")
     assert f"but saved as {rescue}/checkpoints/step-00000015" in last
-    saved, refused = newest_whole(rescue)
+    saved, refused = newest_intact(rescue)
     assert saved is not None
     assert (saved.step, refused) == (15, [])
     told = Recorder()
     given: dict[str, Value] = {"init_from": "resume", "out_dir": str(rescue), "max_iters": 16}
     train(Asked(given=given), listener=told, started=time.monotonic())
     assert list(told.losses) == [15, 16]
-    assert newest_whole(small_disk / "out")[0].step == 12  # type: ignore[union-attr]
+    assert newest_intact(small_disk / "out")[0].step == 12  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -184,7 +184,7 @@ def test_a_disk_that_is_full_for_a_moment(corpus: Path, small_disk: Path) -> Non
         Asked(given=given, files=("c.py",)), listener=Mended(small_disk / "ballast"), started=time.monotonic()
     )
     assert (outcome.reason, outcome.failure) == ("finished", None)
-    assert newest_whole(out)[0].step == 15  # type: ignore[union-attr]
+    assert newest_intact(out)[0].step == 15  # type: ignore[union-attr]
     assert ended(out)["reason"] == "finished"
     assert "failure" not in ended(out)
 

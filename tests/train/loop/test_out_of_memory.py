@@ -13,7 +13,7 @@ import torch
 
 from nanopace.errors import UsageError
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.loop import Loop
 from nanopace.train.models.gpt2 import GPT
 
@@ -123,7 +123,7 @@ def test_what_fitted_is_remembered(corpus: Path, tmp_path: Path, monkeypatch: py
     assert list(told.losses) == [6, 7, 8]
     assert memory.largest == 3
     assert len(events(tmp_path / "out", "micro_batch")) == 1  # of the first process: the second knew
-    saved, _ = newest_whole(tmp_path / "out")
+    saved, _ = newest_intact(tmp_path / "out")
     assert saved is not None
     assert saved.state["micro_batch"] == 3
     resume(tmp_path / "out", max_iters=9, batch_size=6, gradient_accumulation_steps=4)

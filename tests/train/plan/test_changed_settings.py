@@ -13,7 +13,7 @@ import torch
 from nanopace.corpus.shards.corpus import open_corpus
 from nanopace.corpus.shards.order import Order
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import newest_whole
+from nanopace.train.checkpoint.layout import newest_intact
 from nanopace.train.loop.batches import Batches
 
 from ..conftest import Recorder
@@ -51,7 +51,7 @@ def header(told: Recorder) -> dict[str, str]:
 
 
 def windows_of(out: Path) -> int:
-    saved, _ = newest_whole(out)
+    saved, _ = newest_intact(out)
     assert saved is not None
     return int(saved.state["windows"])
 
@@ -81,7 +81,7 @@ def test_with_another_batch_the_epoch_is_read_to_its_end_and_nothing_twice(
 
 def test_who_counted_no_windows_has_read_what_its_steps_held(corpus: Path, tmp_path: Path) -> None:
     run(corpus, tmp_path / "out", max_iters=4)
-    saved, _ = newest_whole(tmp_path / "out")
+    saved, _ = newest_intact(tmp_path / "out")
     assert saved is not None
     uncounted = {name: value for name, value in saved.state.items() if name != "windows"}
     assert replace(saved, state=uncounted).windows == saved.windows == 5 * 2 * 4

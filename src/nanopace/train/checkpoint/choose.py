@@ -16,7 +16,7 @@ from typing import Any, Literal
 from nanopace.errors import InputError, NanopaceError, UsageError
 from nanopace.knob_values import step_of_which
 from nanopace.train.checkpoint.best import Best, read_best
-from nanopace.train.checkpoint.layout import Saved, checkpoint_directories, newest_whole, read_state, step_of, verified
+from nanopace.train.checkpoint.layout import Saved, checkpoint_directories, newest_intact, read_state, step_of, verified
 
 _MOST_LISTED = 20
 
@@ -63,7 +63,7 @@ def choose(out_dir: Path, which: str = "") -> Chosen:
                 raise
             refused.append(error)
             available_best = None
-    saved, damaged = newest_whole(out_dir)
+    saved, damaged = newest_intact(out_dir)
     if saved is None:
         raise damaged[0]
     return chosen(saved=saved, why="last", best=available_best, passed_over=(*refused, *damaged))

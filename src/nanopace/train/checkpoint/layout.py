@@ -132,7 +132,7 @@ def step_of(name: str) -> int:
     return int(match[1])
 
 
-def newest_whole(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
+def newest_intact(out_dir: Path) -> tuple[Saved | None, Sequence[NanopaceError]]:
     """The newest intact checkpoint, and what is wrong with the newer ones."""
     refused: list[NanopaceError] = []
     saved, more = None, 0

@@ -16,7 +16,7 @@ from nanopace.errors import InputError, NanopaceError, UsageError
 from nanopace.files import make_directory, remove_parts, sync_directory
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.best import BEST
-from nanopace.train.checkpoint.layout import CHECKPOINTS, checkpoint_directories, newest_whole
+from nanopace.train.checkpoint.layout import CHECKPOINTS, checkpoint_directories, newest_intact
 from nanopace.train.checkpoint.lock import Claim, holds_a_run
 from nanopace.train.checkpoint.write import remove_checkpoint, sweep
 
@@ -60,7 +60,7 @@ def check_rescue(rescue_dir: str, out_dir: Path) -> None:
 
 def check_free(out_dir: Path) -> Sequence[NanopaceError]:
     """Refuse a directory with a run that could be resumed. Returns what is wrong with the checkpoints, if any."""
-    saved, refused = newest_whole(out_dir)
+    saved, refused = newest_intact(out_dir)
     if saved is not None:
         raise UsageError(
             "--out_dir={out_dir}: holds a run; --init_from=resume goes on with it, --overwrite=True replaces it",

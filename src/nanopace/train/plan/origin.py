@@ -15,7 +15,7 @@ from nanopace.knob_values import left_out
 from nanopace.ledger.events import RunEvent
 from nanopace.ledger.file import LEDGER_FILE, EventReader
 from nanopace.literals import Value
-from nanopace.train.checkpoint.layout import Saved, checkpoint_directories, newest_whole
+from nanopace.train.checkpoint.layout import Saved, checkpoint_directories, newest_intact
 from nanopace.train.formats.convert import open_pretrained
 from nanopace.train.formats.hub import find_model
 from nanopace.train.formats.nanogpt_checkpoint import NANOGPT_FILE
@@ -36,7 +36,7 @@ def find_saved(out_dir: Path, listener: Listener) -> Saved:
 
     Reports those that cannot be used, and why.
     """
-    ours, newer = newest_whole(out_dir)
+    ours, newer = newest_intact(out_dir)
     refused = [*newer]
     theirs: Saved | None = None
     if (out_dir / NANOGPT_FILE).exists():
