@@ -1,7 +1,7 @@
-"""Evaluations and checkpoints of a run that grows, of which those from an iteration on can be taken back.
+"""Evaluations and checkpoints of a growing run; those from an iteration on can be taken out.
 
-A process may go back at every row of a log. Whatever goes back costs only what it takes away, or else a log of a few
-megabytes would keep a reader busy for hours.
+A process may go back at every row of a log. Going back costs only what it takes out, or else a log of a few megabytes
+would take hours.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def test_evaluations(lines: list[str]) -> None:
         plain = read_line(lines[line])
         assert plain is not None
         assert plain.kind == "evaluation"
-        assert plain.sure
+        assert plain.complete
         assert (int(plain.values[0]), float(plain.values[1]), float(plain.values[2])) == (iteration, train, val)
 
 

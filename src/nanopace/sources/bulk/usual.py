@@ -24,11 +24,11 @@ Matches = list[re.Match[bytes]]
 
 
 class UsualReader(Protocol):
-    """A plain reader that can be told of many rows at once."""
+    """A plain reader that also takes many rows at once."""
 
     @property
     def expects_more(self) -> bool:
-        """Whether the next row tells more than its figures."""
+        """Whether the reader needs the next row's whole line, not only its figures."""
 
     def feed(self, line: str) -> bool: ...
 

@@ -36,7 +36,7 @@ class Work(NamedTuple):
 
 
 def printed_work(run: Run) -> Work | None:
-    """The work of an iteration; None where the printed mfu does not tell it, or is no average of this kind.
+    """The work of an iteration; None where the printed mfu does not give it, or is no average of this kind.
 
     Some forks print each row's own figure: of the two readings, the one that fewer rows contradict is taken.
     """

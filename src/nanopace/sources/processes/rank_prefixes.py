@@ -40,7 +40,7 @@ _OTHER_WORD = re.compile(r"[A-Za-z]{3,}(?<!INFO)(?<!DEBUG)(?<!WARNING)(?<!ERROR)
 
 
 class Ranks:
-    """How the ranks of a log are written, and which one is explained: the first."""
+    """How a log writes its ranks, and which one is read: the first."""
 
     def __init__(self, kind: re.Pattern[str], rank: int, row: re.Pattern[str]) -> None:
         self._kind = kind
@@ -92,7 +92,7 @@ def _are_ranks(rows: list[tuple[int, int]]) -> bool:
 
 
 def of_one_rank(printed: Iterable[tuple[str, bool]], ranks: Ranks, builder: RunBuilder) -> Iterator[tuple[str, bool]]:
-    """The lines of the first rank, without its mark. Of the others only how they ended; their rows are counted."""
+    """The lines of the first rank, without its prefix. Of the others only how they ended; their rows are counted."""
     begun = False
     for line, ended in printed:
         rank, rest = ranks.split(line)
