@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from nanopace.medians import upper_median
 from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, Row, Rows
 
@@ -43,7 +44,7 @@ def fold_rows(rows: Sequence[Row], first_single: bool) -> list[Row]:
     """Consecutive rows of a log, no other line between them, as fewer rows."""
     folded: list[Row] = []
     for block in _blocks(rows, first_single):
-        limit = SLOW * _median([row.ms for row in block])
+        limit = SLOW * upper_median([row.ms for row in block])
         alike: list[Row] = []
         for row in block:
             if row.ms <= limit:
@@ -100,16 +101,11 @@ def _group(rows: Sequence[Row]) -> Row:
         iteration=rows[0].iteration,
         last_iteration=rows[-1].iteration,
         count=len(rows),
-        ms=_median([row.ms for row in rows]),
+        ms=upper_median([row.ms for row in rows]),
         sum_ms=sum(row.ms for row in rows),
         loss=sum(row.loss or 0.0 for row in rows) / len(rows),
         mfu=rows[-1].mfu,
     )
-
-
-def _median(values: list[float]) -> float:
-    """The upper one of two: a time that was printed, and no mean of two."""
-    return sorted(values)[len(values) // 2]
 
 
 # --- mixtures --------------------------------------------------------------------------------------------------------
@@ -150,14 +146,14 @@ def fold_mixture(rows: Sequence[Row], evaluations: Sequence[Evaluation], saves: 
 def _changes(rows: Sequence[Row]) -> bool:
     if len(rows) < FEWEST_ALIKE:
         return False
-    usual = _median([row.ms for row in rows])
+    usual = upper_median([row.ms for row in rows])
     other = [row.ms > SLOW * usual or SLOW * row.ms < usual for row in rows]
     return any(all(other[at : at + A_CHANGE]) for at in range(len(rows) - A_CHANGE + 1))
 
 
 def _alike(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """Rows of one kind: those that are alike as one, the slow ones and the few of a rare kind each by itself."""
-    limit = SLOW * _median([row.ms for row in rows]) if len(rows) >= FEWEST_ALIKE else 0.0
+    limit = SLOW * upper_median([row.ms for row in rows]) if len(rows) >= FEWEST_ALIKE else 0.0
     alike = [row for row in rows if row.ms <= limit]
     if alike:
         yield alike

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from nanopace.ledger.events import GpuEvent
+from nanopace.medians import upper_median
 from nanopace.run import GpuUse
 
 _MS_PER_HOUR = 3_600_000.0
@@ -102,6 +103,5 @@ def _between(before: GpuEvent | None, after: GpuEvent) -> float:
     return max(0.0, kwh) if math.isfinite(kwh) else 0.0
 
 
-def _median(values: Iterable[float]) -> float | None:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2] if ordered else None
+def _median(values: array[float]) -> float | None:
+    return upper_median(values) if values else None

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TypeVar
 
+from nanopace.medians import upper_median
 from nanopace.record import replace
 from nanopace.run import Checkpoint, CoverEvidence, Evaluation, Row, Rows, Run
 
@@ -109,8 +110,7 @@ def _by_first_row(run: Run, interval: int) -> bool:
     nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # whoever prints its mfu has its clock, too
     if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
         return False
-    soon = sorted(others[:_SOON])  # later ones may be of another speed
-    typical = soon[len(soon) // 2]
+    typical = upper_median(others[:_SOON])  # later ones may be of another speed
     return 2 * first.ms < min(others) and typical <= _SCATTER * interval * first.ms
 
 
