@@ -19,7 +19,6 @@ from nanopace.sources.processes.died import ENDING
 LONGEST_PREFIX = 200  # characters before a row
 _MOST_ROWS = 2000  # that are looked at
 _FEWEST_ROWS = 4
-_MOST_RANKS = 1024
 _NEARLY_ALL = 0.9  # of the rows
 
 _STEP = re.compile(r"\b[sS]tep\s{0,8}\d", re.ASCII)
@@ -83,7 +82,7 @@ def find_ranks(printed: Iterable[str], format: LogFormat) -> Ranks | None:
 def _are_ranks(rows: list[tuple[int, int]]) -> bool:
     """Few, not one after the other as epochs are, and at work on the same iterations."""
     counts = Counter(rank for rank, _ in rows)
-    if not 2 <= len(counts) <= _MOST_RANKS or 2 * len(counts) > len(rows):
+    if len(counts) < 2 or 2 * len(counts) > len(rows):
         return False
     switches = sum(before != after for (before, _), (after, _) in pairwise(rows))
     together = Counter(at for _, at in {*rows})
