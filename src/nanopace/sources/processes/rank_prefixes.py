@@ -35,7 +35,7 @@ _KINDS = tuple(
     )
 )
 _NUMBER = re.compile(r"\d{1,5}", re.ASCII)
-_OTHER_WORD = re.compile(r"[A-Za-z]{3,}(?<!INFO)(?<!DEBUG)(?<!WARNING)(?<!ERROR)")
+_OTHER_WORD = re.compile(r"(?<![A-Za-z])(?!(?:INFO|DEBUG|WARNING|ERROR)(?![A-Za-z]))[A-Za-z]{3,}")
 
 
 class Ranks:
