@@ -183,7 +183,7 @@ class RunBuilder:
     def rollback(self, iteration: int, failed_at: int, data_offset: int = 1) -> None:
         """The process went back to `iteration`. What it did since is kept until it repeats it."""
         self._flush_pending()
-        self._rollbacks.append(Rollback(0, iteration, failed_at, data_offset=data_offset))
+        self._rollbacks.append(Rollback(len(self._draft.rows), iteration, failed_at, data_offset=data_offset))
 
     def skipped(self, iteration: int) -> None:
         """The update of the last row was skipped."""
