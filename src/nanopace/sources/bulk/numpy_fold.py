@@ -1,4 +1,4 @@
-"""The folding of fold.py for columns of numpy: the same groups, a hundred times as fast."""
+"""The folding of fold.py for columns of numpy, a hundred times as fast; and that of mixtures."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nanopace.run import Evaluation, Row
+from nanopace.run import Checkpoint, Evaluation, Row
 from nanopace.sources.bulk.nanogpt_lines import EvaluationBlock, Flags, Floats, Ints, RowBlock
-from nanopace.sources.fold import A_CHANGE, FEWEST_ALIKE, LARGEST_GROUP, SLOW, Mixture, checkpoint_of
+from nanopace.sources.fold import LARGEST_GROUP, SLOW, Mixture
+
+FEWEST_ALIKE = 8  # of a mixture: fewer of a kind stay single
+A_CHANGE = 5  # plain rows one after the other that are slow, or fast, are no stalls: the step time has changed
 
 # --- neighbours ------------------------------------------------------------------------------------------------------
 
@@ -96,7 +99,10 @@ class _Part(NamedTuple):
 
 
 def fold_stretch(stretch: Stretch) -> Mixture | None:
-    """Like with like, as fold_mixture does; None where the step time changes for good."""
+    """Like with like. Iterations rise, and an evaluation of a row's iteration is inside that row.
+
+    None where the step time changes for good: one group cannot stand for both, and neighbours show where it happened.
+    """
     rows, evaluations = stretch.rows, stretch.evaluations
     inside = rows.iteration[stretch.row] == evaluations.iteration
     kind = np.zeros(len(rows.line), np.int8)
@@ -124,7 +130,7 @@ def fold_stretch(stretch: Stretch) -> Mixture | None:
     return Mixture(
         [_row(rows, part.rows) for part in parts],
         [each for each, _ in folded],
-        [checkpoint_of(each) for each, saves in folded if saves],
+        [_checkpoint(each) for each, saves in folded if saves],
     )
 
 
@@ -180,4 +186,14 @@ def _evaluation(evaluations: EvaluationBlock, part: Ints, row: int | None) -> Ev
         count=len(part),
         first_iteration=int(evaluations.iteration[part[0]]),
         lowest=(int(evaluations.iteration[lowest]), float(evaluations.val[lowest])),
+    )
+
+
+def _checkpoint(evaluation: Evaluation) -> Checkpoint:
+    """Of an evaluation, or evaluations, that saved; its path is dropped."""
+    return Checkpoint(
+        evaluation.iteration,
+        row=evaluation.row,
+        count=evaluation.count,
+        first_iteration=evaluation.first_iteration,
     )
