@@ -79,3 +79,49 @@ def test_overlapping_groups_are_divided(fold: Fold) -> None:
         (133, 157, 5),
         (131, 159, 20),
     ]
+
+
+def plain(*times: float) -> tuple[list[Row], list[Evaluation], set[int]]:
+    return [Row(100 + place, ms, 3.0, 0.1) for place, ms in enumerate(times)], [], set()
+
+
+@both
+@pytest.mark.parametrize(("count", "counts"), [(7, [1] * 7), (8, [8])])
+def test_eight_of_a_kind_are_folded(fold: Fold, count: int, counts: list[int]) -> None:
+    folded = fold(*plain(*[10.0] * count))
+    assert folded is not None
+    assert [row.count for row in folded.rows] == counts
+
+
+@both
+@pytest.mark.parametrize(
+    ("times", "counts"),
+    [
+        ([10.0] * 20 + [12.0] * 5, [25]),  # a fifth more is not slow yet
+        ([10.0] * 20 + [12.01] * 4, [1, 1, 1, 1, 20]),
+        ([10.0] * 20 + [12.01] * 5, None),  # five in a row are a change
+        ([10.0] * 20 + [12.01] * 4 + [10.0] + [12.01], [1] * 5 + [21]),
+        ([12.0] * 20 + [10.0] * 5, [25]),
+        ([12.0] * 20 + [9.99] * 4, [24]),  # what is fast is no stall
+        ([12.0] * 20 + [9.99] * 5, None),
+        ([10.0] * 2 + [13.0] * 5, [1] * 7),  # too few to tell
+    ],
+)
+def test_a_change_of_the_step_time(fold: Fold, times: list[float], counts: list[int] | None) -> None:
+    folded = fold(*plain(*times))
+    assert (folded and sorted(row.count for row in folded.rows)) == counts
+
+
+@both
+@pytest.mark.parametrize(("between", "counts"), [(7, [1] * 7), (8, [8])])
+@pytest.mark.parametrize("saved", [False, True])
+def test_evaluations_between_rows(fold: Fold, between: int, counts: list[int], saved: bool) -> None:
+    rows = [Row(100 + 2 * place, 10.0, 3.0, 0.1) for place in range(20)]
+    evaluations = [Evaluation(101 + 2 * place, 3.0, 4 + abs(3 - place) / 10) for place in range(between)]
+    folded = fold(rows, evaluations, {each.iteration for each in evaluations} if saved else set())
+    assert folded is not None
+    assert [(each.row, each.count) for each in folded.evaluations] == [(None, count) for count in counts]
+    assert [(each.row, each.count) for each in folded.checkpoints] == ([(None, n) for n in counts] if saved else [])
+    last = folded.evaluations[-1]
+    assert (last.iteration, last.val) == (evaluations[-1].iteration, evaluations[-1].val)
+    assert last.lowest == ((107, 4.0) if between == 8 else None)
