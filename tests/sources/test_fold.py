@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanopace.run import Row, Rows
-from nanopace.sources.fold import LARGEST_GROUP, divide, fold_rows, split_group, take_rows
+from nanopace.sources.fold import divide, fold_rows, split_group, take_rows
 
 
 def rows(*times: float, start: int = 0, spacing: int = 1) -> list[Row]:
@@ -37,7 +37,7 @@ def test_a_change_of_the_spacing_ends_a_group() -> None:
 
 def test_groups_have_a_largest_size() -> None:
     counts = [row.count for row in fold_rows(rows(*[10.0] * 600), first_single=False)]
-    assert counts == [LARGEST_GROUP, LARGEST_GROUP, 600 - 2 * LARGEST_GROUP]
+    assert counts == [256, 256, 88]
 
 
 @given(
