@@ -23,9 +23,6 @@ class ByIteration(Generic[Key, Event]):
         self._events: dict[Key, Event] = {}
         self._latest: list[tuple[int, Key]] | None = None  # a heap, from the first time on that something goes back
 
-    def __len__(self) -> int:
-        return len(self._events)
-
     def get(self, key: Key) -> Event | None:
         return self._events.get(key)
 
