@@ -6,7 +6,6 @@ process was restarted or another run begins in the same file, and keeps the iter
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
@@ -323,8 +322,3 @@ class RunBuilder:
             self._draft.save(save if row is None else replace(save, row=row))
         self._pending_evals.clear()
         self._pending_saves.clear()
-
-
-def nan_as_inf(loss: float | None) -> float | None:
-    """nan becomes infinity, so that None (no loss was printed) and a loss that is not finite stay apart."""
-    return loss if loss is None or math.isfinite(loss) else math.inf

@@ -30,8 +30,9 @@ from nanopace.ledger.events import (
 )
 from nanopace.ledger.file import EventReader
 from nanopace.run import Ending, Metric, Phase, Row, Span
-from nanopace.sources.build import RunBuilder, nan_as_inf
+from nanopace.sources.build import RunBuilder
 from nanopace.sources.gpu_samples import GpuSamples
+from nanopace.sources.printed_numbers import nan_as_inf
 from nanopace.sources.processes.rank_lags import RankLags
 
 SHORTEST_MS = 1e-6  # of a step: below that the clock stood still

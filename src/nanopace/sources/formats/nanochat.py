@@ -24,9 +24,10 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from nanopace.run import Row, Stage
-from nanopace.sources.build import RunBuilder, nan_as_inf
+from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats import nanochat_lines as lines
-from nanopace.sources.formats.nanochat_lines import PrintedRate, to_int
+from nanopace.sources.formats.nanochat_lines import PrintedRate
+from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import ENDINGS, RANK
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.hardware.flops import flops_per_token
 from nanopace.run import FactValue, Metric, Stage
+from nanopace.sources.printed_numbers import to_int
 from nanopace.sources.processes.died import ENDING
 
 if TYPE_CHECKING:
@@ -80,10 +81,6 @@ ENDED = re.compile(
 )
 # A line that may continue on the next one.
 OPENS = re.compile(r"\bstep\s*\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - |Saved\s*model\s|^GPU: ", re.ASCII)
-
-
-def to_int(text: str) -> int:
-    return int(text.replace(",", ""))
 
 
 # Lines with one figure that is a fact as it stands.

@@ -8,7 +8,6 @@ A printed loss of `nan` or `inf` becomes infinity, so that it is not taken for a
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from nanopace.errors import UsageError
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt_lines import HEADER, Line, begins_line, like_evaluation, read_line
+from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import ENDINGS, RANK
 
 if TYPE_CHECKING:
@@ -191,8 +191,8 @@ class NanogptReader:
                 iteration, train, val, unit = known.values
                 self._builder.evaluation(
                     int(iteration),
-                    _loss(train) if train else None,
-                    _loss(val),
+                    nan_as_inf(float(train)) if train else None,
+                    nan_as_inf(float(val)),
                     metric="bpc" if unit else "loss",
                     at_s=self._at_s(known, text),
                 )
@@ -210,7 +210,7 @@ class NanogptReader:
         if mfu is not None and not mfu >= 0:
             mfu = None  # -100% until five iterations are done
         restarted = bool(percent) and mfu is None and self._measured and int(iteration) > 0
-        row = Row(int(iteration), float(ms), _loss(loss), mfu, at_s=at_s)
+        row = Row(int(iteration), float(ms), nan_as_inf(float(loss)), mfu, at_s=at_s)
         if row.ms > 0:  # else the clock stood still
             self.mfu_seen |= bool(percent)
             self._add(row, restarted)
@@ -257,13 +257,13 @@ class NanogptReader:
             case "override":
                 self._override(*values)
             case "tokens":
-                builder.fact("tokens_per_iteration", _count(values[0]))
+                builder.fact("tokens_per_iteration", to_int(values[0]))
             case "parameters":
                 builder.fact("parameters", round(float(values[0]) * 1e6))
             case "groups":
                 which = "non_decayed" if len(values) == 3 else "decayed"
-                builder.fact(f"{which}_tensors", _count(values[-2]))
-                builder.fact(f"{which}_parameters", _count(values[-1]))
+                builder.fact(f"{which}_tensors", to_int(values[-2]))
+                builder.fact(f"{which}_parameters", to_int(values[-1]))
             case "vocabulary":
                 builder.fact("vocab_size", int(values[-1]))
             case "pretrained":
@@ -288,11 +288,3 @@ class NanogptReader:
             return
         with suppress(UsageError):  # a fork's own knob
             self._builder.fact(*read_override(f"{knob}={value}"))
-
-
-def _loss(printed: str) -> float:
-    return math.inf if printed in ("nan", "inf") else float(printed)
-
-
-def _count(printed: str) -> int:
-    return int(printed.replace(",", ""))

@@ -12,8 +12,9 @@ from contextlib import suppress
 
 from nanopace.errors import UsageError
 from nanopace.run import Ending, GpuUse
-from nanopace.sources.build import RunBuilder, nan_as_inf
+from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt import NanogptReader
+from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import RANK
 
 _NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)"
@@ -78,7 +79,7 @@ class NanopaceReader(NanogptReader):
         self._running = True
         self._builder.begin_process(fresh=int(first) == 0)
         self._builder.fact("out_dir", out_dir)
-        self._builder.fact("tokens_per_iteration", int(tokens.replace(",", "")))
+        self._builder.fact("tokens_per_iteration", to_int(tokens))
         self._builder.fact("max_iters", int(last))
 
     def _choice(self, name: str, value: str) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.config import KNOBS
 from nanopace.run import FactValue
+from nanopace.sources.printed_numbers import to_int
 
 if TYPE_CHECKING:
     import ast
@@ -31,10 +32,6 @@ _MOST_BRACES = 100  # in it: for some Pythons an f-string takes the square of th
 _DEVICES = ("cuda", "cpu", "mps")
 
 
-def _to_int(text: str) -> int:
-    return int(text.replace(",", ""))
-
-
 def _folder(text: str) -> str:
     """nanoGPT names a dataset by its folder."""
     return text.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
@@ -44,12 +41,12 @@ def _folder(text: str) -> str:
 _PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), name, read)
     for pattern, name, read in (
-        (r"^\W{0,4}vocab(?:ulary)?[ _]size\s*[:=]\s*(\d[\d,]{0,11})\s*$", "vocab_size", _to_int),
-        (r"^\W{0,4}(?:model|total|trainable) param(?:eter)?s\s*[:=]\s*(\d[\d,]{3,20})\s*$", "parameters", _to_int),
+        (r"^\W{0,4}vocab(?:ulary)?[ _]size\s*[:=]\s*(\d[\d,]{0,11})\s*$", "vocab_size", to_int),
+        (r"^\W{0,4}(?:model|total|trainable) param(?:eter)?s\s*[:=]\s*(\d[\d,]{3,20})\s*$", "parameters", to_int),
         (r"^\W{0,4}dataset\s*[:=]\s*(\S{1,200})\s*$", "dataset", _folder),
-        (r"training loop for (\d[\d,]{0,11}) iterations", "max_iters", _to_int),
-        (r"^\W{0,4}max(?:imum)?[ _]iter(?:ation)?s\s*[:=]\s*(\d[\d,]{0,11})\s*$", "max_iters", _to_int),
-        (r"\bworld[ _]size\W{1,3}(\d{1,5})\b", "gpu_count", _to_int),
+        (r"training loop for (\d[\d,]{0,11}) iterations", "max_iters", to_int),
+        (r"^\W{0,4}max(?:imum)?[ _]iter(?:ation)?s\s*[:=]\s*(\d[\d,]{0,11})\s*$", "max_iters", to_int),
+        (r"\bworld[ _]size\W{1,3}(\d{1,5})\b", "gpu_count", to_int),
         (r"^\W{0,4}(?:using )?device\s*[:=]\s*(cuda|cpu|mps)(?::\d{1,2})?\s*$", "device", str),
     )
 )
