@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nanopace.run import Row, Stage
 from nanopace.sources.build import RunBuilder
@@ -52,16 +52,6 @@ class _Process:
     rate_is_right: bool = False
     form: Stage | None = None  # by the form of its rows
     stepped: bool = False
-
-
-class StepBlock(NamedTuple):
-    """Consecutive steps of one form, by column."""
-
-    rows: Iterable[Row]
-    ms: Floats  # of each step, with two decimals
-    per_s: Floats  # printed tokens per second
-    minutes: float  # of training so far
-    rate_is_right: bool  # a column is there that came with it
 
 
 class NanochatReader:
@@ -112,14 +102,16 @@ class NanochatReader:
         """Whether a step with these columns is of the current process."""
         return self._process.form == lines.stage_of_form(total=total, epoch=epoch)
 
-    def feed_steps(self, steps: StepBlock) -> None:
-        """Many at once, as bulk/nanochat.py reads them."""
+    def feed_steps(
+        self, rows: Iterable[Row], ms: Floats, per_s: Floats, minutes: float, *, rate_is_right: bool
+    ) -> None:
+        """Consecutive steps of one form, with times of two decimals; `minutes` is the training so far."""
         self._open = ""
-        for row in steps.rows:
+        for row in rows:
             self._builder.row(row)
-        self._builder.training_time(60 * steps.minutes)
-        self._process.rate.add_all(steps.ms, steps.per_s)
-        self._process.rate_is_right |= steps.rate_is_right
+        self._builder.training_time(60 * minutes)
+        self._process.rate.add_all(ms, per_s)
+        self._process.rate_is_right |= rate_is_right
 
     def finish(self) -> None:
         """Nothing is held back but halves of lines."""
