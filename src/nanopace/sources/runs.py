@@ -88,7 +88,8 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
         elif not format.row_start:
             _feed(reader, lines(chunks), around)
         else:
-            _feed(reader, _of_one(lines(chunks), find_ranks(_first_lines(head), format), builder), around)
+            ranks = find_ranks((line for line, _ in lines(head)), format)
+            _feed(reader, _of_one(lines(chunks), ranks, builder), around)
     runs = builder.finish()
     if not runs:
         raise _refusal(source, head, builder, detector, log)
@@ -126,10 +127,6 @@ def _is_of_one_process(chunk: bytes, format: LogFormat) -> bool:
     ranks = find_ranks((line for line, _ in lines([chunk])), format)
     deque(of_one_process(lines([chunk]), tried), maxlen=0)
     return ranks is None and not tried.rows_of_others
-
-
-def _first_lines(head: list[bytes]) -> Iterator[str]:
-    return (line for line, _ in lines(head))
 
 
 def _feed(reader: LineReader, printed: Iterable[Printed], around: QuotationDetector) -> None:
