@@ -49,10 +49,10 @@ _FEWEST_PARTS = 2
 class Others(NamedTuple):
     """What a file holds that no reader can read."""
 
-    trainer: str | None = None  # that printed most rows
-    rows: int = 0
-    near_line: int = 0  # number of the line that is nearest to a row
-    near_text: str = ""
+    trainer: str | None  # that printed most rows
+    rows: int
+    near_line: int  # number of the line that is nearest to a row
+    near_text: str
 
 
 def is_tensorboard(head: bytes) -> bool:

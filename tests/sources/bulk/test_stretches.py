@@ -124,3 +124,19 @@ def test_an_evaluation_whose_row_is_in_the_next_block() -> None:
     row = run.evaluations[-1].row
     assert row is not None
     assert (run.rows.iteration[row], run.rows.count[row]) == (700, 1)
+
+
+def test_a_config_ends_where_the_rows_begin() -> None:
+    echoed = ["Overriding config with x.py:", "n_layer = 6"]
+    first, second = read(*echoed, *rows(0, 600), *rows(0, 600))
+    assert (first.value("n_layer"), second.value("n_layer")) == (6, None)
+
+
+@pytest.mark.parametrize("mfu", [True, False])
+def test_a_last_row_without_mfu_was_cut_if_others_have_one(mfu: bool) -> None:
+    lines = [line if mfu else line.partition(", mfu")[0] for line in rows(0, 600)]
+    builder = RunBuilder("log")
+    last = "iter 600: loss 3.0000, time 10.00ms"
+    feed_bulk(NANOGPT.open_reader(builder), ["\n".join([*lines, last]).encode()])
+    (run,) = builder.finish()
+    assert run.rows.lines == (600 if mfu else 601)

@@ -32,6 +32,8 @@ SMI = "|   {n}  {name:<28}   On  | 00000000:0{n}:00.0 Off |                    0
         ("device: cuda (Tesla V100-SXM2-16GB)", "Tesla V100-SXM2-16GB"),
         ("GPU: A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
         ("x.py:9: UserWarning: Tesla T4 does not support bfloat16 compilation natively, skipping", "Tesla T4"),
+        ("GPU 0: NVIDIA Unheard 9 (UUID: GPU-0000)", "NVIDIA Unheard 9"),
+        ("x.py:9: UserWarning: Tesla Q9 does not support bfloat16 natively", "Tesla Q9"),
         ("device: cuda", None),
         ("Using GPU 0", None),
         ("# I have an NVIDIA L4", None),
