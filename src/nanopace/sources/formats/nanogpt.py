@@ -49,7 +49,7 @@ class NanogptReader:
         self._config: EchoedConfig | None = None  # the one that is being printed
         self._head: Head | None = None  # what stands before the rows of a process in a fork's own words
         self._stamps: Stamps | None = None
-        self._rows = 0
+        self._rows_seen = False
         self.mfu_seen = False
         self._measured = False  # this process has printed an mfu
 
@@ -85,7 +85,7 @@ class NanogptReader:
         known = read_line(line)
         if known is None or known.kind not in ("row", "evaluation", *ENDINGS):
             return False
-        if known.complete or (known.kind == "row" and self._rows and not self.mfu_seen):
+        if known.complete or (known.kind == "row" and self._rows_seen and not self.mfu_seen):
             self._take(known, line)
             return True
         return False
@@ -99,7 +99,6 @@ class NanogptReader:
 
     def feed_mixture(self, folded: Mixture) -> None:
         """Rows that follow the last one, with the evaluations among them, in their place among the lines."""
-        self._rows += len(folded.rows)
         self._measured = folded.rows[-1].mfu is not None
         self._builder.mixture(folded)
 
@@ -172,7 +171,7 @@ class NanogptReader:
 
     def _read_head(self, line: str) -> bool:
         """Before the first row of a process: settings in a fork's own words, and the card."""
-        if not self.reads_forks or (self._rows and self._head is None):
+        if not self.reads_forks or (self._rows_seen and self._head is None):
             return False
         if self._head is None:
             from nanopace.sources.head.head import Head
@@ -232,7 +231,7 @@ class NanogptReader:
         return self._stamps.read(text[: known.start])
 
     def _add(self, row: Row, restarted: bool) -> None:
-        self._rows += 1
+        self._rows_seen = True
         self._head = None
         self._measured = row.mfu is not None
         self._builder.row(row, restarted=restarted)

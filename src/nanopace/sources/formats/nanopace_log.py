@@ -71,7 +71,7 @@ class NanopaceReader(NanogptReader):
     def _introduce(self, out_dir: str, tokens: str, first: str, last: str) -> None:
         self._release()
         self._introducing = True
-        if int(first) == 0 or not self._rows:
+        if int(first) == 0 or not self._rows_seen:
             self._report_totals()
             self._total_ms, self._total_kwh = 0.0, 0.0
         elif self._running:
