@@ -173,11 +173,14 @@ class NanogptReader:
         """Before the first row of a process: settings in a fork's own words, and the card."""
         if not self.reads_forks or (self._rows_seen and self._head is None):
             return False
+        return self._open_head().feed(line, settings=self._config is None)
+
+    def _open_head(self) -> Head:
         if self._head is None:
             from nanopace.sources.head.head import Head
 
             self._head = Head(self._builder)
-        return self._head.feed(line, settings=self._config is None)
+        return self._head
 
     # --- what they say -----------------------------------------------------------------------------------------------
 
@@ -242,10 +245,8 @@ class NanogptReader:
         if known.kind in HEADER:
             fresh = {"scratch": True, "pretrained": True, "resuming": False}.get(known.kind)
             builder.begin_process(fresh=fresh)
-            if self._head is None and self.reads_forks:
-                from nanopace.sources.head.head import Head
-
-                self._head = Head(builder)
+            if self.reads_forks:
+                self._open_head()
         match known.kind:
             case "saving":
                 builder.checkpoint(path=values[0].strip())
