@@ -259,6 +259,14 @@ def test_only_knobs_that_can_be_are_facts() -> None:
     assert {"n_layer", "n_head"}.isdisjoint(run.facts)
 
 
+def test_a_row_that_a_terminal_broke_belongs_before_the_next_line() -> None:
+    header, broken = "nanopace 0.3.0 train: out, 8 tokens a step, steps 0 to 9", "iter 10: loss 3.0000, time 150.00ms"
+    first, second = feed(header, *ROWS, broken, header, *ROWS)
+    assert (len(first.rows), len(second.rows)) == (11, 10)
+    (run,) = feed(header, *ROWS, broken, "finished after 11 steps in 3.50 s")
+    assert (len(run.rows), run.ending) == (11, "finished")
+
+
 def test_what_stands_before_a_header_is_not_ours() -> None:
     (run,) = feed("  n_layer: 6: so", "device: NVIDIA L4", "batch_size: 3", "block_size: 4", "n_head: 5", *ROWS)
     assert {"n_layer", "gpu", "batch_size", "block_size", "n_head", "fork_settings"}.isdisjoint(run.facts)
