@@ -165,3 +165,9 @@ def test_other_lines_stay_where_they_are() -> None:
         "e",
     ]
     assert kept(100, 100, 50, "a") == ([100, 100, 50, "a"], 0)
+
+
+@pytest.mark.parametrize(("before", "found"), [(788, True), (789, False)])
+def test_a_row_begins_in_the_first_800_characters_of_its_line(before: int, found: bool) -> None:
+    far = ["x" * before + f"iter {at}: loss" for at in (5, 6, 7)]
+    assert kept(100, far[0], 101, far[1], 102, far[2], 103)[1] == (3 if found else 0)

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.processes.rank_prefixes import LONGEST_PREFIX
+from nanopace.sources.processes.rank_prefixes import BEGINNING
 
 WINDOW = 512  # rows
 _RETURNS = 3  # of a process behind rows of another one: fewer may be lines that are missing
@@ -44,7 +44,7 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
     last, text = -1, ""
     for each in printed:
         line = each[0]
-        found = row_start.search(line, 0, 4 * LONGEST_PREFIX) if line else None
+        found = row_start.search(line, 0, BEGINNING) if line else None
         iteration = None if found is None else int(found[1])
         if found is not None and iteration is not None:
             text, before = line[found.start() :], text
@@ -68,7 +68,7 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
 
 def _goes_back(line: str, last: int) -> bool:
     """An evaluation of an earlier iteration: the row behind it will be, too."""
-    found = _EVALUATION.search(line, 0, 4 * LONGEST_PREFIX) if "tep" in line else None
+    found = _EVALUATION.search(line, 0, BEGINNING) if "tep" in line else None
     return found is not None and int(found[1]) < last
 
 
@@ -192,7 +192,7 @@ class _Window:
     def _flush_between(self, *, kept: bool) -> Iterator[Printed]:
         """The lines before a row. Every process prints an evaluation: the first counts, unless it is an old one."""
         for printed in self._between:
-            found = _EVALUATION.search(printed[0], 0, 4 * LONGEST_PREFIX)
+            found = _EVALUATION.search(printed[0], 0, BEGINNING)
             if found is not None and (self._others or not kept):
                 iteration, metric = int(found[1]), found[2] or ""
                 if iteration <= max(self._reached, self._evaluated.get(metric, -1)):

@@ -16,7 +16,8 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.processes.died import ENDING
 
-LONGEST_PREFIX = 200  # characters before a row
+LONGEST_PREFIX = 200  # characters before a row, in which its rank is
+BEGINNING = 800  # characters of a line in which a row has to begin
 _MOST_ROWS = 2000  # that are looked at
 _FEWEST_ROWS = 4
 _NEARLY_ALL = 0.9  # of the rows
@@ -48,7 +49,7 @@ class Ranks:
 
     def row_in(self, line: str) -> re.Match[str] | None:
         """The beginning of a row."""
-        return self._row.search(line, 0, 4 * LONGEST_PREFIX)
+        return self._row.search(line, 0, BEGINNING)
 
     def split(self, line: str) -> tuple[int | None, str]:
         """The rank that printed a line, and the line without it; None where none is before it."""
@@ -64,7 +65,7 @@ def find_ranks(printed: Iterable[str], format: LogFormat) -> Ranks | None:
     rows: list[tuple[str, int]] = []
     row_start = re.compile(format.row_start, re.ASCII)
     for line in printed:
-        if (row := row_start.search(line, 0, 4 * LONGEST_PREFIX)) is not None:
+        if (row := row_start.search(line, 0, BEGINNING)) is not None:
             rows.append((line[: row.start()], int(row[1])))
             if len(rows) == _MOST_ROWS:
                 break
