@@ -47,7 +47,15 @@ def test_the_first_of_a_name_stays() -> None:
 def test_packages_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, Entry("one", lambda: ONE))
     assert registry.add_formats_of_packages()
+    installed(monkeypatch, Entry("other", lambda: OTHER))
     assert not registry.add_formats_of_packages()
+    assert registry.known_formats() == (ONE,)
+
+
+def test_a_format_that_is_known_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.register(ONE)
+    installed(monkeypatch, Entry("other", lambda: OTHER))
+    assert registry.find_format("one") is ONE
     assert registry.known_formats() == (ONE,)
 
 

@@ -52,6 +52,10 @@ def test_the_groups_of_gpt2() -> None:
     assert list(printed.values()) == [50, 124_354_560, 25, 19_200]
     assert shape_of_groups(printed) == {"n_layer": 12, "n_embd": 768, "bias": False}
     assert vocabulary_of_groups(printed, 123_590_000, None, None) == (50304, 1024)
+    without_positions = 124_354_560 + 19_200 - 1024 * 768
+    for off, found in ((5001, (50304, 1024)), (5002, (None, None))):  # it is printed in tens of thousands
+        assert vocabulary_of_groups(printed, without_positions + off, None, None) == found
+        assert vocabulary_of_groups(printed, without_positions - off, None, None) == found
 
 
 @pytest.mark.parametrize(("rows", "known"), [(0, False), (1, False), (2, True), (2.5, False)])
@@ -81,7 +85,9 @@ def test_a_table_that_is_larger_than_both(known: int, found: int | None) -> None
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("layers", "width", "vocabulary", "block"), [(6, 384, 65, 256), (48, 1600, 50257, 1024)])
+@pytest.mark.parametrize(
+    ("layers", "width", "vocabulary", "block"), [(1, 8, 65, 16), (6, 384, 65, 256), (48, 1600, 50257, 1024)]
+)
 def test_shape_of_groups(layers: int, width: int, vocabulary: int, block: int, bias: bool) -> None:
     printed = groups(layers, width, vocabulary, block, bias)
     assert shape_of_groups(printed) == {"n_layer": layers, "n_embd": width, "bias": bias}
