@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from nanopace.incidents import LossSpike
-from nanopace.run import Row, Run, Span, Unread
+from nanopace.run import Checkpoint, Evaluation, Row, Run, Span, Unread
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.fold import Mixture
 from nanopace.sources.formats.table import BUILT_IN, LEDGER, NANOCHAT
 from nanopace.sources.log_format import LogFormat
 
@@ -301,3 +302,20 @@ def test_what_is_between_restarts_counts_once() -> None:
     (restart,) = run.restarts
     assert (restart.beside_ms, [each.iteration for each in run.evaluations]) == (66.0, [2])  # it resumed from there
     assert [each.iteration for each in run.checkpoints] == [2]
+
+
+@pytest.mark.parametrize(("lowest", "left"), [((20, 1.5), (20, 1.5)), ((80, 1.5), None)])
+def test_a_group_of_evaluations_is_divided_by_a_restart(
+    lowest: tuple[int, float], left: tuple[int, float] | None
+) -> None:
+    builder = RunBuilder("log")
+    group = Row(0, 10.0, count=10, last_iteration=90, sum_ms=100.0)
+    evaluations = Evaluation(90, 1.0, 2.0, row=0, count=10, first_iteration=0, lowest=lowest)
+    builder.mixture(Mixture([group], [evaluations], [Checkpoint(90, row=0, count=10, first_iteration=0)]))
+    builder.begin_process(fresh=False)
+    builder.row(Row(50, 10.0))
+    (run,) = builder.finish()
+    assert [(each.first_iteration, each.iteration, each.count, each.lowest) for each in run.evaluations] == [
+        (0, 40, 5, left)
+    ]
+    assert [(each.iteration, each.count, each.row) for each in run.checkpoints] == [(40, 5, 0)]

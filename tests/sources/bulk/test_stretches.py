@@ -140,3 +140,19 @@ def test_a_last_row_without_mfu_was_cut_if_others_have_one(mfu: bool) -> None:
     feed_bulk(NANOGPT.open_reader(builder), ["\n".join([*lines, last]).encode()])
     (run,) = builder.finish()
     assert run.rows.lines == (600 if mfu else 601)
+
+
+@pytest.mark.parametrize("split", [100, 500, 650, 750, 800, 1200])
+def test_the_first_rows_of_a_process_stay_single_across_blocks(split: int) -> None:
+    lines = [*rows(0, 700), *rows(600, 1300)]
+    builder = RunBuilder("log")
+    feed_bulk(
+        NANOGPT.open_reader(builder),
+        ["".join(f"{each}\n" for each in part).encode() for part in (lines[:split], lines[split:])],
+    )
+    (run,) = builder.finish()
+    assert all(count == 1 for first, count in zip(run.rows.iteration, run.rows.count, strict=True) if first < 500)
+    assert all(
+        count == 1 for first, count in zip(run.rows.iteration, run.rows.count, strict=True) if 600 <= first < 1100
+    )
+    assert max(run.rows.count) >= 100

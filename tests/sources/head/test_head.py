@@ -34,6 +34,7 @@ SMI = "|   {n}  {name:<28}   On  | 00000000:0{n}:00.0 Off |                    0
         ("x.py:9: UserWarning: Tesla T4 does not support bfloat16 compilation natively, skipping", "Tesla T4"),
         ("GPU 0: NVIDIA Unheard 9 (UUID: GPU-0000)", "NVIDIA Unheard 9"),
         ("x.py:9: UserWarning: Tesla Q9 does not support bfloat16 natively", "Tesla Q9"),
+        ("Using NVIDIA L4q now", None),
         ("device: cuda", None),
         ("Using GPU 0", None),
         ("# I have an NVIDIA L4", None),

@@ -143,3 +143,7 @@ def test_the_peak_of_our_own_trainer_is_the_cards(gpu: str, dtype: str, peak: fl
 def test_printed_tokens_against_the_batch(tokens: int, conflict: bool) -> None:
     run = run_of(tokens_per_iteration=tokens, batch_size=2, gradient_accumulation_steps=5, block_size=10)
     assert complete(run).conflicts == ((("tokens_per_iteration", tokens, 100),) if conflict else ())
+
+
+def test_what_causal_attention_saves_is_not_more_than_all() -> None:
+    assert complete(run_of(format="nanopace", **SHAPE, flops_per_token=1)).value("flops_per_token_causal") == 0.0

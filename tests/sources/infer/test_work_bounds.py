@@ -71,6 +71,7 @@ def test_without_an_average_each_row_tells() -> None:
         ([n / 1000 for n in range(10)], 1),
         ([0.1, float("nan")], 2),
         ([0.12345678], 6),
+        ([0.1234567855], 7),  # and no more
     ],
 )
 def test_the_decimals_that_are_printed(figures: list[float], decimals: int) -> None:
