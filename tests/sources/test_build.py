@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from nanopace.run import Row, Run, Span
+from nanopace.incidents import LossSpike
+from nanopace.run import Checkpoint, Evaluation, Row, Run, Span, Unread
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.table import BUILT_IN, NANOCHAT
+from nanopace.sources.fold import Mixture
+from nanopace.sources.formats.table import BUILT_IN, LEDGER, NANOCHAT
 from nanopace.sources.log_format import LogFormat
 
 
@@ -176,3 +178,144 @@ def test_spans_and_walls_of_a_resumed_run_add_up() -> None:
 
 def test_no_rows_no_run() -> None:
     assert build("e0", "e500", "H") == []
+
+
+def test_going_back_without_a_header_is_a_restart_though_the_first_process_was_fresh() -> None:
+    (run,) = build("F", 5, 6, 7, 6, 7, 8)
+    assert iterations(run) == [5, 6, 7, 8]
+    assert [(each.iteration, each.reached) for each in run.restarts] == [(6, 7)]
+
+
+def test_going_back_with_a_header_from_scratch_is_another_run() -> None:
+    assert [iterations(run) for run in build("F", 5, 6, 7, "F", 6, 7)] == [[5, 6, 7], [6, 7]]
+    assert [iterations(run) for run in build("F", 5, 6, 7, "H", 6, 7)] == [[5, 6, 7]]
+
+
+def test_a_header_counts_until_the_next_row() -> None:
+    assert len(build(5, 6, "F", 7, 8, 7)) == 1  # 7 goes on, and the second 7 has no header
+    (run,) = build(5, 6, "R", 7, 8, 9)
+    assert [(each.row, each.iteration) for each in run.restarts] == [(2, 7)]
+
+
+def test_evaluations_of_one_iteration_are_in_the_same_row() -> None:
+    builder = RunBuilder("log")
+    builder.row(Row(0, 1.0))
+    builder.evaluation(5, None, 3.0)
+    builder.evaluation(5, None, 1.0, metric="bpc")
+    builder.checkpoint(path="out")
+    builder.row(Row(5, 1.0))
+    (run,) = builder.finish()
+    assert [(each.metric, each.row) for each in run.evaluations] == [("bpc", 1), ("loss", 1)]
+    assert [each.row for each in run.checkpoints] == [1]
+
+
+def test_an_evaluation_that_goes_back_belongs_to_the_next_process() -> None:
+    (run,) = build(3, 4, "e5", "s", "e4", 4, 5)
+    assert [(each.iteration, each.row) for each in run.evaluations] == [(4, 1)]
+    assert [(each.iteration, each.reached) for each in run.restarts] == [(4, 5)]
+    assert run.checkpoints == ()
+
+
+@pytest.mark.parametrize(("length", "shown"), [(80, "x" * 80), (81, "x" * 79 + "…")])
+def test_a_line_that_cannot_be_read_is_shown_up_to_80_characters(length: int, shown: str) -> None:
+    builder = RunBuilder("log")
+    builder.unread(7, f"  {'x' * length} ")
+    builder.unread(9, "another")
+    builder.row(Row(0, 1.0))
+    assert builder.finish()[0].unread == Unread(2, 7, shown)
+
+
+@pytest.mark.parametrize(("count", "left"), [(256, 256), (257, 256), (300, 256)])
+def test_of_very_many_runs_the_first_and_the_last_are_kept(count: int, left: int) -> None:
+    runs = build(*[0, 1] * count)
+    assert len(runs) == left
+    assert [run.name for run in (*runs[:2], runs[127], runs[128], runs[-1])] == [
+        *("log", "log #2", "log #128", f"log #{count - 127}", f"log #{count}")
+    ]
+    assert [run.runs_of_file for run in runs[:2]] == [count if count > 256 else None, None]
+
+
+def test_runs_of_stages_are_named_by_them() -> None:
+    builder = RunBuilder("log", NANOCHAT)
+    for stage in ("base", "mid", "base", None):
+        builder.begin_process(fresh=True)
+        builder.stage(stage)  # type: ignore[arg-type]
+        builder.row(Row(0, 1.0))
+        builder.row(Row(1, 1.0))
+    assert [run.name for run in builder.finish()] == ["log (base)", "log (mid)", "log (base 2)", "log #4"]
+
+
+def test_a_rollback_takes_rows_back_only_if_the_run_goes_on() -> None:
+    def rolled_back(*then: str | int) -> list[Run]:
+        builder = RunBuilder("log")
+        for at in range(4):
+            builder.row(Row(at, 10.0 + at))
+        builder.rollback(2, 3, data_offset=5)
+        for each in then:
+            if isinstance(each, int):
+                builder.row(Row(each, 20.0 + each))
+            else:
+                builder.begin_process(fresh=each == "F")
+        return builder.finish()
+
+    (ended,) = rolled_back()
+    assert (iterations(ended), [(each.row, len(each.lost)) for each in ended.rollbacks]) == ([0, 1, 2, 3], [(4, 0)])
+    (went_on,) = rolled_back(2, 3)
+    (rollback,) = went_on.rollbacks
+    assert list(went_on.rows.ms) == [10, 11, 22, 23]
+    assert (rollback.row, rollback.iteration, rollback.failed_at, rollback.data_offset) == (2, 2, 3, 5)
+    assert (list(rollback.lost.ms), went_on.restarts) == ([12, 13], ())
+    (resumed,) = rolled_back("R", 2, 3)
+    assert [len(each.lost) for each in resumed.rollbacks] == [2]
+    first, second = rolled_back("F", 0, 1)
+    assert [(each.row, len(each.lost)) for each in first.rollbacks] == [(4, 0)]
+    assert second.rollbacks == ()
+
+
+def test_what_is_evaluated_again_took_its_time_before() -> None:
+    builder = RunBuilder("log", NANOCHAT)
+    builder.row(Row(0, 1.0))
+    for val in (3.0, 2.0):
+        builder.evaluation(1, None, val, ms=7.0)
+    builder.evaluation(2, None, 1.0, ms=9.0)
+    builder.row(Row(1, 1.0))
+    (run,) = builder.finish()
+    assert [(each.iteration, each.val) for each in run.evaluations] == [(1, 2.0), (2, 1.0)]
+    assert run.spans == (Span("evaluation", 1, 7.0),)
+
+
+def test_what_is_between_restarts_counts_once() -> None:
+    builder = RunBuilder("log", LEDGER)
+    for at in range(4):
+        builder.row(Row(at, 1.0))
+        builder.skipped(at)
+        builder.spike(LossSpike(at, 7.0, 9.0))
+    builder.evaluation(2, None, 3.0, ms=5.0)
+    builder.evaluation(3, None, 3.0, ms=6.0)
+    builder.checkpoint(2, ms=50.0)
+    builder.checkpoint(3, ms=60.0)
+    builder.begin_process(fresh=False)
+    builder.row(Row(2, 2.0))
+    (run,) = builder.finish()
+    assert run.skipped == (0, 1)
+    assert [each.iteration for each in run.spikes or ()] == [0, 1]
+    (restart,) = run.restarts
+    assert (restart.beside_ms, [each.iteration for each in run.evaluations]) == (66.0, [2])  # it resumed from there
+    assert [each.iteration for each in run.checkpoints] == [2]
+
+
+@pytest.mark.parametrize(("lowest", "left"), [((20, 1.5), (20, 1.5)), ((80, 1.5), None)])
+def test_a_group_of_evaluations_is_divided_by_a_restart(
+    lowest: tuple[int, float], left: tuple[int, float] | None
+) -> None:
+    builder = RunBuilder("log")
+    group = Row(0, 10.0, count=10, last_iteration=90, sum_ms=100.0)
+    evaluations = Evaluation(90, 1.0, 2.0, row=0, count=10, first_iteration=0, lowest=lowest)
+    builder.mixture(Mixture([group], [evaluations], [Checkpoint(90, row=0, count=10, first_iteration=0)]))
+    builder.begin_process(fresh=False)
+    builder.row(Row(50, 10.0))
+    (run,) = builder.finish()
+    assert [(each.first_iteration, each.iteration, each.count, each.lowest) for each in run.evaluations] == [
+        (0, 40, 5, left)
+    ]
+    assert [(each.iteration, each.count, each.row) for each in run.checkpoints] == [(40, 5, 0)]

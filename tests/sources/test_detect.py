@@ -78,3 +78,36 @@ def test_the_row_that_begins_first_counts(line: str, name: str, extended: bool) 
     other, other_name = (OURS, "nanopace") if extended else (NANOCHAT, "nanochat")
     assert detected([f"{line} {other}"]) == name
     assert detected([f"{other} {line}"]) == other_name
+
+
+@pytest.mark.parametrize("between", ["x", "x\n"])
+def test_a_row_is_found_wherever_it_is(between: str) -> None:
+    """Behind things that look a little like one, in one line or in many, in one chunk or in two."""
+    for gap in range(0, 20_000, 397):
+        text = f"step 1 {between * (gap // len(between))} {NANOGPT}\n".encode()
+        for cut in (0, 8, len(text) - 30, len(text) // 2):
+            detector = Detector()
+            detector.look_at(text[:cut])
+            detector.look_at(text[cut:])
+            assert detector.has_row, (gap, cut)
+
+
+def test_zero_bytes_are_no_part_of_a_row() -> None:
+    detector = Detector()
+    detector.look_at(NANOGPT.encode("utf-16-le"))
+    assert detector.has_row
+
+
+def test_once_a_row_is_found_nothing_changes() -> None:
+    detector = Detector()
+    for line in (NANOCHAT, NANOGPT):
+        detector.look_at(line.encode())
+    assert detector.format is not None
+    assert detector.format.name == "nanochat"
+
+
+@pytest.mark.parametrize(("pieces", "found"), [(1, True), (2, True), (3, True), (4, False)])
+def test_a_row_in_up_to_three_lines(pieces: int, found: bool) -> None:
+    row = NANOGPT.partition(", mfu")[0]
+    size = -(-len(row) // pieces)
+    assert (detected([row[at : at + size] for at in range(0, len(row), size)]) is not None) == found

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.run import Checkpoint, Evaluation, Row, Rows
-from nanopace.sources.fold import LARGEST_GROUP, divide, fold_mixture, fold_rows, split_group, take_rows
+from nanopace.run import Row, Rows
+from nanopace.sources.fold import divide, fold_rows, split_group, take_rows
 
 
 def rows(*times: float, start: int = 0, spacing: int = 1) -> list[Row]:
@@ -37,7 +37,7 @@ def test_a_change_of_the_spacing_ends_a_group() -> None:
 
 def test_groups_have_a_largest_size() -> None:
     counts = [row.count for row in fold_rows(rows(*[10.0] * 600), first_single=False)]
-    assert counts == [LARGEST_GROUP, LARGEST_GROUP, 600 - 2 * LARGEST_GROUP]
+    assert counts == [256, 256, 88]
 
 
 @given(
@@ -83,73 +83,6 @@ def test_take_whole_rows() -> None:
     before = Rows(rows(1.0, 1.0, 1.0))
     after, _ = take_rows(before, 1)
     assert (list(before.iteration), list(after.iteration)) == ([0], [1, 2])
-
-
-# --- mixtures --------------------------------------------------------------------------------------------------------
-
-
-def mixed(count: int, **slow: float) -> tuple[list[Row], list[Evaluation], set[int]]:
-    """Every third row evaluates, every sixth saves too; `slow` are times of rows, by "at" and their place."""
-    usual = [10.0 + 50 * (place % 3 == 0) + 5 * (place % 6 == 0) for place in range(count)]
-    printed = [Row(100 + place, slow.get(f"at{place}", ms), 3.0, 0.1) for place, ms in enumerate(usual)]
-    evaluated = [Evaluation(row.iteration, 3.0, 4 - row.iteration / 1000) for row in printed[::3]]
-    return printed, evaluated, {row.iteration for row in printed[::6]}
-
-
-def test_like_is_folded_with_like() -> None:
-    folded = fold_mixture(*mixed(60))
-    assert folded is not None
-    assert [(row.iteration, row.last_iteration, row.count, row.ms) for row in folded.rows] == [
-        (100, 154, 10, 65.0),
-        (103, 157, 10, 60.0),
-        (101, 159, 40, 10.0),
-    ]
-    saved, unsaved = folded.evaluations
-    assert saved == Evaluation(154, 3.0, 4 - 0.154, row=0, count=10, first_iteration=100, lowest=(154, 4 - 0.154))
-    assert (unsaved.iteration, unsaved.row, unsaved.count) == (157, 1, 10)
-    assert folded.checkpoints == [Checkpoint(154, row=0, count=10, first_iteration=100)]
-
-
-def test_what_is_slow_among_its_like_stays_single() -> None:
-    folded = fold_mixture(*mixed(60, at10=13.0, at30=99.0))
-    assert folded is not None
-    assert [(row.iteration, row.count) for row in folded.rows] == [(110, 1), (130, 1), (100, 9), (103, 10), (101, 39)]
-    (late,) = [each for each in folded.evaluations if each.count == 1]
-    assert (late.iteration, late.row) == (130, 1)
-
-
-def test_the_rows_of_a_mixture_are_known_by_their_overlap() -> None:
-    folded = fold_mixture(*mixed(60))
-    assert folded is not None
-    single = [Row(97, 9.0), Row(98, 9.0)]
-    assert Rows([*single, *folded.rows, Row(160, 9.0)]).mixtures() == [range(2, 5)]
-    assert Rows(folded.rows).mixtures() == [range(3)]
-    assert Rows([*single, Row(99, 9.0, count=5, last_iteration=105)]).mixtures() == []
-    assert Rows().mixtures() == []
-
-
-def test_a_change_of_the_step_time_is_not_folded() -> None:
-    printed, evaluated, saves = mixed(60)
-    slower = [Row(row.iteration, 1.5 * row.ms, 3.0, 0.1) for row in printed[50:]]
-    assert fold_mixture([*printed[:50], *slower], evaluated, saves) is None
-
-
-def test_overlapping_groups_are_divided() -> None:
-    folded = fold_mixture(*mixed(60))
-    assert folded is not None
-    before = Rows([Row(99, 9.0), *folded.rows])
-    after, _ = take_rows(before, 130)
-    assert [(row.iteration, row.last_iteration, row.count) for row in before] == [
-        (99, 99, 1),
-        (100, 124, 5),
-        (103, 127, 5),
-        (101, 129, 20),
-    ]
-    assert [(row.iteration, row.last_iteration, row.count) for row in after] == [
-        (130, 154, 5),
-        (133, 157, 5),
-        (131, 159, 20),
-    ]
 
 
 @given(st.sets(st.integers(0, 300), min_size=2, max_size=60), st.data())

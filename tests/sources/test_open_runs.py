@@ -38,6 +38,11 @@ def test_no_log(data: bytes, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_is_judged_by_its_first_256_kb() -> None:
+    with pytest.raises(NotALog, match="text, but no training log"):
+        open_runs(io.BytesIO(b"hello\n" * (256 * 1024 // 6) + bytes(256 * 1024)))
+
+
 def test_no_log_in_a_directory(tmp_path: Path) -> None:
     with pytest.raises(NotALog, match="no training log in this directory"):
         open_runs(tmp_path)

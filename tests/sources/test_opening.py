@@ -95,6 +95,47 @@ def test_broken_from_the_start(kind: str, tmp_path: Path) -> None:
         content(path)
 
 
+@pytest.mark.parametrize("kind", ["gz", "xz", "bz2", "zst"])
+def test_broken_in_its_middle(kind: str, tmp_path: Path) -> None:
+    """What comes before is a log all the same."""
+    noisy = random.Random(1)
+    log = b"".join(b"iter %d: loss %.4f, time %.2fms\n" % (n, noisy.random(), noisy.random()) for n in range(90_000))
+    packed = bytearray(COMPRESSORS[kind](log))
+    middle = int(0.8 * len(packed))
+    packed[middle : middle + 200] = bytes(200)
+    path = tmp_path / "train.log"
+    path.write_bytes(packed)
+    with open_log(path) as opened:
+        found = b"".join(opened.chunks)
+    assert len(found) > 100_000
+    assert log.startswith(found[:100_000])
+    assert opened.truncated
+
+
+@pytest.mark.parametrize("reads", [0, 2])
+def test_a_disk_that_fails(reads: int) -> None:
+    class Failing(io.RawIOBase):
+        left = reads
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+            if not self.left:
+                raise OSError(5, "Input/output error")
+            self.left -= 1
+            buffer[:] = ROW[-1:] * len(buffer)
+            return len(buffer)
+
+    with open_log(io.BufferedReader(Failing(), CHUNK)) as opened:
+        if reads:
+            assert b"".join(opened.chunks).strip() == b""
+            assert opened.truncated
+        else:
+            with pytest.raises(InputError, match="cannot be read: Input/output error"):
+                list(opened.chunks)
+
+
 def test_frames_one_after_another(tmp_path: Path) -> None:
     for kind in ("gz", "xz", "bz2", "zst"):
         path = tmp_path / "train.log"

@@ -71,6 +71,35 @@ def test_the_line_that_is_nearest() -> None:
     )
 
 
+NEAR = "epoch 5 has loss 2.4 "
+
+
+@pytest.mark.parametrize(("more", "shown"), [(79, "x" * 79), (80, "x" * 78 + "…")])
+def test_a_nearest_line_is_quoted_up_to_100_characters(more: int, shown: str) -> None:
+    assert refused(f"one\n{NEAR}{'x' * more}\n").endswith(f"the nearest is line 2: {NEAR}{shown}")
+
+
+def test_one_part_of_a_row_is_not_near() -> None:
+    assert "no training log in it" in refused("hello\nthe loss was 3\nstep 5\n")
+
+
+@pytest.mark.parametrize(("before", "known"), [(1973, True), (1974, False)])
+def test_2000_characters_of_a_line_are_looked_at(before: int, known: bool) -> None:
+    row = " step 3/9 | loss 9.100000 (+"
+    assert ("looks like a row of llm.c" in refused("x" * before + row + "\n")) == known
+
+
+@pytest.mark.parametrize(("before", "known"), [(187, True), (188, False)])
+def test_the_mark_of_an_event_file_is_in_its_first_200_bytes(before: int, known: bool) -> None:
+    assert ("TensorBoard" in refused(b"x" * before + b"brain.Event:2" + b"\n")) == known
+
+
+def test_the_trainer_with_the_most_rows_is_named() -> None:
+    rows = [ROWS["llama2.c"], ROWS["llm.c"], ROWS["llm.c"], ROWS["llama2.c"], ROWS["llm.c"]]
+    log = "".join(row.format(n=n) + "\n" for n, row in enumerate(rows))
+    assert "3 lines look like rows of llm.c" in refused(log)
+
+
 def test_a_header_and_nothing_else_is_a_beginning() -> None:
     with pytest.raises(NotALog, match="the beginning of a training log, but no row with a time yet"):
         open_runs(io.BytesIO(b"tokens per iteration will be: 16,384\nnumber of parameters: 10.65M\n"))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from nanopace.run import Run
+from nanopace.sources.quoted import QuotationDetector
 
 Read = Callable[..., list[Run]]
 Print = Callable[..., str]
@@ -40,6 +41,58 @@ WARNING = (
     "/usr/lib/python3/dist-packages/torch/x.py:12: UserWarning: Please use the new way to do this, not the old.\n"
     "  warnings.warn(\n"
 )
+
+
+PROSE, ROW, OTHER = "There are words enough in here.", "iter 1: loss 3.1, time 1.00ms", "x = 1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "quoted"),
+    [
+        ("ppp rr", True),  # more prose than anything else, and three lines of it before the log
+        ("pp rr p", False),
+        ("ppp rrr", False),  # not the larger part
+        ("pppp rrr", True),
+        ("ppp xxx", False),
+        ("p`r`pp", True),  # with fences, less of it is enough
+        ("p`rpp", False),
+        ("`r`ppp", False),  # but some has to stand before the log
+        ("p`r`p", False),  # and three lines are the least,
+        ("ppp" + 57 * "r" + "`" * 3, False),  # and a twentieth: 3 of 63
+        ("ppp" + 55 * "r" + "`" * 2, True),  # 3 of 60
+        ("ppp" + 56 * "r" + "`" * 2, False),  # 3 of 61
+        ("ppp" * 6664 + "rrrrr", True),  # 19,997 lines
+        ("ppp" * 6664 + "rrrrrrrr", False),  # 20,000 are no page
+    ],
+)
+def test_how_much_prose_makes_a_page(lines: str, quoted: bool) -> None:
+    detector = QuotationDetector()
+    for each in lines.replace(" ", ""):
+        detector.add({"p": PROSE, "r": ROW, "x": OTHER, "`": "```"}[each], of_log=each == "r")
+        detector.add("  ", of_log=False)  # blank lines do not count
+    of_log, count = lines.count("r"), len(lines.replace(" ", ""))
+    assert detector.quoted() == ((of_log, count) if quoted else None)
+
+
+@pytest.mark.parametrize(
+    ("line", "prose"),
+    [
+        ("six words are just about enough", True),
+        ("but five words are not", False),
+        ("of ten words here there are eight real ones 1 2", True),
+        ("of ten words here there are seven ones 1 2 3", False),
+        ("# Heading", True),
+        ("- item", True),
+        ("an **important** one", True),
+        ("one two three four five error", False),
+        ("one two three four five /usr/lib/x", False),
+    ],
+)
+def test_what_is_prose(line: str, prose: bool) -> None:
+    detector = QuotationDetector()
+    for _ in range(3):
+        detector.add(line, of_log=False)
+    assert (detector.quoted() is not None) == prose
 
 
 @pytest.mark.parametrize("text", [README, NOTES])

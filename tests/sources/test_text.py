@@ -66,6 +66,20 @@ def test_an_endless_line_keeps_its_ends() -> None:
     assert len(line) <= LONGEST_LINE
 
 
+@pytest.mark.parametrize("chunk", [100_000, 5000])
+def test_a_line_of_64_kb_is_kept_and_a_longer_one_loses_its_middle(chunk: int) -> None:
+    half = 32 * 1024
+
+    def shown(line: bytes) -> str:
+        data = line + b"\n"
+        ((text, ended),) = told(*(data[at : at + chunk] for at in range(0, len(data), chunk)))
+        assert ended
+        return text
+
+    assert shown(b"a" * half + b"b" * half) == "a" * half + "b" * half
+    assert shown(b"a" * half + b"middle" + b"b" * half) == "a" * half + "b" * half
+
+
 def test_whole_lines_keep_what_is_not_yet_ended() -> None:
     assert list(whole_lines([b"a\nb", b"c\n", b"d"])) == [(b"a\n", True), (b"bc\n", True), (b"d", False)]
 

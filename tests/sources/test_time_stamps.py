@@ -50,6 +50,26 @@ def test_midnight() -> None:
     assert [each - read[0] for each in read if each is not None] == [0, 20, 40]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "seconds"), [("13:00:00 ", "01:00:00 ", -43200), ("13:00:01 ", "01:00:00 ", 43199)]
+)
+def test_more_than_half_a_day_back_is_the_next_day(before: str, after: str, seconds: int) -> None:
+    stamps = Stamps()
+    first, second = stamps.read(before), stamps.read(after)
+    assert first is not None
+    assert second is not None
+    assert second - first == seconds
+
+
+def test_fractions_of_a_second() -> None:
+    assert [Stamps().read(text) for text in ("00:00:01.25 ", "00:00:01,5 ", "00:01:00 ", "01:00:00 ")] == [
+        1.25,
+        1.5,
+        60,
+        3600,
+    ]
+
+
 @given(
     st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1)), st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1))
 )

@@ -1,13 +1,11 @@
-"""From what a reader understands, line by line, to Runs.
+"""Builds Runs from what a reader finds, line by line.
 
-Readers of formats know lines; they do not know history. The builder does: it links an evaluation to the row whose
-time contains it, notices when a process was restarted or when another run begins in the same file, and sees to it
-that the iterations of a Run only ever rise.
+Readers know lines, not history. The builder links an evaluation to the row that contains its time, notices when a
+process was restarted or another run begins in the same file, and keeps the iterations of a Run rising.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
@@ -41,13 +39,13 @@ class LineReader(Protocol):
     """A format's reader. It is made with a RunBuilder and a terminal's width, then fed every line of the log."""
 
     def feed(self, line: str) -> bool:
-        """One line, cleaned of terminal debris and without its end. True if it was understood."""
+        """One line, cleaned of terminal debris and without its newline. True if it was understood."""
 
     def feed_cut(self, line: str) -> bool:
-        """The last line of a log that does not end with a newline: to be used only if it is certainly whole."""
+        """The last line of a log without a newline: to be used only if it is certainly complete."""
 
     def finish(self) -> None:
-        """There are no more lines: hand over what was held back."""
+        """No more lines: give the builder what was held back."""
 
 
 class RunBuilder:
@@ -59,8 +57,8 @@ class RunBuilder:
         self.evaluations_seen = 0
         self._done = Drafts()
         self._draft = Draft()
-        self._waiting: list[Evaluation] = []  # since the last row: does the next one contain them?
-        self._waiting_saves: list[Checkpoint] = []
+        self._pending_evals: list[Evaluation] = []  # since the last row: does the next one contain them?
+        self._pending_saves: list[Checkpoint] = []
         self._began = False  # a process announced itself and has no row yet
         self._fresh: bool | None = None  # it starts from scratch (True), from a checkpoint (False), or does not say
         self._failed = False  # an attempt ended before its first row
@@ -70,9 +68,9 @@ class RunBuilder:
     # --- what readers call -------------------------------------------------------------------------------------------
 
     def begin_process(self, *, fresh: bool | None = None) -> None:
-        """A process introduces itself. May be called by each of its header lines; they count once."""
+        """A process starts. Each of its header lines may call this; they count once."""
         if self._draft.rows and not self._began:
-            self._keep_waiting()
+            self._flush_pending()
             self._began, self._fresh = True, None
             self._next = Details()
         elif self._failed:
@@ -82,15 +80,15 @@ class RunBuilder:
             self._fresh = fresh
 
     def fact(self, name: str, value: FactValue, origin: Origin = "log", because: Because | None = None) -> None:
-        """A knob or a derived fact. The last one said counts: a flag comes after the config that it overrides."""
+        """A knob or a derived fact. The last one counts: a flag comes after the config that it overrides."""
         self._details().facts[name] = Fact(value, origin, because)
 
-    def forget(self, name: str) -> None:
-        """A fact that turned out to be none."""
+    def drop_fact(self, name: str) -> None:
+        """Take a fact back that turned out to be wrong."""
         self._details().facts.pop(name, None)
 
     def unread(self, line: int, text: str) -> None:
-        """A line that looks like an evaluation and is none that can be read."""
+        """A line that looks like an evaluation, but cannot be read."""
         before = self._draft.unread
         text = " ".join(text.split())
         text = text if len(text) <= _LONGEST_UNREAD else f"{text[: _LONGEST_UNREAD - 1]}…"
@@ -101,24 +99,24 @@ class RunBuilder:
         rows = self._draft.rows
         if (
             rows
-            and not self._waiting
+            and not self._pending_evals
             and not self._began
             and not self._rollbacks
             and rows.last_iteration[-1] == row.iteration == row.last_iteration
             and rows[-1] == replace(row, at_s=rows[-1].at_s)
         ):
             return  # the same line twice: two log handlers, or a log pasted twice
-        self._settle(row.iteration, restarted)
+        self._continue_or_restart(row.iteration, restarted)
         draft = self._draft
         if len(draft.rows) >= draft.fold_at:
             draft.fold()
         index = len(draft.rows)
         draft.rows.append(row)
         draft.ending = None
-        self._keep_waiting(row.iteration, index)
+        self._flush_pending(row.iteration, index)
 
     def mixture(self, folded: Mixture) -> None:
-        """A stretch of rows with the evaluations among them. Nothing is waiting, and it goes on from the last row."""
+        """A stretch of rows with the evaluations among them. Nothing is pending, and it follows the last row."""
         draft = self._draft
         start = len(draft.rows)
         for row in folded.rows:
@@ -146,9 +144,9 @@ class RunBuilder:
     ) -> None:
         """An evaluation; the row that contains it is found by its iteration."""
         self.evaluations_seen += 1
-        if self._waiting and iteration < self._waiting[-1].iteration and not self._began:
-            self._keep_waiting()  # the earlier ones belong to what came before
-        self._waiting.append(
+        if self._pending_evals and iteration < self._pending_evals[-1].iteration and not self._began:
+            self._flush_pending()  # the earlier ones belong to what came before
+        self._pending_evals.append(
             Evaluation(
                 iteration,
                 train,
@@ -172,58 +170,58 @@ class RunBuilder:
     ) -> None:
         """A checkpoint; without an iteration it belongs to the evaluation just before it."""
         if iteration is None:
-            if not self._waiting:
+            if not self._pending_evals:
                 return  # the beginning of the log is cut off
-            iteration = self._waiting[-1].iteration
-        self._waiting_saves.append(Checkpoint(iteration, path, ms=ms, background_ms=background_ms))
+            iteration = self._pending_evals[-1].iteration
+        self._pending_saves.append(Checkpoint(iteration, path, ms=ms, background_ms=background_ms))
 
     def span(self, span: Span) -> None:
         """A phase that the trainer measured itself."""
         self._details().spans.append(span)
 
     def rollback(self, iteration: int, failed_at: int, data_offset: int = 1) -> None:
-        """The process went back to `iteration`. What it did since is kept until it does it again."""
-        self._keep_waiting()
-        self._rollbacks.append(Rollback(0, iteration, failed_at, data_offset=data_offset))
+        """The process went back to `iteration`. What it did since is kept until it repeats it."""
+        self._flush_pending()
+        self._rollbacks.append(Rollback(len(self._draft.rows), iteration, failed_at, data_offset=data_offset))
 
     def skipped(self, iteration: int) -> None:
-        """The update of the row just given was left out."""
+        """The update of the last row was skipped."""
         self._draft.skip(iteration)
 
     def watches_loss(self) -> None:
-        """The trainer tells of every loss that stands out."""
+        """The trainer reports every loss spike."""
         self._details().watches_loss = True
 
     def spike(self, spike: LossSpike) -> None:
-        """The loss of the row just given stands out."""
+        """The loss of the last row is a spike."""
         self._draft.spike(spike)
 
     def micro_batch(self, change: MicroBatch) -> None:
-        """From here on the pieces of a step, or of an evaluation, are smaller."""
+        """From here on training, or evaluation, has a smaller micro-batch."""
         self._details().micro_batches.append(change)
 
     def note(self, note: Note) -> None:
-        """Something that a person should see."""
+        """A message that a person should see."""
         self._details().notes.append(note)
 
     def rank_lags(self, lags: tuple[RankLag, ...]) -> None:
-        """Of the run so far, over all its processes."""
+        """Those of the run so far, over all its processes."""
         self._draft.rank_lags = lags
 
     def stage(self, stage: Stage | None) -> None:
-        """Which part of the training this is, as far as a line tells; the last one to tell counts."""
+        """Which part of the training this is; the last line that says so counts."""
         self._details().stage = stage or self._details().stage
 
-    def told_training(self, seconds: float) -> None:
-        """The steps so far by the trainer's own count."""
-        self._draft.told_training_s = seconds or None
+    def training_time(self, seconds: float) -> None:
+        """The time in steps so far, by the trainer's own count."""
+        self._draft.printed_training_s = seconds or None
 
-    def told_tokens(self, tokens: int) -> None:
-        """Of a step, by printed figures that contradict the batch."""
-        self._draft.told_tokens = tokens
+    def printed_tokens(self, tokens: int) -> None:
+        """The tokens of a step, by printed figures that contradict the batch."""
+        self._draft.printed_tokens = tokens
 
     def untimed(self, stage: Stage) -> None:
-        """A row without a time: told of the run before it."""
+        """A row without a time. It is counted with the run before it."""
         self._draft.untimed[stage] = self._draft.untimed.get(stage, 0) + 1
 
     @property
@@ -232,12 +230,12 @@ class RunBuilder:
         return self._draft.rows_of_others
 
     def row_of_rank(self, read: int, other: int) -> None:
-        """A row that another rank printed than the one whose rows are read."""
+        """A row of another rank than the one that is read."""
         self._draft.rank = read
         self._draft.rows_of_ranks[other] += 1
 
     def row_of_another(self) -> None:
-        """A row of a process that prints between the rows of the one that is read."""
+        """A row of another process, between the rows of the one that is read."""
         self._draft.rows_of_others += 1
 
     def wall_ms(self, ms: float) -> None:
@@ -249,7 +247,7 @@ class RunBuilder:
         self._draft.gpu_use = use
 
     def ending(self, ending: Ending) -> None:
-        """How the process ended; forgotten if rows follow."""
+        """How the process ended; dropped if rows follow."""
         if self._began or not self._draft.rows:
             self._failed = True
         elif self._draft.ending in (None, "error"):  # a traceback announces itself before it says what it is
@@ -258,9 +256,9 @@ class RunBuilder:
     def finish(self) -> list[Run]:
         """All runs that have rows."""
         if not self._began:
-            self._keep_waiting()
+            self._flush_pending()
         for rollback in self._rollbacks:
-            self._draft.end_with(rollback)
+            self._draft.add_rollback(rollback)
         if self._draft.rows:
             self._done.add(self._draft)
         runs = [draft.run(name, self.format) for name, draft in self._done.named(self.name)]
@@ -273,19 +271,19 @@ class RunBuilder:
     def _details(self) -> Details:
         return self._next if self._began else self._draft
 
-    def _settle(self, iteration: int, restarted: bool) -> None:
-        """Before a row is added: does it go on, was the process restarted, or is this another run?"""
+    def _continue_or_restart(self, iteration: int, restarted: bool) -> None:
+        """Before a row is added: does it continue the run, was the process restarted, or is this another run?"""
         if self._rollbacks:
-            self._go_back()
+            self._apply_rollbacks()
         draft = self._draft
         if not draft.rows:
-            self._begin_with_row()
+            self._adopt_process()
             return
-        if iteration > draft.rows.last_iteration[-1] and not (self._waiting or self._began or restarted):
+        if iteration > draft.rows.last_iteration[-1] and not (self._pending_evals or self._began or restarted):
             return  # nearly always
         first, last = draft.rows.iteration[0], draft.rows.last_iteration[-1]
         start = min(
-            [iteration, *(e.iteration for e in self._waiting if e.iteration < last or self._began or restarted)]
+            [iteration, *(e.iteration for e in self._pending_evals if e.iteration < last or self._began or restarted)]
         )
         back = start <= last
         another = start == 0 or (back and self._fresh is True) or (start < first and self._fresh is not False)
@@ -294,38 +292,33 @@ class RunBuilder:
             self._draft = Draft()
         elif back or restarted or (self._began and self._fresh is False):
             draft.restart(start, self.format.row_contains_evaluation)
-        self._begin_with_row()
+        self._adopt_process()
 
-    def _begin_with_row(self) -> None:
-        """What the process said before its first row is part of this run."""
-        self._draft.take(self._next)
+    def _adopt_process(self) -> None:
+        """What the process printed before its first row belongs to this run."""
+        self._draft.merge(self._next)
         self._began, self._fresh, self._failed = False, None, False
         self._next = Details()
 
-    def _go_back(self) -> None:
-        """A rollback is one as soon as a row follows. Where none did, it was the end, and nothing was done again."""
+    def _apply_rollbacks(self) -> None:
+        """A rollback repeats rows only if the same run continues. If none followed, it was the end."""
         followed = not (self._began and self._fresh)
         for rollback in self._rollbacks:
             if followed:
                 self._draft.roll_back(rollback, self.format.row_contains_evaluation)
             else:
-                self._draft.end_with(rollback)
+                self._draft.add_rollback(rollback)
         self._rollbacks.clear()
 
-    def _keep_waiting(self, iteration: int | None = None, index: int | None = None) -> None:
-        """Settle the evaluations and checkpoints since the last row; those of `iteration` are inside row `index`."""
+    def _flush_pending(self, iteration: int | None = None, index: int | None = None) -> None:
+        """Add the evaluations and checkpoints since the last row; those of `iteration` are inside row `index`."""
         if not self.format.row_contains_evaluation:
             index = None
-        for evaluation in self._waiting:
+        for evaluation in self._pending_evals:
             row = index if evaluation.iteration == iteration else None
             self._draft.evaluate(evaluation if row is None else replace(evaluation, row=row))
-        for save in self._waiting_saves:
+        for save in self._pending_saves:
             row = index if save.iteration == iteration else None
             self._draft.save(save if row is None else replace(save, row=row))
-        self._waiting.clear()
-        self._waiting_saves.clear()
-
-
-def kept_loss(loss: float | None) -> float | None:
-    """A loss of nan or inf is kept as infinity: "no loss was printed" and "the loss was lost" stay apart."""
-    return loss if loss is None or math.isfinite(loss) else math.inf
+        self._pending_evals.clear()
+        self._pending_saves.clear()

@@ -1,7 +1,7 @@
-"""Evaluations and checkpoints of a run that grows, of which those from an iteration on can be taken back.
+"""Evaluations and checkpoints of a growing run; those from an iteration on can be taken out.
 
-A process may go back at every row of a log. Whatever goes back costs only what it takes away, or else a log of a few
-megabytes would keep a reader busy for hours.
+A process may go back at every row of a log. Going back costs only what it takes out, or else a log of a few megabytes
+would take hours.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ class ByIteration(Generic[Key, Event]):
     def __init__(self) -> None:
         self._events: dict[Key, Event] = {}
         self._latest: list[tuple[int, Key]] | None = None  # a heap, from the first time on that something goes back
-
-    def __len__(self) -> int:
-        return len(self._events)
 
     def get(self, key: Key) -> Event | None:
         return self._events.get(key)

@@ -1,4 +1,4 @@
-"""Which trainer wrote this log? Its first row tells, wherever that is."""
+"""Which trainer wrote this log? Its first row shows it, wherever that is."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BEFORE, _BEHIND = 600, 8192  # bytes of a window around something that may be a
 
 
 class Detector:
-    """Looks at a log from its beginning on. A row of a format settles it; until then its header is a hint.
+    """Looks at a log from its beginning. A row of a format decides; until then its header is a hint.
 
-    Most of what stands before a row is none of its business, so it looks in three steps: whether a word of any format
-    is in a chunk of bytes, then where an anchor is, then at the lines around it, one format after the other.
+    Most text before a row does not matter, so it looks in three steps: whether a chunk of bytes has a word of any
+    format, then where an anchor is, then at the lines around it, one format after the other.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Detector:
         self._anchor = _anchor_of(self._formats)
 
     def look_at(self, chunk: bytes) -> None:
-        """A chunk of the log, of which only the places that may matter are looked at."""
+        """A chunk of the log: only the places that may matter are looked at."""
         if self.has_row:
             return
         data = self._rest + chunk.replace(b"\0", b"")
@@ -62,7 +62,7 @@ class Detector:
                 self.format = _first([(format, format.header) for format in candidates], text)
 
     def _with_neighbours(self, printed: Iterable[str]) -> Iterator[str]:
-        """Each line, and each joined with the two before it, as far as they are worth a closer look."""
+        """Each line that is worth a closer look, and then joined with the two before it."""
         second, first = "", ""
         for line in printed:
             joined = second + first + line
@@ -73,7 +73,7 @@ class Detector:
 
 
 def _first(expressions: Iterable[tuple[LogFormat, str]], text: str) -> LogFormat | None:
-    """The format whose expression matches first; of those that match at one place, one that extends another."""
+    """The format that matches first in the text; at the same place, one that extends another wins."""
     found = [
         (match.start(), not format.extends, order, format)
         for order, (format, expression) in enumerate(expressions)

@@ -1,7 +1,7 @@
-"""A Run that still grows, and what becomes of it when a part of it is done again.
+"""A Run while it is being read, and how it changes when a process repeats a part of it.
 
-Iterations of a Run only ever rise. Where a process goes on from a checkpoint, or goes back to one, the rows since then
-are moved out of the way; what they took is not forgotten.
+Iterations of a Run only ever rise. When a process resumes from a checkpoint, or rolls back to one, the rows since then
+move to the restart or rollback, so that their time still counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_RUNS = 256  # of one file that are kept, half of them from its beginning: n
 
 
 class Details:
-    """What a process says beside its rows. Only its first row shows which run it belongs to."""
+    """What a process prints besides its rows. Only its first row shows which run it belongs to."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Fact] = {}
@@ -50,7 +50,7 @@ class Details:
         self.watches_loss = False
         self.stage: Stage | None = None
 
-    def take(self, other: Details) -> None:
+    def merge(self, other: Details) -> None:
         self.facts.update(other.facts)
         self.spans += other.spans
         self.micro_batches += other.micro_batches
@@ -75,8 +75,8 @@ class Draft(Details):
         self.wall_ms: float | None = None
         self.gpu_use: GpuUse | None = None
         self.ending: Ending | None = None
-        self.told_training_s: float | None = None
-        self.told_tokens: int | None = None
+        self.printed_training_s: float | None = None
+        self.printed_tokens: int | None = None
         self.untimed: dict[Stage, int] = {}
         self.unread: Unread | None = None
         self.rows_of_ranks: Counter[int] = Counter()  # of other ranks than `rank`
@@ -84,7 +84,7 @@ class Draft(Details):
         self.rows_of_others = 0
 
     def evaluate(self, evaluation: Evaluation) -> None:
-        """Of an iteration that is evaluated again the later one counts, and the earlier one took its time."""
+        """The later evaluation of an iteration counts; the time of the earlier one is kept as a span."""
         key = evaluation.iteration, evaluation.metric
         before = self.evaluations.get(key)
         if before is not None and before.ms is not None and before != evaluation:
@@ -92,11 +92,11 @@ class Draft(Details):
         self.evaluations.put(key, evaluation)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Of an iteration that is saved again the later one counts."""
+        """The later checkpoint of an iteration counts."""
         self.checkpoints.put(checkpoint.iteration, checkpoint)
 
     def skip(self, iteration: int) -> None:
-        """The update of an iteration was left out."""
+        """The update of an iteration was skipped."""
         self._skipped.append((iteration, len(self._setbacks)))
 
     def spike(self, spike: LossSpike) -> None:
@@ -104,7 +104,7 @@ class Draft(Details):
         self._spikes.append((spike, len(self._setbacks)))
 
     def restart(self, iteration: int, row_contains_evaluation: bool) -> None:
-        """What was skipped or stood out since then will be told again: the data is the same."""
+        """Skipped steps and spikes since then will be reported again: the data is the same."""
         reached, lost, beside_ms = self._set_back(iteration, row_contains_evaluation)
         self._setbacks.append(Restart(len(self.rows), iteration, reached, lost, beside_ms))
 
@@ -112,21 +112,21 @@ class Draft(Details):
         if self.rows:
             _, lost, beside_ms = self._set_back(rollback.iteration, row_contains_evaluation)
             rollback = replace(rollback, lost=lost, beside_ms=beside_ms)
-        self.end_with(rollback)
+        self.add_rollback(rollback)
 
-    def end_with(self, rollback: Rollback) -> None:
-        """Nothing was done again."""
+    def add_rollback(self, rollback: Rollback) -> None:
+        """Without taking anything back."""
         self._setbacks.append(replace(rollback, row=len(self.rows)))
 
     def _set_back(self, iteration: int, row_contains_evaluation: bool) -> tuple[int, Rows, float]:
-        """Move what will be done again out of the way: how far it had come, its rows, and what was beside them.
+        """Take out what will be repeated: how far it had come, its rows, and the time of what was beside them.
 
-        Takes no longer than what it moves is long: a log may go back in every line.
+        Its cost is that of what it takes out: a log may go back in every line.
         """
         reached = max(self.rows.last_iteration[-1], self.evaluations.latest())
         lost, places = take_rows(self.rows, iteration)
         self._folded = min(self._folded, max(UNFOLDED, len(self.rows)))
-        # Those of the very iteration that it goes on from stay, unless they are inside of a row that is done again.
+        # Those of the iteration that it resumes from stay, unless they are inside a row that is repeated.
         stays = iteration if row_contains_evaluation else iteration + 1
         beside_ms = 0.0
         for evaluation in self.evaluations.take_from(stays):
@@ -141,7 +141,7 @@ class Draft(Details):
 
     @property
     def fold_at(self) -> int:
-        """With how many rows it is time to fold those behind the last that were."""
+        """At how many rows the unfolded ones are folded."""
         return self._folded + FOLD_ROWS
 
     def fold(self) -> None:
@@ -150,7 +150,7 @@ class Draft(Details):
         A group never spans an evaluation, a checkpoint or a setback, wherever these were.
         """
         rows, start = self.rows, self._folded
-        self._setbacks = self._settled_setbacks()
+        self._setbacks = self._relocated_setbacks()
         evaluations = self.evaluations.take_from(rows.iteration[start])
         checkpoints = self.checkpoints.take_from(rows.iteration[start])
         events: list[Evaluation | Checkpoint] = [*evaluations, *checkpoints]
@@ -165,27 +165,27 @@ class Draft(Details):
         self._setbacks = [replace(each, row=places.get(each.row, each.row)) for each in self._setbacks]
         self._folded = len(rows)
 
-    def _settled_setbacks(self) -> list[Restart | Rollback]:
-        """Each with the first row that is left after it: a later one may have taken that back, too."""
-        settled: list[Restart | Rollback] = []
+    def _relocated_setbacks(self) -> list[Restart | Rollback]:
+        """Each with the first row that is left after it: a later setback may have taken that one, too."""
+        relocated: list[Restart | Rollback] = []
         row = len(self.rows)
         for each in reversed(self._setbacks):
             row = min(row, each.row)
-            settled.append(each if each.row == row else replace(each, row=row))
-        return settled[::-1]
+            relocated.append(each if each.row == row else replace(each, row=row))
+        return relocated[::-1]
 
-    def _lasting(self) -> list[float]:
-        """By how many setbacks came before: up to which iteration no restart came after, that told of it again."""
+    def _restart_bounds(self) -> list[float]:
+        """By the number of setbacks before: the lowest iteration that a later restart repeats and reports again."""
         bounds = [math.inf]
         for each in reversed(self._setbacks):
             bounds.append(min(bounds[-1], each.iteration) if isinstance(each, Restart) else bounds[-1])
         return bounds[::-1]
 
     def run(self, name: str, format: LogFormat) -> Run:
-        """What it has become."""
-        setbacks, lasting = self._settled_setbacks(), self._lasting()
-        skipped = tuple(iteration for iteration, before in self._skipped if iteration < lasting[before])
-        spikes = tuple(spike for spike, before in self._spikes if spike.iteration < lasting[before])
+        """The finished Run."""
+        setbacks, bounds = self._relocated_setbacks(), self._restart_bounds()
+        skipped = tuple(iteration for iteration, before in self._skipped if iteration < bounds[before])
+        spikes = tuple(spike for spike, before in self._spikes if spike.iteration < bounds[before])
         return Run(
             name=name,
             format=format.name,
@@ -211,8 +211,8 @@ class Draft(Details):
             rank_lags=self.rank_lags,
             notes=tuple(self.notes),
             stage=self.stage,
-            told_training_s=self.told_training_s,
-            told_tokens=self.told_tokens,
+            told_training_s=self.printed_training_s,
+            told_tokens=self.printed_tokens,
             untimed=MappingProxyType(self.untimed),
             unread=self.unread,
             other_ranks=self._other_ranks(),
@@ -236,19 +236,19 @@ class Drafts:
     def add(self, draft: Draft) -> None:
         self.count += 1
         self._stages[draft.stage] += 1
-        which = _which(self.count, draft.stage, self._stages[draft.stage])
+        which = _suffix(self.count, draft.stage, self._stages[draft.stage])
         kept = self._first if len(self._first) < MOST_RUNS // 2 else self._last
         kept.append((which, draft))
 
     def named(self, file: str) -> list[tuple[str, Draft]]:
-        """With the file's name for a run that is alone in it; else which one it is."""
+        """Each with its name: the file's, and if there are several also which one it is."""
         kept = [*self._first, *self._last]
         return (
             [(file, draft) for _, draft in kept] if len(kept) == 1 else [(file + which, each) for which, each in kept]
         )
 
 
-def _which(number: int, stage: Stage | None, of_stage: int) -> str:
+def _suffix(number: int, stage: Stage | None, of_stage: int) -> str:
     """By its stage where that is known, else by its number."""
     if stage is not None:
         return f" ({stage})" if of_stage == 1 else f" ({stage} {of_stage})"
@@ -256,7 +256,7 @@ def _which(number: int, stage: Stage | None, of_stage: int) -> str:
 
 
 def _before(event: Event, iteration: int, places: Mapping[int, int]) -> Event | None:
-    """What is left of it, or of those that it stands for, before an iteration; `places` are those of divided rows."""
+    """The part of an event, or of a group of them, before an iteration; `places` has the new places of divided rows."""
     if event.iteration < iteration:
         return event
     if event.first_iteration >= iteration:

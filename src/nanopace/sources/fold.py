@@ -6,9 +6,9 @@ nor one of many evaluations (the header of a process, say).
 
 Where evaluations are few, neighbours are folded, and a group never spans an evaluation (`fold_rows`). Where they are
 many, that would leave most rows single: there, like is folded with like over a whole stretch of the log, the plain
-rows, those with an evaluation, and those that save a checkpoint too (`fold_mixture`).
+rows, those with an evaluation, and those that save a checkpoint too: a `Mixture`.
 
-bulk/numpy_fold.py does the same with numpy.
+bulk/numpy_fold.py folds both ways with numpy. Mixtures have only that one: they are in long logs alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from nanopace.medians import upper_median
 from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, Row, Rows
 
 LARGEST_GROUP = 256
 _LONGEST_PART = 32 * LARGEST_GROUP  # that is folded at a time
 SLOW = 1.2  # times the median of the rows around it, or of its like
-FEWEST_ALIKE = 8  # of a mixture: fewer of a kind stay single
-A_CHANGE = 5  # plain rows one after the other that are slow, or fast, are no stalls: the step time has changed
 
 
 class Mixture(NamedTuple):
@@ -43,7 +42,7 @@ def fold_rows(rows: Sequence[Row], first_single: bool) -> list[Row]:
     """Consecutive rows of a log, no other line between them, as fewer rows."""
     folded: list[Row] = []
     for block in _blocks(rows, first_single):
-        limit = SLOW * _median([row.ms for row in block])
+        limit = SLOW * upper_median([row.ms for row in block])
         alike: list[Row] = []
         for row in block:
             if row.ms <= limit:
@@ -100,87 +99,10 @@ def _group(rows: Sequence[Row]) -> Row:
         iteration=rows[0].iteration,
         last_iteration=rows[-1].iteration,
         count=len(rows),
-        ms=_median([row.ms for row in rows]),
+        ms=upper_median([row.ms for row in rows]),
         sum_ms=sum(row.ms for row in rows),
         loss=sum(row.loss or 0.0 for row in rows) / len(rows),
         mfu=rows[-1].mfu,
-    )
-
-
-def _median(values: list[float]) -> float:
-    """The upper one of two: a time that was printed, and no mean of two."""
-    return sorted(values)[len(values) // 2]
-
-
-# --- mixtures --------------------------------------------------------------------------------------------------------
-
-
-def fold_mixture(rows: Sequence[Row], evaluations: Sequence[Evaluation], saves: Collection[int]) -> Mixture | None:
-    """Like with like. Iterations rise, and an evaluation of a row's iteration is inside that row.
-
-    `saves` are the iterations of the evaluations that wrote a checkpoint. None where the step time changes for good:
-    one group cannot stand for both, and neighbours tell where it happened.
-    """
-    evaluated = {each.iteration: each for each in evaluations}
-    kinds: dict[tuple[bool, bool], list[Row]] = {}
-    for row in rows:
-        kinds.setdefault((row.iteration in evaluated, row.iteration in saves), []).append(row)
-    if _changes(kinds.get((False, False), [])):
-        return None
-    groups = sorted(
-        (group for alike in kinds.values() for group in _alike(alike)), key=lambda group: group[-1].iteration
-    )
-    folded: list[tuple[Evaluation, bool]] = []
-    for index, group in enumerate(groups):
-        if group[0].iteration in evaluated:
-            inside = [evaluated[row.iteration] for row in group]
-            folded.append((replace(_evaluation(inside), row=index), group[0].iteration in saves))
-    between = evaluated.keys() - {row.iteration for row in rows}
-    for saved in (False, True):
-        hidden = [evaluated[iteration] for iteration in sorted(between) if (iteration in saves) is saved]
-        parts = [hidden] if len(hidden) >= FEWEST_ALIKE else [[each] for each in hidden]
-        folded += [(_evaluation(part), saved) for part in parts]
-    return Mixture(
-        [_group(group) for group in groups],
-        [each for each, _ in folded],
-        [checkpoint_of(each) for each, saved in folded if saved],
-    )
-
-
-def _changes(rows: Sequence[Row]) -> bool:
-    if len(rows) < FEWEST_ALIKE:
-        return False
-    usual = _median([row.ms for row in rows])
-    other = [row.ms > SLOW * usual or SLOW * row.ms < usual for row in rows]
-    return any(all(other[at : at + A_CHANGE]) for at in range(len(rows) - A_CHANGE + 1))
-
-
-def _alike(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Rows of one kind: those that are alike as one, the slow ones and the few of a rare kind each by itself."""
-    limit = SLOW * _median([row.ms for row in rows]) if len(rows) >= FEWEST_ALIKE else 0.0
-    alike = [row for row in rows if row.ms <= limit]
-    if alike:
-        yield alike
-    for row in rows:
-        if row.ms > limit:
-            yield [row]
-
-
-def _evaluation(group: Sequence[Evaluation]) -> Evaluation:
-    """The last of a group, for all of it."""
-    if len(group) == 1:
-        return group[0]
-    lowest = min((each.val, each.iteration) for each in group if each.val is not None)
-    return replace(group[-1], count=len(group), first_iteration=group[0].iteration, lowest=lowest[::-1])
-
-
-def checkpoint_of(evaluation: Evaluation) -> Checkpoint:
-    """The checkpoint, or checkpoints, of an evaluation that saved; where to is let go."""
-    return Checkpoint(
-        evaluation.iteration,
-        row=evaluation.row,
-        count=evaluation.count,
-        first_iteration=evaluation.first_iteration,
     )
 
 

@@ -1,14 +1,15 @@
-"""What the samples of a card's sensors come to, over all processes of a run."""
+"""Sums up the samples of a card's sensors, over all processes of a run."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from nanopace.ledger.events import GpuEvent
+from nanopace.medians import upper_median
 from nanopace.run import GpuUse
 
 _MS_PER_HOUR = 3_600_000.0
@@ -18,7 +19,7 @@ _HIGHEST = ("celsius", "memory_used_gb")
 
 
 class GpuSamples:
-    """Takes the samples one by one. A process that does not tell its energy has that of its samples."""
+    """Takes the samples one by one. Where a process does not report its energy, its samples give it."""
 
     def __init__(self) -> None:
         self._samples = 0
@@ -29,7 +30,7 @@ class GpuSamples:
         self._columns = {name: array("d") for name in (*_MEDIANS, *_HIGHEST)}
         self._throttled: Counter[str] = Counter()
         self._energy_kwh: float | None = None  # of the processes that ended
-        self._untold = False  # a process took energy that nothing tells
+        self._energy_unknown = False  # a process reported no energy, and its samples do not give it
         self._sampled_kwh = 0.0  # of the process that runs now, from its first sample to its last
         self._last: GpuEvent | None = None
 
@@ -53,18 +54,18 @@ class GpuSamples:
         self._stepping = True
 
     def end_process(self, energy_kwh: float | None) -> None:
-        """With the energy that it told, if it did."""
+        """`energy_kwh` is what the process reported, if it did."""
         if energy_kwh is None or not math.isfinite(energy_kwh):
             energy_kwh = self._sampled_kwh or None
-        self._untold |= energy_kwh is None
+        self._energy_unknown |= energy_kwh is None
         self._energy_kwh = (self._energy_kwh or 0.0) + (energy_kwh or 0.0)
         self._sampled_kwh, self._last = 0.0, None
         self._since_step.clear()
         self._stepping = False
 
     def use(self) -> GpuUse | None:
-        """All of it; None where there was not a single sample and no energy."""
-        energy_kwh = None if self._untold else self._energy_kwh
+        """The summary; None where there was no sample and no energy."""
+        energy_kwh = None if self._energy_unknown else self._energy_kwh
         if not self._samples and energy_kwh is None:
             return None
         columns = self._columns
@@ -82,12 +83,12 @@ class GpuSamples:
 
 
 def _reasons(event: GpuEvent) -> set[str]:
-    """What held the clocks back."""
+    """Why the clocks were throttled."""
     return {reason.strip() for reason in (event.throttle or "").split(",")} - {""}
 
 
 def _append(event: GpuEvent, columns: Mapping[str, array[float]]) -> None:
-    """What the event says of each column."""
+    """Add the event's value to each column."""
     for name, column in columns.items():
         value = getattr(event, name)
         if value is not None and math.isfinite(value):
@@ -102,6 +103,5 @@ def _between(before: GpuEvent | None, after: GpuEvent) -> float:
     return max(0.0, kwh) if math.isfinite(kwh) else 0.0
 
 
-def _median(values: Iterable[float]) -> float | None:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2] if ordered else None
+def _median(values: array[float]) -> float | None:
+    return upper_median(values) if values else None

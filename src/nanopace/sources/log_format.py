@@ -52,7 +52,7 @@ class LogFormat(Record):
     ends_at_max_iters: bool = False  # its last row is of iteration max_iters
 
     def open_reader(self, builder: RunBuilder, width: int = 0) -> LineReader:
-        """Its reader, for a log whose lines were broken by a terminal of `width` columns, where that is known."""
+        """Its reader. `width`: the columns of a terminal that may have broken the lines, if known."""
         builder.format = self
         return cast("LineReader", _load(self.reader)(builder, width))
 

@@ -1,7 +1,7 @@
 """Bytes from wherever a log is: a file, a compressed file, standard input, a directory full of them.
 
-Everything is streamed. A compressed file is told by its first bytes, never by its name alone, and a log that was
-compressed while it grew, or was cut, is read as far as it goes.
+Everything is streamed. A compressed file is recognised by its first bytes, never by its name alone. A log that
+was compressed while it grew, or was cut, is read as far as it goes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opene
         with _open_file(path) as file:
             size = os.fstat(file.fileno()).st_size or None
             stream = file if file.seekable() else counted(file)
-            yield _opened(_called(path), stream, str(path), size, progress)
+            yield _opened(_log_name(path), stream, str(path), size, progress)
     elif isinstance(source, (str, Path)):
         if sys.stdin is None:  # as behind `<&-`
             raise InputError("standard input is closed; name a file, or pipe a log into it")
@@ -60,14 +60,14 @@ def open_log(source: Source, progress: Progress | None = None) -> Iterator[Opene
         yield _opened(name, counted(source), name, None, progress)
 
 
-def _opened(name: str, file: io.BufferedReader, said: str, size: int | None, progress: Progress | None) -> Opened:
+def _opened(name: str, file: io.BufferedReader, shown_name: str, size: int | None, progress: Progress | None) -> Opened:
     opened = Opened(name)
-    opened.chunks = _chunks(opened, file, said, size, progress)
+    opened.chunks = _chunks(opened, file, shown_name, size, progress)
     return opened
 
 
-def _called(path: Path) -> str:
-    """What tells a log from others: its name, or where all are called alike, as our ledgers are, its folder's too."""
+def _log_name(path: Path) -> str:
+    """The file's name; for our ledgers, which all have the same one, with the directory's."""
     if path.suffix != ".jsonl":
         return path.name
     from nanopace.ledger.file import LEDGER_FILE  # 40 ms, which other logs need not wait for
@@ -78,8 +78,8 @@ def _called(path: Path) -> str:
 def find_logs(directory: str | Path) -> list[Path]:
     """The training logs in a directory and below it, by name. Hidden directories and links are left out.
 
-    A run of ours that left both a ledger and a printed log is found once, its checkpoints are not looked into, and what
-    was set aside for it is not meant.
+    A run of ours that has both a ledger and a printed log is found once. Its checkpoints, and the ledgers that were set
+    aside, are left out.
     """
     from nanopace.files import walk
     from nanopace.ledger.file import LEDGER_FILE, SET_ASIDE
@@ -148,7 +148,7 @@ def _open_file(path: Path) -> io.BufferedReader:
 def _chunks(
     opened: Opened, file: io.BufferedReader, name: str, size: int | None, progress: Progress | None
 ) -> Iterator[bytes]:
-    """The decompressed bytes. `progress` hears of the bytes of the file itself."""
+    """The decompressed bytes. `progress` gets the bytes of the file itself."""
     out = 0
     try:
         stream = decompressed(file)
@@ -183,12 +183,12 @@ def _chunks(
 
 
 def truncated(name: str) -> InputError:
-    """Nothing of use is left of it."""
+    """The error for a file without a single row."""
     return InputError("{path}: the compressed file is truncated before the first row of a log", path=name)
 
 
 def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
-    """What comes out, up to the very byte at which a decompressor gives up."""
+    """The decompressed bytes, up to the byte at which the decompressor gives up."""
     parts: list[bytes] = []
     try:
         while part := stream.read1(CHUNK):  # type: ignore[attr-defined]  # every decompressor has it

@@ -1,4 +1,4 @@
-"""What a file that cannot be read may be: the log of another trainer, or the line that comes nearest to a row."""
+"""Hints for a file that cannot be read: another trainer's log, or the line that looks most like a row."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _FEWEST_PARTS = 2
 
 
 class Others(NamedTuple):
-    """What was found in a file that is no log of ours."""
+    """What a file holds that no reader can read."""
 
-    trainer: str | None = None  # whose rows there are
-    rows: int = 0
-    near_line: int = 0  # number of the line that is nearest to a row
-    near_text: str = ""
+    trainer: str | None  # that printed most rows
+    rows: int
+    near_line: int  # number of the line that is nearest to a row
+    near_text: str
 
 
 def is_tensorboard(head: bytes) -> bool:
@@ -61,7 +61,7 @@ def is_tensorboard(head: bytes) -> bool:
 
 
 def look_for_others(printed: Iterator[str]) -> Others:
-    """The trainer whose rows are the most, or else the line that is nearest to a row of any."""
+    """The trainer with the most rows, or else the line that looks most like a row."""
     rows: Counter[str] = Counter()
     nearest, near_line, near_text, in_state = _FEWEST_PARTS - 1, 0, "", False
     for number, line in enumerate(islice(printed, _MOST_LINES), start=1):
@@ -73,7 +73,7 @@ def look_for_others(printed: Iterator[str]) -> Others:
             rows["Hugging Face Trainer"] += len(_STATE_ROW.findall(line))
             continue
         line = line[:_LONGEST_LINE]
-        if (name := _whose(line)) is not None:
+        if (name := _trainer_of(line)) is not None:
             rows[name] += 1
         parts = sum(pattern.search(line) is not None for pattern in _PARTS)
         if parts > nearest:
@@ -83,7 +83,7 @@ def look_for_others(printed: Iterator[str]) -> Others:
     return Others(trainer if count else None, count, near_line, _shortened(near_text))
 
 
-def _whose(line: str) -> str | None:
+def _trainer_of(line: str) -> str | None:
     return next((name for name, pattern in _ROWS if pattern.search(line)), None)
 
 

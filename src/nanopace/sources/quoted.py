@@ -1,4 +1,4 @@
-"""Prose that quotes a log: a README, an issue, a page of notes. It can be read, but it is no log, and that is said."""
+"""Prose that quotes a log: a README, an issue, a page of notes. It can be read; the report says that it is no log."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LEAST_SHARE = 0.05  # of the lines that are not blank
 _MOST_LINES = 20_000  # that are looked at: no page is longer
 
 
-class Surroundings:
-    """Looks at the lines between those of a trainer."""
+class QuotationDetector:
+    """Takes every line of a file, and judges those that the trainer's reader does not understand."""
 
     def __init__(self) -> None:
         self._lines = 0  # that are not blank

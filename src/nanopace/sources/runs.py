@@ -20,7 +20,7 @@ from nanopace.sources.log_format import LogFormat
 from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
 from nanopace.sources.processes.interleaved import Printed, of_one_process
 from nanopace.sources.processes.rank_prefixes import Ranks, find_ranks, of_one_rank
-from nanopace.sources.quoted import Surroundings
+from nanopace.sources.quoted import QuotationDetector
 from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
 
 __all__ = ["find_logs", "open_runs"]
@@ -68,13 +68,13 @@ def _read_all(directory: Path, progress: Progress | None) -> list[Run]:
 
 
 def _read(source: Source, progress: Progress | None) -> list[Run]:
-    builder, around = RunBuilder(""), Surroundings()
+    builder, around = RunBuilder(""), QuotationDetector()
     with open_log(source, progress) as log:
         builder.name = log.name
         head, detector = _head(log)
         if not any(head):
             raise NotALog(
-                "{path}: is empty; known are the logs of {formats}", path=_said(source), formats=known_trainers()
+                "{path}: is empty; known are the logs of {formats}", path=_shown_name(source), formats=known_trainers()
             )
         long = sum(map(len, head)) >= BULK_BYTES
         if detector.format is None or (long and not detector.has_row):
@@ -88,7 +88,8 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
         elif not format.row_start:
             _feed(reader, lines(chunks), around)
         else:
-            _feed(reader, _of_one(lines(chunks), find_ranks(_first_lines(head), format), builder), around)
+            ranks = find_ranks((line for line, _ in lines(head)), format)
+            _feed(reader, _of_one(lines(chunks), ranks, builder), around)
     runs = builder.finish()
     if not runs:
         raise _refusal(source, head, builder, detector, log)
@@ -96,7 +97,7 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
 
 
 def _head(log: Opened) -> tuple[list[bytes], Detector]:
-    """The beginning of a log, as far as to its first row if that is not too far, and what it tells of its format."""
+    """The beginning of a log, up to its first row if that is not too far, and the detector that has seen it."""
     head, detector, size = [], Detector(), 0
     for chunk in log.chunks:
         head.append(chunk)
@@ -119,7 +120,7 @@ def _of_one(printed: Iterable[Printed], ranks: Ranks | None, builder: RunBuilder
 
 
 def _is_of_one_process(chunk: bytes, format: LogFormat) -> bool:
-    """Whether the beginning of a long log looks like it."""
+    """Whether one process alone seems to have printed a long log, by its beginning."""
     if not format.row_start:
         return True
     tried = RunBuilder("", format)
@@ -128,11 +129,7 @@ def _is_of_one_process(chunk: bytes, format: LogFormat) -> bool:
     return ranks is None and not tried.rows_of_others
 
 
-def _first_lines(head: list[bytes]) -> Iterator[str]:
-    return (line for line, _ in lines(head))
-
-
-def _feed(reader: LineReader, printed: Iterable[Printed], around: Surroundings) -> None:
+def _feed(reader: LineReader, printed: Iterable[Printed], around: QuotationDetector) -> None:
     for line, ended in printed:
         understood = (reader.feed if ended else reader.feed_cut)(line)
         around.add(line, of_log=understood)
@@ -140,7 +137,7 @@ def _feed(reader: LineReader, printed: Iterable[Printed], around: Surroundings) 
 
 
 def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
-    """The chunks, each let go when it is done with."""
+    """The chunks, each freed when it has been read."""
     chunks.reverse()
     while chunks:
         yield chunks.pop()
@@ -150,10 +147,10 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
 
 
 def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
-    """Why a file cannot be read, by what is in it."""
+    """The error that says why a file cannot be read, by what is in it."""
     from nanopace.sources.others import is_tensorboard, look_for_others
 
-    path = _said(source)
+    path = _shown_name(source)
     if head and is_tensorboard(head[0]):
         return NotALog("{path}: an event file of TensorBoard, which nanopace cannot read yet", path=path)
     if head and looks_binary(head[0][:SNIFF_BYTES]):
@@ -198,8 +195,8 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
     )
 
 
-def _said(source: Source) -> str:
-    """What to call it in a message."""
+def _shown_name(source: Source) -> str:
+    """Its name in a message."""
     if isinstance(source, (str, Path)):
         return "stdin" if str(source) == "-" else str(source)
     return str(getattr(source, "name", "log"))

@@ -38,10 +38,10 @@ def _run_event(line: str) -> RunEvent | None:
 
 
 def without_printed_copies(logs: Mapping[Path, Identity | None]) -> list[Path]:
-    """The logs of one directory, without those that were printed by a run whose ledger is among them.
+    """The logs of one directory, without printed logs of runs that have their ledger here.
 
-    It is the same run if both name the same out_dir: neither a renamed directory nor a log of another run beside a
-    ledger can be mistaken for it.
+    It is the same run if both name the same out_dir: neither a renamed directory nor another run's log beside a ledger
+    is mistaken for it.
     """
     with_ledger = {each.out_dir for each in logs.values() if each is not None and each.is_ledger}
     return [

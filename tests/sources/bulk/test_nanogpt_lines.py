@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +36,7 @@ def test_evaluations(lines: list[str]) -> None:
         plain = read_line(lines[line])
         assert plain is not None
         assert plain.kind == "evaluation"
-        assert plain.sure
+        assert plain.complete
         assert (int(plain.values[0]), float(plain.values[1]), float(plain.values[2])) == (iteration, train, val)
 
 
@@ -59,3 +63,65 @@ def test_iterations_of_many_digits() -> None:
     rows = [f"iter {iteration}: loss 3.1000, time 5.00ms, mfu 1.00%" for iteration in (99999999, 100000000, 10**12 - 1)]
     found = read_rows(Text(("\n".join(rows) + "\n").encode()), without_mfu=False)
     assert found.iteration.tolist() == [99999999, 100000000, 10**12 - 1]
+
+
+# --- a line that differs by a character -------------------------------------------------------------------------------
+
+ROWS = (
+    "iter 987654321098: loss 123.4567, time 98765.43ms, mfu 12345.67%",
+    "iter 98765432: loss 3.1415, time 1.09ms, mfu 0.89%",
+    "iter 0: loss 0.0000, time 0.00ms, mfu 0.00%",
+)
+SHORT_ROWS = tuple(row.partition(", mfu")[0] for row in ROWS)
+EVALUATIONS = (
+    "step 987654321098: train loss 123.4567, val loss 987.6543",
+    "step 7: train loss 8.9012, val loss 3.4567",
+)
+SAVES = ("saving checkpoint to out", "saving checkpoint to ~", "saving checkpoint to !")
+
+ROW = re.compile(r"iter (\d{1,12}): loss (\d{1,3}\.\d{4}), time (\d{1,5}\.\d\d)ms, mfu (\d{1,5}\.\d\d)%")
+SHORT_ROW = re.compile(r"iter (\d{1,12}): loss (\d{1,3}\.\d{4}), time (\d{1,5}\.\d\d)ms")
+EVALUATION = re.compile(r"step (\d{1,12}): train loss (\d{1,3}\.\d{4}), val loss (\d{1,3}\.\d{4})")
+SAVE = re.compile(r"saving checkpoint to (?=[!-~])[^:,]+")
+
+
+def near(*lines: str) -> list[str]:
+    """The lines, and each with a character more, less or another at every place."""
+    found = list(lines)
+    for line in lines:
+        for at in range(len(line) + 1):
+            found += [line[:at] + other + line[at:] for other in "05x"]
+            found += [line[:at] + other + line[at + 1 :] for other in ("", *"059/:;.,ps x\x7f")]
+    return list(dict.fromkeys(each for each in found if each))
+
+
+def text_of(lines: list[str]) -> Text:
+    return Text(("\n".join(lines) + "\n").encode())
+
+
+@pytest.mark.parametrize(("usual", "pattern", "mfu"), [(ROWS, ROW, True), (SHORT_ROWS, SHORT_ROW, False)])
+def test_rows_are_read_to_the_character(usual: tuple[str, ...], pattern: re.Pattern[str], mfu: bool) -> None:
+    lines = [line for line in near(*usual) if mfu or not ROW.fullmatch(line)]
+    matches = [(number, found) for number, line in enumerate(lines) if (found := pattern.fullmatch(line))]
+    expected = [
+        (number, int(found[1]), float(found[3]), float(found[2])) for number, found in matches if float(found[3]) > 0
+    ]
+    block = read_rows(text_of(lines), without_mfu=True)
+    assert list(zip(*(each.tolist() for each in block[:4]), strict=True)) == expected
+    if mfu:
+        assert block.mfu.tolist() == [float(found[4]) / 100 for _, found in matches if float(found[3]) > 0]
+    else:
+        assert np.isnan(block.mfu).all()
+        assert not len(read_rows(text_of(lines), without_mfu=False).line)
+
+
+def test_evaluations_are_read_to_the_character() -> None:
+    lines = near(*EVALUATIONS)
+    matches = [(number, found) for number, line in enumerate(lines) if (found := EVALUATION.fullmatch(line))]
+    expected = [(number, int(found[1]), float(found[2]), float(found[3])) for number, found in matches]
+    assert list(zip(*(each.tolist() for each in read_evaluations(text_of(lines))), strict=True)) == expected
+
+
+def test_saves_are_read_to_the_character() -> None:
+    lines = near(*SAVES)
+    assert read_saves(text_of(lines)).tolist() == [at for at, line in enumerate(lines) if SAVE.fullmatch(line)]

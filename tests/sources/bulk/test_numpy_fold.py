@@ -8,9 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nanopace.run import Evaluation, Row
-from nanopace.sources.bulk.nanogpt_lines import EvaluationBlock, RowBlock
-from nanopace.sources.bulk.numpy_fold import Stretch, fold_block, fold_stretch
-from nanopace.sources.fold import LARGEST_GROUP, fold_mixture, fold_rows
+from nanopace.sources.bulk.nanogpt_lines import RowBlock
+from nanopace.sources.bulk.numpy_fold import fold_block
+from nanopace.sources.fold import LARGEST_GROUP, fold_rows
+
+from ..mixtures import fold_mixture, fold_with_numpy
 
 # A step of 1 leads to a row; what lies between two rows may be evaluated all the same.
 usual_times = st.sampled_from([10.0, 10.5, 11.0, 11.0])
@@ -48,16 +50,7 @@ def test_both_fold_mixtures_alike(lines: list[tuple[int, float, str, int]], repe
     saves = [lines[row][2].endswith("saved") for row in following]
     saved = {each.iteration for each, saves_too in zip(evaluations, saves, strict=True) if saves_too}
     expected = fold_mixture(rows, evaluations, saved)
-    row_columns = [[getattr(row, name) for row in rows] for name in ("iteration", "ms", "loss", "mfu")]
-    evaluation_columns = [[getattr(each, name) for each in evaluations] for name in ("iteration", "train", "val")]
-    found = fold_stretch(
-        Stretch(
-            RowBlock(np.arange(len(rows)), *map(np.array, row_columns)),
-            EvaluationBlock(np.arange(len(evaluations)), *map(np.array, evaluation_columns)),
-            np.array(saves, np.bool_),
-            np.array(following, np.int64),
-        )
-    )
+    found = fold_with_numpy(rows, evaluations, saved)
     assert (found is None) == (expected is None)
     if found is None or expected is None:
         return

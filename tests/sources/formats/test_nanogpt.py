@@ -126,6 +126,15 @@ def test_without_mfu_a_row_is_whole_at_its_ms() -> None:
     assert list(feed(first, cut=second[:-1]).rows.iteration) == [200]
 
 
+def test_a_whole_row_in_two_pieces_needs_no_newline() -> None:
+    assert list(feed(ROW, NEXT[:24], cut=NEXT[24:]).rows.iteration) == [200, 400]
+    assert list(feed(ROW, NEXT[:24], cut=NEXT[24:-3]).rows.iteration) == [200]
+
+
+def test_how_a_process_died_needs_no_newline() -> None:
+    assert feed(ROW, cut="KeyboardInterrupt").ending == "interrupted"
+
+
 def test_a_cut_evaluation_is_none() -> None:
     assert feed(ROW, cut="step 500: train loss 5.4354, val loss 5.53").evaluations == ()
     assert len(feed(ROW, cut="step 500: train loss 5.4354, val loss 5.5328").evaluations) == 1

@@ -259,6 +259,37 @@ def test_only_knobs_that_can_be_are_facts() -> None:
     assert {"n_layer", "n_head"}.isdisjoint(run.facts)
 
 
+def test_a_row_that_a_terminal_broke_belongs_before_the_next_line() -> None:
+    header, broken = "nanopace 0.3.0 train: out, 8 tokens a step, steps 0 to 9", "iter 10: loss 3.0000, time 150.00ms"
+    first, second = feed(header, *ROWS, broken, header, *ROWS)
+    assert (len(first.rows), len(second.rows)) == (11, 10)
+    (run,) = feed(header, *ROWS, broken, "finished after 11 steps in 3.50 s")
+    assert (len(run.rows), run.ending) == (11, "finished")
+
+
+def test_what_stands_before_a_header_is_not_ours() -> None:
+    (run,) = feed("  n_layer: 6: so", "device: NVIDIA L4", "batch_size: 3", "block_size: 4", "n_head: 5", *ROWS)
+    assert {"n_layer", "gpu", "batch_size", "block_size", "n_head", "fork_settings"}.isdisjoint(run.facts)
+
+
+@pytest.mark.parametrize(
+    ("end", "wall_s"),
+    [
+        ("finished after 10 steps in 3.50 s", 3.5),
+        ("finished after 10 steps in 2 min 3.50 s", 123.5),
+        ("finished after 10 steps in 1 h 2 min 3.50 s, 0.5 kWh", 3723.5),
+        ("finished after 10 steps in 1 h 3.50 s", 3603.5),
+        ("interrupted after 1 step", None),
+        ("finished after 10 steps in 3.50 s or so", None),
+    ],
+)
+def test_how_long_a_process_took(end: str, wall_s: float | None) -> None:
+    (run,) = feed("nanopace 0.3.0 train: out, 8 tokens a step, steps 0 to 9", *ROWS, end)
+    assert run.wall_ms == (None if wall_s is None else 1000 * wall_s)
+    assert run.gpu_use == (GpuUse(energy_kwh=0.5) if "kWh" in end else None)
+    assert run.ending == end.split()[0]
+
+
 @pytest.mark.parametrize("piece", ["saved ", "nanopace 1 train: x", "step 1: val loss 1.0, ", "finished after 1 in "])
 def test_a_line_that_begins_again_and_again_takes_no_time(piece: str) -> None:
     began = time.process_time()

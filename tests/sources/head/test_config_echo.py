@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from nanopace.config_text import read_override
 from nanopace.run import FactValue
 from nanopace.sources.head.config_echo import EchoedConfig
@@ -52,6 +54,19 @@ def test_a_value_that_a_terminal_broke() -> None:
 
 def test_the_longest_line_of_an_unbroken_config() -> None:
     assert knobs("batch_size = 8  # eight.", "n_layer = 6", width=24) == {"batch_size": 8, "n_layer": 6}
+
+
+@pytest.mark.parametrize(("before", "found"), [(1999, True), (2000, False)])
+def test_2000_lines_are_kept(before: int, found: bool) -> None:
+    assert knobs(*["# x"] * before, "n_layer = 6") == ({"n_layer": 6} if found else {})
+
+
+@pytest.mark.parametrize(("name", "found"), [("a" * 983, True), ("a" * 984, False)])
+def test_1000_characters_of_a_line_are_kept(name: str, found: bool) -> None:
+    line = f"wandb_run_name='{name}'"
+    assert len(line) == len(name) + 17
+    assert knobs(line, width=9999) == ({"wandb_run_name": name} if found else {})
+    assert knobs(line[:500], line[500:], width=500) == ({"wandb_run_name": name} if found else {})
 
 
 def test_no_end_of_lines() -> None:

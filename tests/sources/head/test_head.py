@@ -32,6 +32,9 @@ SMI = "|   {n}  {name:<28}   On  | 00000000:0{n}:00.0 Off |                    0
         ("device: cuda (Tesla V100-SXM2-16GB)", "Tesla V100-SXM2-16GB"),
         ("GPU: A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
         ("x.py:9: UserWarning: Tesla T4 does not support bfloat16 compilation natively, skipping", "Tesla T4"),
+        ("GPU 0: NVIDIA Unheard 9 (UUID: GPU-0000)", "NVIDIA Unheard 9"),
+        ("x.py:9: UserWarning: Tesla Q9 does not support bfloat16 natively", "Tesla Q9"),
+        ("Using NVIDIA L4q now", None),
         ("device: cuda", None),
         ("Using GPU 0", None),
         ("# I have an NVIDIA L4", None),
@@ -111,3 +114,79 @@ def test_a_long_line_is_read_in_no_time(line: str) -> None:
     Settings().read(line)
     card_of(line)
     assert time.perf_counter() - start < 1.0
+
+
+def settings_of(*lines: str) -> dict[str, object]:
+    """What is known after the last of these lines."""
+    settings = Settings()
+    found: dict[str, object] = {}
+    for line in lines:
+        found |= settings.read(line)
+    return found
+
+
+@pytest.mark.parametrize(("inner", "found"), [(299, True), (300, False)])
+def test_a_dict_of_up_to_301_lines(inner: int, found: bool) -> None:
+    assert settings_of("{'n_layer': 6,", *["'x': 1,"] * inner, "}") == ({"n_layer": 6} if found else {})
+
+
+@pytest.mark.parametrize(("more", "found"), [(0, True), (1, False)])
+def test_a_dict_of_up_to_20000_characters(more: int, found: bool) -> None:
+    line = "{'n_layer': 6, 'x': '%s'}"
+    text = line % ("y" * (20_000 - len(line) + 2 + more))
+    assert len(text) == 20_000 + more
+    assert settings_of(text) == ({"n_layer": 6} if found else {})
+
+
+@pytest.mark.parametrize(("braces", "found"), [(99, True), (100, False)])
+def test_a_dict_with_up_to_100_braces(braces: int, found: bool) -> None:
+    assert settings_of("{'n_layer': 6, 'x': '%s'}" % ("{}" * braces)) == ({"n_layer": 6} if found else {})
+
+
+@pytest.mark.parametrize(("depth", "found"), [(4, True), (5, False)])
+def test_a_dict_inside_others(depth: int, found: bool) -> None:
+    nested = "{'x': " * depth + "{'n_layer': 6}" + "}" * depth
+    assert settings_of(nested) == ({"n_layer": 6} if found else {})
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["n_layer: 6", "n_head: 4"], {}),
+        (["n_layer: 6", "n_head: 4", "n_embd: 8"], {"n_layer": 6, "n_head": 4, "n_embd": 8}),
+        (["n_layer: 6", "n_layer: 7", "n_layer: 8"], {}),  # three names, not three lines
+        (["n_layer: 6", "n_head: 4", "other: 8"], {}),
+        (["n_layer: 6", "n_head: 4", "n_embd: many"], {}),
+        (["n_layer: 6", "n_head: 4", "device: 'gpu'"], {}),
+        (["n_layer: 6", "n_head: 4", "device: cuda:1"], {"n_layer": 6, "n_head": 4, "device": "cuda:1"}),
+        (["dataset: a/b/", "n_layer: 6", "n_head: 4"], {"dataset": "b", "n_layer": 6, "n_head": 4}),
+        (["x n_layer=6 y"], {}),  # one pair may be anything
+        (["x n_layer=6, n_head=4 y"], {"n_layer": 6, "n_head": 4}),
+        (["max_iters: 5"], {"max_iters": 5}),
+        (["world size: 8"], {"gpu_count": 8}),
+        (["using device: cuda:0"], {"device": "cuda"}),
+        (["model params: 1,234"], {"parameters": 1234}),
+        (["out_dir: a", "always_save_checkpoint: True", "wandb_log: False"], {}),  # which say nothing of the training
+    ],
+)
+def test_settings_line_by_line(lines: list[str], found: dict[str, object]) -> None:
+    assert settings_of(*lines) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x {'n_layer': 6} y", {"n_layer": 6}),
+        ("{'n_layer': 6", {}),
+        ("{'n_layer': six}", {}),
+        ("{'n_layer': 'six'}", {}),
+        ("{'n_layer': None, 'n_head': 4}", {"n_head": 4}),
+        ("{3: 6, 'n_head': 4}", {"n_head": 4}),
+        ("Config(n_layer=6, *x)", {"n_layer": 6}),
+        ("{'bias': true, 'compile': false}", {"bias": True, "compile": False}),
+        ("{'learning_rate': 1e-3, 'weird': 1}", {"learning_rate": 1e-3}),
+    ],
+)
+def test_a_dict_in_one_line(text: str, found: dict[str, object]) -> None:
+    assert settings_of(text) == found
+    assert settings_of(text, "}", "x n_layer=6, n_head=4") == found | {"n_layer": 6, "n_head": 4}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.diagnosis.synthetic import nanogpt_run
 
 from nanopace.run import Run
-from nanopace.sources.infer.cover import spread
+from nanopace.sources.infer.cover import divide_covering_rows
 
 Read = Callable[..., list[Run]]
 
@@ -115,7 +115,7 @@ def test_nanogpt_is_never_divided(
         noise=0.1,
         seed=seed,
     )
-    assert spread(run, {"log_interval": log_interval, "tokens_per_iteration": 512}.get) is run
+    assert divide_covering_rows(run, {"log_interval": log_interval, "tokens_per_iteration": 512}.get) is run
 
 
 def test_a_fork_that_prints_an_mfu_has_nanogpts_clock(read: Read) -> None:

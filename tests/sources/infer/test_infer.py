@@ -52,10 +52,42 @@ def test_the_groups_of_gpt2() -> None:
     assert list(printed.values()) == [50, 124_354_560, 25, 19_200]
     assert shape_of_groups(printed) == {"n_layer": 12, "n_embd": 768, "bias": False}
     assert vocabulary_of_groups(printed, 123_590_000, None, None) == (50304, 1024)
+    without_positions = 124_354_560 + 19_200 - 1024 * 768
+    for off, found in ((5001, (50304, 1024)), (5002, (None, None))):  # it is printed in tens of thousands
+        assert vocabulary_of_groups(printed, without_positions + off, None, None) == found
+        assert vocabulary_of_groups(printed, without_positions - off, None, None) == found
+
+
+@pytest.mark.parametrize(("rows", "known"), [(0, False), (1, False), (2, True), (2.5, False)])
+def test_a_model_has_a_table_of_tokens_and_one_of_positions(rows: float, known: bool) -> None:
+    printed = groups(2, 8, 0, 0, bias=False)
+    printed["decayed_parameters"] += int(8 * rows)
+    assert bool(shape_of_groups(printed)) == known
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("decayed_tensors", 1), ("decayed_tensors", -8), ("non_decayed_tensors", 1), ("non_decayed_parameters", 1)],
+)
+def test_groups_of_another_model(name: str, more: int) -> None:
+    printed = groups(2, 8, 65, 16, bias=False)
+    assert shape_of_groups(printed)
+    assert shape_of_groups(printed | {name: printed[name] + more}) == {}
+    assert shape_of_groups({each: printed[each] for each in printed if each != name}) == {}
+
+
+@pytest.mark.parametrize(("known", "found"), [(80, 1), (81, None), (82, None)])
+def test_a_table_that_is_larger_than_both(known: int, found: int | None) -> None:
+    """65 tokens and 16 positions: what is known of one leaves at least a row for the other."""
+    printed = groups(2, 8, 65, 16, bias=False)
+    assert vocabulary_of_groups(printed, None, None, known) == (found, None)
+    assert vocabulary_of_groups(printed, None, known, None) == (None, found)
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("layers", "width", "vocabulary", "block"), [(6, 384, 65, 256), (48, 1600, 50257, 1024)])
+@pytest.mark.parametrize(
+    ("layers", "width", "vocabulary", "block"), [(1, 8, 65, 16), (6, 384, 65, 256), (48, 1600, 50257, 1024)]
+)
 def test_shape_of_groups(layers: int, width: int, vocabulary: int, block: int, bias: bool) -> None:
     printed = groups(layers, width, vocabulary, block, bias)
     assert shape_of_groups(printed) == {"n_layer": layers, "n_embd": width, "bias": bias}

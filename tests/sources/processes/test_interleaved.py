@@ -5,7 +5,9 @@ import random
 import pytest
 
 from nanopace import diagnose
-from nanopace.sources.processes.interleaved import WINDOW
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.table import NANOGPT
+from nanopace.sources.processes.interleaved import WINDOW, of_one_process
 
 from .test_rank_prefixes import ROWS, Read, nanogpt_row
 
@@ -97,3 +99,75 @@ def test_rows_that_two_handlers_print(read: Read) -> None:
     rows = lane(0, 100, 1, 100.0)
     (run,) = read(alternating(rows, rows))
     assert (len(run.rows), run.restarts, run.rows_of_others) == (100, (), 0)
+
+
+def kept(*printed: int | str) -> tuple[list[int | str], int]:
+    """Which of these rows, by their iterations, and other lines are kept; and how many rows are of other processes."""
+    builder = RunBuilder("", NANOGPT)
+    lines = [each if isinstance(each, str) else f"iter {each}: loss 1.0" for each in printed]
+    left = [line for line, _ in of_one_process([(line, True) for line in lines], builder)]
+    return [int(each[5:-10]) if each.startswith("iter") else each for each in left], builder.rows_of_others
+
+
+def test_a_process_has_to_continue_three_times() -> None:
+    twice = (100, 50, 101, 51, 102)
+    assert kept(*twice) == ([*twice], 0)
+    assert kept(*twice, 52, 103) == ([100, 101, 102, 103], 3)
+    assert kept(*twice, 52, 103, 53) == ([100, 101, 102, 103], 4)  # one that is known is another to the end
+
+
+def test_a_process_that_is_left_alone_for_512_rows_has_taken_over() -> None:
+    both, alone = (100, 50, 101, 51, 102, 52, 103), range(53, 53 + 513)
+    assert kept(*both, *alone[:-1]) == ([100, 101, 102, 103], 3 + 512)
+    assert kept(*both, *alone) == ([100, 101, 102, 103, *alone], 3)
+    assert kept(*both, *alone, 60, 61) == ([100, 101, 102, 103, *alone, 60, 61], 3)
+
+
+def test_rows_that_are_missing_are_no_process() -> None:
+    assert kept(100, 105, 106, 120, 121) == ([100, 105, 106, 120, 121], 0)
+    assert kept(100, 99, 100, 101, 102) == ([100, 99, 100, 101, 102], 0)  # a restart
+
+
+def test_rows_of_a_process_are_as_far_apart_as_most() -> None:
+    """Ten apart: a row of 110 continues 100, and one of 60 continues 50."""
+    assert kept(100, 50, 110, 60, 120, 70, 130, 80, 140) == ([100, 110, 120, 130, 140], 4)
+
+
+EVALUATION = "step {}: train loss 1.0, val loss 1.0"
+
+
+def test_an_evaluation_of_the_past_announces_a_row_of_the_past() -> None:
+    old, new = EVALUATION.format(50), EVALUATION.format(100)
+    rows = (51, 101, 52, 102, 53, 103)
+    assert kept(100, old, 50, *rows, 54, 104) == ([100, 101, 102, 103, 104], 5)
+    assert kept(100, new, *rows[1:2], *rows[3::2]) == ([100, new, 101, 102, 103], 0)
+
+
+def test_of_an_evaluation_that_each_process_prints_the_first_counts() -> None:
+    first, second = EVALUATION.format(102), "step 102: train loss 1.0, val loss 2.0"
+    printed = (100, 99, 101, 100, first, 102, second, 101, 103, 102, 104, 103, 105)
+    assert kept(*printed) == ([100, 101, first, 102, 103, 104, 105], 5)
+    core = "step 102 | CORE metric: 0.1"  # another metric of the same iteration is no repetition
+    more = [each for line in printed for each in ((line, core, core) if line == first else (line,))]
+    assert kept(*more) == ([100, 101, first, core, 102, 103, 104, 105], 5)
+
+
+def test_other_lines_stay_where_they_are() -> None:
+    assert kept("a", 100, "b", 50, "c", 101, 51, 102, "d", 52, 103, "e")[0] == [
+        "a",
+        100,
+        "b",
+        "c",
+        101,
+        102,
+        "d",
+        103,
+        "e",
+    ]
+    assert kept(100, 100, 50, "a") == ([100, 100, 50, "a"], 0)
+
+
+@pytest.mark.parametrize(("before", "found"), [(788, True), (789, False)])
+def test_a_row_begins_in_the_first_800_characters_of_its_line(before: int, found: bool) -> None:
+    far = ["x" * before + f"iter {at}: loss" for at in (5, 6, 7)]
+    assert kept(100, far[0], 101, far[1], 102, far[2], 103)[1] == (3 if found else 0)

@@ -108,3 +108,71 @@ def test_numbers_that_are_no_ranks(number: str, read: Read) -> None:
 
 def test_epochs_that_begin_again_are_no_ranks() -> None:
     assert find_ranks((f"{epoch}: {nanogpt_row(at, 100.0)}" for epoch in range(2) for at in range(40)), NANOGPT) is None
+
+
+def ranks_of(*rows: tuple[int | None, int]) -> int | None:
+    """The rank that is read of rows with a rank, or none, and an iteration."""
+    lines = [("" if rank is None else f"[rank{rank}]: ") + nanogpt_row(at, 100.0) for rank, at in rows]
+    found = find_ranks(lines, NANOGPT)
+    return None if found is None else found.rank
+
+
+def test_four_rows_are_the_fewest() -> None:
+    assert ranks_of((0, 0), (1, 0), (0, 1)) is None
+    assert ranks_of((0, 0), (1, 0), (0, 1), (1, 1)) == 0
+    assert ranks_of((7, 0), (3, 0), (7, 1), (3, 1)) == 3
+
+
+def test_nine_of_ten_rows_have_their_rank() -> None:
+    ranked = [(rank, at) for at in range(9) for rank in (0, 1)]
+    assert ranks_of(*ranked, (None, 9), (None, 10)) == 0
+    assert ranks_of(*ranked, (None, 9), (None, 10), (None, 11)) is None
+
+
+def test_each_rank_prints_two_rows_or_more() -> None:
+    assert ranks_of((0, 0), (1, 0), (2, 0), (0, 1), (1, 1)) is None
+    assert ranks_of((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)) == 0
+
+
+def test_ranks_take_turns_as_often_as_they_are_many() -> None:
+    assert ranks_of((0, 0), (0, 1), (1, 0), (1, 1)) is None
+    assert ranks_of((0, 0), (1, 0), (1, 1), (0, 1)) == 0
+
+
+def test_half_of_the_rows_are_of_iterations_that_two_ranks_print() -> None:
+    alone = [(0, 10), (1, 11), (0, 12), (1, 13)]
+    assert ranks_of((0, 0), (1, 0), (0, 1), (1, 1), *alone) == 0
+    assert ranks_of((0, 0), (1, 0), (0, 1), (1, 1), *alone, (0, 14)) is None
+    assert ranks_of((0, 0), (0, 0), (1, 1), (1, 1), (0, 2), (1, 3)) is None  # twice by the same rank
+
+
+def test_ranks_are_looked_for_in_the_first_2000_rows() -> None:
+    alone = [(None, at) for at in range(200)]
+    ranked = [(rank, at) for at in range(200, 1100) for rank in (0, 1)]
+    assert ranks_of(*alone, *ranked, (None, 1100)) == 0  # the 2,001st row does not count
+    assert ranks_of(*alone, (None, 200), *ranked) is None
+
+
+@pytest.mark.parametrize(("before", "found"), [(194, True), (195, False)])
+def test_a_rank_is_in_the_200_characters_before_a_row(before: int, found: bool) -> None:
+    lines = [f"[rank{rank}]{'-' * before}{nanogpt_row(at, 100.0)}" for at in range(4) for rank in (0, 1)]
+    assert (find_ranks(lines, NANOGPT) is not None) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "rank", "rest"),
+    [
+        ("[rank1]: iter 5: loss 1.0", 1, "iter 5: loss 1.0"),
+        ("12:00 [rank1]: iter 5: loss 1.0", 1, "12:00 iter 5: loss 1.0"),
+        ("INFO [rank1]: hello", 1, "INFO hello"),
+        ("INFOS [rank1]: hello", None, "INFOS [rank1]: hello"),
+        ("on [rank1]: hello", 1, "on hello"),
+        ("about [rank1]: hello", None, "about [rank1]: hello"),  # a sentence that names a rank
+        ("hello", None, "hello"),
+        ("iter 5: loss 1.0 [rank1]", None, "iter 5: loss 1.0 [rank1]"),
+    ],
+)
+def test_the_rank_of_a_line(line: str, rank: int | None, rest: str) -> None:
+    ranks = find_ranks(mixed("nanogpt", ["[rank0]: ", "[rank1]: "]).splitlines(), NANOGPT)
+    assert ranks is not None
+    assert ranks.split(line) == (rank, rest)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from nanopace.diagnosis.medians import median
 from nanopace.incidents import LossSpike
+from nanopace.medians import median
 from nanopace.run import Run
 
 STANDS_OUT = 6.0  # standard deviations

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import median
+from nanopace.medians import median
 
 _POWERS = tuple(0.05 * 1.1**k for k in range(32))  # up to 0.96: steeper is a warm-up's fall, which does not go on
 _WINDOWS = (0.2, 0.35, 0.5)  # fits leave out what lies before this share of the run

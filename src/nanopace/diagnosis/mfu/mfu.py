@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import median
 from nanopace.diagnosis.result import FigureBasis, Mfu, Throughput, Verdict
 from nanopace.diagnosis.time.gpu_use import at_power_limit
 from nanopace.diagnosis.time.rows import NORMAL, UNEVEN, Pace
 from nanopace.errors import CardError
 from nanopace.hardware.cards import Card, Peak, family_name, find_cards, variant_name
+from nanopace.medians import median
 from nanopace.run import Run
 from nanopace.sources.infer.mfu_smoothing import printed_work
 

@@ -15,7 +15,6 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Basis, Checkpoints, Evaluations
 from nanopace.diagnosis.time.counting import cold_rows, counted_evaluations, evaluation_interval
 from nanopace.diagnosis.time.experiment import (
@@ -36,6 +35,7 @@ from nanopace.diagnosis.time.experiment import (
 )
 from nanopace.diagnosis.time.line_times import price_by_stamps
 from nanopace.diagnosis.time.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps, steady
+from nanopace.medians import median, typical
 from nanopace.run import Evaluation, Run
 
 # The smallest share of a micro-step that we have seen a forward pass take. What an evaluation row costs beyond

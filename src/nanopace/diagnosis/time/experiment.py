@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import median, typical, weighted_quantiles
+from nanopace.medians import median, typical, weighted_quantiles
 
 SAME_SPEED = 1.03  # rows whose steps differ by no more than this are compared with each other
 FEW = 10  # rows below which each one counts in the scatter; among more, one that is far off is a stall

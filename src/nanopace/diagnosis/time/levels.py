@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from nanopace.diagnosis.medians import median, rank_difference, rank_trend, rolling_median, weighted_median
+from nanopace.medians import median, rank_difference, rank_trend, rolling_median, weighted_median
 
 MOST_BLOCKS = 500  # of a long log the medians of that many blocks are looked at
 LEAST_ROWS = 5  # on either side of a shift: fewer are stalls

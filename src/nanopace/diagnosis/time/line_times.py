@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import median
 from nanopace.diagnosis.time.experiment import OF_A_MEDIAN, Price, around
 from nanopace.diagnosis.time.rows import Pace
+from nanopace.medians import median
 from nanopace.run import Evaluation, Run
 
 UNITS_S = (1.0, 0.1, 0.01, 0.001)

@@ -6,11 +6,11 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Finding, Level, Number, Step
 from nanopace.diagnosis.time.gpu_use import at_power_limit, samples_at_limit
 from nanopace.diagnosis.time.levels import LEAST_SHIFT, MOST_BLOCKS
 from nanopace.diagnosis.time.rows import CHANGED_SHARE, NORMAL, UNEVEN, Pace
+from nanopace.medians import median, typical
 from nanopace.run import Run
 
 SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.result import Phases, Wall
 from nanopace.diagnosis.time.slow_rows import Spikes
+from nanopace.medians import typical
 from nanopace.run import Phase, Run
 
 _OF_A_STEP: tuple[Phase, ...] = ("data", "step", "optimizer")

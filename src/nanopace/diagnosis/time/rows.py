@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from nanopace.diagnosis.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.diagnosis.result import Level, Step
 from nanopace.diagnosis.time.levels import baseline, drift, fifths, level_starts, trend
 from nanopace.diagnosis.time.telling_rows import SLOW_RATIO, find_typical_rows, telling_rows
+from nanopace.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.run import Rows, Run
 
 NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same

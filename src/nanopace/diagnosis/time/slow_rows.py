@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from nanopace.diagnosis.medians import rolling_median
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
 from nanopace.diagnosis.time.costs import Prices, find_prices
 from nanopace.diagnosis.time.counting import most_frequent
 from nanopace.diagnosis.time.experiment import FAR, SHOWS, Sample, typical_ms, without_held_up
 from nanopace.diagnosis.time.rows import MARKED, SLOW, Pace
+from nanopace.medians import rolling_median
 from nanopace.run import Run
 
 WARM_UP_ROWS = 10  # slow rows right after the first one are still compiling; later ones are not

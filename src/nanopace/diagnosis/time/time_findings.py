@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nanopace.diagnosis.medians import typical
 from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
 from nanopace.diagnosis.time.counting import most_frequent
 from nanopace.diagnosis.time.experiment import SEVERAL
@@ -13,6 +12,7 @@ from nanopace.diagnosis.time.pace_findings import lost_to_levels_s, step_finding
 from nanopace.diagnosis.time.rows import Pace
 from nanopace.diagnosis.time.slow_rows import MOST_OF_START, Spikes
 from nanopace.diagnosis.time.wall_time import Clock, Event
+from nanopace.medians import typical
 from nanopace.run import Run
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple, get_args
 
-from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
 from nanopace.diagnosis.time.costs import Prices
 from nanopace.diagnosis.time.experiment import FAR
@@ -21,6 +20,7 @@ from nanopace.diagnosis.time.rows import NORMAL, Pace
 from nanopace.diagnosis.time.slow_rows import LEAST_PERIODIC, Spikes
 from nanopace.diagnosis.time.telling_rows import SLOW_RATIO
 from nanopace.incidents import StallReason
+from nanopace.medians import median, typical
 from nanopace.run import Checkpoint, Evaluation, Phase, Restart, Rollback, Run, Span
 
 Bucket = Literal[

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from nanopace.sources.bulk.usual import Matches, column, feed_usual, folded
-from nanopace.sources.formats.nanochat import NanochatReader, Together
+from nanopace.sources.formats.nanochat import NanochatReader
 
 if TYPE_CHECKING:
     from nanopace.sources.build import LineReader
@@ -37,7 +37,7 @@ def feed_bulk_nanochat(reader: LineReader, chunks: Iterable[bytes]) -> None:
         if rows is not None:
             per_s = column(rate.replace(b",", b"") for rate in rates)
             modern = any(any(each) for each in (norms, etas, epochs, bf16))
-            chat.feed_steps(Together(rows, ms, per_s, float(minutes[-1]), modern))
+            chat.feed_steps(rows, ms, per_s, float(minutes[-1]), rate_is_right=modern)
         return rows is not None
 
     feed_usual(chat, chunks, _STEP, take)

@@ -63,11 +63,15 @@ def feed_bulk(reader: LineReader, chunks: Iterable[bytes]) -> None:
             continue
         lines = _read(Text(block), without_mfu=not reader.mfu_seen)
         head, left = _head(lines.rows, left)
-        _feed(reader, lines, head, single, longest=max(LEAST_STRETCH, min(LONGEST_STRETCH, rows_read // 128)))
+        _feed(reader, lines, head, single, longest=_longest_stretch(rows_read))
         rows_read += len(lines.rows.line)
         lines_read += len(lines.text)
         single = bool(lines.kind[-1] != _ROW)
     reader.finish()
+
+
+def _longest_stretch(rows_read: int) -> int:
+    return max(LEAST_STRETCH, min(LONGEST_STRETCH, rows_read // 128))
 
 
 def _read(text: Text, *, without_mfu: bool) -> _Lines:

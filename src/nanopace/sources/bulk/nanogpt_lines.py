@@ -99,7 +99,7 @@ class Text:
         """Whole numbers of up to twelve digits; False where there is none."""
         word, length = self._digits(start, end)
         value, good = _number(word)
-        long = np.flatnonzero((length > 8) & (length <= 12))
+        long = np.flatnonzero(length > 8)
         if len(long):
             word, _ = self._digits(start[long], end[long] - 8)
             high, fits = _number(word)

@@ -1,4 +1,4 @@
-"""The folding of fold.py for columns of numpy: the same groups, a hundred times as fast."""
+"""The folding of fold.py for columns of numpy, a hundred times as fast; and that of mixtures."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nanopace.run import Evaluation, Row
+from nanopace.run import Checkpoint, Evaluation, Row
 from nanopace.sources.bulk.nanogpt_lines import EvaluationBlock, Flags, Floats, Ints, RowBlock
-from nanopace.sources.fold import A_CHANGE, FEWEST_ALIKE, LARGEST_GROUP, SLOW, Mixture, checkpoint_of
+from nanopace.sources.fold import LARGEST_GROUP, SLOW, Mixture
+
+FEWEST_ALIKE = 8  # of a mixture: fewer of a kind stay single
+A_CHANGE = 5  # plain rows one after the other that are slow, or fast, are no stalls: the step time has changed
 
 # --- neighbours ------------------------------------------------------------------------------------------------------
 
@@ -20,13 +23,13 @@ def fold_block(rows: RowBlock, first_single: Flags) -> Iterator[tuple[int, Row]]
         return
     starts = _block_starts(rows, first_single)
     begin = np.flatnonzero(starts)
-    medians = _medians(rows.ms, begin)
+    medians = _upper_medians(rows.ms, begin)
     slow = rows.ms > SLOW * np.repeat(medians, np.diff(begin, append=len(starts)))
     if slow.any():
         starts |= slow
         starts[1:] |= slow[:-1]
         begin = np.flatnonzero(starts)
-        medians = _medians(rows.ms, begin)
+        medians = _upper_medians(rows.ms, begin)
     count = np.diff(begin, append=len(starts))
     last = begin + count - 1
     columns = (
@@ -61,7 +64,7 @@ def _block_starts(rows: RowBlock, first_single: Flags) -> Flags:
     return starts
 
 
-def _medians(values: Floats, begin: Ints) -> Floats:
+def _upper_medians(values: Floats, begin: Ints) -> Floats:
     """The upper median of each block of values; `begin` is where they begin."""
     count = np.diff(begin, append=len(values))
     medians = values[begin]
@@ -96,7 +99,10 @@ class _Part(NamedTuple):
 
 
 def fold_stretch(stretch: Stretch) -> Mixture | None:
-    """Like with like, as fold_mixture does; None where the step time changes for good."""
+    """Like with like. Iterations rise, and an evaluation of a row's iteration is inside that row.
+
+    None where the step time changes for good: one group cannot stand for both, and neighbours show where it happened.
+    """
     rows, evaluations = stretch.rows, stretch.evaluations
     inside = rows.iteration[stretch.row] == evaluations.iteration
     kind = np.zeros(len(rows.line), np.int8)
@@ -124,20 +130,20 @@ def fold_stretch(stretch: Stretch) -> Mixture | None:
     return Mixture(
         [_row(rows, part.rows) for part in parts],
         [each for each, _ in folded],
-        [checkpoint_of(each) for each, saves in folded if saves],
+        [_checkpoint(each) for each, saves in folded if saves],
     )
 
 
 def _changes(ms: Floats) -> bool:
     if len(ms) < FEWEST_ALIKE:
         return False
-    usual = _median(ms)
+    usual = _upper_median(ms)
     other = np.flatnonzero((ms > SLOW * usual) | (SLOW * ms < usual))
     return bool((other[A_CHANGE - 1 :] - other[: 1 - A_CHANGE] == A_CHANGE - 1).any())
 
 
-def _median(values: Floats) -> float:
-    """The upper one of two."""
+def _upper_median(values: Floats) -> float:
+    """As `medians.upper_median`, for an array: sorting it as a list would take ten times as long."""
     middle = len(values) // 2
     return float(np.partition(values, middle)[middle])
 
@@ -146,7 +152,7 @@ def _alike(ms: Floats, rows: Ints) -> list[Ints]:
     if len(rows) < FEWEST_ALIKE:
         return list(rows[:, None])
     times = ms[rows]
-    slow = times > SLOW * _median(times)
+    slow = times > SLOW * _upper_median(times)
     return [rows[~slow], *rows[slow, None]] if slow.any() else [rows]
 
 
@@ -159,7 +165,7 @@ def _row(rows: RowBlock, part: Ints) -> Row:
     times = rows.ms[part]
     return Row(
         iteration=int(rows.iteration[first]),
-        ms=_median(times),
+        ms=_upper_median(times),
         loss=float(rows.loss[part].sum()) / len(part),
         mfu=known_mfu,
         count=len(part),
@@ -180,4 +186,14 @@ def _evaluation(evaluations: EvaluationBlock, part: Ints, row: int | None) -> Ev
         count=len(part),
         first_iteration=int(evaluations.iteration[part[0]]),
         lowest=(int(evaluations.iteration[lowest]), float(evaluations.val[lowest])),
+    )
+
+
+def _checkpoint(evaluation: Evaluation) -> Checkpoint:
+    """Of an evaluation, or evaluations, that saved; its path is dropped."""
+    return Checkpoint(
+        evaluation.iteration,
+        row=evaluation.row,
+        count=evaluation.count,
+        first_iteration=evaluation.first_iteration,
     )

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from nanopace.run import Row
+from nanopace.sources.build import LineReader
 from nanopace.sources.bulk.nanogpt_lines import Floats, RowBlock
 from nanopace.sources.bulk.numpy_fold import fold_block
 from nanopace.sources.text import lines, whole_lines
@@ -23,18 +24,12 @@ FEWEST = 8  # rows in a row: fewer are not worth their arrays
 Matches = list[re.Match[bytes]]
 
 
-class UsualReader(Protocol):
-    """A plain reader that can be told of many rows at once."""
+class UsualReader(LineReader, Protocol):
+    """A plain reader that also takes many rows at once."""
 
     @property
     def expects_more(self) -> bool:
-        """Whether the next row tells more than its figures."""
-
-    def feed(self, line: str) -> bool: ...
-
-    def feed_cut(self, line: str) -> bool: ...
-
-    def finish(self) -> None: ...
+        """Whether the reader needs the next row's whole line, not only its figures."""
 
 
 def feed_usual(

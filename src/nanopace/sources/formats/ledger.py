@@ -30,11 +30,12 @@ from nanopace.ledger.events import (
 )
 from nanopace.ledger.file import EventReader
 from nanopace.run import Ending, Metric, Phase, Row, Span
-from nanopace.sources.build import RunBuilder, kept_loss
+from nanopace.sources.build import RunBuilder
 from nanopace.sources.gpu_samples import GpuSamples
+from nanopace.sources.printed_numbers import nan_as_inf
 from nanopace.sources.processes.rank_lags import RankLags
 
-SHORTEST_MS = 1e-6  # of a step: a clock that stood still tells nothing
+SHORTEST_MS = 1e-6  # of a step: below that the clock stood still
 _PHASES: frozenset[str] = frozenset(get_args(Phase))
 _METRICS: frozenset[str] = frozenset(get_args(Metric))
 _ENDINGS: frozenset[str] = frozenset(get_args(Ending))
@@ -55,7 +56,7 @@ class LedgerReader:
         self._events = EventReader()
         self._introduced = False  # the event before this one was a run event
         self._clock_ms = 0.0  # of the process that writes now
-        self._process_counts = False  # it did a step of the run, or went on from a checkpoint of it
+        self._process_counts = False  # it did a step of the run, or resumed it
         self._tokens_known = False
         self._measured = False  # the process before this one knew its card's real peak
         self._gpu = GpuSamples()
@@ -74,12 +75,12 @@ class LedgerReader:
 
     @property
     def expects_more(self) -> bool:
-        """Whether the next step says more than its figures: what its process is."""
+        """Whether the next step decides what its process is: the start of a run, or a resume."""
         return self._introduced
 
     def feed_steps(self, rows: Iterable[Row], at_ms: float, tokens: int) -> None:
         """Steps with nothing between them, the last of them at `at_ms`, the first with so many tokens; 0: unknown."""
-        self._know_tokens(tokens)
+        self._set_tokens(tokens)
         for row in rows:
             self._builder.row(row)
         self._clock_ms = max(self._clock_ms, at_ms)
@@ -87,7 +88,7 @@ class LedgerReader:
         self._process_counts = True
 
     def feed_cut(self, line: str) -> bool:
-        """An event without its newline is whole if its last brace is there, and is none if it is not."""
+        """An event without its newline is complete if its last brace is there, and unreadable if not."""
         return self.feed(line)
 
     def finish(self) -> None:
@@ -132,7 +133,7 @@ class LedgerReader:
             self._end(event)
 
     def _introduce(self, event: RunEvent) -> None:
-        """Whether this process starts a run or goes on with one is told by the event after this one."""
+        """The next event shows whether this process starts a run or resumes one."""
         self._introduced = True
         self._builder.begin_process()
         for name, value in event.config.items():
@@ -142,10 +143,10 @@ class LedgerReader:
                 self._builder.fact(name, fitted)
         for name in _RUN_FACTS:
             value = getattr(event, name)
-            if isinstance(value, str) or (value or 0) > 0:  # no run has none of these, or less
+            if isinstance(value, str) or (value or 0) > 0:  # 0 or less is no value
                 self._builder.fact(name, value)
         if event.measured_tflops is None and self._measured:
-            self._builder.fact("measured_tflops", "unknown")  # that of another machine, on which the run began
+            self._builder.fact("measured_tflops", "unknown")  # the known one is of the machine where it began
         self._measured = event.measured_tflops is not None
         self._world_size = event.world_size
         if (event.world_size or 0) > 1:  # one process is nothing to speak of
@@ -157,10 +158,10 @@ class LedgerReader:
         self._tokens_known = event.tokens_per_iteration is not None
 
     def _step(self, event: StepEvent) -> None:
-        self._know_tokens(event.tokens or 0)
-        loss = kept_loss(event.loss)
+        self._set_tokens(event.tokens or 0)
+        loss = nan_as_inf(event.loss)
         if event.skipped and loss is not None and not isfinite(loss):
-            loss = None  # it came to nothing, and nothing was lost with it
+            loss = None  # the step was skipped, so the run did not lose its loss
         if event.ms >= SHORTEST_MS:
             self._builder.row(Row(event.iteration, event.ms, loss))
         if event.skipped:
@@ -172,7 +173,7 @@ class LedgerReader:
         self._gpu.step()
         self._process_counts = True
 
-    def _know_tokens(self, tokens: int) -> None:
+    def _set_tokens(self, tokens: int) -> None:
         if tokens and not self._tokens_known:
             self._builder.fact("tokens_per_iteration", tokens)
             self._tokens_known = True
@@ -181,7 +182,7 @@ class LedgerReader:
         """A checkpoint remembers the size of the micro-batch, whatever the config says."""
         self._process_counts = True
         if self._reduced is not None and self._reduced.iteration < event.iteration:
-            self._train_in_pieces(self._reduced)
+            self._set_micro_batch(self._reduced)
 
     def _micro_batch(self, event: MicroBatchEvent) -> None:
         if not event.batch_size or not event.accumulation:
@@ -191,11 +192,11 @@ class LedgerReader:
         before = self._batch_sizes.get(of)
         self._builder.micro_batch(MicroBatch(event.iteration, event.batch_size, event.accumulation, where, before))
         if of == "training":
-            self._train_in_pieces(event)
+            self._set_micro_batch(event)
         else:
             self._batch_sizes[of] = event.batch_size
 
-    def _train_in_pieces(self, event: MicroBatchEvent) -> None:
+    def _set_micro_batch(self, event: MicroBatchEvent) -> None:
         self._reduced, self._batch_sizes["training"] = event, event.batch_size
         self._builder.fact("batch_size", event.batch_size)
         self._builder.fact("gradient_accumulation_steps", event.accumulation)
@@ -205,13 +206,13 @@ class LedgerReader:
             metric: Metric = event.metric  # type: ignore[assignment]
             self._builder.evaluation(
                 event.iteration,
-                kept_loss(event.train),
-                kept_loss(event.val),
+                nan_as_inf(event.train),
+                nan_as_inf(event.val),
                 metric=metric,
                 ms=event.ms,
                 val_error=event.val_error if isfinite(event.val_error or 0.0) else None,
                 train_steps=event.train_steps,
-                bits_per_byte=kept_loss(event.bits_per_byte),
+                bits_per_byte=nan_as_inf(event.bits_per_byte),
             )
         elif event.ms is not None:  # a measure of a later version: it took its time all the same
             self._builder.span(Span("evaluation", event.iteration, event.ms))
@@ -224,14 +225,14 @@ class LedgerReader:
             self._builder.ending(event.reason)  # type: ignore[arg-type]
 
     def _flush_samples(self) -> None:
-        """Of all processes of a run together, once: a ledger may have thousands."""
+        """Once for all processes of a run: a ledger may have thousands."""
         if self._samples_pending:
             self._builder.gpu_use(self._gpu.use())
             self._builder.rank_lags(self._ranks.all())
         self._samples_pending = False
 
     def _end_process(self) -> None:
-        """Its time belongs to the run, unless it was a first attempt that came to nothing."""
+        """Its time belongs to the run, unless it ended before its first step."""
         if self._process_counts:
             self._gpu.end_process(self._energy_kwh)
             self._samples_pending = True

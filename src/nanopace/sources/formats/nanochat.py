@@ -8,7 +8,7 @@ What the figures mean, which the log does not say:
   It lags some ten steps behind and looks calmer than the loss of a step is.
 - `mfu` is not smoothed. It is that of one GPU: all FLOPs over the peak of all GPUs. The peak was that of an H100 (989
   TFLOP/s) whatever the card, until a line with the card's name and its own peak came in January 2026.
-- `tok/sec` was too low by the accumulation factor in the first two weeks. It is used where the header, which tells the
+- `tok/sec` was too low by the accumulation factor in the first two weeks. It is used where the header, which has the
   tokens of a step, is cut off and a row has a column that came later.
 - `total time` adds up `dt` from step 11 on.
 
@@ -21,12 +21,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nanopace.run import Row, Stage
-from nanopace.sources.build import RunBuilder, kept_loss
+from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats import nanochat_lines as lines
-from nanopace.sources.formats.nanochat_lines import PrintedRate, whole
+from nanopace.sources.formats.nanochat_lines import PrintedRate
+from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import ENDINGS, RANK
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ H100_TFLOPS = 989.0
 
 @dataclass(slots=True)
 class _Process:
-    """What is known of the process whose lines are read."""
+    """What is known about the current process."""
 
     top_seen: bool = False  # the part of the header in which the card's line would be
     card_seen: bool = False
@@ -51,16 +52,6 @@ class _Process:
     rate_is_right: bool = False
     form: Stage | None = None  # by the form of its rows
     stepped: bool = False
-
-
-class Together(NamedTuple):
-    """Steps one behind the other, of one form, that tell nothing but their figures."""
-
-    rows: Iterable[Row]
-    ms: Floats  # of each step, with two decimals
-    per_s: Floats  # printed tokens per second
-    minutes: float  # of training so far
-    rate_is_right: bool  # a column is there that came with it
 
 
 class NanochatReader:
@@ -80,11 +71,11 @@ class NanochatReader:
         line = line[-lines.LONGEST_LINE :]  # before a longer one, a progress bar did not end its line
         if line.startswith("["):
             line = RANK.sub("", line, count=1)
-        if self._understand(line):
+        if self._read(line):
             self._open = ""
             return True
         joined = self._open + line if self._open else ""
-        if joined and self._understand(joined):
+        if joined and self._read(joined):
             self._open = ""
             return True
         if lines.OPENS.search(line):
@@ -96,7 +87,7 @@ class NanochatReader:
         return False
 
     def feed_cut(self, line: str) -> bool:
-        """Only a step line says that it is whole: by the unit of its last figure."""
+        """Only a step line shows that it is complete: by the unit of its last figure."""
         step = lines.STEP.search((self._open + line)[-lines.LONGEST_LINE :])
         if step:
             self._step(step)
@@ -104,27 +95,29 @@ class NanochatReader:
 
     @property
     def expects_more(self) -> bool:
-        """Whether the next step tells more than its figures: what its process is, or that its mfu is none."""
+        """Whether the next step has to be read as a line: it may begin a process, or its mfu may mean nothing."""
         return not self._process.stepped or self._process.no_peak
 
     def has_form(self, *, total: bool, epoch: bool) -> bool:
-        """Whether a step with these columns is of the process whose lines are read."""
+        """Whether a step with these columns is of the current process."""
         return self._process.form == lines.stage_of_form(total=total, epoch=epoch)
 
-    def feed_steps(self, steps: Together) -> None:
-        """Many at once, as bulk/nanochat.py reads them."""
+    def feed_steps(
+        self, rows: Iterable[Row], ms: Floats, per_s: Floats, minutes: float, *, rate_is_right: bool
+    ) -> None:
+        """Consecutive steps of one form, with times of two decimals; `minutes` is the training so far."""
         self._open = ""
-        for row in steps.rows:
+        for row in rows:
             self._builder.row(row)
-        self._builder.told_training(60 * steps.minutes)
-        self._process.rate.add_all(steps.ms, steps.per_s)
-        self._process.rate_is_right |= steps.rate_is_right
+        self._builder.training_time(60 * minutes)
+        self._process.rate.add_all(ms, per_s)
+        self._process.rate_is_right |= rate_is_right
 
     def finish(self) -> None:
         """Nothing is held back but halves of lines."""
         self._end_process()
 
-    def _understand(self, line: str) -> bool:
+    def _read(self, line: str) -> bool:
         if step := lines.STEP.search(line):
             self._step(step)
         elif evaluation := lines.EVALUATION.search(line):
@@ -150,18 +143,18 @@ class NanochatReader:
             process.stepped = True
             process.form = lines.stage_of_row(found)
             self._first_step(found)
-        if float(ms) <= 0:  # a clock that stood still tells nothing
+        if float(ms) <= 0:  # the clock stood still
             return
         printed = None if process.no_peak else _mfu(found["mfu"])
-        self._builder.row(Row(int(found["step"]), float(ms), kept_loss(float(found["loss"])), printed))
-        self._builder.told_training(60 * float(found["minutes"]))
+        self._builder.row(Row(int(found["step"]), float(ms), nan_as_inf(float(found["loss"])), printed))
+        self._builder.training_time(60 * float(found["minutes"]))
         if found["rate"]:
             process.rate.add(ms, found["rate"])
         if not process.rate_is_right and any(found.group("norm", "eta", "epoch", "bf16")):
             process.rate_is_right = True
 
     def _first_step(self, found: re.Match[str]) -> None:
-        """What the form of the line tells, where the header does not."""
+        """Facts that the form of the line shows where the header does not."""
         builder, process = self._builder, self._process
         builder.fact("compile", True, "inferred", "trainer")
         if found["total"] is not None:
@@ -185,7 +178,7 @@ class NanochatReader:
 
     def _evaluation(self, found: re.Match[str]) -> None:
         metric = lines.METRICS[found[2]]
-        self._builder.evaluation(int(found[1]), None, kept_loss(float(found[3])), metric=metric)
+        self._builder.evaluation(int(found[1]), None, nan_as_inf(float(found[3])), metric=metric)
         if found[2] == "ChatCORE":
             self._builder.stage("sft")
 
@@ -202,14 +195,14 @@ class NanochatReader:
         self._builder.begin_process(fresh=fresh)
 
     def _end_process(self) -> None:
-        """What its rows told only together."""
+        """The tokens of a step, which only all rows together show."""
         process = self._process
         tokens = process.rate.tokens
         if tokens is None:
             return
         if process.tokens:
             if tokens != process.tokens:
-                self._builder.told_tokens(tokens)
+                self._builder.printed_tokens(tokens)
         elif process.rate_is_right:
             self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
 
@@ -229,7 +222,7 @@ class NanochatReader:
             or self._batch(line)
             or self._plain(line)
             or self._shape(line)
-            or self._of_the_machine(line)
+            or self._read_machine(line)
             or top is not None
         )
 
@@ -257,15 +250,15 @@ class NanochatReader:
     def _batch(self, line: str) -> bool:
         if found := lines.MICRO_BATCH.search(line):
             self._begin_process(fresh=None)
-            self._process.rank_tokens = whole(found[3])
-            self._builder.fact("batch_size", whole(found[1]))
-            self._builder.fact("block_size", whole(found[2]))
+            self._process.rank_tokens = to_int(found[3])
+            self._builder.fact("batch_size", to_int(found[1]))
+            self._builder.fact("block_size", to_int(found[2]))
         elif found := lines.WORLD_MICRO_BATCH.search(line):
             if self._process.rank_tokens:
                 self._process.gpus_seen = True
-                self._builder.fact("gpu_count", whole(found[1]) // self._process.rank_tokens)
+                self._builder.fact("gpu_count", to_int(found[1]) // self._process.rank_tokens)
         elif found := lines.BATCH.search(line):
-            self._process.tokens = tokens = whole(found[1])
+            self._process.tokens = tokens = to_int(found[1])
             self._builder.fact("tokens_per_iteration", tokens)
             if self._process.rank_tokens:  # nanoGPT's knob counts the micro-batches of all GPUs, the line those of one
                 self._builder.fact("gradient_accumulation_steps", tokens // self._process.rank_tokens)
@@ -291,7 +284,7 @@ class NanochatReader:
                 self._builder.fact(name, value)
         return True
 
-    def _of_the_machine(self, line: str) -> bool:
+    def _read_machine(self, line: str) -> bool:
         found = lines.MACHINE.search(line)
         if found is None:
             return False
@@ -302,6 +295,6 @@ class NanochatReader:
 
 
 def _mfu(percent: str | None) -> float | None:
-    """As a share; None where it is none that a card can have."""
+    """As a share; None where no card can have it."""
     share = float(percent or "nan") / 100
     return share if 0 <= share < inf else None

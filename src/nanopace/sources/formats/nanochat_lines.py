@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.hardware.flops import flops_per_token
 from nanopace.run import FactValue, Metric, Stage
+from nanopace.sources.printed_numbers import to_int
 from nanopace.sources.processes.died import ENDING
 
 if TYPE_CHECKING:
@@ -78,27 +79,23 @@ _PLAIN_MODEL = 6  # entries of a config, until attention got windows in January 
 ENDED = re.compile(
     rf"(?P<finished>^(?:Peak memory usage|Total training time|Minimum validation bpb): )|{ENDING}", re.ASCII
 )
-# A line whose rest may be on the next one.
+# A line that may continue on the next one.
 OPENS = re.compile(r"\bstep\s*\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - |Saved\s*model\s|^GPU: ", re.ASCII)
-
-
-def whole(text: str) -> int:
-    return int(text.replace(",", ""))
 
 
 # Lines with one figure that is a fact as it stands.
 PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tuple(
     (re.compile(pattern, re.ASCII), name, read)
     for pattern, name, read in (
-        (rf"^Vocab size: {_INT}", "vocab_size", whole),
-        (r"^num_layers: (\d{1,9})", "n_layer", whole),
-        (r"^model_dim: (\d{1,9})", "n_embd", whole),
-        (r"^num_heads: (\d{1,9})", "n_head", whole),
-        (rf"^Number of parameters: {_INT}", "parameters", whole),
-        (rf"^total {{5,}}: {_INT}", "parameters", whole),  # the last line under "Parameter counts:"
+        (rf"^Vocab size: {_INT}", "vocab_size", to_int),
+        (r"^num_layers: (\d{1,9})", "n_layer", to_int),
+        (r"^model_dim: (\d{1,9})", "n_embd", to_int),
+        (r"^num_heads: (\d{1,9})", "n_head", to_int),
+        (rf"^Number of parameters: {_INT}", "parameters", to_int),
+        (rf"^total {{5,}}: {_INT}", "parameters", to_int),  # the last line under "Parameter counts:"
         (r"^Estimated FLOPs per token: (\d\.\d{1,15}e\+\d\d)", "flops_per_token", float),
-        (rf"number of iterations(?: from target [^:]{{1,9}}(?::param ratio)?)?: {_INT}", "max_iters", whole),
-        (r"Distributed\s*world\s*size:\s*(\d{1,6})", "gpu_count", whole),
+        (rf"number of iterations(?: from target [^:]{{1,9}}(?::param ratio)?)?: {_INT}", "max_iters", to_int),
+        (r"Distributed\s*world\s*size:\s*(\d{1,6})", "gpu_count", to_int),
         (r"^COMPUTE_DTYPE: torch\.(\w{1,20})", "dtype", str),
     )
 )
@@ -107,8 +104,8 @@ PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tup
 def shape_of_config(config: str) -> dict[str, int | float]:
     """Facts of a model by its config, or by one line of it.
 
-    A whole config also tells what a token costs, which only base training prints: as long as all heads had keys of
-    their own and none a window, nanochat counted as nanoGPT does.
+    A whole config also gives the FLOPs of a token, which only base training prints: as long as all heads had their own
+    keys and none a window, nanochat counted as nanoGPT does.
     """
     shape = {name: int(value) for name, value in _SHAPE.findall(config)}
     facts: dict[str, int | float] = {name: value for name, value in shape.items() if name != "n_kv_head"}
@@ -131,13 +128,13 @@ def stage_of_form(*, total: bool, epoch: bool) -> Stage | None:
 
 
 def stage_of_directory(path: str) -> Stage | None:
-    """Whose checkpoints lie there."""
+    """The stage that saves its checkpoints there."""
     found = _DIRECTORY.findall(path)
     return _STAGES[found[-1]] if found else None
 
 
 def stage_of_command(line: str) -> Stage | None:
-    """Which program a command line starts."""
+    """The stage of the program that a command line starts."""
     found = _COMMAND.search(line)
     return _STAGES[found[1]] if found else None
 
@@ -157,7 +154,7 @@ class PrintedRate:
     def add(self, ms: str, rate: str) -> None:
         """Printed are `dt`, rounded, and a whole number that may be rounded down."""
         half = 0.5 / 10 ** (len(ms) - ms.index(".") - 1)  # of the last digit
-        seconds, per_s = float(ms) / 1000, whole(rate)
+        seconds, per_s = float(ms) / 1000, to_int(rate)
         self._narrow((per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000), rows=1)
 
     def add_all(self, ms: Floats, per_s: Floats) -> None:

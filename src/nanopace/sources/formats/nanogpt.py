@@ -3,12 +3,11 @@
 A row's time on an evaluation iteration contains the evaluation (and the checkpoint): nanoGPT's clock runs on. Its
 printed mfu is smoothed, is -100% until it is measured, and is always divided by an A100's peak.
 
-A printed loss of `nan` or `inf` is kept as infinity: "no loss was printed" and "the loss was lost" stay apart.
+A printed loss of `nan` or `inf` becomes infinity, so that it is not taken for a loss that was not printed.
 """
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from nanopace.errors import UsageError
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt_lines import HEADER, Line, begins_line, like_evaluation, read_line
+from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import ENDINGS, RANK
 
 if TYPE_CHECKING:
@@ -46,17 +46,17 @@ class NanogptReader:
         self._held = ""
         self._held_line = 0
         self._pieces = 0
-        self._config: EchoedConfig | None = None  # one whose lines are being printed
+        self._config: EchoedConfig | None = None  # the one that is being printed
         self._head: Head | None = None  # what stands before the rows of a process in a fork's own words
         self._stamps: Stamps | None = None
-        self._rows = 0
+        self._rows_seen = False
         self.mfu_seen = False
         self._measured = False  # this process has printed an mfu
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def feed(self, line: str) -> bool:
-        """One line: the continuation of what is held, the beginning of something, or a whole."""
+        """One line: it continues what is held, begins something, or stands alone."""
         self.line += 1
         if not line and not self._held and self._config is None:
             return False
@@ -64,19 +64,19 @@ class NanogptReader:
             line = RANK.sub("", line, count=1)
         known = read_line(line)
         if self._held:
-            if known is None and not begins_line(line) and self._go_on(line):
+            if known is None and not begins_line(line) and self._try_join(line):
                 return True
             self._release()
         if known is None:
             return self._unknown(line)
-        if self._unsure(known, line, line):
+        if self._may_continue(known, line, line):
             self._hold(line)
         else:
             self._take(known, line)
         return True
 
     def feed_cut(self, line: str) -> bool:
-        """The unended last line: taken only if no byte can be missing that matters."""
+        """The last line, without its newline: taken only if no byte that matters can be missing."""
         if self._held and read_line(line) is None:
             joined = self._held + line
             if (known := read_line(joined)) is not None and known.end > len(self._held):
@@ -85,7 +85,7 @@ class NanogptReader:
         known = read_line(line)
         if known is None or known.kind not in ("row", "evaluation", *ENDINGS):
             return False
-        if known.sure or (known.kind == "row" and self._rows and not self.mfu_seen):
+        if known.complete or (known.kind == "row" and self._rows_seen and not self.mfu_seen):
             self._take(known, line)
             return True
         return False
@@ -98,8 +98,7 @@ class NanogptReader:
         self._add(row, restarted=False)
 
     def feed_mixture(self, folded: Mixture) -> None:
-        """Rows that go on from the last one, with the evaluations among them, in their place among the lines."""
-        self._rows += len(folded.rows)
+        """Rows that follow the last one, with the evaluations among them, in their place among the lines."""
         self._measured = folded.rows[-1].mfu is not None
         self._builder.mixture(folded)
 
@@ -110,16 +109,16 @@ class NanogptReader:
 
     # --- lines that a terminal broke ---------------------------------------------------------------------------------
 
-    def _unsure(self, known: Line, text: str, last: str) -> bool:
-        """Whether more may follow, `last` being the last piece: rows and evaluations tell by their decimals."""
+    def _may_continue(self, known: Line, text: str, last: str) -> bool:
+        """Whether the line may continue; `last` is its last piece. Rows and evaluations show it by their decimals."""
         if known.kind in ("row", "evaluation"):
-            return not known.sure
+            return not known.complete
         return len(last) >= self._width and known.end == len(text)
 
     def _hold(self, line: str) -> None:
         self._held, self._pieces, self._held_line = line, 1, self.line
 
-    def _go_on(self, line: str) -> bool:
+    def _try_join(self, line: str) -> bool:
         """Try the line as the continuation of what is held."""
         if self._pieces >= _MOST_PIECES:
             return False
@@ -130,7 +129,7 @@ class NanogptReader:
         elif known.end <= len(self._held):
             return False
         else:
-            goes_on = self._unsure(known, joined, line)
+            goes_on = self._may_continue(known, joined, line)
         if goes_on:
             self._held, self._pieces = joined, self._pieces + 1
         elif known is not None:
@@ -149,18 +148,18 @@ class NanogptReader:
             self._builder.unread(self._held_line, held)
 
     def _release_last(self) -> None:
-        """The same at the end of the log: it is either whole after all, or the log was cut there."""
+        """The same at the end of the log: it is either complete after all, or the log was cut there."""
         known = read_line(self._held) if self._held else None
         if known is None:
             self._held = ""
-        elif not known.sure:
+        elif not known.complete:
             cut = self.mfu_seen if known.kind == "row" else len(self._held) >= self._width
             if cut:
                 self._held = ""
         self._release()
 
     def _unknown(self, line: str) -> bool:
-        told = self._told_in_head(line)
+        understood = self._read_head(line)
         if self._config is not None:
             self._config.add(line)
             return True
@@ -168,17 +167,20 @@ class NanogptReader:
             self._hold(line[-1000:])
         elif like_evaluation(line):
             self._builder.unread(self.line, line)
-        return told
+        return understood
 
-    def _told_in_head(self, line: str) -> bool:
-        """Before the first row of a process a fork may say things in words of its own, and any log its card."""
-        if not self.reads_forks or (self._rows and self._head is None):
+    def _read_head(self, line: str) -> bool:
+        """Before the first row of a process: settings in a fork's own words, and the card."""
+        if not self.reads_forks or (self._rows_seen and self._head is None):
             return False
+        return self._open_head().feed(line, settings=self._config is None)
+
+    def _open_head(self) -> Head:
         if self._head is None:
             from nanopace.sources.head.head import Head
 
             self._head = Head(self._builder)
-        return self._head.feed(line, settings=self._config is None)
+        return self._head
 
     # --- what they say -----------------------------------------------------------------------------------------------
 
@@ -191,8 +193,8 @@ class NanogptReader:
                 iteration, train, val, unit = known.values
                 self._builder.evaluation(
                     int(iteration),
-                    _loss(train) if train else None,
-                    _loss(val),
+                    nan_as_inf(float(train)) if train else None,
+                    nan_as_inf(float(val)),
                     metric="bpc" if unit else "loss",
                     at_s=self._at_s(known, text),
                 )
@@ -210,8 +212,8 @@ class NanogptReader:
         if mfu is not None and not mfu >= 0:
             mfu = None  # -100% until five iterations are done
         restarted = bool(percent) and mfu is None and self._measured and int(iteration) > 0
-        row = Row(int(iteration), float(ms), _loss(loss), mfu, at_s=at_s)
-        if row.ms > 0:  # a clock that stood still tells nothing
+        row = Row(int(iteration), float(ms), nan_as_inf(float(loss)), mfu, at_s=at_s)
+        if row.ms > 0:  # else the clock stood still
             self.mfu_seen |= bool(percent)
             self._add(row, restarted)
             if tokens:
@@ -222,7 +224,7 @@ class NanogptReader:
                 self._builder.fact("loss_unit", "bpc")
 
     def _at_s(self, known: Line, text: str) -> float | None:
-        """What stands before it may be a time stamp."""
+        """The time stamp before it, if there is one."""
         if not known.start:
             return None
         if self._stamps is None:
@@ -232,7 +234,7 @@ class NanogptReader:
         return self._stamps.read(text[: known.start])
 
     def _add(self, row: Row, restarted: bool) -> None:
-        self._rows += 1
+        self._rows_seen = True
         self._head = None
         self._measured = row.mfu is not None
         self._builder.row(row, restarted=restarted)
@@ -243,10 +245,8 @@ class NanogptReader:
         if known.kind in HEADER:
             fresh = {"scratch": True, "pretrained": True, "resuming": False}.get(known.kind)
             builder.begin_process(fresh=fresh)
-            if self._head is None and self.reads_forks:
-                from nanopace.sources.head.head import Head
-
-                self._head = Head(builder)
+            if self.reads_forks:
+                self._open_head()
         match known.kind:
             case "saving":
                 builder.checkpoint(path=values[0].strip())
@@ -257,13 +257,13 @@ class NanogptReader:
             case "override":
                 self._override(*values)
             case "tokens":
-                builder.fact("tokens_per_iteration", _count(values[0]))
+                builder.fact("tokens_per_iteration", to_int(values[0]))
             case "parameters":
                 builder.fact("parameters", round(float(values[0]) * 1e6))
             case "groups":
                 which = "non_decayed" if len(values) == 3 else "decayed"
-                builder.fact(f"{which}_tensors", _count(values[-2]))
-                builder.fact(f"{which}_parameters", _count(values[-1]))
+                builder.fact(f"{which}_tensors", to_int(values[-2]))
+                builder.fact(f"{which}_parameters", to_int(values[-1]))
             case "vocabulary":
                 builder.fact("vocab_size", int(values[-1]))
             case "pretrained":
@@ -288,11 +288,3 @@ class NanogptReader:
             return
         with suppress(UsageError):  # a fork's own knob
             self._builder.fact(*read_override(f"{knob}={value}"))
-
-
-def _loss(printed: str) -> float:
-    return math.inf if printed in ("nan", "inf") else float(printed)
-
-
-def _count(printed: str) -> int:
-    return int(printed.replace(",", ""))

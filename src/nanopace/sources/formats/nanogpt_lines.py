@@ -1,7 +1,7 @@
-"""The lines that nanoGPT prints, in every era: which kind a line is, what it says, and whether it is surely whole.
+"""The lines that nanoGPT prints, in every era: which kind a line is, its values, and whether it is complete.
 
-A terminal breaks lines anywhere, a log may stop anywhere. So it is not enough that a line can be read: `time 39` may be
-the beginning of `time 3909.80ms`. A line is `sure` if nothing could follow that would change what it says.
+A terminal breaks lines anywhere, and a log may stop anywhere. That a line can be read is not enough: `time 39` may
+be the beginning of `time 3909.80ms`. A line is `complete` if nothing that follows could change its values.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ class Line(NamedTuple):
     kind: Kind
     values: tuple[str, ...]  # of rows and evaluations as below, "" where there is none; of others what they say
     end: int  # of what was recognised; more may follow
-    sure: bool
+    complete: bool
     start: int = 0
 
 
 def read_line(text: str) -> Line | None:
-    """What the first thing in this text is that nanoGPT, or a fork of it, prints; None if it is nothing known."""
+    """The first thing in this text that nanoGPT, or a fork of it, prints; None if there is none."""
     if (plain := _PLAIN_ROW.fullmatch(text)) is not None:
         return Line("row", (*plain.groups(), "", "", ""), plain.end(), True)
     if "ter" in text and (row := read_row(text)) is not None:
@@ -100,8 +100,8 @@ def read_line(text: str) -> Line | None:
         return evaluation if "#" not in _before(text, evaluation.start) else None
     if _WORD.search(text) and (found := _OTHER.search(text)) and "#" not in _before(text, found.start()):
         kind: Kind = found.lastgroup  # type: ignore[assignment]
-        said = tuple(value for value in found.groups() if value is not None)[1:]
-        return Line(kind, said, found.end(), True, found.start())
+        values = tuple(value for value in found.groups() if value is not None)[1:]
+        return Line(kind, values, found.end(), True, found.start())
     return None
 
 
@@ -140,8 +140,8 @@ def _read_evaluation(text: str) -> Line | None:
         if val is None:
             continue
         value, end = val[1], val.end()
-        sure = value in ("nan", "inf") or len(value.partition(".")[2]) >= 4 or end < len(text)
-        return Line("evaluation", (head[1], head[2] or "", value, val[2] or head[3] or ""), end, sure, head.start())
+        complete = value in ("nan", "inf") or len(value.partition(".")[2]) >= 4 or end < len(text)
+        return Line("evaluation", (head[1], head[2] or "", value, val[2] or head[3] or ""), end, complete, head.start())
     return None
 
 
@@ -173,5 +173,5 @@ def like_evaluation(text: str) -> bool:
 
 
 def _before(text: str, start: int) -> str:
-    """What stands before it: a config that is echoed may speak of anything behind a #."""
+    """The text before it: an echoed config may have anything in its comments."""
     return text[max(0, start - _LONGEST_PREFIX) : start] if start else ""

@@ -1,8 +1,8 @@
 """What `nanopace train` prints: nanoGPT's lines with more behind them, and lines of its own.
 
 A row is the step alone, and evaluations and checkpoints have lines with their own times. The printed mfu is of the card
-that ran, and not smoothed. The ledger beside it says all of this more exactly, and more; this is for who has only the
-log. A line that a terminal broke is read as far as it is nanoGPT's.
+that ran, and not smoothed. The ledger says all of this, and more, and more exactly; this reader is for those who
+have only the log. Of lines that a terminal broke, only nanoGPT's are joined.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from contextlib import suppress
 
 from nanopace.errors import UsageError
 from nanopace.run import Ending, GpuUse
-from nanopace.sources.build import RunBuilder, kept_loss
+from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt import NanogptReader
+from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import RANK
 
 _NUMBER = r"(\d{1,12}(?:\.\d{1,12})?)"
@@ -26,7 +27,7 @@ _EVALUATION = re.compile(
     rf"step (\d{{1,12}}): (?:train loss (?:\(last (\d{{1,12}}) steps?\) )?{_LOSS}, )?val loss {_LOSS}, "
     rf"time {_NUMBER}ms(?:, val error {_NUMBER})?(.*)"
 )
-_STEPS_BEHIND = re.compile(r"\blast (\d{1,12}) steps?\b")  # where older versions said it
+_STEPS_BEHIND = re.compile(r"\blast (\d{1,12}) steps?\b")  # where older versions print it
 _SAVED = re.compile(rf"saved (.{{1,1024}}), time {_NUMBER}ms, in the background {_NUMBER}ms, ")
 _ITERATION = re.compile(r"step-(\d{1,12})\W*$")
 _END = re.compile(
@@ -44,9 +45,9 @@ class NanopaceReader(NanogptReader):
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
         super().__init__(builder, width)
         self._introducing = False  # the lines after the header are choices
-        self._told_ms: float | None = None  # of the run's processes, as long as each told how long it took
-        self._told_kwh: float | None = None
-        self._running = False  # a process that has not told yet
+        self._total_ms: float | None = None  # of the run's processes; None once one of them did not print its own
+        self._total_kwh: float | None = None
+        self._running = False  # a process that has not printed its time yet
 
     def feed(self, line: str) -> bool:
         if line.startswith("["):
@@ -70,19 +71,19 @@ class NanopaceReader(NanogptReader):
     def _introduce(self, out_dir: str, tokens: str, first: str, last: str) -> None:
         self._release()
         self._introducing = True
-        if int(first) == 0 or not self._rows:
-            self._hand_over_what_was_told()
-            self._told_ms, self._told_kwh = 0.0, 0.0
+        if int(first) == 0 or not self._rows_seen:
+            self._report_totals()
+            self._total_ms, self._total_kwh = 0.0, 0.0
         elif self._running:
-            self._told_ms = None
+            self._total_ms = None
         self._running = True
         self._builder.begin_process(fresh=int(first) == 0)
         self._builder.fact("out_dir", out_dir)
-        self._builder.fact("tokens_per_iteration", int(tokens.replace(",", "")))
+        self._builder.fact("tokens_per_iteration", to_int(tokens))
         self._builder.fact("max_iters", int(last))
 
     def _choice(self, name: str, value: str) -> bool:
-        """A knob and its value are facts; the reason behind them is not."""
+        """The knob and its value are facts; the reason behind them is not."""
         if name == "gpu":
             self._builder.fact("gpu", value)
             return True
@@ -109,8 +110,8 @@ class NanopaceReader(NanogptReader):
             steps = behind[1]
         self._builder.evaluation(
             int(iteration),
-            None if train is None else kept_loss(float(train)),
-            kept_loss(float(val)),
+            None if train is None else nan_as_inf(float(train)),
+            nan_as_inf(float(val)),
             ms=float(ms),
             val_error=None if error is None else float(error),
             train_steps=None if steps is None else int(steps),
@@ -125,18 +126,18 @@ class NanopaceReader(NanogptReader):
 
     def _end(self, how: str, hours: str | None, minutes: str | None, seconds: str | None, kwh: str | None) -> None:
         self._release()
-        if seconds is not None and self._told_ms is not None:
+        if seconds is not None and self._total_ms is not None:
             self._running = False
-            self._told_ms += 1000 * (3600 * int(hours or 0) + 60 * int(minutes or 0) + float(seconds))
-            self._told_kwh = None if kwh is None or self._told_kwh is None else self._told_kwh + float(kwh)
+            self._total_ms += 1000 * (3600 * int(hours or 0) + 60 * int(minutes or 0) + float(seconds))
+            self._total_kwh = None if kwh is None or self._total_kwh is None else self._total_kwh + float(kwh)
         self._builder.ending(_ENDINGS[how])
 
     def finish(self) -> None:
         super().finish()
-        self._hand_over_what_was_told()
+        self._report_totals()
 
-    def _hand_over_what_was_told(self) -> None:
-        """At the end of a run: until then a process may follow that does not tell."""
-        if not self._running and self._told_ms:
-            self._builder.wall_ms(self._told_ms)
-            self._builder.gpu_use(None if self._told_kwh is None else GpuUse(energy_kwh=self._told_kwh))
+    def _report_totals(self) -> None:
+        """At the end of a run: until then a process may follow that does not print its time."""
+        if not self._running and self._total_ms:
+            self._builder.wall_ms(self._total_ms)
+            self._builder.gpu_use(None if self._total_kwh is None else GpuUse(energy_kwh=self._total_kwh))

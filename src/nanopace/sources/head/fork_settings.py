@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.config import KNOBS
 from nanopace.run import FactValue
+from nanopace.sources.printed_numbers import to_int
 
 if TYPE_CHECKING:
     import ast
@@ -31,10 +32,6 @@ _MOST_BRACES = 100  # in it: for some Pythons an f-string takes the square of th
 _DEVICES = ("cuda", "cpu", "mps")
 
 
-def _whole(text: str) -> int:
-    return int(text.replace(",", ""))
-
-
 def _folder(text: str) -> str:
     """nanoGPT names a dataset by its folder."""
     return text.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
@@ -44,12 +41,12 @@ def _folder(text: str) -> str:
 _PLAIN: tuple[tuple[re.Pattern[str], str, Callable[[str], FactValue]], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), name, read)
     for pattern, name, read in (
-        (r"^\W{0,4}vocab(?:ulary)?[ _]size\s*[:=]\s*(\d[\d,]{0,11})\s*$", "vocab_size", _whole),
-        (r"^\W{0,4}(?:model|total|trainable) param(?:eter)?s\s*[:=]\s*(\d[\d,]{3,20})\s*$", "parameters", _whole),
+        (r"^\W{0,4}vocab(?:ulary)?[ _]size\s*[:=]\s*(\d[\d,]{0,11})\s*$", "vocab_size", to_int),
+        (r"^\W{0,4}(?:model|total|trainable) param(?:eter)?s\s*[:=]\s*(\d[\d,]{3,20})\s*$", "parameters", to_int),
         (r"^\W{0,4}dataset\s*[:=]\s*(\S{1,200})\s*$", "dataset", _folder),
-        (r"training loop for (\d[\d,]{0,11}) iterations", "max_iters", _whole),
-        (r"^\W{0,4}max(?:imum)?[ _]iter(?:ation)?s\s*[:=]\s*(\d[\d,]{0,11})\s*$", "max_iters", _whole),
-        (r"\bworld[ _]size\W{1,3}(\d{1,5})\b", "gpu_count", _whole),
+        (r"training loop for (\d[\d,]{0,11}) iterations", "max_iters", to_int),
+        (r"^\W{0,4}max(?:imum)?[ _]iter(?:ation)?s\s*[:=]\s*(\d[\d,]{0,11})\s*$", "max_iters", to_int),
+        (r"\bworld[ _]size\W{1,3}(\d{1,5})\b", "gpu_count", to_int),
         (r"^\W{0,4}(?:using )?device\s*[:=]\s*(cuda|cpu|mps)(?::\d{1,2})?\s*$", "device", str),
     )
 )
@@ -59,16 +56,16 @@ class Settings:
     """Takes the lines of a head one by one."""
 
     def __init__(self) -> None:
-        self._open: list[str] = []  # lines of a dict whose end has not come yet
+        self._open: list[str] = []  # lines of a dict that is not closed yet
         self._depth = 0  # of its brackets
         self._listed: dict[str, FactValue] = {}
 
     def read(self, line: str) -> dict[str, FactValue]:
-        """What is known with this line that was not known before it."""
+        """The settings that this line completes."""
         if self._open:
-            return self._go_on(line)
+            return self._read_dict(line)
         if (opening := _OPENING.search(line)) is not None:
-            return self._go_on(line[opening.start() :])
+            return self._read_dict(line[opening.start() :])
         if (listed := _LISTED.match(line)) is not None and listed[1] in _NAMES:
             return self._list(listed[1], listed[2])
         pairs = _PAIR.findall(line)
@@ -86,7 +83,7 @@ class Settings:
                 self._listed[name] = _folder(str(value)) if name == "dataset" else value
         return dict(self._listed) if len(self._listed) >= _FEWEST_LISTED else _plain(f"{name}: {written}")
 
-    def _go_on(self, line: str) -> dict[str, FactValue]:
+    def _read_dict(self, line: str) -> dict[str, FactValue]:
         self._open.append(line)
         self._depth += sum(map(line.count, "{[(")) - sum(map(line.count, "}])"))
         if self._depth > 0 and len(self._open) <= _MOST_LINES:

@@ -22,17 +22,17 @@ class Head:
         card = card_of(line) if any(word in line for word in _CARD_WORDS) else None
         if card is not None:
             self._card(card)
-        told = self._settings.read(line) if settings else {}
-        for name, value in told.items():
+        found = self._settings.read(line) if settings else {}
+        for name, value in found.items():
             self._builder.fact(name, value)
-        if told:
+        if found:
             self._builder.fact("fork_settings", True)
-        return card is not None or bool(told)
+        return card is not None or bool(found)
 
     def _card(self, name: str) -> None:
-        """Of two different ones it is unknown which one trained."""
+        """Of two different cards it is unknown which one trained."""
         self._cards.add(name)
         if len(self._cards) == 1:
             self._builder.fact("gpu", name)
         else:
-            self._builder.forget("gpu")
+            self._builder.drop_fact("gpu")

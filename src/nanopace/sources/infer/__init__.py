@@ -1,4 +1,4 @@
-"""What a log does not say, and yet tells: facts that follow from others, each with its reason.
+"""Facts that a log does not state: they follow from others, each with its reason.
 
 `infer.py` calls the rest: the shape behind two lines about parameters, the tokens behind an mfu, the vocabulary
 behind a first loss, the iterations that a printed time covers.

@@ -1,6 +1,6 @@
-"""Forks whose printed time covers all iterations since the row before, and not one of them.
+"""Forks that print the time of all iterations since the row before, not of one.
 
-nanoGPT's covers one, however far its rows are apart. A log is taken for the other kind only where it shows it itself:
+nanoGPT prints the time of one, however far apart its rows are. A log counts as the other kind only if it proves it:
 
 tokens      its own tokens a second, times its time, are the tokens of all those iterations
 stamps      from one time stamp to the next it is as long as the row says, and not that many times as long
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TypeVar
 
+from nanopace.medians import upper_median
 from nanopace.record import replace
 from nanopace.run import Checkpoint, CoverEvidence, Evaluation, Row, Rows, Run
 
@@ -32,7 +33,7 @@ Number = Callable[[str], float | None]
 Event = TypeVar("Event", Evaluation, Checkpoint)
 
 
-def spread(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool = False) -> Run:
+def divide_covering_rows(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool = False) -> Run:
     """The run with the time of one iteration in each row.
 
     `number` gives facts, `row_tokens` are the tokens a second of a row times its time, and `a_fork` says that the rows
@@ -69,20 +70,20 @@ def _evidence(run: Run, interval: int, number: Number, row_tokens: object, a_for
 
 
 def _by_stamps(run: Run) -> float | None:
-    """How many times as long as the rows say it took from row to row; None where the stamps do not tell.
+    """The time from row to row by the stamps, over the printed one; None where the stamps do not show it.
 
     Where an evaluation or a save may be between two rows, or a part of one, they are left out.
     """
     rows = run.rows[:_MOST_ROWS]
     busy = sorted([*(each.iteration for each in run.evaluations), *(each.iteration for each in run.checkpoints)])
-    told_s = passed_s = 0.0
+    printed_s = passed_s = 0.0
     pairs = 0
     for before, row in pairwise(rows):
         quiet = bisect_right(busy, before.iteration) == bisect_right(busy, row.iteration)
         if before.at_s is None or row.at_s is None or not quiet:
             continue
-        told_s, passed_s, pairs = told_s + row.ms / 1000, passed_s + row.at_s - before.at_s, pairs + 1
-    return passed_s / told_s if pairs >= _FEWEST and passed_s >= _SHORTEST_S else None
+        printed_s, passed_s, pairs = printed_s + row.ms / 1000, passed_s + row.at_s - before.at_s, pairs + 1
+    return passed_s / printed_s if pairs >= _FEWEST and passed_s >= _SHORTEST_S else None
 
 
 def _by_tokens(row_tokens: float, interval: int, number: Number) -> bool:
@@ -109,8 +110,7 @@ def _by_first_row(run: Run, interval: int) -> bool:
     nanogpts_clock = not all(map(math.isnan, run.rows.mfu))  # whoever prints its mfu has its clock, too
     if first.iteration or first.count > 1 or not evaluated or len(others) < _FEWEST or nanogpts_clock:
         return False
-    soon = sorted(others[:_SOON])  # later ones may be of another speed
-    typical = soon[len(soon) // 2]
+    typical = upper_median(others[:_SOON])  # later ones may be of another speed
     return 2 * first.ms < min(others) and typical <= _SCATTER * interval * first.ms
 
 

@@ -1,7 +1,7 @@
-"""What a log does not say, and yet tells.
+"""Facts that a log does not state, but that follow from what it states.
 
-Facts have an order: a flag is believed before the log, the log before the config file, all of them before what is
-inferred. An inference says how it was made, and none is made where two answers would fit.
+Facts have an order: a flag wins over the log, the log over the config file, and all of them over an inference. An
+inference names its reason, and is not made where two answers would fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
 from nanopace.run import Because, Fact, FactValue, Rows, Run
 from nanopace.sources.formats.registry import find_format
-from nanopace.sources.infer.cover import spread
+from nanopace.sources.infer.cover import divide_covering_rows
 from nanopace.sources.infer.parameter_groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
@@ -29,8 +29,8 @@ _SMALLEST, _LARGEST = 1e-18, 1e18  # numbers of a run: FLOPs per token are the l
 
 # Knobs whose default depends on the machine or the dataset.
 _DEPENDENT = ("dtype", "device", "init_from")
-# What the log tells outside of an echoed config: it does not show that all other knobs have their defaults.
-_SAID_ANYWAY = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
+# Printed even without an echoed config: these do not show that all other knobs have their defaults.
+_ALWAYS_PRINTED = frozenset(("vocab_size", "compile", "init_from", "n_layer", "n_head", "n_embd", "bias"))
 
 # What a reader saw of the rows and the head; it serves to infer, and is no fact of the run.
 _HINTS = ("row_tokens", "other_columns", "fork_settings", "loss_unit")
@@ -55,14 +55,14 @@ class Known:
             self.facts[name] = Fact(value, "inferred", because)
 
     def check(self, name: str, value: FactValue) -> None:
-        """A config file that the log disproves stays in use, and the contradiction is told."""
+        """A config file that the log contradicts stays in use, and the conflict is reported."""
         fact = self.facts.get(name)
         if fact is not None and fact.origin == "config file" and fact.value != value:
             self.conflicts.append((name, fact.value, value))
 
 
 def _is_known(value: FactValue) -> bool:
-    """A number that no run has is no fact, and nothing follows from it."""
+    """A number that no real run can have is dropped: nothing follows from it."""
     return not isinstance(value, (int, float)) or value == 0 or _SMALLEST < value < _LARGEST
 
 
@@ -72,7 +72,7 @@ def complete(
     overrides: Mapping[str, FactValue] | None = None,
     gpu: str | None = None,
 ) -> Run:
-    """The run with all that can be known of it."""
+    """The run with every fact that can be known about it."""
     known = Known(run.facts)
     _add_config(known, config or {}, overrides or {})
     if gpu is not None:
@@ -85,7 +85,9 @@ def complete(
     _infer_intervals(known, run)
     format = find_format(run.format)
     if format.rows_may_cover:
-        run = spread(run, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints)
+        run = divide_covering_rows(
+            run, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints
+        )
     if format.printed_peak is not None:
         known.add("printed_peak_tflops", _printed_peak(known, format.printed_peak), "trainer")
     if format.nanogpt_defaults:
@@ -117,11 +119,11 @@ def _add_config(known: Known, config: Mapping[str, FactValue], overrides: Mappin
     for knob, value in config.items():
         if not _is_knob(knob) or knob in overrides:
             continue
-        said = known.facts.get(knob)
-        if said is None or said.origin == "inferred":
+        before = known.facts.get(knob)
+        if before is None or before.origin == "inferred":
             known.facts[knob] = Fact(value, "config file")
-        elif said.value != value:
-            known.conflicts.append((knob, said.value, value))
+        elif before.value != value:
+            known.conflicts.append((knob, before.value, value))
     for knob, value in overrides.items():
         known.facts[knob] = Fact(value, "flag")
 
@@ -198,15 +200,15 @@ def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_confi
 
 
 def _defaults_hold(known: Known, run: Run, had_config: bool) -> bool:
-    """Whether a knob that is not named has today's default: a config was seen, and it is today's nanoGPT.
+    """Whether knobs that are not named have today's defaults: a config was seen, and it is today's nanoGPT.
 
     The defaults changed until nanoGPT began to print its tokens per iteration, in the spring of 2023.
     """
     today = "tokens_per_iteration" in known.facts
     if not today and not had_config:
         return False
-    said = (name for name, fact in known.facts.items() if fact.origin == "log" and name not in _SAID_ANYWAY)
-    if any(map(_is_knob, said)):
+    printed = (name for name, fact in known.facts.items() if fact.origin == "log" and name not in _ALWAYS_PRINTED)
+    if any(map(_is_knob, printed)):
         return today
     return had_config and not all(map(math.isnan, run.rows.mfu))
 
@@ -220,7 +222,7 @@ def _is_knob(name: str) -> bool:
 def _infer_parameters(known: Known) -> None:
     """Exact from the shape. What the log prints is rounded, and in the first weeks counted the positions too.
 
-    Biases are a thousandth of the parameters: where the log does not tell of them, they are left out.
+    Biases are a thousandth of the parameters: where the log does not mention them, they are left out.
     """
     layers, width, vocabulary = (known.number(name) for name in ("n_layer", "n_embd", "vocab_size"))
     if layers is None or width is None or vocabulary is None:
@@ -265,9 +267,9 @@ def _infer_tokens(known: Known, run: Run) -> None:
     batch, steps, block = (known.number(name) for name in ("batch_size", "gradient_accumulation_steps", "block_size"))
     if batch is not None and steps is not None and block is not None:
         tokens = batch * steps * block  # nanoGPT divides its steps among the GPUs
-        said = known.facts.get("tokens_per_iteration")
-        if said is not None and said.value != tokens and _is_known(tokens):
-            known.conflicts.append(("tokens_per_iteration", said.value, tokens))
+        printed = known.facts.get("tokens_per_iteration")
+        if printed is not None and printed.value != tokens and _is_known(tokens):
+            known.conflicts.append(("tokens_per_iteration", printed.value, tokens))
         known.add("tokens_per_iteration", tokens, "batch_shape")
     flops, peak = known.facts.get("flops_per_token"), known.facts.get("printed_peak_tflops")
     if flops is None or peak is None:

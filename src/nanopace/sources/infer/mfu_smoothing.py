@@ -36,7 +36,7 @@ class Work(NamedTuple):
 
 
 def printed_work(run: Run) -> Work | None:
-    """The work of an iteration; None where the printed mfu does not tell it, or is no average of this kind.
+    """The work of an iteration; None where the printed mfu does not give it, or is no average of this kind.
 
     Some forks print each row's own figure: of the two readings, the one that fewer rows contradict is taken.
     """
@@ -120,5 +120,5 @@ def _half_step(figures: Sequence[float]) -> float:
     """Half of the last digit that is printed: two decimals of a percentage, where more or fewer do not show."""
     known = {round(mfu * 100, 8) for mfu in figures if not math.isnan(mfu)}
     fewest = 2 if len(known) < 10 else 0  # a few figures may end in 0 by accident
-    decimals = next((n for n in range(fewest, 8) if all(abs(each - round(each, n)) < 1e-7 for each in known)), 8)
+    decimals = next((n for n in range(fewest, 7) if all(abs(each - round(each, n)) < 1e-7 for each in known)), 7)
     return 0.005 * 0.1**decimals

@@ -5,9 +5,9 @@
     iter 121: ...
     iter 120: ...
 
-A process that was restarted goes back too, but then the one before it is gone. Here it goes on: its next row is where
-it was. From the first row on that goes back, a few hundred rows are looked at before it is decided whose they are; the
-rows of the process that was first are kept, those of the others are counted.
+A restarted process goes back too, but then the one before it is gone. Here it continues: its next row follows its last.
+From the first row that goes back, a few hundred rows are looked at before each is assigned to a process. The rows of
+the first process are kept, those of the others are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.processes.rank_prefixes import LONGEST_PREFIX
+from nanopace.sources.processes.rank_prefixes import BEGINNING
 
 WINDOW = 512  # rows
 _RETURNS = 3  # of a process behind rows of another one: fewer may be lines that are missing
@@ -44,7 +44,7 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
     last, text = -1, ""
     for each in printed:
         line = each[0]
-        found = row_start.search(line, 0, 4 * LONGEST_PREFIX) if line else None
+        found = row_start.search(line, 0, BEGINNING) if line else None
         iteration = None if found is None else int(found[1])
         if found is not None and iteration is not None:
             text, before = line[found.start() :], text
@@ -59,7 +59,7 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
             yield each
             continue
         yield from window.add(each, iteration)
-        if window.settled:
+        if window.one_process_left:
             yield from window.finish()
             window = None
     if window is not None:
@@ -67,13 +67,13 @@ def of_one_process(printed: Iterable[Printed], builder: RunBuilder) -> Iterator[
 
 
 def _goes_back(line: str, last: int) -> bool:
-    """An evaluation of the past: the row behind it will be, too."""
-    told = _EVALUATION.search(line, 0, 4 * LONGEST_PREFIX) if "tep" in line else None
-    return told is not None and int(told[1]) < last
+    """An evaluation of an earlier iteration: the row behind it will be, too."""
+    found = _EVALUATION.search(line, 0, BEGINNING) if "tep" in line else None
+    return found is not None and int(found[1]) < last
 
 
 class _Window:
-    """The lines since a row went back, as long as they are undecided. A lane is what one process prints."""
+    """The undecided lines since a row went back. A lane is what one process prints."""
 
     def __init__(self, last: int, builder: RunBuilder) -> None:
         self._builder = builder
@@ -93,11 +93,11 @@ class _Window:
         self._evaluated: dict[str, int] = {}
 
     @property
-    def settled(self) -> bool:
+    def one_process_left(self) -> bool:
         return self._alone >= WINDOW
 
     def add(self, printed: Printed, row: int | None) -> Iterator[Printed]:
-        """One more line; gives those that are decided with it."""
+        """One more line; gives those that this one decides."""
         if not self._stride:
             self._lines.append(_Line(printed, row))
             self._rows += row is not None
@@ -110,14 +110,14 @@ class _Window:
             yield from self._decide(ended=False)
 
     def finish(self) -> Iterator[Printed]:
-        """There are no more lines, or no more doubt."""
+        """No more lines, or no more doubt."""
         if not self._stride:
             self._begin()
         while self._lines:
-            yield from self._decide(ended=not self.settled)
+            yield from self._decide(ended=not self.one_process_left)
 
     def _begin(self) -> None:
-        """The rows of one process are as far apart as most neighbours among all iterations are."""
+        """The rows of one process are as far apart as most neighbours among all iterations."""
         known = sorted({line.row for line in self._lines if line.row is not None} | {*self._last.values()})
         gaps = Counter(after - before for before, after in pairwise(known))
         self._stride = min(gaps, key=lambda gap: (-gaps[gap], gap), default=1)
@@ -149,14 +149,14 @@ class _Window:
     def _wait(self, lane: int, row: int) -> None:
         before = self._last.pop(lane, None)
         if before is not None:
-            self._forget(lane, before)
+            self._stop_waiting(lane, before)
         elif len(self._last) >= _MOST_LANES:
             oldest = next(iter(self._last))
-            self._forget(oldest, self._last.pop(oldest))
+            self._stop_waiting(oldest, self._last.pop(oldest))
         self._last[lane] = row
         self._waiting.setdefault(row + self._stride, []).append(lane)
 
-    def _forget(self, lane: int, row: int) -> None:
+    def _stop_waiting(self, lane: int, row: int) -> None:
         waiting = self._waiting.get(row + self._stride, [])
         if lane in waiting:
             waiting.remove(lane)
@@ -164,19 +164,19 @@ class _Window:
             self._waiting.pop(row + self._stride, None)
 
     def _decide(self, *, ended: bool) -> Iterator[Printed]:
-        """The first line, or, if it is no row, as much as can be said of it without the row that follows."""
+        """Decide on the first line. One that is no row waits for the row that follows."""
         line = self._lines.popleft()
         if line.row is None:
             self._between.append(line.printed)
             if not self._rows:
-                yield from self._told(kept=not self._others)
+                yield from self._flush_between(kept=not self._others)
             return
         self._rows -= 1
         if line.lane != self._before:
             self._before = line.lane
             self._returns[line.lane] -= 1
         kept = line.lane == self._kept or not self._is_of_another(line.lane, ended)
-        yield from self._told(kept=kept)
+        yield from self._flush_between(kept=kept)
         if kept:
             self._kept, self._reached = line.lane, line.row
             yield line.printed
@@ -185,15 +185,14 @@ class _Window:
             self._builder.row_of_another()
 
     def _is_of_another(self, lane: int, ended: bool) -> bool:
-        """The process whose rows are kept goes on behind it: several times, or it is known that it does."""
+        """Whether the kept process continues behind this row: several times, or once more behind a known other one."""
         returns = self._returns[self._kept]
         return returns >= _RETURNS or (lane in self._others and (returns > 0 or ended))
 
-    def _told(self, *, kept: bool) -> Iterator[Printed]:
-        """What was printed before a row. An evaluation is printed by each process: the first one counts, unless it is
-        of the past."""
+    def _flush_between(self, *, kept: bool) -> Iterator[Printed]:
+        """The lines before a row. Every process prints an evaluation: the first counts, unless it is an old one."""
         for printed in self._between:
-            found = _EVALUATION.search(printed[0], 0, 4 * LONGEST_PREFIX)
+            found = _EVALUATION.search(printed[0], 0, BEGINNING)
             if found is not None and (self._others or not kept):
                 iteration, metric = int(found[1]), found[2] or ""
                 if iteration <= max(self._reached, self._evaluated.get(metric, -1)):

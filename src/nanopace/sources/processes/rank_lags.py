@@ -6,6 +6,7 @@ import math
 from array import array
 
 from nanopace.incidents import RankLag
+from nanopace.medians import upper_median
 
 
 class RankLags:
@@ -24,8 +25,8 @@ class RankLags:
     def all(self) -> tuple[RankLag, ...]:
         """The rank that was the slowest most often is first."""
         ranks = sorted(self._steps, key=lambda rank: (-self._steps[rank], rank))
-        return tuple(RankLag(rank, self._steps[rank], _median(self._lags.get(rank))) for rank in ranks)
+        return tuple(RankLag(rank, self._steps[rank], self._median_lag(rank)) for rank in ranks)
 
-
-def _median(values: array[float] | None) -> float | None:
-    return sorted(values)[len(values) // 2] if values else None
+    def _median_lag(self, rank: int) -> float | None:
+        lags = self._lags.get(rank)
+        return upper_median(lags) if lags else None

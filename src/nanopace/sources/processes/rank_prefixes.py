@@ -16,10 +16,10 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.processes.died import ENDING
 
-LONGEST_PREFIX = 200  # characters before a row
+LONGEST_PREFIX = 200  # characters before a row, in which its rank is
+BEGINNING = 800  # characters of a line in which a row has to begin
 _MOST_ROWS = 2000  # that are looked at
 _FEWEST_ROWS = 4
-_MOST_RANKS = 1024
 _NEARLY_ALL = 0.9  # of the rows
 
 _STEP = re.compile(r"\b[sS]tep\s{0,8}\d", re.ASCII)
@@ -36,11 +36,11 @@ _KINDS = tuple(
     )
 )
 _NUMBER = re.compile(r"\d{1,5}", re.ASCII)
-_OTHER_WORD = re.compile(r"[A-Za-z]{3,}(?<!INFO)(?<!DEBUG)(?<!WARNING)(?<!ERROR)")
+_OTHER_WORD = re.compile(r"(?<![A-Za-z])(?!(?:INFO|DEBUG|WARNING|ERROR)(?![A-Za-z]))[A-Za-z]{3,}")
 
 
 class Ranks:
-    """How the ranks of a log are written, and which one is explained: the first."""
+    """How a log writes its ranks, and which one is read: the first."""
 
     def __init__(self, kind: re.Pattern[str], rank: int, row: re.Pattern[str]) -> None:
         self._kind = kind
@@ -49,7 +49,7 @@ class Ranks:
 
     def row_in(self, line: str) -> re.Match[str] | None:
         """The beginning of a row."""
-        return self._row.search(line, 0, 4 * LONGEST_PREFIX)
+        return self._row.search(line, 0, BEGINNING)
 
     def split(self, line: str) -> tuple[int | None, str]:
         """The rank that printed a line, and the line without it; None where none is before it."""
@@ -65,7 +65,7 @@ def find_ranks(printed: Iterable[str], format: LogFormat) -> Ranks | None:
     rows: list[tuple[str, int]] = []
     row_start = re.compile(format.row_start, re.ASCII)
     for line in printed:
-        if (row := row_start.search(line, 0, 4 * LONGEST_PREFIX)) is not None:
+        if (row := row_start.search(line, 0, BEGINNING)) is not None:
             rows.append((line[: row.start()], int(row[1])))
             if len(rows) == _MOST_ROWS:
                 break
@@ -83,7 +83,7 @@ def find_ranks(printed: Iterable[str], format: LogFormat) -> Ranks | None:
 def _are_ranks(rows: list[tuple[int, int]]) -> bool:
     """Few, not one after the other as epochs are, and at work on the same iterations."""
     counts = Counter(rank for rank, _ in rows)
-    if not 2 <= len(counts) <= _MOST_RANKS or 2 * len(counts) > len(rows):
+    if len(counts) < 2 or 2 * len(counts) > len(rows):
         return False
     switches = sum(before != after for (before, _), (after, _) in pairwise(rows))
     together = Counter(at for _, at in {*rows})
@@ -92,7 +92,7 @@ def _are_ranks(rows: list[tuple[int, int]]) -> bool:
 
 
 def of_one_rank(printed: Iterable[tuple[str, bool]], ranks: Ranks, builder: RunBuilder) -> Iterator[tuple[str, bool]]:
-    """The lines of the first rank, without its mark. Of the others only how they ended; their rows are counted."""
+    """The lines of the first rank, without its prefix. Of the others only how they ended; their rows are counted."""
     begun = False
     for line, ended in printed:
         rank, rest = ranks.split(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
 
 _NEARLY_ONE = 1 - 1e-9
@@ -15,6 +15,11 @@ def median(values: Iterable[float]) -> float:
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def upper_median(values: Collection[float]) -> float:
+    """The upper one of the middle two: a value that was measured, and no mean of two."""
+    return sorted(values)[len(values) // 2]
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:

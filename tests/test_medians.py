@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.diagnosis.medians import (
+from nanopace.medians import (
     median,
     rank_difference,
     rank_trend,
     ranks,
     rolling_median,
+    upper_median,
     weighted_median,
     weighted_quantiles,
 )
@@ -23,6 +24,7 @@ values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
 @given(values)
 def test_median_is_the_median(numbers: list[float]) -> None:
     assert median(numbers) == statistics.median(numbers)
+    assert upper_median(numbers) == statistics.median_high(numbers)
 
 
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(1, 5)), min_size=1, max_size=20))
