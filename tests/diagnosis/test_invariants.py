@@ -9,7 +9,7 @@ import pytest
 from nanopace.diagnosis import invariants
 from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
-from nanopace.diagnosis.invariants import InvariantError, withheld
+from nanopace.diagnosis.invariants import InvariantError, withhold_false_findings
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import replace
 from nanopace.run import Evaluation, Row, Rows, Run
@@ -90,20 +90,20 @@ def test_a_sentence_that_cannot_be_is_left_out(
     true = Finding("restarts", {"count": 1, "lost_iterations": 3, "lost_s": 1.0})
     run = make_diagnosis(findings=[true, false])
     with pytest.raises(InvariantError, match=false.code):
-        withheld(run)
+        withhold_false_findings(run)
     monkeypatch.setattr(invariants, "strict", False)
-    assert withheld(run).findings == (true,)
+    assert withhold_false_findings(run).findings == (true,)
 
 
 def test_a_sentence_that_just_can_be_is_said(make_diagnosis: MakeDiagnosis) -> None:
     true = Finding("save_less_often", {"checkpoints": 24, "to_checkpoints": 1}, 0.0, 0.0, advice=True)
-    assert withheld(make_diagnosis(findings=[true])).findings == (true,)
+    assert withhold_false_findings(make_diagnosis(findings=[true])).findings == (true,)
 
 
 def test_an_evaluation_takes_no_longer_than_its_run(make_diagnosis: MakeDiagnosis) -> None:
     def told(each_ms: float) -> Diagnosis:
         evaluations = {"count": 1, "visible": 1, "each_ms": each_ms}
-        return withheld(make_diagnosis(evaluations=evaluations, wall={"total_s": 2000.0}))
+        return withhold_false_findings(make_diagnosis(evaluations=evaluations, wall={"total_s": 2000.0}))
 
     assert told(1_999_000.0).evaluations.count == 1
     with pytest.raises(InvariantError, match=r"an evaluation of 2001000\.0 ms in a run of 2000"):
@@ -127,5 +127,5 @@ def test_advice_that_rests_on_a_wrong_whole_is_left_out(
     run = make_diagnosis(findings=[advice])
     wrong = replace(run, wall=replace(run.wall, stall_s=500.0))
     monkeypatch.setattr(invariants, "strict", False)
-    assert withheld(run).findings == (advice,)
-    assert withheld(wrong).findings == ()
+    assert withhold_false_findings(run).findings == (advice,)
+    assert withhold_false_findings(wrong).findings == ()

@@ -44,7 +44,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "startup": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),
     "startup_compile": ("iteration", "total_s", "step_s"),  # where no evaluation is inside of it
     "startup_bounded": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),  # at most and at least
-    "startup_together": ("iteration", "total_s", "step_s"),  # with an evaluation of unknown price
+    "startup_together": ("iteration", "total_s", "step_s"),  # with an evaluation of unknown cost
     "startup_unsplit": ("iteration", "total_s", "step_s"),  # no evaluation is told
     "hidden_evaluations": ("hidden", "count", "log_interval", "eval_interval", "hidden_s"),
     "align_log_interval": ("log_interval", "eval_interval"),  # would show them

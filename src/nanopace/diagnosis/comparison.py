@@ -8,9 +8,9 @@ from nanopace.diagnosis.result import JSON_VERSION, Diagnosis, Finding, Number
 from nanopace.record import Record
 from nanopace.run import Metric
 
-# What tells the seconds: our ledger; the rows of a log, added up; or rows that leave out an evaluation or a checkpoint.
+# Where the seconds come from: our ledger; the rows of a log, added up; or rows that leave out an evaluation or a save.
 TrainingClock = Literal["measured", "rows", "incomplete"]
-# As the trainers tell; as evaluations scatter; one of each; too few evaluations to know.
+# Printed by the trainers; from the scatter of the evaluations; one of each; unknown, since evaluations are too few.
 ErrorBasis = Literal["standard_error", "scatter", "mixed", "unknown"]
 Sooner = Literal["a", "b", "tie"]
 
@@ -88,7 +88,7 @@ class Arrival(Record):
 
 
 class Settling(Record):
-    """A run that would settle what two runs cannot: run b with one knob set back to a's value."""
+    """A third run that would show which knob did it: run b with one knob set back to a's value."""
 
     knob: str
     value: Number | bool

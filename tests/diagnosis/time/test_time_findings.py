@@ -37,7 +37,7 @@ def test_hidden_evaluations_are_said() -> None:
     assert numbers["hidden_s"] == pytest.approx(20 * 5.14, rel=0.01)
 
 
-def test_hidden_evaluations_without_a_price_are_said() -> None:
+def test_hidden_evaluations_without_a_cost_are_said() -> None:
     assert "hidden_unpriced" in found(nanogpt_run(2500, log_interval=300, eval_interval=1000))
 
 
@@ -69,7 +69,7 @@ def test_an_interval_is_told_where_it_is_wide() -> None:
     assert 0.3 < float(wide["checkpoint_low_s"] or 0) < float(wide["checkpoint_high_s"] or 0) < 0.7
 
 
-def test_a_start_is_split_only_where_the_evaluation_has_a_price() -> None:
+def test_a_start_is_split_only_where_the_evaluation_has_a_cost() -> None:
     def start(**more: object) -> set[str]:
         return {code for code in found(nanogpt_run(**more)) if code.startswith("startup")}  # type: ignore[arg-type]
 

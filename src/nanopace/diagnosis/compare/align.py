@@ -75,7 +75,7 @@ class Aligned:
     """Both curves where both are known."""
 
     points: tuple[tuple[float, float, float], ...] = ()  # (x, best of a so far, of b); the last is the end of the two
-    leader: Leader | None = None  # at the last point; None if there is none, or if it cannot be told
+    leader: Leader | None = None  # at the last point; None if there is none, or the noise is unknown
     crossover: float | None = None  # since when that leader is ahead, if the other was before
 
 

@@ -1,7 +1,7 @@
 """Which settings differ between two runs, and which of them may have done it.
 
-Two runs tell a single difference's effect, not several at once. A learning rate cannot change the speed, though, and a
-micro-batch that is halved while accumulation is doubled is one change, not two.
+Two runs show the effect of a single difference, not of several at once. A learning rate cannot change the speed,
+though, and a micro-batch that is halved while accumulation is doubled is one change, not two.
 """
 
 from __future__ import annotations

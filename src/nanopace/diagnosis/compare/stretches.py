@@ -21,7 +21,7 @@ _WORTH_NAMING = 0.02  # of the run's time, more than of the other's
 
 
 class _Reason(NamedTuple):
-    weight: float  # of the time until the runs are compared, as far as it can be told
+    weight: float  # of the time until the runs are compared, as far as it is known
     share: float  # of the run's whole time
     what: Level | Phase
 

@@ -1,4 +1,4 @@
-"""What a comparison comes to, in the order in which a person asks: which is faster, which learns better, and why."""
+"""The findings of a comparison, in the order in which people ask: which is faster, which learns better, and why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from nanopace.diagnosis.compare.align import LARGE, Aligned, Curve
 from nanopace.diagnosis.compare.arrival import SAME_TIME, rows_hide_steps, starts_late
-from nanopace.diagnosis.compare.comparable import obstacle, same_data
+from nanopace.diagnosis.compare.comparable import same_data, why_incomparable
 from nanopace.diagnosis.comparison import Arrival, Decomposition
 from nanopace.diagnosis.names import both_names
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
@@ -34,7 +34,7 @@ def verdict(
     loss = _loss(a, b, by_time, by_tokens, by_iteration)
     compared = bool(by_time.points or by_tokens.points or by_iteration.points or arrival)
     if_same = [Finding("compare_data_unknown")] if compared and not same_data(a, b) else []
-    first = [loss[0], *if_same] if obstacle(a, b) is not None else [*if_same, loss[0]]
+    first = [loss[0], *if_same] if why_incomparable(a, b) is not None else [*if_same, loss[0]]
     return [speed[0], *first, *speed[1:], *loss[1:], *_arrival(a, b, arrival), *_why(parts)]
 
 
@@ -84,7 +84,7 @@ def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
 
 
 def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned) -> list[Finding]:
-    if (why := obstacle(a, b)) is not None:
+    if (why := why_incomparable(a, b)) is not None:
         return [why]
     names = both_names(a, b)
     at_tokens = _ahead("compare_loss_tokens", "tokens", names, by_tokens)
@@ -155,7 +155,7 @@ def _arrival(a: Diagnosis, b: Diagnosis, arrival: Arrival | None) -> list[Findin
     """Who was sooner at the loss that both reached, and what that rests on."""
     names = both_names(a, b)
     if arrival is None:
-        if obstacle(a, b) is not None or not (a.curves.eval_val and b.curves.eval_val):
+        if why_incomparable(a, b) is not None or not (a.curves.eval_val and b.curves.eval_val):
             return []
         named = list(zip(names, (a, b), strict=True))
         late = [(name, run.source.first_iteration) for name, run in named if starts_late(run)]

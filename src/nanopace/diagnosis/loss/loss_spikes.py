@@ -1,9 +1,9 @@
 """Losses that stand out from those before them.
 
-Our trainer flags them while it trains. In other logs they are looked for here, in the same way: a loss is held against
-the rows before it, by how many standard deviations it lies above them. Medians make both the level and the deviation,
-so that neither a few odd rows nor a spike itself bends them. Only what lies above counts: a falling loss, however fast
-it falls, is no spike.
+Our trainer flags them while it trains. In other logs they are looked for here, in the same way: a loss is compared
+with the rows before it: by how many standard deviations does it lie above them? Both the level and the deviation are
+medians, so that neither a few odd rows nor a spike itself bends them. Only what lies above counts: a falling loss,
+however fast it falls, is no spike.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def loss_spikes(run: Run) -> tuple[LossSpike, ...]:
 
 
 def _standing_out(losses: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """Places and deviations. A spike of several rows is told where it rises."""
+    """Places and deviations. A spike of several rows counts once, where it rises."""
     for place in range(FEWEST, len(losses)):
         loss = losses[place]
         if loss > losses[place - 1] and loss > max(losses[place - RISES : place]):

@@ -66,7 +66,7 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
         last_train_steps=gaps.last_train_steps,
     )
     growth = _growth(loss, gaps, turned, beyond)
-    return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, growth)
+    return loss, _findings(run, loss, _better_than_saved(run, loss, evaluations, curve), diverged, growth)
 
 
 def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growth: str | None) -> list[Finding]:
@@ -111,9 +111,9 @@ def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:
 
 
 def _metric(evaluations: Sequence[Evaluation]) -> Metric:
-    """The one that most evaluations have; benchmark scores, which rise, are none."""
-    told = [each.metric for each in evaluations]
-    return max(_LOSS_METRICS, key=told.count)
+    """The one that most evaluations have. Benchmark scores do not count: they rise."""
+    metrics = [each.metric for each in evaluations]
+    return max(_LOSS_METRICS, key=metrics.count)
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
@@ -164,21 +164,21 @@ def _saved(run: Run, best: _Best) -> bool | None:
     """None where the log shows no saves at all, or ends before it could tell of this one."""
     if not run.checkpoints or not len(run.rows) or run.rows.last_iteration[-1] < best.iteration:
         return None
-    return best.stands_at in _saves(run)
+    return best.stands_at in _saved_iterations(run)
 
 
-def _saves(run: Run) -> set[int]:
-    """Iterations whose model was saved. One that a process went on from was, though its row was done again."""
+def _saved_iterations(run: Run) -> set[int]:
+    """Iterations whose model was saved, also those that a process resumed from, though their rows were repeated."""
     return {each.iteration for each in run.checkpoints} | {each.iteration for each in run.restarts}
 
 
-def _lost_a_better_one(
+def _better_than_saved(
     run: Run, loss: Loss, evaluations: Sequence[Evaluation], curve: Sequence[tuple[int, float]]
 ) -> bool:
     """Whether the best model is gone and clearly better than the best of those that were saved."""
     if loss.saved_best is not False or loss.best_val is None or loss.best_val_iteration == 0:
         return False
-    saved = _saves(run)
+    saved = _saved_iterations(run)
     kept = _best([each for each in evaluations if each.iteration in saved])
     return kept is None or kept.val - loss.best_val > 2 * (_noise(curve) or 0.0)
 
@@ -187,7 +187,7 @@ def _lost_a_better_one(
 
 
 class _Pair(NamedTuple):
-    """A training loss, and the validation loss that it can be held against."""
+    """A training loss, and the validation loss that it can be compared with."""
 
     iteration: int
     train: float
@@ -199,12 +199,12 @@ class _Pair(NamedTuple):
 
 
 class _Gaps(NamedTuple):
-    """Validation less training loss: the last one as told, and how it changed, like held against like."""
+    """Validation less training loss: the last gap as printed, and how it changed, measured the same way throughout."""
 
     last_train: float | None = None
     last_train_steps: int | None = None  # that it is the mean of
     last: float | None = None
-    is_open: bool = False  # whether validation is above training, like against like
+    is_open: bool = False  # whether validation is above training
     trend: float | None = None  # over the last half of the run
     error: float = math.inf  # standard error of the trend, more where few points tell it
     train_rose: float = 0.0  # by how much the last training losses are above those up to the best validation loss ...
@@ -214,16 +214,16 @@ class _Gaps(NamedTuple):
 
     @classmethod
     def of(cls, evaluations: Sequence[Evaluation], best: _Best | None) -> _Gaps:
-        told = [
+        known = [
             (each, each.train, each.val)
             for each in evaluations
             if each.train is not None and each.val is not None and _sane(each.train) and _sane(each.val)
         ]
-        if not told or best is None:
+        if not known or best is None:
             return cls()
-        last, train, val = told[-1]
+        last, train, val = known[-1]
         by_steps = last.train_steps is not None
-        pairs = list(_like_with_like(evaluations, by_steps=by_steps))
+        pairs = list(_comparable_pairs(evaluations, by_steps=by_steps))
         gaps = cls(train, last.train_steps, val - train, bool(pairs) and pairs[-1].gap > 0)
         later = [pair for pair in pairs if pair.iteration >= last.iteration / 2]
         line = slope([pair.iteration for pair in later], [pair.gap for pair in later])
@@ -231,9 +231,9 @@ class _Gaps(NamedTuple):
             span = later[-1].iteration - later[0].iteration
             unsure = 1 + 6 / math.pow(len(later) - 2, 1.5)  # about as Student's t: few points tell their scatter badly
             gaps = gaps._replace(trend=line[0] * span, error=line[1] * span * unsure)
-        return gaps._since(best, pairs, by_steps=by_steps)
+        return gaps._since_best(best, pairs, by_steps=by_steps)
 
-    def _since(self, best: _Best, pairs: Sequence[_Pair], *, by_steps: bool) -> _Gaps:
+    def _since_best(self, best: _Best, pairs: Sequence[_Pair], *, by_steps: bool) -> _Gaps:
         """What rose since the best validation loss; the gap's error is by its own scatter."""
         until = [pair for pair in pairs if pair.iteration <= best.stands_at][-_RISING:]
         since = [pair for pair in pairs if pair.iteration > best.stands_at][-_RISING:]
@@ -252,12 +252,12 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _like_with_like(evaluations: Sequence[Evaluation], *, by_steps: bool) -> Iterator[_Pair]:
-    """Losses whose gap can be followed: all of the one kind, and where it lags, held against what lags as much.
+def _comparable_pairs(evaluations: Sequence[Evaluation], *, by_steps: bool) -> Iterator[_Pair]:
+    """Losses whose gap can be followed: all of one kind, a training loss that lags beside a validation loss that does.
 
-    The mean loss of the steps since the evaluation before is of no model that was evaluated: it is held against the
-    validation losses at both ends of these steps. Otherwise the gap would grow by no more than the lag shrinks, and a
-    run that comes apart would look like one that over-fits. Dropout raises such a mean as well, all the time.
+    The mean loss of the steps since the last evaluation belongs to no model that was evaluated, so it is compared with
+    the mean of the validation losses at both ends of these steps. Otherwise the gap would grow just because the lag
+    shrinks, and a run that diverges would look like one that over-fits. Dropout raises such a mean as well.
     """
     before: float | None = None
     for each in evaluations:
@@ -297,7 +297,7 @@ def _turned_up(curve: Sequence[tuple[int, float]], best: _Best | None, beyond: f
 
 def _growth(loss: Loss, gaps: _Gaps, turned: bool, beyond: float) -> str | None:
     """The finding about a gap that grows. It is over-fitting only if validation has turned up while training has not:
-    a restart, or a run that comes apart, raises both. While validation still falls, a growing gap is what every small
+    a restart, or a run that diverges, raises both. While validation still falls, a growing gap is what every small
     dataset shows. With dropout, the mean of the steps may stay above validation, and validation still turns up."""
     if loss.last_val is None or loss.best_val is None or not (gaps.is_open or (turned and gaps.last_train_steps)):
         return None

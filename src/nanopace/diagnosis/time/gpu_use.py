@@ -1,4 +1,4 @@
-"""What the card's own sensors tell: whether something held its clocks back, and the energy."""
+"""What the card's own sensors say: whether it was throttled, and the energy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def power_limited(run: Run) -> dict[str, Number]:
 
 
 def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:
-    """Nothing where no sensor was asked, and nothing twice: the verdict on the card may have told of its power."""
+    """Nothing without sensor readings, and nothing twice: the verdict on the card may have named the power limit."""
     use = run.gpu_use
     if use is None:
         return []

@@ -1,8 +1,8 @@
-"""The baseline: where the step time changed for good, where it crept, and what it is around each row.
+"""The baseline: where the step time changed for good, where it drifted, and what it is around each row.
 
 A card that throttles, or that spills into system memory, goes from one level to another between two rows; a card that
-warms up drifts. Binary segmentation proposes the first, and a rank test disposes; what a straight line explains as well
-is the second. All values here are logarithms of times, so a difference of 0.03 is three per cent.
+warms up drifts. Binary segmentation proposes level shifts, and a rank test rejects the false ones; what a straight
+line explains as well is a drift. All values here are logarithms of times, so a difference of 0.03 is three per cent.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def level_starts(logs: Sequence[float]) -> list[int]:
         if split is not None:
             starts.append(split)
             pending += [(begin, split), (split, end)]
-    found = _without_false(blocks, smooth, sorted(starts), least, noise)
+    found = _drop_false_splits(blocks, smooth, sorted(starts), least, noise)
     if size == 1:
-        return _to_each_side(logs, found)
-    return [0, *(_to_the_row(logs, start * size, size) for start in found[1:])]
+        return _move_starts(logs, found)
+    return [0, *(_move_to_row(logs, start * size, size) for start in found[1:])]
 
 
 def baseline(logs: Sequence[float]) -> list[float]:
@@ -98,18 +98,18 @@ def _local_median(values: Sequence[float]) -> list[float]:
         apart = SURELY * 1.25 * noise / math.sqrt(2 * half + 1)
         for position, (level, near) in enumerate(zip(found, local, strict=True)):
             centre = min(max(position, half), last)
-            if near < level - apart or (near > level + apart and not _held_up(values, centre, half, level + apart)):
+            if near < level - apart or (near > level + apart and not _is_stalled(values, centre, half, level + apart)):
                 found[position] = near
     return found
 
 
-def _held_up(values: Sequence[float], centre: int, half: int, most: float) -> bool:
-    """Whether these rows are slow as some of them are, and not because their level is higher."""
+def _is_stalled(values: Sequence[float], centre: int, half: int, most: float) -> bool:
+    """Whether these rows are slow because some contain stalls, and not because their level is higher."""
     return half < LEAST_ROWS or sorted(values[centre - half : centre + half + 1])[half // 2] <= most
 
 
 def drift(logs: Sequence[float]) -> float | None:
-    """How far the level crept from the first to the last row, as a fraction, if it did so by 2% or more, along a
+    """How far the level drifted from the first to the last row, as a fraction, if it did so by 2% or more, along a
     straight line and without a visible jump on it."""
     if len(logs) < 4 * DRIFT_PARTS:
         return None
@@ -143,7 +143,7 @@ def trend(logs: Sequence[float]) -> int:
     if abs(surely := rank_trend(blocks)) >= SURE_OF_TREND:
         return 1 if surely > 0 else -1
     fifth = len(blocks) // 5  # what rises early and stays there has little of a trend
-    if fifth < LEAST_FIFTH or not _apart(blocks[:fifth], blocks[-fifth:], ALL):
+    if fifth < LEAST_FIFTH or not _differ(blocks[:fifth], blocks[-fifth:], ALL):
         return 0
     return 1 if rank_difference(blocks[:fifth], blocks[-fifth:]) > 0 else -1
 
@@ -154,8 +154,8 @@ def _blocks(logs: Sequence[float]) -> tuple[int, Sequence[float]]:
     return size, [median(logs[at : at + size]) for at in range(0, len(logs), size)] if size > 1 else logs
 
 
-def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
-    """Where within a block of either side the rows change sides."""
+def _move_to_row(logs: Sequence[float], start: int, size: int) -> int:
+    """The row, within one block on either side, at which the level changes."""
     low, high = median(logs[max(0, start - 3 * size) : start - size]), median(logs[start + size : start + 3 * size])
     middle, rises = (low + high) / 2, high > low
     near = range(start - size, start + size)
@@ -165,8 +165,8 @@ def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
     return best[1] + 1 if best[0] > 0 else start - size
 
 
-def _to_each_side(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
-    """The starts, each moved by the few rows that are more like those of its other side."""
+def _move_starts(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
+    """The starts, each moved by the few rows that belong to its other side."""
     moved = [0]
     for at, end in zip(starts[1:], [*starts[2:], len(logs)], strict=False):
         before, after = median(logs[moved[-1] : at]), median(logs[at:end])
@@ -181,7 +181,7 @@ def _to_each_side(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
 
 def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise: float) -> int | None:
     """Where two levels explain a stretch best, if they do so better than chance. A straight line may explain it better:
-    it does where several levels rise like stairs, too, so what creeps is found out once all splits are known."""
+    it does where several levels rise like stairs, too, so drifts are recognised once all splits are known."""
     count = end - begin
     if count < 2 * least:
         return None
@@ -204,37 +204,36 @@ def _line_gain(values: Sequence[float]) -> float:
     return along**2 * 12 / (count * (count**2 - 1))
 
 
-def _without_false(
+def _drop_false_splits(
     blocks: Sequence[float], smooth: Sequence[float], starts: list[int], least: int, noise: float
 ) -> list[int]:
-    """Without the splits that separate like from like, once all their neighbours are known: the least sure first. With
-    each that goes, its neighbours find their place anew."""
+    """Drop the splits that separate like from like, the least sure first, and place the neighbours of each again."""
     while True:
         for number in range(1, len(starts)):
             begin, end = starts[number - 1], [*starts, len(blocks)][number + 1]
             starts[number] = _best_split(smooth, begin, end, least, noise) or starts[number]
-        false = []
+        rejected = []
         for begin, at, end in zip(starts, starts[1:], [*starts[2:], len(blocks)], strict=False):
             before, after = blocks[begin:at], blocks[at:end]
-            if not _jumps(before, after, least, noise):
-                false.append((abs(rank_difference(before, after)), at))
-        if not false:
+            if not _is_level_shift(before, after, least, noise):
+                rejected.append((abs(rank_difference(before, after)), at))
+        if not rejected:
             return starts
-        starts = [start for start in starts if start != min(false)[1]]
+        starts = [start for start in starts if start != min(rejected)[1]]
 
 
-def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
+def _is_level_shift(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
     """Whether one level ends and another begins here: beyond chance, by enough, in enough rows, and at once."""
-    slow = max(median(before), median(after)) + LEAST_STALL + noise  # a row beyond is held up, and tells of no level
+    slow = max(median(before), median(after)) + LEAST_STALL + noise  # beyond that is a stall, not a level
     before, after = ([value for value in side if value <= slow] for side in (before, after))
     if min(len(before), len(after)) < least:
         return False
     jump = median(after) - median(before)
-    if abs(jump) < LEAST_SHIFT or not _apart(before, after, NEARLY):
+    if abs(jump) < LEAST_SHIFT or not _differ(before, after, NEARLY):
         return False
     shorter = min(len(before), len(after))
     here = abs(median(after[:least]) - median(before[-least:]))
-    if _creeps(before, after, least) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
+    if _is_drift(before, after, least) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
         return False
     before, after = before[-NEIGHBOURHOOD:], after[:NEIGHBOURHOOD]
     low, high = sorted((median(before), median(after)))
@@ -244,14 +243,14 @@ def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: f
     return min(high - low, abs(jump)) >= least_shift and showing >= least
 
 
-def _apart(before: Sequence[float], after: Sequence[float], nearly: float) -> bool:
+def _differ(before: Sequence[float], after: Sequence[float], nearly: float) -> bool:
     """Whether the rows of the two sides differ by more than their scatter, whatever its kind; of few rows, `nearly` all
     of one side must lie beyond the other's."""
     most = rank_difference([0.0] * len(before), [1.0] * len(after))
     return abs(rank_difference(before, after)) >= min(SURELY, nearly * most)
 
 
-def _creeps(before: Sequence[float], after: Sequence[float], least: int) -> bool:
+def _is_drift(before: Sequence[float], after: Sequence[float], least: int) -> bool:
     """Whether a straight line through as many rows on either side explains the change better than a jump does."""
     width = min(len(before), len(after))
     values = rolling_median([*before[-width:], *after[:width]], least - 1)

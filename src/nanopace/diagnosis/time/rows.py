@@ -15,16 +15,16 @@ from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.diagnosis.result import Level, Step
+from nanopace.diagnosis.time.baseline_rows import SLOW_RATIO, baseline_rows, find_typical_rows
 from nanopace.diagnosis.time.levels import baseline, drift, fifths, level_starts, trend
-from nanopace.diagnosis.time.telling_rows import SLOW_RATIO, find_typical_rows, telling_rows
 from nanopace.run import Rows, Run
 
 NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
-HELD_UP = 4.5  # the same for a row that is said to be slow: of some hundred noisy ones, one is beyond 3.5 by chance
+CLEARLY_SLOW = 4.5  # the same for a row that is called slow: of some hundred rows, one is beyond 3.5 by chance
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
-DUST = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
+ROUNDING = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
 STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
 STEADY_ERROR = 0.01  # what is less sure may hide a change of several per cent
 CHANGED_SHARE = 0.05  # by so much or more they differ where the pace is said to have changed
@@ -66,12 +66,12 @@ class Pace(NamedTuple):
     def excess_ms(self, rows: Rows, index: int) -> float:
         """What a row took beyond its steps; never negative."""
         excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index]
-        return self.covers(index) * excess if excess > DUST * rows.sum_ms[index] else 0.0
+        return self.covers(index) * excess if excess > ROUNDING * rows.sum_ms[index] else 0.0
 
     def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
         """What one of the rows that stand here took beyond its steps, and how many they are."""
         excess = rows.ms[index] - self.baseline_ms[index]
-        return self.covers(index) * excess if excess > DUST * rows.ms[index] else 0.0, rows.count[index]
+        return self.covers(index) * excess if excess > ROUNDING * rows.ms[index] else 0.0, rows.count[index]
 
 
 def find_pace(run: Run) -> Pace:
@@ -84,7 +84,7 @@ def find_pace(run: Run) -> Pace:
 
     logs = [math.log(max(rows.ms[index], 1e-9)) for index in plain]
     typical_rows = find_typical_rows(rows, special)
-    kept = telling_rows(logs, plain, typical_rows)  # positions in `plain`
+    kept = baseline_rows(logs, plain, typical_rows)  # positions in `plain`
     starts = level_starts([logs[position] for position in kept])
     around = _step_around(rows, plain, logs, kept, starts)
     for index, typical_row in typical_rows.items():
@@ -156,7 +156,7 @@ def _step_around(
     rows: Rows, plain: Sequence[int], logs: Sequence[float], kept: Sequence[int], starts: Sequence[int]
 ) -> array[float]:
     """For every row the rolling median of its own level; a row outside of `kept` has its predecessor's, and between two
-    levels that of the slower one: what is said to have held it up is more than it may be part of."""
+    levels that of the slower one, so that its excess is not overstated."""
     smooth: list[float] = []
     for start, end in zip(starts, [*starts[1:], len(kept)], strict=True):
         smooth += baseline([logs[position] for position in kept[start:end]])
@@ -189,7 +189,7 @@ def _classify(
     residuals = [log - math.log(max(around[index], 1e-9)) for index, log in zip(plain, logs, strict=True)]
     deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in kept])
     noise = max(deviation, LEAST_NOISE) / 0.6745
-    bound, slow = OUTSIDE_NOISE * noise, max(HELD_UP * noise, math.log(SLOW_RATIO))
+    bound, slow = OUTSIDE_NOISE * noise, max(CLEARLY_SLOW * noise, math.log(SLOW_RATIO))
     kind = bytearray(len(rows))
     for index, residual in zip(plain, residuals, strict=True):
         if residual > bound:
@@ -231,7 +231,7 @@ def _change(fifths_ms: tuple[float, float] | None, logs: Sequence[float]) -> flo
 
 
 def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
-    """Every row contains an evaluation or a start-up: only what a row takes can be told, and which first rows of a
+    """Every row contains an evaluation or a start-up: only the time of a row is known, and which first rows of a
     process took longer."""
     rows = run.rows
     later = [index for index in range(len(rows)) if index not in marks.first] or range(len(rows))

@@ -1,4 +1,4 @@
-"""Which of the plain rows tell what a step takes, where the others would bend a median."""
+"""Which of the plain rows make the baseline, where the others would bend a median."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def find_typical_rows(rows: Rows, special: frozenset[int]) -> dict[int, int]:
     return typical_rows
 
 
-def telling_rows(logs: Sequence[float], plain: Sequence[int], typical_rows: Mapping[int, int]) -> Sequence[int]:
-    """Positions of the rows that tell what a step takes. Of many that were folded, only the slow ones are single."""
+def baseline_rows(logs: Sequence[float], plain: Sequence[int], typical_rows: Mapping[int, int]) -> Sequence[int]:
+    """Positions of the rows that make the baseline. Where rows were folded, only the slow ones are single."""
     if not typical_rows:
         return _without_interleaved(logs)
     return [position for position, index in enumerate(plain) if typical_rows.get(index, index) == index]
