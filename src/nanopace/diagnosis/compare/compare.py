@@ -65,7 +65,8 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
 
 
 def _pair(a: float | None, b: float | None) -> PairOf:
-    return PairOf(a, b, b / a if a and b is not None else None)
+    ratio = b / a if a and b is not None else None
+    return PairOf(a, b, ratio if ratio is not None and math.isfinite(ratio) else None)
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------
