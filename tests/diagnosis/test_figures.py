@@ -9,7 +9,7 @@ a slip in a formula shows, even where no sentence becomes false. After a change 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ import pytest
 
 from nanopace import compare, diagnose
 from nanopace.record import Record
+from nanopace.run import Run
 
 from ..evidence.judging import read
 from ..evidence.plan import drawn, drawn_pair
 from ..evidence.truth import trained
+from .odd_runs import folded_run, ledger_run
 
 FILE = Path(__file__).with_name("figures.jsonl")
 # Of some hundred, those that together run every branch of the diagnosis that any of them runs.
@@ -28,14 +30,13 @@ RUNS = (
     0, 3, 11, 12, 17, 29, 41, 53, 61, 86, 93, 111, 120, 123, 136, 138, 144, 159, 161, 181, 206, 212, 225, 240, 248,
 )  # fmt: skip
 PAIRS = (0, 6, 10, 11, 16, 22, 25, 33, 34, 45, 46, 52, 59, 72, 81, 82, 83, 95, 96)
-LEFT_OUT = {"facts", "curves", "slow_rows", "a", "b", "version", "saves_share"}
+LEFT_OUT = {"facts", "curves", "slow_rows", "a", "b", "version", "saves_share", "gpu_use", "source", "model"}
 
 
-def of_run(seed: int) -> Any:
-    diagnosis = diagnose(read(trained(drawn(seed)))[0])
+def of_run(run: Run) -> Any:
+    diagnosis = diagnose(run)
     rows, curves = diagnosis.slow_rows, diagnosis.curves
     return {
-        "run": seed,
         **plain(diagnosis),
         "slow_rows": [[" ".join(row.causes), total(row.parts_ms.values())] for row in rows[:20]],
         "curves": {name: total(getattr(curves, name)) for name in curves._fields if any(getattr(curves, name))},
@@ -44,7 +45,15 @@ def of_run(seed: int) -> Any:
 
 def of_pair(seed: int) -> Any:
     (a,), (b,) = (read(trained(plan), name) for plan, name in zip(drawn_pair(seed), ("a.log", "b.log"), strict=True))
-    return {"pair": seed, **plain(compare(a, b))}
+    return plain(compare(a, b))
+
+
+MADE: Mapping[str, tuple[Callable[[int], Any], Iterable[int]]] = {
+    "run": (lambda seed: of_run(read(trained(drawn(seed)))[0]), RUNS),
+    "pair": (of_pair, PAIRS),
+    "ledger": (lambda seed: of_run(ledger_run(seed)), range(10)),
+    "folded": (lambda seed: of_run(folded_run(seed)), (0, 1, 2, 5)),
+}
 
 
 def plain(value: Any) -> Any:
@@ -86,10 +95,10 @@ def same(found: Any, expected: Any, where: str) -> None:
 @pytest.mark.parametrize("part", range(12))
 def test_every_figure_is_as_it_was(part: int) -> None:
     for expected in frozen()[part::12]:
-        kind, seed = next(iter(expected.items()))
-        same((of_run if kind == "run" else of_pair)(seed), expected, f"{kind} {seed}")
+        kind, seed = expected.pop("made")
+        same(MADE[kind][0](seed), expected, f"{kind} {seed}")
 
 
 if __name__ == "__main__":
-    every = [*map(of_run, RUNS), *map(of_pair, PAIRS)]
+    every = [{"made": [kind, seed], **make(seed)} for kind, (make, seeds) in MADE.items() for seed in seeds]
     FILE.write_text("".join(json.dumps(each, separators=(",", ":")) + "\n" for each in every))
