@@ -1,0 +1,242 @@
+"""From which figure on each thing is said: the place is looked for, and compared with what the constants say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from nanopace.diagnosis.compare.align import Curve, align
+from nanopace.diagnosis.compare.comparable import why_incomparable
+from nanopace.diagnosis.compare.compare import compare
+from nanopace.diagnosis.loss.losses import describe_loss
+from nanopace.diagnosis.result import Faults, Level
+from nanopace.diagnosis.time.experiment import Sample, compare_rows, cost_of, step_exponent, without_stalled
+from nanopace.diagnosis.time.faults import straggler_findings
+from nanopace.diagnosis.time.gpu_use import gpu_findings
+from nanopace.diagnosis.time.pace_findings import step_findings
+from nanopace.diagnosis.time.rows import NORMAL, SLOW, find_pace, steady
+from nanopace.incidents import RankLag
+from nanopace.record import replace
+from nanopace.run import Evaluation, Fact, GpuUse, Row, Rows, Run
+
+from .conftest import make
+from .synthetic import rows_run
+
+Holds = Callable[[float], bool]
+
+
+def threshold(holds: Holds, low: float, high: float) -> float:
+    """Where between the two `holds` changes; it does so once."""
+    at_low = holds(low)
+    assert holds(high) != at_low, f"the same at {low} and {high}"
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) == at_low else (low, middle)
+    return high
+
+
+def codes(findings: Sequence[Any]) -> set[str]:
+    return {finding.code for finding in findings}
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+def one_row(times: float) -> int:
+    """The kind of one row that took so many times as long as the others."""
+    return find_pace(rows_run([500.0, *[100.0] * 30, 100.0 * times, *[100.0] * 30])).kind[31]
+
+
+def levels(*parts: tuple[int, float], **more: Any) -> set[str]:
+    """Findings about stretches of so many rows that took so many times 100 ms."""
+    run = rows_run([500.0, *(100.0 * times for count, times in parts for _ in range(count))])
+    run = replace(run, **more)
+    return codes(step_findings(run, find_pace(run)))
+
+
+def is_steady(**step: Any) -> bool:
+    return steady(replace(make().step, levels=(Level(0, 9, 100.0),), first_fifth_ms=100.0, last_fifth_ms=100.0, **step))
+
+
+def ranks(share: float, lag: float = 0.1, world_size: int = 2, steps: int = 100_000) -> bool:
+    run = Run("log", "ledger", Rows(), facts={"world_size": Fact(world_size, "log")})
+    slowest = round(share * steps)
+    lags = (RankLag(1, slowest, lag), RankLag(0, steps - slowest, None))
+    return bool(straggler_findings(run, Faults(ranks=lags)))
+
+
+def sensors(**use: Any) -> set[str]:
+    return codes(gpu_findings(Run("log", "ledger", Rows(), gpu_use=GpuUse(100, **use))))
+
+
+AT_LIMIT = {"gpu_use": GpuUse(training_samples=100, at_power_limit=60)}
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: one_row(x) == SLOW, 1.1, 2.0, 1.25),
+        (lambda x: one_row(x) == NORMAL, 1.0, 1.2, math.exp(3.5 * 0.005 / 0.6745)),
+        (lambda x: is_steady(spread=x), 0.0, 0.1, 0.01 / (1.25 * math.sqrt(10 / 100))),
+        (lambda x: is_steady(spread=0.0) and steady(replace(
+            make().step, levels=(Level(0, 9, 100.0),), first_fifth_ms=100.0, last_fifth_ms=x)), 100.0, 110.0, 102.0),
+        (lambda x: "level_shift" in levels((50, 1.0), (50, x)), 1.0, 1.2, 1.03),
+        (lambda x: "memory_spill" in levels((50, 1.0), (50, x)), 1.5, 2.5, 1.8),
+        (lambda x: "memory_spill" in levels((50, 1.0), (30, 2.0), (30, x)), 1.5, 2.5, 1.8),
+        (lambda x: "slow_beginning" in levels((10, x), (90, 1.0)), 1.1, 1.6, 1.25),
+        (lambda x: "slow_beginning" in levels((round(x), 1.5), (100 - round(x), 1.0)), 10, 40, 19.5),  # with the first row, a fifth
+        (lambda x: "level_shift_at_power_limit" in levels((50, 1.0), (50, x), **AT_LIMIT), 1.05, 1.3, 1.1),
+        (lambda x: ranks(x), 0.55, 0.9, 0.6),
+        (lambda x: ranks(0.9, lag=x), 0.0, 0.1, 0.03),
+        (lambda x: ranks(x, steps=40), 0.6, 1.0, 0.8125),  # 4 standard deviations above a half: 33 of 40
+        (lambda x: "throttled_heat" in sensors(throttled={"thermal": x}), 0.0, 1.0, 0.02),
+        (lambda x: "throttled_hardware" in sensors(throttled={"power_brake": x}), 0.0, 1.0, 0.02),
+        (lambda x: "throttled_power" in sensors(throttled={"power_cap": x}), 0.0, 1.0, 0.5),
+    ],
+)  # fmt: skip
+def test_of_the_time(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
+# --- what an evaluation and a checkpoint cost ------------------------------------------------------------------------
+
+
+def samples(excess_ms: Sequence[float], step_ms: float = 100.0, saves: bool = False) -> list[Sample]:
+    return [Sample(ms, 1, step_ms, saves) for ms in excess_ms]
+
+
+def kept(ms: float, spread: float, step_ms: float = 100.0) -> bool:
+    return len(without_stalled([*samples([1000.0] * 9), Sample(ms, 1, step_ms, False)], spread)) == 10
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: kept(x, 0.0), 1000, 9000, 2000),  # twice the lower quartile
+        (lambda x: kept(x, 0.0, step_ms=150.0), 1000, 9000, 3000),  # where steps are slower, evaluations may be, too
+        (lambda x: kept(x, 3.0), 2000, 9000, 1000 + 6 * 3.0 * 100),  # or six times the scatter of steps
+        (lambda x: kept(x, 0.5), 0.0, 1000, 6 * 0.5 * 100),  # below that an evaluation does not show
+        (lambda x: step_exponent(samples([1000.0] * 2) + samples([1000.0 * 2**x] * 2, 200.0)) == 0.0, 0.0, 0.5, 0.3),
+        (lambda x: step_exponent(samples([1000.0] * 2) + samples([1000.0 * 2**x] * 2, 200.0)) == 1.0, 0.5, 1.0, 0.7),
+        (lambda x: step_exponent(samples([1000.0] * 2) + samples([1000.0 * 2**x] * 2, 200.0)) == 1.0, 1.0, 2.0, 1.3),
+    ],
+)  # fmt: skip
+def test_of_rows_that_evaluate(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(("step_ms", "checkpoint_ms"), [(100.0, 300.0), (100.4, 300.0), (100.6, 300 - 5000 * 0.003)])
+def test_a_speed_that_differs_a_little_is_split_between_evaluation_and_save(
+    step_ms: float, checkpoint_ms: float
+) -> None:
+    """Evaluations may take so many steps or so many seconds: half of the difference goes to either."""
+    found = compare_rows([*samples([5000.0] * 5), *samples([5300.0] * 5, step_ms, saves=True)], 0.001)
+    assert found is not None
+    assert found.checkpoint is not None
+    assert found.checkpoint.ms == pytest.approx(checkpoint_ms)
+
+
+@pytest.mark.parametrize(
+    ("times", "half_ms"),
+    [
+        ([1000.0, 1010.0], 3.08 * math.sqrt(2 * 5.0**2) / math.sqrt(2)),  # Student's t of one degree, no median yet
+        ([990.0, 1000.0, 1010.0], 1.89 * 1.2533 * 10.0 / math.sqrt(3)),
+        ([990.0, 1000.0, 1000.0, 1010.0], 1.64 * 1.2533 * math.sqrt(200 / 3) / 2),
+        ([1000.0] * 3 + [990.0, 1010.0] * 3 + [980.0, 1020.0], 1.3666 * 1.2533 * 10 / 0.6745 / math.sqrt(11)),
+    ],
+)  # fmt: skip
+def test_the_interval_of_a_cost_follows_student(times: list[float], half_ms: float) -> None:
+    cost = cost_of(samples(times), 0.0)
+    assert cost.high_ms - cost.ms == pytest.approx(half_ms, rel=1e-3)
+    assert (cost.least_ms, cost.most_ms) == pytest.approx((cost.ms - 3 * half_ms, cost.ms + 3 * half_ms), rel=1e-3)
+
+
+# --- losses ----------------------------------------------------------------------------------------------------------
+
+
+def turned(rise: float, error: float | None, before: int = 9) -> bool:
+    """Whether it is over-fitting if the last three losses lie so much above all before, at 2.0."""
+    vals = [2.0] * before + [2.0 + rise] * 3
+    evaluations = [Evaluation(100 * (k + 1), 1.9, val, val_error=error) for k, val in enumerate(vals)]
+    run = Run("log", "nanogpt", Rows([Row(0, 1.0)]), tuple(evaluations))
+    return "overfitting" in codes(describe_loss(run)[1])
+
+
+def grows(share: float) -> bool:
+    """Whether a gap is said to grow that does so by this share of the last loss over the last half."""
+    last = 3.0 - 0.01 * 20
+    evaluations = [
+        Evaluation(100 * k, 3.0 - 0.01 * k - 0.5 - share * last * k / 10, 3.0 - 0.01 * k) for k in range(1, 21)
+    ]
+    run = Run("log", "nanogpt", Rows([Row(0, 1.0)]), tuple(evaluations))
+    return "gap_grows" in codes(describe_loss(run)[1])
+
+
+UNSURE = 1 + 6 / 6**1.5  # of twelve evaluations
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: turned(x, 0.0001), 0.0, 1.0, 0.003 * 2),
+        (lambda x: turned(x, 0.005), 0.0, 1.0, 4 * UNSURE * 0.005),
+        (lambda x: turned(x, 0.015), 0.0, 1.0, 0.03 * 2),
+        (lambda x: turned(x, 0.03), 0.0, 1.0, 3 * 0.03),
+        (lambda x: turned(x, None, before=2), 0.0, 1.0, 0.01 * 2),  # too few to know their noise
+        (grows, 0.0, 0.2, 0.03),
+    ],
+)
+def test_of_the_loss(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
+# --- two runs --------------------------------------------------------------------------------------------------------
+
+
+def leader(lead: float, error: float | None) -> str | None:
+    a, b = (Curve((1.0, 2.0, 3.0), (5.0, 4.5, 4.0 - off), error) for off in (0.0, lead))
+    return align(a, b).leader
+
+
+def speeds(ratio: float, spread: float = 0.001, **more: Any) -> set[str]:
+    runs = [make(median_ms=ms, **more) for ms in (100.0, 100.0 * ratio)]
+    return codes(compare(*(replace(run, step=replace(run.step, spread=spread)) for run in runs)).findings)
+
+
+def starts(a: float, b: float, dataset: str | None = None, later: float = 1.0) -> bool:
+    runs = [make(dataset=dataset, curve=[(0, 0.0, val), (10, 10.0, later), (20, 20.0, later)]) for val in (a, b)]
+    return why_incomparable(*runs) is None
+
+
+def arrived(factor: float) -> set[str]:
+    """b's clock runs slower by this factor."""
+    runs = [
+        make(name=name, tokens=1000.0, curve=[(100 * k, 10.0 * k * slower, 4.0 - 0.3 * k) for k in range(11)])
+        for name, slower in (("a", 1.0), ("b", factor))
+    ]
+    return codes(compare(*runs).findings)
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: leader(x, 0.0) == "b", 0.0, 1.0, 0.002),
+        (lambda x: leader(x, 0.1) == "b", 0.0, 1.0, 2 * math.hypot(0.1, 0.1)),
+        (lambda x: leader(x, None) == "b", 0.0, 1.0, 0.01 * 4.0),
+        (lambda x: "compare_speed_equal" in speeds(x, tokens=1000.0), 1.0, 1.1, math.exp(0.005)),
+        (lambda x: "compare_speed_unclear" in speeds(x, 0.05, tokens=1000.0), 1.01, 1.1,
+         math.exp(2 * math.sqrt(2) * 1.25 * 0.05 / 10)),
+        (lambda x: "compare_time_per_iteration" in speeds(x), 1.0, 1.1, 1 / 0.995),
+        (lambda x: starts(4.6, x), 4.6, 9.0, 5.1),
+        (lambda x: starts(10.9, x), 5.0, 10.9, 0.95 * 10.9),
+        (lambda x: starts(10.9, x, "owt"), 5.0, 10.9, 8.9),
+        (lambda x: starts(10.9, x), 11.0, 13.9, 10.9 / 0.95),
+        (lambda x: starts(10.9, 4.0, later=x), 1.0, 4.0, 0.6 * 4.0),
+        (lambda x: "compare_arrival_same" in arrived(x), 1.0, 1.5, 1.02),
+    ],
+)  # fmt: skip
+def test_of_two_runs(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
