@@ -87,7 +87,7 @@ AT_LIMIT = {"gpu_use": GpuUse(training_samples=100, at_power_limit=60)}
         (lambda x: "memory_spill" in levels((50, 1.0), (50, x)), 1.5, 2.5, 1.8),
         (lambda x: "memory_spill" in levels((50, 1.0), (30, 2.0), (30, x)), 1.5, 2.5, 1.8),
         (lambda x: "slow_beginning" in levels((10, x), (90, 1.0)), 1.1, 1.6, 1.25),
-        (lambda x: "slow_beginning" in levels((round(x), 1.5), (100 - round(x), 1.0)), 10, 40, 19.5),  # with the first row, a fifth
+        (lambda x: "slow_beginning" in levels((round(x), 1.5), (100 - round(x), 1.0)), 10, 40, 19.5),
         (lambda x: "level_shift_at_power_limit" in levels((50, 1.0), (50, x), **AT_LIMIT), 1.05, 1.3, 1.1),
         (lambda x: ranks(x), 0.55, 0.9, 0.6),
         (lambda x: ranks(0.9, lag=x), 0.0, 0.1, 0.03),
