@@ -77,13 +77,12 @@ def _step_parts(run: Run) -> list[_StepParts]:
 
 def _excess(reported: Sequence[_StepParts]) -> dict[Phase, float]:
     """By phase, the time beyond what it takes per step normally."""
-    beyond = dict.fromkeys(_OF_A_STEP, 0.0)
+    excess: dict[Phase, float] = {}
     for phase in _OF_A_STEP:
         own = [(each.ms[phase], each.steps) for each in reported if phase in each.ms]
-        if own:
-            usual = typical((ms / steps, steps) for ms, steps in own)
-            beyond[phase] = sum(max(0.0, ms - steps * usual) for ms, steps in own)
-    return beyond
+        normal = typical((ms / steps, steps) for ms, steps in own) if own else 0.0
+        excess[phase] = sum(max(0.0, ms - steps * normal) for ms, steps in own)
+    return excess
 
 
 def _subtract(parts: Mapping[Phase, float], ms: float, most: Mapping[Phase, float]) -> dict[Phase, float]:
