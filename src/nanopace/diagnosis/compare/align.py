@@ -123,7 +123,7 @@ def _crossover(leads: list[tuple[float, float]], tie: float) -> float | None:
     clearly_behind = [index for index, (_, lead) in enumerate(leads) if lead * sign < -tie]
     if not clearly_behind:
         return None
-    for (x, lead), (next_x, next_lead) in pairwise(leads[clearly_behind[-1] :]):
-        if next_lead * sign > 0:
-            return x + (next_x - x) * lead / (lead - next_lead)
-    return None
+    later = pairwise(leads[clearly_behind[-1] :])
+    return next(
+        x + (next_x - x) * lead / (lead - next_lead) for (x, lead), (next_x, next_lead) in later if next_lead * sign > 0
+    )
