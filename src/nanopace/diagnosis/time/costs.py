@@ -281,8 +281,8 @@ def _measured_by_stamps(
     """Both costs by time stamps, where the rows alone do not separate them."""
     if pace.basis != "rows":
         return measured
-    stamped = cost_by_stamps(run, pace, counted, saved, None if measured.evaluation is None else measured.evaluation.ms)
-    evaluation, checkpoint = stamped.evaluation, stamped.checkpoint
+    together_ms = None if measured.evaluation is None else measured.evaluation.ms
+    evaluation, checkpoint = cost_by_stamps(run, pace, counted, saved, together_ms)
     if evaluation is None or evaluation.high_ms - evaluation.ms >= RESOLVED * evaluation.ms:
         return measured
     if checkpoint is not None and checkpoint.least_ms > 0:

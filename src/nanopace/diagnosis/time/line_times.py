@@ -11,7 +11,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from nanopace.diagnosis.medians import median
 from nanopace.diagnosis.time.experiment import OF_A_MEDIAN, Cost, cost_around
@@ -23,24 +22,13 @@ CLEAR_GAP = 0.25  # of the time that the steps between two rows take: less may b
 CLEAR_UNITS = 3  # and of the stamps' resolution
 
 
-class Gap(NamedTuple):
-    """Time between two rows that neither their steps nor an evaluation explains."""
-
-    iteration: int  # of the row after it
-    ms: float
-
-
-class Stamped(NamedTuple):
-    """The two costs by time stamps, from evaluations that share their gap between rows with no other."""
-
-    evaluation: Cost | None
-    checkpoint: Cost | None
-
-
 def cost_by_stamps(
     run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], together_ms: float | None
-) -> Stamped:
-    """Evaluation and checkpoint apart. `together_ms`: what the rows say of both, which is exact."""
+) -> tuple[Cost | None, Cost | None]:
+    """An evaluation and a checkpoint, from evaluations that share their gap between rows with no other.
+
+    `together_ms`: what the rows say of both, which is exact.
+    """
     evaluations, saves, steps_before = [], [], []
     alone = {each.iteration for each in counted} - _sharing_a_gap(run, counted)
     for each in counted:
@@ -66,11 +54,12 @@ def cost_by_stamps(
         half, other = (each.high_ms - each.ms for each in (evaluation, checkpoint))
         ms = min(together_ms, evaluation.ms if half <= other else max(0.0, together_ms - checkpoint.ms))
         evaluation, checkpoint = cost_around(ms, min(half, other)), cost_around(together_ms - ms, min(half, other))
-    return Stamped(evaluation, checkpoint)
+    return evaluation, checkpoint
 
 
-def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float]) -> list[Gap]:
-    """Where the stamps of two rows lie clearly further apart than what is known to lie between them.
+def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float]) -> list[tuple[int, float]]:
+    """Where the stamps of two rows lie clearly further apart than what is known to lie between them: the iteration of
+    the second, and the ms that nothing explains.
 
     `event_ms`: what is known of evaluations and saves after one iteration and before another that no row contains.
     """
@@ -89,7 +78,7 @@ def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float
         known_ms = (first - last - covers) * step_ms + covers * rows.ms[after]
         gap_ms = passed_ms - known_ms - event_ms(last, first)
         if gap_ms > CLEAR_UNITS * unit_ms and gap_ms > CLEAR_GAP * known_ms:
-            gaps.append(Gap(first, gap_ms))  # never so where a stamp is unknown: that is not a number
+            gaps.append((first, gap_ms))  # never so where a stamp is unknown: that is not a number
     return gaps
 
 

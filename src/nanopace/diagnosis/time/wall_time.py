@@ -150,7 +150,7 @@ def _between_rows(run: Run, pace: Pace, breakdown: Breakdown) -> list[Event]:
             return spent_ms[bisect_left(at, first)] - spent_ms[bisect_right(at, last)]
 
         gaps = gaps_between_rows(run, pace, between_ms)
-        events = [*hidden, *(Event(gap.iteration, "unknown", gap.ms) for gap in gaps)]
+        events = [*hidden, *(Event(iteration, "unknown", ms) for iteration, ms in gaps)]
     else:
         measured = [Event(span.iteration, _bucket(span), span.ms, span.reason) for span in run.spans if _is_event(span)]
         events = [event for event in measured if event.bucket == "startup"]
