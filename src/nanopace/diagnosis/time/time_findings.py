@@ -29,9 +29,9 @@ def time_findings(
     groups = [
         ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, breakdown, wall, clock)),
         (wall.startup_s, _startup(run, breakdown)),
-        (_gaps_s(clock), _gaps(clock)),
+        (_total_s(_gaps(clock)), _largest_of("gap_between_rows", _gaps(clock))),
         (_sum_s(breakdown, "periodic") + _sum_s(breakdown, "stall"), _stalls(breakdown, wall)),
-        (sum(event.ms for event in _unexplained_stalls(clock)) / 1000, _long_events(clock)),
+        (_total_s(_unexplained_stalls(clock)), _largest_of("long_events", _unexplained_stalls(clock))),
         (waited_for_data_s(faults), data_stall_findings(faults, wall)),
         (wall.suspended_s, suspension_findings(faults)),
         (wall.restart_s, _restarts(restarts)),
@@ -201,20 +201,6 @@ def _startup(run: Run, breakdown: Breakdown) -> list[Finding]:
     return findings
 
 
-def _gaps(clock: Clock) -> list[Finding]:
-    """Time between rows that only their stamps show."""
-    gaps = [event for event in clock.events if event.bucket == "unknown"]
-    if not gaps:
-        return []
-    largest = max(gaps, key=lambda gap: gap.ms)
-    numbers = {"count": len(gaps), "total_s": _gaps_s(clock), "largest_s": largest.ms / 1000}
-    return [Finding("gap_between_rows", {**numbers, "iteration": largest.iteration})]
-
-
-def _gaps_s(clock: Clock) -> float:
-    return sum(event.ms for event in clock.events if event.bucket == "unknown") / 1000
-
-
 def _stalls(breakdown: Breakdown, wall: Wall) -> list[Finding]:
     findings = []
     periodic = [row for row in breakdown.slow_rows if "periodic" in row.causes]
@@ -244,18 +230,26 @@ def _stalls(breakdown: Breakdown, wall: Wall) -> list[Finding]:
     return findings
 
 
+def _gaps(clock: Clock) -> list[Event]:
+    """Time between rows that only their stamps show."""
+    return [event for event in clock.events if event.bucket == "unknown"]
+
+
 def _unexplained_stalls(clock: Clock) -> list[Event]:
     """By how much evaluations and checkpoints took far longer than their like; reported stalls have reasons."""
     return [event for event in clock.events if event.bucket == "stall" and event.stall is None]
 
 
-def _long_events(clock: Clock) -> list[Finding]:
-    events = _unexplained_stalls(clock)
+def _total_s(events: Sequence[Event]) -> float:
+    return sum(event.ms for event in events) / 1000
+
+
+def _largest_of(code: str, events: Sequence[Event]) -> list[Finding]:
     if not events:
         return []
     largest = max(events, key=lambda event: event.ms)
-    numbers = {"count": len(events), "total_s": sum(event.ms for event in events) / 1000}
-    return [Finding("long_events", {**numbers, "largest_s": largest.ms / 1000, "iteration": largest.iteration})]
+    numbers = {"count": len(events), "total_s": _total_s(events), "largest_s": largest.ms / 1000}
+    return [Finding(code, {**numbers, "iteration": largest.iteration})]
 
 
 def _stall_ms(row: SlowRow) -> float:
