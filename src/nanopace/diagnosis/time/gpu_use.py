@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from nanopace.diagnosis.result import Finding, Number, Verdict
 from nanopace.run import GpuUse, Run
-
-HEAT = ("thermal",)
-HARDWARE = ("hw_slowdown", "power_brake")
-POWER = ("power_cap",)
 
 # Heat and a bad supply slow a card that could do more. A power limit is how most cards are built to run, and worth a
 # word only where it is reached most of the time.
@@ -42,7 +36,10 @@ def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:
     if use is None:
         return []
     findings = []
-    heat, hardware, power = (_share(use, reasons) for reasons in (HEAT, HARDWARE, POWER))
+    heat, slowdown, brake, power = (
+        use.throttled.get(reason, 0.0) for reason in ("thermal", "hw_slowdown", "power_brake", "power_cap")
+    )
+    hardware = max(slowdown, brake)  # they often come together
     numbers: dict[str, Number]
     if heat >= _WORTH_A_WORD:
         numbers = {"throttled_share": heat, "highest_celsius": use.celsius}
@@ -57,8 +54,3 @@ def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:
         watts = use.energy_kwh * _JOULES_PER_KWH / wall_s if wall_s > 0 else None
         findings.append(Finding("energy", {"energy_kwh": use.energy_kwh, "mean_watts": watts}))
     return findings
-
-
-def _share(use: GpuUse, reasons: Iterable[str]) -> float:
-    """Of the samples; of two reasons that come together, the more frequent one's."""
-    return max(use.throttled.get(reason, 0.0) for reason in reasons)
