@@ -111,16 +111,17 @@ def _costs_inside_rows(
 ) -> Costs:
     """Where a row's time contains its evaluation and its save."""
     plain = pace.basis == "rows"  # else nothing tells what a row holds beyond its step
+    spread = pace.step.spread
     samples = _samples(run, pace, counted) if plain else []
     with_save = [sample for sample in samples if sample.saves]
     without = [sample for sample in samples if not sample.saves]
     save_rows = pace.marks.checkpoint - pace.marks.evaluation - cold if plain else ()
     only_save = [_sample(run, pace, row) for row in save_rows]
-    changing = len(by_speed(samples, pace.step.spread)) > 1
+    changing = len(by_speed(samples, spread)) > 1
     numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
     alike = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
     first = _first_evaluations(run, pace, cold)
-    measured = _measured_by_rows(samples, alike, only_save, first, pace.step.spread)
+    measured = _measured_by_rows(samples, alike, only_save, first, spread)
     # A step that changes a little hides what a row holds beside it; so does one that changes much at the only such row.
     shift_ms = (
         max((_level_shift_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
@@ -137,15 +138,15 @@ def _costs_inside_rows(
     each, save, basis = measured.evaluation, measured.checkpoint, measured.basis
     at_most, at_least = None, None
     if measured.contains and each is not None:
-        at_least = _least_checkpoint_ms(first, _not_stalled(with_save, pace), pace.step.spread)
+        at_least = _least_checkpoint_ms(first, without_stalled(with_save, spread), spread)
         least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
-        if least_steps is not None and not shift_ms and not _faster_than_model(first, least_steps, pace.step.spread):
+        if least_steps is not None and not shift_ms and not _faster_than_model(first, least_steps, spread):
             least = least_steps * min(sample.step_ms for sample in with_save)
             if each.ms > least:  # else the model bounds nothing
                 at_most, basis = each.ms - least, "upper_bound"
     elif save is not None:
         at_most = save.most_ms if basis == "upper_bound" else save.ms
-    usual = _normal_excess(with_save, without, first, measured.in_doubt, pace.step.spread)
+    usual = _normal_excess(with_save, without, first, measured.in_doubt, spread)
     return Costs(
         evaluations=Evaluations(
             count=sum(each.count for each in counted),
@@ -173,7 +174,7 @@ def _costs_inside_rows(
         cold_rows=cold,
         evaluation_ms=None if blurred else predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
-        in_steps=_in_steps(_not_stalled(with_save if measured.contains else without, pace)),
+        in_steps=_in_steps(without_stalled(with_save if measured.contains else without, spread)),
         rough=measured.rough,
         unsaved_ms=usual.get(False) if measured.contains else None,
         usual_ms=usual,
@@ -254,10 +255,6 @@ def _all_stalled(some: Sequence[Sample], others: Sequence[Sample], spread: float
     """Whether even the shortest of some rows took as much longer than the others as a stall does."""
     shortest, usual_ms, step_ms = min(some), typical_ms(others), typical_step_ms(others)
     return shortest.excess_ms > stall_bound_ms(usual_ms, shortest.step_ms, step_ms, spread)
-
-
-def _not_stalled(samples: Sequence[Sample], pace: Pace) -> list[Sample]:
-    return without_stalled(samples, pace.step.spread)
 
 
 def _normal_excess(
