@@ -41,7 +41,6 @@ def contradictions(a: Diagnosis, b: Diagnosis, by_tokens: Aligned, by_time: Alig
         numbers: dict[str, Number] = {"faster": faster, "slower": slower}
         numbers |= {"faster_overall_tokens_per_s": overall[0], "slower_overall_tokens_per_s": overall[1]}
         yield Finding("compare_overall", numbers)
-    if overall is not None:
         yield from _named(faster, fast, slow, fast.wall.awake_s)
     elif behind:
         yield from _named(faster, fast, slow, min(fast.wall.awake_s, by_time.points[-1][0]))

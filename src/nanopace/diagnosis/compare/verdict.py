@@ -11,11 +11,10 @@ from nanopace.diagnosis.compare.comparable import same_data, why_incomparable
 from nanopace.diagnosis.comparison import Arrival, Decomposition
 from nanopace.diagnosis.names import both_names
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
-from nanopace.diagnosis.time.throughput import measured_step_ms
+from nanopace.diagnosis.time.throughput import TOKEN_KNOBS, measured_step_ms
 
 _SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
 _CLEARLY = 2.0  # standard errors by which medians of steps have to differ
-_TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
 _RISEN = 3.0  # standard deviations by which a last loss has to be above the best to have risen
 
 
@@ -64,7 +63,7 @@ def _error(step: Step) -> float:
 def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:
     """The knobs without which tokens per iteration are unknown."""
     without = [each for each in (a, b) if each.throughput.tokens_per_iteration is None]
-    knobs = [knob for knob in _TOKEN_KNOBS if any(knob not in each.facts for each in without)]
+    knobs = [knob for knob in TOKEN_KNOBS if any(knob not in each.facts for each in without)]
     return knobs or ["tokens_per_iteration"]
 
 

@@ -23,7 +23,7 @@ _FEWEST = 8  # points for any fit ...
 _FEWEST_IN_WINDOW = 6  # ... and for one window: three parameters, and as many to judge them
 _MOST = 400  # points that a fit looks at
 _Z80 = 1.2815515655446004  # 80% of a normal distribution lie within +- this
-_MAD = 1.4826022185056018  # standard deviation over median absolute deviation, for normal noise
+MAD = 1.4826022185056018  # standard deviation over median absolute deviation, for normal noise
 
 
 class Band(NamedTuple):
@@ -174,7 +174,7 @@ def curve_noise(xs: Sequence[float], ys: Sequence[float]) -> float | None:
         weight = (here - before) / (after - before)
         expected = ys[i - 1] + weight * (ys[i + 1] - ys[i - 1])
         scores.append(abs(ys[i] - expected) / math.sqrt(1 + weight**2 + (1 - weight) ** 2))
-    return median(scores) * _MAD
+    return median(scores) * MAD
 
 
 def step_noise(ys: Sequence[float], counts: Sequence[int] = (1,)) -> float:
@@ -187,4 +187,4 @@ def step_noise(ys: Sequence[float], counts: Sequence[int] = (1,)) -> float:
         expected = [math.sqrt((1 / m + 1 / n) / 2) for m, n in pairwise(counts)]
         differences = [difference / each for difference, each in zip(differences, expected, strict=True)]
     middle = median(differences)
-    return median([abs(d - middle) for d in differences]) * _MAD / math.sqrt(2)
+    return median([abs(d - middle) for d in differences]) * MAD / math.sqrt(2)

@@ -9,6 +9,7 @@ from nanopace.run import Run
 
 SECONDS_PER_DAY = 86_400
 SECONDS_PER_MINUTE = 60
+TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
 
 
 def measured_step_ms(step: Step) -> float | None:
@@ -54,5 +55,4 @@ def missing_for_tokens(run: Run) -> list[str]:
     """The knobs that are unknown of those that make up the tokens of an iteration."""
     if run.number("tokens_per_iteration"):
         return []
-    knobs = ("batch_size", "gradient_accumulation_steps", "block_size")
-    return [knob for knob in knobs if run.number(knob) is None] or ["tokens_per_iteration"]
+    return [knob for knob in TOKEN_KNOBS if run.number(knob) is None] or ["tokens_per_iteration"]
