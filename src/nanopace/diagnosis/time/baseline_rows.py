@@ -9,6 +9,7 @@ from itertools import pairwise
 from nanopace.run import Rows
 
 MOST_GAPS = 5  # a few rows far above all others have wider ones
+LEAST_MS = 1e-9  # some logs print a time of 0, which has no logarithm
 SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
 
 

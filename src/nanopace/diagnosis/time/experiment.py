@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nanopace.diagnosis.medians import median, typical, weighted_quantiles
+from nanopace.diagnosis.time.baseline_rows import LEAST_MS
+from nanopace.diagnosis.time.levels import MAD
 
 SAME_SPEED = 1.03  # rows whose steps differ by no more than this are compared with each other
 FEW = 10  # rows below which each one counts in the scatter; among more, one that is far off is a stall
@@ -30,6 +32,7 @@ OF_A_MEDIAN = 1.2533  # standard error of a median over that of a mean
 # power close to 1 (forward passes slow down as steps do) or to 0, they tell it for speeds at which all rows save, too.
 CLEAR_POWER = 0.3
 
+Z_80 = 1.2816  # half of the 80% interval of normal noise, in standard deviations
 _T_80 = (math.inf, 3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40)  # Student's t by degrees of freedom
 
 
@@ -91,7 +94,7 @@ def without_stalled(samples: Sequence[Sample], spread: float) -> list[Sample]:
 def stall_bound_ms(usual_ms: float, step_ms: float, usual_step_ms: float, spread: float) -> float:
     """The excess beyond which a row contains a stall, where its like takes `usual_ms`. Where steps take longer,
     evaluations may, too."""
-    slower = max(1.0, step_ms / max(usual_step_ms, 1e-9))
+    slower = max(1.0, step_ms / max(usual_step_ms, LEAST_MS))
     return max(STALLED * usual_ms * slower, usual_ms + VISIBLE * spread * step_ms)
 
 
@@ -184,7 +187,7 @@ def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
     off = [abs(each.excess_ms - c) for group, c in zip(groups, centres, strict=True) for each in group]
     freedom = len(off) - len(groups)
     if len(off) >= FEW:
-        seen = median(off) / 0.6745
+        seen = median(off) / MAD
     else:
         seen = math.sqrt(sum(each**2 for each in off) / freedom) if freedom > 0 else 0.0
     return max(seen, spread * largest, LEAST_SCATTER * largest) if freedom < 3 else seen
@@ -200,7 +203,7 @@ def _error(group: Sequence[Sample], pooled: float, spread: float) -> float:
 def _t_80(freedom: int) -> float:
     if freedom < 1:
         return _T_80[1]  # the scatter is then that of steps
-    return _T_80[freedom] if freedom < len(_T_80) else 1.2816 + 0.85 / freedom
+    return _T_80[freedom] if freedom < len(_T_80) else Z_80 + 0.85 / freedom
 
 
 def typical_ms(samples: Sequence[Sample]) -> float:
@@ -210,4 +213,4 @@ def typical_ms(samples: Sequence[Sample]) -> float:
 
 def typical_step_ms(samples: Sequence[Sample]) -> float:
     """What a step takes around them."""
-    return typical((max(sample.step_ms, 1e-9), sample.rows) for sample in samples)
+    return typical((max(sample.step_ms, LEAST_MS), sample.rows) for sample in samples)

@@ -30,6 +30,8 @@ SURE_OF_JUMP = 6.0  # standard errors of the shorter side's median: few rows may
 NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
 AT_ONCE = 2 / 3  # of a jump is there within its first rows; what warms up in the course of many is no level
 LEAST_NOISE = 0.005
+MAD = 0.6745  # of normal noise: its median absolute deviation over its standard deviation
+MEDIAN_ERROR = 1.25  # the standard error of a median over that of a mean
 
 LEAST_FIFTH = 8  # rows: fewer may lie apart by chance
 DRIFT_PARTS = 8
@@ -45,7 +47,7 @@ def level_starts(logs: Sequence[float]) -> list[int]:
     least = LEAST_ROWS if len(blocks) >= SHORT_LOG else LEAST_OF_SHORT
     smooth = rolling_median(blocks, least - 1)  # takes spikes out and leaves the edges of levels where they are
     deviation = median(abs(raw - level) for raw, level in zip(blocks, smooth, strict=True))
-    noise = max(LEAST_NOISE, deviation / 0.6745)
+    noise = max(LEAST_NOISE, deviation / MAD)
 
     starts = [0]
     pending = [(0, len(blocks))]
@@ -79,9 +81,9 @@ def _slope(logs: Sequence[float]) -> float:
     slope = (last - first) / (len(logs) - third)
     off = [value - slope * position for position, value in enumerate(logs)]
     centre = median(off)
-    noise = max(LEAST_NOISE, median(abs(each - centre) for each in off) / 0.6745)
+    noise = max(LEAST_NOISE, median(abs(each - centre) for each in off) / MAD)
     straight = abs(middle - (first + last) / 2) <= STRAIGHT * abs(last - first)
-    return slope if straight and abs(last - first) > SURELY * 1.25 * noise * math.sqrt(2 / third) else 0.0
+    return slope if straight and abs(last - first) > SURELY * MEDIAN_ERROR * noise * math.sqrt(2 / third) else 0.0
 
 
 def _local_median(values: Sequence[float]) -> list[float]:
@@ -93,9 +95,9 @@ def _local_median(values: Sequence[float]) -> list[float]:
             break
         local = rolling_median(values, half)
         local = [local[min(max(position, half), last)] for position in range(len(values))]
-        off = median(abs(value - each) for value, each in zip(values, local, strict=True)) / 0.6745
+        off = median(abs(value - each) for value, each in zip(values, local, strict=True)) / MAD
         noise = max(noise, off, LEAST_NOISE)
-        apart = SURELY * 1.25 * noise / math.sqrt(2 * half + 1)
+        apart = SURELY * MEDIAN_ERROR * noise / math.sqrt(2 * half + 1)
         for position, (level, near) in enumerate(zip(found, local, strict=True)):
             centre = min(max(position, half), last)
             if near < level - apart or (near > level + apart and not _is_stalled(values, centre, half, level + apart)):
@@ -116,9 +118,9 @@ def drift(logs: Sequence[float]) -> float | None:
     bounds = [len(logs) * part // DRIFT_PARTS for part in range(DRIFT_PARTS + 1)]
     parts = [logs[begin:end] for begin, end in pairwise(bounds)]
     centres = [median(part) for part in parts]
-    noise = median(abs(value - centre) for part, centre in zip(parts, centres, strict=True) for value in part) / 0.6745
+    noise = median(abs(value - centre) for part, centre in zip(parts, centres, strict=True) for value in part) / MAD
     whole = centres[-1] - centres[0]
-    uncertain = 1.25 * noise * math.sqrt(DRIFT_PARTS / len(logs))  # the standard error of one part's median
+    uncertain = MEDIAN_ERROR * noise * math.sqrt(DRIFT_PARTS / len(logs))  # the standard error of one part's median
     line = [centres[0] + whole * part / (DRIFT_PARTS - 1) for part in range(DRIFT_PARTS)]
     astray = max(abs(centre - along) for centre, along in zip(centres, line, strict=True))
     straight = astray <= STRAIGHT * abs(whole) and abs(whole) > SURE_OF_DRIFT * uncertain
@@ -133,7 +135,7 @@ def _has_jump(flat: Sequence[float], noise: float) -> bool:
     """Whether neighbouring stretches lie apart anywhere: a jump on a slope shows there, and not in the levels."""
     width = max(LEAST_ROWS, len(flat) // JUMP_PARTS)
     centres = rolling_median(flat, width // 2)
-    least = max(LEAST_SHIFT / 2, 5 * 1.25 * noise * math.sqrt(2 / width))
+    least = max(LEAST_SHIFT / 2, 5 * MEDIAN_ERROR * noise * math.sqrt(2 / width))
     return any(abs(after - before) > least for before, after in zip(centres, centres[width:], strict=False))
 
 

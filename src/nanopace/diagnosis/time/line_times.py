@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from nanopace.diagnosis.medians import median
-from nanopace.diagnosis.time.experiment import OF_A_MEDIAN, Cost, cost_around
+from nanopace.diagnosis.time.experiment import OF_A_MEDIAN, Z_80, Cost, cost_around
+from nanopace.diagnosis.time.levels import MAD
 from nanopace.diagnosis.time.rows import Pace
 from nanopace.run import Evaluation, Run
 
@@ -107,6 +108,6 @@ def _cost(times: Sequence[float], unit_ms: float, doubt_ms: float) -> Cost | Non
     if not times:
         return None
     middle = median(times)
-    scatter = 1.2816 * median(abs(each - middle) for each in times) / 0.6745
+    scatter = Z_80 * median(abs(each - middle) for each in times) / MAD
     near = [each for each in times if abs(each - middle) <= 3 * max(unit_ms, scatter)]
-    return cost_around(sum(near) / len(near), max(unit_ms, scatter) / math.sqrt(len(near)) + 1.2816 * doubt_ms)
+    return cost_around(sum(near) / len(near), max(unit_ms, scatter) / math.sqrt(len(near)) + Z_80 * doubt_ms)

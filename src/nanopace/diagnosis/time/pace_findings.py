@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from nanopace.diagnosis.medians import median, typical
 from nanopace.diagnosis.result import Finding, Level, Number, Step
+from nanopace.diagnosis.time.baseline_rows import LEAST_MS
 from nanopace.diagnosis.time.gpu_use import at_power_limit, samples_at_limit
 from nanopace.diagnosis.time.levels import LEAST_SHIFT, MOST_BLOCKS
 from nanopace.diagnosis.time.rows import CHANGED_SHARE, NORMAL, UNEVEN, Pace
@@ -21,7 +22,6 @@ PLACED = 10  # ... plus so many times the square of noise over shift: a small sh
 MOST_ASTRAY = 12  # rows
 BEGINNING_RATIO = 1.25  # a slow beginning is at least so much slower than the rest ...
 BEGINNING = 0.2  # ... and no more than this of the run
-LEAST_MS = 1e-9  # some logs print a time of 0
 EACH = 3  # shifts that are listed one by one; of more, only the most expensive
 
 LEAST_WORK = 1.15  # a batch that changes by less is lost in the noise ...

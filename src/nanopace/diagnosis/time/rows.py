@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.diagnosis.result import Level, Step
-from nanopace.diagnosis.time.baseline_rows import SLOW_RATIO, baseline_rows, find_typical_rows
-from nanopace.diagnosis.time.levels import baseline, drift, fifths, level_starts, trend
+from nanopace.diagnosis.time.baseline_rows import LEAST_MS, SLOW_RATIO, baseline_rows, find_typical_rows
+from nanopace.diagnosis.time.levels import MAD, MEDIAN_ERROR, baseline, drift, fifths, level_starts, trend
 from nanopace.run import Rows, Run
 
 NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
@@ -82,7 +82,7 @@ def find_pace(run: Run) -> Pace:
     if not plain:
         return _pace_without_plain_rows(run, marks)
 
-    logs = [math.log(max(rows.ms[index], 1e-9)) for index in plain]
+    logs = [math.log(max(rows.ms[index], LEAST_MS)) for index in plain]
     typical_rows = find_typical_rows(rows, special)
     kept = baseline_rows(logs, plain, typical_rows)  # positions in `plain`
     starts = level_starts([logs[position] for position in kept])
@@ -105,7 +105,7 @@ def find_pace(run: Run) -> Pace:
         normal_rows=sum(weights),
         uneven_rows=sum(rows.count[index] for index in normal if kind[index] == UNEVEN),
         levels=_levels(rows, normal, [plain[kept[start]] for start in starts]),
-        drift_share=drift([math.log(max(ms, 1e-9)) for ms in times]) if len(starts) == 1 else None,
+        drift_share=drift([math.log(max(ms, LEAST_MS)) for ms in times]) if len(starts) == 1 else None,
         change_share=_change(ends_ms, [logs[position] for position in along]),
         first_fifth_ms=ends_ms and ends_ms[0],
         last_fifth_ms=ends_ms and ends_ms[1],
@@ -120,7 +120,7 @@ def steady(step: Step) -> bool:
     fifth of the run like the first. Few rows that scatter do not tell."""
     if len(step.levels) > 1 or step.drift_share is not None or not step.first_fifth_ms or not step.last_fifth_ms:
         return False
-    error = 1.25 * step.spread * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
+    error = MEDIAN_ERROR * step.spread * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
     return error <= STEADY_ERROR and abs(step.last_fifth_ms / step.first_fifth_ms - 1) <= STEADY_SHARE
 
 
@@ -186,9 +186,9 @@ def _classify(
     around: array[float],
 ) -> tuple[bytearray, float]:
     """The kind of every row, and the noise of the plain ones (scaled MAD)."""
-    residuals = [log - math.log(max(around[index], 1e-9)) for index, log in zip(plain, logs, strict=True)]
+    residuals = [log - math.log(max(around[index], LEAST_MS)) for index, log in zip(plain, logs, strict=True)]
     deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in kept])
-    noise = max(deviation, LEAST_NOISE) / 0.6745
+    noise = max(deviation, LEAST_NOISE) / MAD
     bound, slow = OUTSIDE_NOISE * noise, max(CLEARLY_SLOW * noise, math.log(SLOW_RATIO))
     kind = bytearray(len(rows))
     for index, residual in zip(plain, residuals, strict=True):
@@ -196,7 +196,7 @@ def _classify(
             kind[index] = SLOW if residual >= slow else UNEVEN
     for index in special:
         kind[index] = SLOW if rows.ms[index] > around[index] * math.exp(slow) else MARKED
-    return kind, deviation / 0.6745
+    return kind, deviation / MAD
 
 
 def _deviation(residuals: Sequence[tuple[float, int]]) -> float:
