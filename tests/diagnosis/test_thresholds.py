@@ -16,6 +16,7 @@ from nanopace.diagnosis.result import Faults, Level
 from nanopace.diagnosis.time.experiment import Sample, compare_rows, cost_of, step_exponent, without_stalled
 from nanopace.diagnosis.time.faults import straggler_findings
 from nanopace.diagnosis.time.gpu_use import gpu_findings
+from nanopace.diagnosis.time.levels import drift, level_starts
 from nanopace.diagnosis.time.pace_findings import step_findings
 from nanopace.diagnosis.time.rows import NORMAL, SLOW, find_pace, steady
 from nanopace.incidents import RankLag
@@ -99,6 +100,37 @@ AT_LIMIT = {"gpu_use": GpuUse(training_samples=100, at_power_limit=60)}
 )  # fmt: skip
 def test_of_the_time(holds: Holds, low: float, high: float, expected: float) -> None:
     assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
+def line(change: float, rows: int = 64, bump: float = 0.0, scatter: float = 0.0) -> list[float]:
+    """Logarithms along a straight line, with a bump in the fourth of its eight parts, or scatter up and down."""
+    part = rows // 8
+    return [
+        change * row / rows + bump * (row // part == 3) + scatter * (-1) ** row * (1 if row % 4 < 2 else 0.999)
+        for row in range(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: drift(line(x)) is not None, 0.0, 0.1, math.log(1.02)),
+        (lambda x: drift(line(-x)) is not None, 0.0, 0.1, -math.log(0.98)),
+        (lambda x: drift(line(0.1, bump=x)) is not None, 0.0, 0.1, 0.12 * 0.1 * 7 / 8),
+        (lambda x: drift(line(0.4, 640, scatter=x)) is not None, 0.02, 0.4,
+         0.4 * 7 / 8 / (24 * 1.25 / 0.6745 * math.sqrt(8 / 640))),
+        (lambda x: level_starts([0.0] * 50 + [x] * 50) == [0, 50], 0.0, 0.1, math.log(1.03)),
+        (lambda x: level_starts([0.0] * 50 + [-x] * 50) == [0, 50], 0.0, 0.1, math.log(1.03)),
+        (lambda x: level_starts([0.0] * 6 + [x] * 6) == [0, 6], 0.0, 0.1, 0.3 / 6),
+        (lambda x: level_starts([0.0] * round(x) + [0.5] * 4) == [0], 10, 40, 20.5),  # of 25 rows four are no level
+        (lambda x: level_starts([0.0] * 40 + [0.5] * round(x)) == [0], 1, 20, 4.5),
+        (lambda x: bool(find_pace(rows_run([500.0] + [100.0] * round(x))).step.first_fifth_ms), 5, 30, 14.5),
+        (lambda x: find_pace(rows_run([500.0] + [100.0] * 40 + [100.0 * x] * 40)).step.change_share is None,
+         1.0, 1.2, 1.05),
+    ],
+)  # fmt: skip
+def test_of_levels_and_drifts(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=5e-3)
 
 
 # --- what an evaluation and a checkpoint cost ------------------------------------------------------------------------
