@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from nanopace import compare, diagnose
+from nanopace.diagnosis.compare.ranking import rank
 from nanopace.record import Record
 from nanopace.run import Run
 
@@ -48,9 +49,17 @@ def of_pair(seed: int) -> Any:
     return plain(compare(a, b))
 
 
+def of_three(seed: int) -> Any:
+    plans = (*drawn_pair(seed), drawn_pair(seed + 1)[0])
+    return plain(
+        rank([diagnose(read(trained(plan), f"{name}.log")[0]) for name, plan in zip("abc", plans, strict=True)])
+    )
+
+
 MADE: Mapping[str, tuple[Callable[[int], Any], Iterable[int]]] = {
     "run": (lambda seed: of_run(read(trained(drawn(seed)))[0]), RUNS),
     "pair": (of_pair, PAIRS),
+    "three": (of_three, (0, 7, 25, 33)),
     "ledger": (lambda seed: of_run(ledger_run(seed)), range(10)),
     "folded": (lambda seed: of_run(folded_run(seed)), (0, 1, 2, 5)),
 }
