@@ -24,6 +24,7 @@ from nanopace.diagnosis.time.experiment import (
     SURE,
     Cost,
     Sample,
+    by_save,
     by_speed,
     compare_rows,
     cost_of,
@@ -113,8 +114,7 @@ def _costs_inside_rows(
     plain = pace.basis == "rows"  # else nothing tells what a row holds beyond its step
     spread = pace.step.spread
     samples = _samples(run, pace, counted) if plain else []
-    with_save = [sample for sample in samples if sample.saves]
-    without = [sample for sample in samples if not sample.saves]
+    with_save, without = by_save(samples)
     save_rows = pace.marks.checkpoint - pace.marks.evaluation - cold if plain else ()
     only_save = [_sample(run, pace, row) for row in save_rows]
     changing = len(by_speed(samples, spread)) > 1
@@ -232,9 +232,7 @@ def _measured_by_rows(
         checkpoint = cost_of(without_stalled(only_save, spread), spread)
         rest = [each._replace(excess_ms=max(0.0, each.excess_ms - checkpoint.ms * each.saves)) for each in samples]
         return _Measured(cost_of(without_stalled(rest, spread), spread) if rest else None, checkpoint, "measured")
-    saved, unsaved = (
-        without_stalled([each for each in samples if each.saves == saves], spread) for saves in (True, False)
-    )
+    saved, unsaved = (without_stalled(group, spread) for group in by_save(samples))
     few_saves = sum(each.rows for each in samples if each.saves) < SEVERAL
     if not samples:
         return _Measured()

@@ -64,7 +64,7 @@ class Experiment(NamedTuple):
 
 def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
     """Rows of both kinds, compared at equal speed. `spread` is the relative scatter of plain steps."""
-    saved, unsaved = ([each for each in samples if each.saves == saves] for saves in (True, False))
+    saved, unsaved = by_save(samples)
     if not saved or rows_of(unsaved) < SEVERAL:
         return None
     saved, unsaved = without_stalled(saved, spread), without_stalled(unsaved, spread)
@@ -96,6 +96,11 @@ def stall_bound_ms(usual_ms: float, step_ms: float, usual_step_ms: float, spread
     evaluations may, too."""
     slower = max(1.0, step_ms / max(usual_step_ms, LEAST_MS))
     return max(STALLED * usual_ms * slower, usual_ms + VISIBLE * spread * step_ms)
+
+
+def by_save(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
+    """Those with a save, and those without."""
+    return [each for each in samples if each.saves], [each for each in samples if not each.saves]
 
 
 def rows_of(samples: Sequence[Sample]) -> int:
@@ -138,8 +143,7 @@ def step_exponent(samples: Sequence[Sample]) -> float | None:
 
 
 def _split(stretch: Sequence[Sample]) -> tuple[list[Sample], list[Sample]] | None:
-    saved = [sample for sample in stretch if sample.saves]
-    unsaved = [sample for sample in stretch if not sample.saves]
+    saved, unsaved = by_save(stretch)
     return (saved, unsaved) if saved and rows_of(unsaved) >= LEFT else None
 
 
@@ -161,8 +165,7 @@ def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: floa
 
 def _across_speeds(samples: Sequence[Sample], spread: float) -> Cost | None:
     """Where no stretch has both kinds: only if rows without a save show how an evaluation follows the step."""
-    saved = [sample for sample in samples if sample.saves]
-    unsaved = [sample for sample in samples if not sample.saves]
+    saved, unsaved = by_save(samples)
     power = step_exponent(unsaved)
     if power is None:
         return None
