@@ -44,6 +44,12 @@ def why_incomparable(a: Diagnosis, b: Diagnosis) -> Finding | None:
     return _other_vocabulary(a, b) or _other_start(a, b)
 
 
+def both_names(a: Diagnosis, b: Diagnosis) -> tuple[str, str]:
+    """What both are called: the names of their logs, with (A) and (B) where they are the same."""
+    of_a, of_b = a.source.name, b.source.name
+    return (of_a, of_b) if of_a != of_b else (f"{of_a} (A)", f"{of_b} (B)")
+
+
 def same_data(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether both logs say that they train on the same data."""
     known = (_both(a, b, name) for name in ("corpus", "dataset"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.compare.align import Aligned
-from nanopace.diagnosis.names import both_names
+from nanopace.diagnosis.compare.comparable import both_names
 from nanopace.diagnosis.result import Diagnosis, Finding, Level, Number
 
 Phase = Literal["evaluation", "checkpoint", "startup", "stall", "restart", "rollback"]

@@ -7,9 +7,8 @@ from collections.abc import Collection
 
 from nanopace.diagnosis.compare.align import LARGE, Aligned, Curve
 from nanopace.diagnosis.compare.arrival import SAME_TIME, rows_hide_steps, starts_late
-from nanopace.diagnosis.compare.comparable import same_data, why_incomparable
+from nanopace.diagnosis.compare.comparable import both_names, same_data, why_incomparable
 from nanopace.diagnosis.comparison import Arrival, Decomposition
-from nanopace.diagnosis.names import both_names
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
 from nanopace.diagnosis.time.throughput import TOKEN_KNOBS, measured_step_ms
 
