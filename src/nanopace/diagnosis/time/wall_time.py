@@ -107,7 +107,7 @@ def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall) -> Ahead:
     if they recur."""
     done = run.rows.last_iteration[-1] - run.rows.iteration[0] + 1 if len(run.rows) else 0
     evaluations = breakdown.costs.evaluations
-    before = [] if run.row_contains_evaluation else [each for each in run.evaluations if each.iteration <= 0]
+    before = [each for each in run.evaluations if each.iteration <= 0]  # what rows contain was not measured, and adds 0
     first_s = sum(_without_stall(each, breakdown.costs, pace)[0] for each in before) / 1000
     overhead_s = (wall.evaluation_s or 0.0) - first_s + (wall.checkpoint_s or 0.0)
     if evaluations.count and evaluations.interval:
