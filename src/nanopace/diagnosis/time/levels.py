@@ -199,10 +199,9 @@ def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise
 
 
 def _line_gain(values: Sequence[float]) -> float:
-    """How much of the values' squares a straight line explains."""
+    """How much of the squares of values, whose mean is 0, a straight line explains."""
     count = len(values)
-    middle = (count - 1) / 2
-    along = sum((position - middle) * value for position, value in enumerate(values))
+    along = sum(position * value for position, value in enumerate(values))
     return along**2 * 12 / (count * (count**2 - 1))
 
 
