@@ -198,13 +198,6 @@ def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise
     return begin + split if gain > LEAST_GAIN * noise**2 else None
 
 
-def _line_gain(values: Sequence[float]) -> float:
-    """How much of the squares of values, whose mean is 0, a straight line explains."""
-    count = len(values)
-    along = sum(position * value for position, value in enumerate(values))
-    return along**2 * 12 / (count * (count**2 - 1))
-
-
 def _drop_false_splits(
     blocks: Sequence[float], smooth: Sequence[float], starts: list[int], least: int, noise: float
 ) -> list[int]:
@@ -256,8 +249,9 @@ def _is_drift(before: Sequence[float], after: Sequence[float], least: int) -> bo
     width = min(len(before), len(after))
     values = rolling_median([*before[-width:], *after[:width]], least - 1)
     centre = sum(values) / (2 * width)
-    gain = 2 * width * (sum(values[:width]) / width - centre) ** 2
-    return _line_gain([value - centre for value in values]) > gain
+    of_jump = 2 * width * (sum(values[:width]) / width - centre) ** 2  # of the squares around the centre
+    along = sum(position * (value - centre) for position, value in enumerate(values))
+    return along**2 * 12 / (2 * width * (4 * width**2 - 1)) > of_jump
 
 
 def fifths(times: Sequence[float], weights: Sequence[int]) -> tuple[float, float]:
