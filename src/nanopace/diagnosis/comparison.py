@@ -84,7 +84,7 @@ class Arrival(Record):
     a: Reached
     b: Reached
     ratio: float | None  # seconds of b over seconds of a; None where one was there before its first step
-    sooner: Sooner | None  # None where it cannot be told
+    sooner: Sooner | None  # None where it is not clear
 
 
 class Settling(Record):
@@ -113,7 +113,7 @@ class Comparison(Record):
     equal_time: tuple[AtTime, ...]
     equal_flops: tuple[AtFlops, ...]
     leader_tokens: Literal["a", "b", "tie"] | None  # at the most tokens both have: the lower loss so far
-    leader_time: Literal["a", "b", "tie"] | None  # at the longest time both have; None if it cannot be told, too
+    leader_time: Literal["a", "b", "tie"] | None  # at the longest time both have; None if it is not clear, too
     crossover_s: float | None  # from when on the later leader is ahead at equal time; None if the lead never changes
     crossover_tokens: float | None
     unattributable: tuple[str, ...]  # knobs that changed together and may each have moved the utilisation

@@ -147,7 +147,7 @@ class Wall(Record):
     stall_s: float
     restart_s: float
     other_s: float  # logging and the like, which our trainer measures
-    unknown_s: float | None  # None: the log's clock leaves out evaluations whose cost nothing tells
+    unknown_s: float | None  # None: the log's clock leaves out evaluations of unknown cost
     overhead_share: float | None  # evaluation and checkpoints over the time in which the machine was awake
     goodput: float  # training over that time
     measured: bool  # from a ledger's own clock, not reconstructed from rows
@@ -171,7 +171,7 @@ class Phases(Record):
     compile_s: float
     logging_s: float
     other_s: float
-    checkpoint_background_s: float  # beside training; costs no time of its own
+    checkpoint_background_s: float  # in the background; costs no wall clock
 
 
 class Stall(Record):
@@ -307,7 +307,7 @@ class Curves(Record):
     eval_val: tuple[float | None, ...] = ()
     eval_saved: tuple[bool, ...] = ()
     eval_bits: tuple[float | None, ...] = ()  # bits per byte, beside a loss
-    save_ms: tuple[float, ...] = ()  # waits for a checkpoint that a ledger tells of, also at the very end
+    save_ms: tuple[float, ...] = ()  # waits for a checkpoint in a ledger, also at the very end
     save_seconds: tuple[float, ...] = ()  # wall clock at the end of each
 
 

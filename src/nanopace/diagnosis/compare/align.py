@@ -33,7 +33,7 @@ class Curve:
 
     xs: tuple[float, ...]
     ys: tuple[float, ...]
-    error: float | None = None  # standard error of an evaluation, where the trainer tells it
+    error: float | None = None  # standard error of an evaluation, where the trainer prints it
 
     @classmethod
     def through(cls, points: Iterable[tuple[float | None, float | None]], error: float | None = None) -> Curve:
@@ -57,7 +57,7 @@ class Curve:
 
     @property
     def noise(self) -> float | None:
-        """Of one evaluation: as the trainer tells it, or as they scatter around their trend; None with too few. Of a
+        """Of one evaluation: as the trainer prints it, or as they scatter around their trend; None with too few. Of a
         curve that turns up the part up to its lowest: its bend is no noise."""
         if self.error is not None or not self.ys:
             return self.error
@@ -65,7 +65,7 @@ class Curve:
         until = self.ys.index(lowest) + 1 if self.ys[-1] - lowest > LARGE * abs(lowest) else len(self.ys)
         return curve_noise(self.xs[:until], self.ys[:until])
 
-    def so_far(self) -> Curve:
+    def best_so_far(self) -> Curve:
         """The lowest loss up to each point."""
         return Curve(self.xs, tuple(accumulate(self.ys, min)), self.error)
 
@@ -87,7 +87,7 @@ def align(a: Curve, b: Curve) -> Aligned:
     if start > end:
         return Aligned()
     noises = a.noise, b.noise
-    a, b = a.so_far(), b.so_far()
+    a, b = a.best_so_far(), b.best_so_far()
     everywhere = sorted({x for x in (*a.xs, *b.xs) if start <= x <= end})
     leads = [(x, a.at(x) - b.at(x)) for x in everywhere]  # above zero where b is ahead
     points = tuple((x, a.at(x), b.at(x)) for x in _table(a, b, start, end))

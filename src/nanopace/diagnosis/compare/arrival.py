@@ -65,7 +65,7 @@ def rows_hide_steps(run: Diagnosis) -> bool:
 
 
 def clock_known(run: Diagnosis) -> bool:
-    """Whether the log tells when its evaluations were, from the start of the run on."""
+    """Whether the time of every evaluation since the start of the run is known."""
     return not starts_late(run) and not rows_hide_steps(run)
 
 
@@ -111,8 +111,8 @@ def _first_step_s(run: Diagnosis) -> float:
 def _error(
     runs: Sequence[Diagnosis], curves: Sequence[Sequence[Moment]], metric: Metric
 ) -> tuple[float | None, ErrorBasis]:
-    """Of the difference of two losses: of each the standard error of its best one, or, where its trainer tells none, by
-    how much its evaluations scatter around their trend. Unknown where one of them has too few."""
+    """Of the difference of two losses: from the standard error that each trainer prints for its best one, else from the
+    scatter of its evaluations around their trend. Unknown where one run has too few."""
     errors, printed = list[float](), 0
     for run, curve in zip(runs, curves, strict=True):
         error = run.loss.best_val_error if metric == run.loss.metric else None

@@ -44,7 +44,7 @@ def changes(a: Diagnosis, b: Diagnosis) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def one_sided(a: Diagnosis, b: Diagnosis) -> tuple[str, ...]:
+def known_in_one(a: Diagnosis, b: Diagnosis) -> tuple[str, ...]:
     """The settings known in one run only."""
     names = (*KNOBS, "gpu")
     return tuple(name for name in names if (_setting(a, name) is None) != (_setting(b, name) is None))
@@ -77,7 +77,7 @@ def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether a single difference can be credited: one trainer, and no run is silent on what matters to the speed."""
     trainers = {find_format(run.source.format).trainer for run in (a, b)}
     main = all(name in run.facts for name in STEP_KNOBS for run in (a, b))
-    return len(trainers) == 1 and main and not any(effect_of(name) == "speed" for name in one_sided(a, b))
+    return len(trainers) == 1 and main and not any(effect_of(name) == "speed" for name in known_in_one(a, b))
 
 
 def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:

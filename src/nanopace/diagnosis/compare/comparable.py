@@ -27,16 +27,16 @@ def why_incomparable(a: Diagnosis, b: Diagnosis) -> Finding | None:
     """Why the losses cannot be compared; None if they can."""
     if a.loss.metric != b.loss.metric:
         if not (a.curves.eval_val and b.curves.eval_val):
-            return None  # one of them has no losses: there is nothing to compare, in whatever unit
+            return None  # one of them has no losses: there is nothing to compare
         return Finding("compare_other_metric", {"a_metric": a.loss.metric, "b_metric": b.loss.metric})
     corpora, tokenizers, datasets = (_both(a, b, name) for name in ("corpus", "tokenizer", "dataset"))
     if corpora is not None and corpora[0] == corpora[1]:
-        return None  # the same tokens, by whatever name
+        return None  # the same tokens, even under another name
     if datasets is not None and datasets[0] != datasets[1]:
         return Finding("compare_other_data", {"a_dataset": str(datasets[0]), "b_dataset": str(datasets[1])})
     other_tokenizer = tokenizers is not None and tokenizers[0] != tokenizers[1]
     if a.loss.metric == b.loss.metric == "bpb" and (other_tokenizer or tokenizers is None):
-        return None  # other tokens of what may well be the same text
+        return None  # other tokens, but maybe of the same text
     if other_tokenizer:
         return Finding("compare_other_tokenizer")
     if corpora is not None:

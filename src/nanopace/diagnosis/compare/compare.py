@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from nanopace.diagnosis.compare.align import Aligned, Curve, align
 from nanopace.diagnosis.compare.arrival import arrive, clock_known
-from nanopace.diagnosis.compare.attribution import attribute, changes, one_sided
+from nanopace.diagnosis.compare.attribution import attribute, changes, known_in_one
 from nanopace.diagnosis.compare.comparable import why_incomparable
 from nanopace.diagnosis.compare.stretches import contradictions
 from nanopace.diagnosis.compare.verdict import verdict
@@ -36,7 +36,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         a=a,
         b=b,
         changed=changed,
-        unknown_knobs=one_sided(a, b),
+        unknown_knobs=known_in_one(a, b),
         parameters=_pair(a.model.parameters, b.model.parameters),
         flops_per_token=_pair(a.model.flops_per_token, b.model.flops_per_token),
         median_ms=_pair(measured_step_ms(a.step), measured_step_ms(b.step)),

@@ -2,7 +2,7 @@
 
 By the best validation loss at equal time, the question of whoever waits for a model; where too few of them have
 it, at equal tokens; where losses cannot be compared, by tokens per second. A run that lacks the figure comes last.
-Losses are those of the most runs that may be held against each other, at the furthest point that most of them share. A
+Losses are those of the largest group of comparable runs, at the furthest point that most of them share. A
 run that had ended by then has its best loss still.
 """
 
@@ -76,7 +76,7 @@ def rank(runs: Sequence[Diagnosis]) -> Ranking:
 
 
 def _comparable(runs: Sequence[Diagnosis]) -> list[int]:
-    """The most runs whose losses may be held against those of one of them."""
+    """The largest group of runs whose losses can be compared with those of one of them."""
     with_losses = [number for number, run in enumerate(runs) if any(val is not None for val in run.curves.eval_val)]
     groups = (
         [other for other in with_losses if why_incomparable(runs[one], runs[other]) is None] for one in with_losses
@@ -91,7 +91,7 @@ def _over_tokens(run: Diagnosis) -> Curve:
 
 def _at_one_point(curves: Mapping[int, Curve]) -> tuple[float | None, dict[int, float]]:
     """The furthest point that most of the curves have, and the lowest losses up to there; nothing of a single one."""
-    known = {number: curve.so_far() for number, curve in curves.items() if curve.xs}
+    known = {number: curve.best_so_far() for number, curve in curves.items() if curve.xs}
 
     def there(x: float) -> dict[int, float]:
         return {number: curve.at(x) for number, curve in known.items() if curve.xs[0] <= x <= curve.xs[-1]}
@@ -118,7 +118,7 @@ def _place(each: Ranked, by: RankedBy | None) -> float:
 
 
 def _with_ties(ranked: Sequence[Ranked], by: RankedBy | None, noises: Sequence[float | None]) -> Iterator[Ranked]:
-    """All but the first, each held against the one before it."""
+    """All but the first, each compared with the one before it."""
     for before, each in pairwise(ranked):
         better, worse = (getattr(one, by) if by and by != "tokens_per_s" else None for one in (before, each))
         if better is None or worse is None:

@@ -1,4 +1,4 @@
-"""Why a run that is faster step by step is not further at equal time: what its clock holds beside normal steps.
+"""Why a run that is faster step by step is not further at equal time: what its clock contains beside normal steps.
 
 The speed of two runs is that of their normal steps. A slow stretch, many evaluations, restarts or a long start make a
 run slower than that, and then the two answers contradict each other until the reason is named.

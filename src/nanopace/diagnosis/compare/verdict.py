@@ -118,7 +118,7 @@ def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Fi
 
 
 def _over_time(names: tuple[str, str], by_time: Aligned, risen: Collection[str]) -> list[Finding]:
-    """Nobody stays ahead whose loss has risen since: such a run only was the first to have the lower one."""
+    """A leader whose loss has risen since does not stay ahead: it was only the first to have the lower loss."""
     if by_time.leader is None or by_time.leader == "tie":
         return []
     leader, follower = names if by_time.leader == "a" else names[::-1]

@@ -161,7 +161,7 @@ def _best(evaluations: Sequence[Evaluation]) -> _Best | None:
 
 
 def _saved(run: Run, best: _Best) -> bool | None:
-    """None where the log shows no saves at all, or ends before it could tell of this one."""
+    """None where the log shows no saves at all, or ends before it could show this one."""
     if not run.checkpoints or not len(run.rows) or run.rows.last_iteration[-1] < best.iteration:
         return None
     return best.stands_at in _saved_iterations(run)
@@ -264,8 +264,8 @@ def _comparable_pairs(evaluations: Sequence[Evaluation], *, by_steps: bool) -> I
         if each.val is None or not _sane(each.val):
             continue
         val = each.val if not by_steps else None if before is None else (before + each.val) / 2
-        alike = (each.train_steps is not None) == by_steps
-        if alike and val is not None and each.train is not None and _sane(each.train):
+        same_kind = (each.train_steps is not None) == by_steps
+        if same_kind and val is not None and each.train is not None and _sane(each.train):
             yield _Pair(each.iteration, each.train, val)
         before = each.val
 

@@ -105,8 +105,8 @@ def _fit(window: Sequence[tuple[float, float]]) -> _Fit | None:
     freedom = len(window) - 3
     inflation = _inflation([y - best.at(t) for t, y in window])
     allowed = best.squares * (1 + student80(freedom) ** 2 * inflation / freedom)
-    beside = lines[max(0, index - 1) : index + 2]  # the grid is coarse: the truth lies between two of its powers
-    likely = (*beside, *(line for line in lines if line.squares <= allowed))
+    neighbours = lines[max(0, index - 1) : index + 2]  # the grid is coarse: the truth lies between two of its powers
+    likely = (*neighbours, *(line for line in lines if line.squares <= allowed))
     return _Fit(best, likely, len(window), best.squares / freedom, inflation)
 
 
@@ -133,9 +133,9 @@ def _inflation(residuals: Sequence[float]) -> float:
     squares = sum(r * r for r in residuals)
     if squares <= 0:
         return 1.0
-    alike = sum(p * q for p, q in pairwise(residuals)) / squares
-    alike = min(max(alike, 0.0), 0.8)
-    return (1 + alike) / (1 - alike)
+    correlation = sum(p * q for p, q in pairwise(residuals)) / squares
+    correlation = min(max(correlation, 0.0), 0.8)
+    return (1 + correlation) / (1 - correlation)
 
 
 def student80(freedom: int) -> float:

@@ -111,7 +111,7 @@ def _costs_inside_rows(
     run: Run, pace: Pace, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
 ) -> Costs:
     """Where a row's time contains its evaluation and its save."""
-    plain = pace.basis == "rows"  # else nothing tells what a row holds beyond its step
+    plain = pace.basis == "rows"  # else what a row contains beyond its step is unknown
     spread = pace.step.spread
     samples = _samples(run, pace, counted) if plain else []
     with_save, without = by_save(samples)
@@ -119,10 +119,10 @@ def _costs_inside_rows(
     only_save = [_sample(run, pace, row) for row in save_rows]
     changing = len(by_speed(samples, spread)) > 1
     numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
-    alike = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
+    comparable = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
     first = _first_evaluations(run, pace, cold)
-    measured = _measured_by_rows(samples, alike, only_save, first, spread)
-    # A step that changes a little hides what a row holds beside it; so does one that changes much at the only such row.
+    measured = _measured_by_rows(samples, comparable, only_save, first, spread)
+    # A step that changes a little hides what a row contains beside it, as does a large change at the only such row.
     shift_ms = (
         max((_level_shift_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
     )
@@ -221,12 +221,12 @@ def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> l
 
 def _measured_by_rows(
     samples: Sequence[Sample],
-    alike: Sequence[Sample],
+    comparable: Sequence[Sample],
     only_save: Sequence[Sample],
     first: Sequence[Sample],
     spread: float,
 ) -> _Measured:
-    """From the excess of the rows that hold an evaluation, a save, or both; `alike` are those to compare, and no
+    """From the excess of the rows that contain an evaluation, a save, or both; `comparable` are those to compare, and no
     evaluation takes longer than those in the `first` rows of a process."""
     if only_save:
         checkpoint = cost_of(without_stalled(only_save, spread), spread)
@@ -242,7 +242,7 @@ def _measured_by_rows(
         return _Measured(cost_of(saved or unsaved, spread), contains=bool(saved))
     if few_saves and _all_stalled(saved, unsaved, spread):
         return _Measured(cost_of(unsaved, spread), in_doubt=True)
-    found = compare_rows(alike, spread)
+    found = compare_rows(comparable, spread)
     if found is None or found.checkpoint is None or found.checkpoint.most_ms <= 0:
         return _Measured(cost_of(saved, spread), contains=True)
     sure = found.checkpoint.least_ms > 0 and not few_saves

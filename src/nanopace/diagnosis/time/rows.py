@@ -86,7 +86,7 @@ def find_pace(run: Run) -> Pace:
     typical_rows = find_typical_rows(rows, special)
     kept = baseline_rows(logs, plain, typical_rows)  # positions in `plain`
     starts = level_starts([logs[position] for position in kept])
-    around = _step_around(rows, plain, logs, kept, starts)
+    around = _baseline_around(rows, plain, logs, kept, starts)
     for index, typical_row in typical_rows.items():
         around[index] = around[typical_row]
     kind, noise = _classify(rows, plain, logs, kept, special, around)
@@ -152,7 +152,7 @@ def _marks(run: Run) -> Marks:
     )
 
 
-def _step_around(
+def _baseline_around(
     rows: Rows, plain: Sequence[int], logs: Sequence[float], kept: Sequence[int], starts: Sequence[int]
 ) -> array[float]:
     """For every row the rolling median of its own level; a row outside of `kept` has its predecessor's, and between two

@@ -47,7 +47,7 @@ def break_down_rows(run: Run, pace: Pace) -> Breakdown:
             if index in warming:
                 parts[index] = _start_parts(excess, warming[index], index, pace, costs)
             elif pace.basis == "none":
-                parts[index] = stalled.get(index, {})  # nothing else tells what is in it beyond its step
+                parts[index] = stalled.get(index, {})  # what else is in it beyond its step is unknown
             elif index in pace.marks.evaluation or index in pace.marks.checkpoint:
                 parts[index] = _event_parts(excess, index, run.rows.count[index], pace, costs)
             elif kind == MARKED:

@@ -196,7 +196,7 @@ def _hidden_events(run: Run, pace: Pace, costs: Costs) -> list[Event]:
 
 
 def steps_after_rows(run: Run) -> int:
-    """Steps that an evaluation after the last row tells of."""
+    """Steps after the last row, up to an evaluation that shows that they were done."""
     if not run.row_contains_evaluation or not len(run.rows):
         return 0
     last = run.rows.last_iteration[-1]
@@ -298,7 +298,7 @@ def _spend(parts: Mapping[Cause, float], spent: dict[Bucket, float]) -> float:
 
 
 def _wall(run: Run, pace: Pace, breakdown: Breakdown, spent: Mapping[Bucket, float]) -> Wall:
-    """The buckets in seconds; None where a part is inside another one, or nothing tells it."""
+    """The buckets in seconds; None where a part is inside another one, or unknown."""
     costs = breakdown.costs
     measured = run.wall_ms is not None
     no_cost = bool(costs.without_cost) or (costs.evaluations.count > 0 and costs.evaluation_ms is None)
