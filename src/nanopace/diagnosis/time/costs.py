@@ -226,7 +226,7 @@ def _measured_by_rows(
     first: Sequence[Sample],
     spread: float,
 ) -> _Measured:
-    """From the excess of the rows that contain an evaluation, a save, or both; `comparable` are those to compare, and no
+    """From the excess of the rows that contain an evaluation, a save, or both. `comparable` are those to compare; no
     evaluation takes longer than those in the `first` rows of a process."""
     if only_save:
         checkpoint = cost_of(without_stalled(only_save, spread), spread)

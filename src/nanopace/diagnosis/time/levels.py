@@ -140,7 +140,7 @@ def _has_jump(flat: Sequence[float], noise: float) -> bool:
 
 
 def trend(logs: Sequence[float]) -> int:
-    """1 where the values surely rise along the run, -1 where they surely fall, in any shape; 0 where it may be noise."""
+    """1 where the values surely rise along the run, -1 where they surely fall, in any shape; else 0."""
     _, blocks = _blocks(logs)
     if abs(surely := rank_trend(blocks)) >= SURE_OF_TREND:
         return 1 if surely > 0 else -1
