@@ -91,7 +91,7 @@ def align(a: Curve, b: Curve) -> Aligned:
     everywhere = sorted({x for x in (*a.xs, *b.xs) if start <= x <= end})
     leads = [(x, a.at(x) - b.at(x)) for x in everywhere]  # above zero where b is ahead
     points = tuple((x, a.at(x), b.at(x)) for x in _table(a, b, start, end))
-    last, tie = leads[-1][1], largest_tie(noises, points[-1][1])
+    last, tie = leads[-1][1], largest_tie(noises, max(points[-1][1:]))
     if abs(last) <= tie:
         return Aligned(points, None if None in noises and last else "tie")
     return Aligned(points, "b" if last > 0 else "a", _crossover(leads, tie))
