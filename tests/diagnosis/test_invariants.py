@@ -151,8 +151,8 @@ def changed(run: Diagnosis, path: str, value: object) -> Diagnosis:
         ("startup.compile_ms", 900.0, 900.1),  # with a step of 100 ms in 1,000 ms
         ("startup.evaluation_ms", 900.0, -0.1),
         ("restarts.lost_s", 2000.0, 2000.1),
-        ("wall.goodput", 1 + 1e-6, 1 + 3e-6),
-        ("wall.overhead_share", 1 + 1e-6, 1 + 3e-6),
+        ("wall.goodput", 1 + 1.9e-6, 1 + 2.1e-6),
+        ("wall.overhead_share", 1 + 1.9e-6, 1 + 2.1e-6),
         ("wall.total_s", 2000.001, 2000.1),  # the sum of its parts
         ("wall.unknown_s", None, 1.0),
         ("wall.rollback_s", 0.0, 1.0),
