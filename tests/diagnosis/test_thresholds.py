@@ -148,6 +148,7 @@ def kept(ms: float, spread: float, step_ms: float = 100.0) -> bool:
     ("holds", "low", "high", "expected"),
     [
         (lambda x: kept(x, 0.0), 1000, 9000, 2000),  # twice the lower quartile
+        (lambda x: kept(x, 0.0, step_ms=50.0), 1000, 9000, 2000),
         (lambda x: kept(x, 0.0, step_ms=150.0), 1000, 9000, 3000),  # where steps are slower, evaluations may be, too
         (lambda x: kept(x, 3.0), 2000, 9000, 1000 + 6 * 3.0 * 100),  # or six times the scatter of steps
         (lambda x: kept(x, 0.5), 0.0, 1000, 6 * 0.5 * 100),  # below that an evaluation does not show
