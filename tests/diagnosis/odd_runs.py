@@ -1,13 +1,19 @@
-"""Runs with what nanoGPT's logs do not have: what a ledger measures, faults, a card's sensors, and folded rows."""
+"""Runs with what nanoGPT's logs do not have: what a ledger measures, faults, a card's sensors, and folded rows.
+
+And pairs of diagnoses that differ in more ways than two logs of one trainer do."""
 
 from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
+from nanopace.diagnosis.result import Diagnosis, Level
 from nanopace.incidents import LossSpike, MicroBatch, RankLag
+from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, GpuUse, Restart, Rollback, Row, Rows, Run, Span
 
+from .conftest import make
 from .synthetic import known, nanogpt_run
 
 FACTS = {
@@ -100,3 +106,51 @@ def folded_run(seed: int) -> Run:
     cover = {"rows_cover": 10, "rows_cover_shown_by": "first_row"} if seed % 2 else {}
     values = {name: getattr(run, name) for name in run._fields} | cover
     return Run(**values | {"rows": rows, "evaluations": tuple(evaluations), "checkpoints": tuple(saves)})
+
+
+def odd_pair(seed: int) -> tuple[Diagnosis, Diagnosis]:
+    """Two diagnoses that may differ in anything that a comparison asks for."""
+    dice = random.Random(f"{seed} odd pair")
+    shared = {"metric": dice.choice(("loss", "loss", "bpb")), "tokenizer": dice.choice((None, "x")), "card": "RTX 4090"}
+    a, b = (_odd_diagnosis(dice, name, shared) for name in ("a.log", "b.log"))
+    return a, b
+
+
+def _odd_diagnosis(dice: random.Random, name: str, shared: dict[str, Any]) -> Diagnosis:
+    knobs = {
+        "batch_size": dice.choice((8, 16)), "gradient_accumulation_steps": dice.choice((4, 8)), "block_size": 1024,
+        "n_layer": dice.choice((6, 12)), "n_head": 12, "n_embd": 768, "learning_rate": dice.choice((6e-4, 3e-4)),
+        "compile": dice.random() < 0.8, "gpu_count": dice.choice((1, 1, 8)),
+    }  # fmt: skip
+    if dice.random() < 0.2:
+        del knobs["n_head"]
+    if shared["tokenizer"]:
+        knobs["tokenizer"] = dice.choice(("x", "x", "y"))
+    if dice.random() < 0.3:
+        knobs["vocab_size"] = dice.choice((65, 50257, 50304))
+    floor, fall, last = dice.uniform(1.5, 2.0), dice.uniform(0.1, 0.4), dice.choice((4, 12, 25))
+    losses = [floor + 8.5 * (1 + 40 * at) ** -fall + dice.gauss(0, 0.01) for at in range(last)]
+    if dice.random() < 0.3:
+        losses[-2:] = [loss + 0.3 for loss in losses[-2:]]  # over-fitted
+    pace, first = dice.choice((0.1, 0.1, 0.08, 0.25)), dice.choice((0, 0, 0, 0, 0, 0, 0, 5000))
+    curve = [(first + 100 * at, 30 + 100 * at * pace, val) for at, val in enumerate(losses)]
+    run = make(
+        name=name, median_ms=1000 * pace, iterations=first + 100 * last, knobs=knobs, mfu=dice.uniform(0.2, 0.6),
+        dataset=dice.choice(("owt", "owt", "owt", "owt", "code", None)), flops=dice.choice((8.5e8, 4e8, 4e8, None)),
+        tokens=dice.choice((65_536.0, 131_072.0, 131_072.0, None)), peak=dice.choice((165.2, 312.0, None)),
+        card=dice.choice((None, shared["card"], "A100")),
+        curve=curve, metric=shared["metric"],
+        wall={"startup_s": 30.0, "stall_s": dice.choice((0.0, 200.0)), "evaluation_s": dice.choice((10.0, 150.0)),
+              "overhead_share": dice.choice((None, 0.05)), "unknown_s": dice.choice((0.0, None)),
+              "measured": dice.random() < 0.5},
+    )  # fmt: skip
+    levels = (Level(first, first + 99, 1000 * pace), Level(first + 100, first + 100 * last, 1300 * pace))
+    per_s = run.throughput.tokens_per_s
+    return replace(
+        run,
+        source=replace(run.source, first_iteration=first),
+        step=replace(run.step, spread=dice.choice((0.002, 0.3)), levels=levels[: dice.choice((1, 2))]),
+        throughput=replace(run.throughput, tokens_per_s_overall=per_s and per_s * dice.uniform(0.5, 0.9)),
+        loss=replace(run.loss, best_val=min(losses), best_val_error=dice.choice((None, None, 0.008))),
+        curves=replace(run.curves, eval_bits=tuple(val / 3 for val in losses) if dice.random() < 0.7 else ()),
+    )

@@ -23,7 +23,7 @@ from nanopace.run import Run
 from ..evidence.judging import read
 from ..evidence.plan import drawn, drawn_pair
 from ..evidence.truth import trained
-from .odd_runs import folded_run, ledger_run
+from .odd_runs import folded_run, ledger_run, odd_pair
 
 FILE = Path(__file__).with_name("figures.jsonl")
 # Of some hundred, those that together run every branch of the diagnosis that any of them runs.
@@ -59,6 +59,7 @@ def of_three(seed: int) -> Any:
 MADE: Mapping[str, tuple[Callable[[int], Any], Iterable[int]]] = {
     "run": (lambda seed: of_run(read(trained(drawn(seed)))[0]), RUNS),
     "pair": (of_pair, PAIRS),
+    "odd pair": (lambda seed: plain(compare(*odd_pair(seed))), range(30)),
     "three": (of_three, (0, 7, 25, 33)),
     "ledger": (lambda seed: of_run(ledger_run(seed)), range(10)),
     "folded": (lambda seed: of_run(folded_run(seed)), (0, 1, 2, 5)),
