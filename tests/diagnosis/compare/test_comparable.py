@@ -58,6 +58,14 @@ def test_a_vocabulary_that_is_inferred_is_one_only_if_it_clearly_differs(make_di
     assert why_incomparable(a, nearly) is None
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "same"), [(50257, 50304, True), (129, 256, True), (1, 128, True), (128, 129, False), (256, 257, False)]
+)
+def test_vocabularies_are_padded_to_128(make_diagnosis: Any, a: int, b: int, same: bool) -> None:
+    found = why_incomparable(*(make_diagnosis(curve=CURVE, knobs={"vocab_size": size}) for size in (a, b)))
+    assert (found is None or found.code != "compare_other_vocabulary") == same
+
+
 UNTRAINED = [(0, 0.0, 10.9), (10, 10.0, 6.0), (20, 20.0, 5.0)]
 
 

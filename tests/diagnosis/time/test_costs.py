@@ -240,3 +240,17 @@ def test_a_log_without_its_head_has_no_start_even_where_its_first_row_does_not_e
 def test_a_cost_that_is_unknown_contains_nothing() -> None:
     costs = costs_of(rows_run([9000.0] + [1000.0] * 5, evaluated=range(6), saved=range(6)))
     assert (costs.evaluations.each_ms, costs.evaluations.contains_checkpoint) == (None, False)
+
+
+@pytest.mark.parametrize(("excess_ms", "known"), [(900.0, True), (1100.0, False)])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_evaluations_that_took_far_longer_than_the_first_tell_no_cost(
+    excess_ms: float, known: bool, count: int
+) -> None:
+    """The first row contains one, and a start: 500 ms. Of three rows not all contain a stall."""
+    times = [600.0, *[100.0] * 30]
+    evaluated = [8, 16, 24][:count]
+    for row in evaluated:
+        times[row] += excess_ms
+    each_ms = costs_of(rows_run(times, evaluated=[0, *evaluated])).evaluations.each_ms
+    assert each_ms == (pytest.approx(excess_ms) if known or count == 3 else None)
