@@ -61,18 +61,14 @@ def _training_ms(run: Run, breakdown: Breakdown, wall: Wall) -> dict[Phase, floa
 
 
 def _step_parts(run: Run) -> list[_StepParts]:
-    found = []
-    ms: dict[Phase, float] = {}
-    at, before = 0, run.rows.iteration[0] - 1 if len(run.rows) else -1
+    reports: list[tuple[int, dict[Phase, float]]] = []
     for span in run.spans:
-        if span.phase not in _OF_A_STEP or span.background:
-            continue
-        if ms and (span.iteration != at or span.phase in ms):
-            found.append(_StepParts(max(1, at - before), ms))
-            ms, before = {}, at
-        at = span.iteration
-        ms[span.phase] = span.ms
-    return [*found, _StepParts(max(1, at - before), ms)]
+        if span.phase in _OF_A_STEP and not span.background:
+            if not reports or reports[-1][0] != span.iteration or span.phase in reports[-1][1]:
+                reports.append((span.iteration, {}))
+            reports[-1][1][span.phase] = span.ms
+    ends = [run.rows.iteration[0] - 1 if len(run.rows) else -1, *(at for at, _ in reports)]
+    return [_StepParts(max(1, at - before), ms) for before, (at, ms) in zip(ends, reports, strict=False)]
 
 
 def _excess(reported: Sequence[_StepParts]) -> dict[Phase, float]:
