@@ -39,6 +39,8 @@ def ledger_run(seed: int) -> Run:
         spans.append(
             Span("stall", at, dice.uniform(2, 60) * step_ms, reason=dice.choice(("suspend", "data", "unknown")))
         )
+    if seed % 2:
+        spans.append(Span("step", count - 1, 0.7 * step_ms))  # of a step that was cut off
     error = dice.choice((None, 0.01))
     evaluations = [
         Evaluation(

@@ -11,7 +11,10 @@ import pytest
 from nanopace.diagnosis.compare.align import Curve, align
 from nanopace.diagnosis.compare.comparable import why_incomparable
 from nanopace.diagnosis.compare.compare import compare
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.loss.loss_spikes import loss_spikes
 from nanopace.diagnosis.loss.losses import describe_loss
+from nanopace.diagnosis.loss.overfitting import noise_of
 from nanopace.diagnosis.result import Faults, Level
 from nanopace.diagnosis.time.experiment import Sample, compare_rows, cost_of, step_exponent, without_stalled
 from nanopace.diagnosis.time.faults import straggler_findings
@@ -21,7 +24,7 @@ from nanopace.diagnosis.time.pace_findings import step_findings
 from nanopace.diagnosis.time.rows import NORMAL, SLOW, find_pace, steady
 from nanopace.incidents import RankLag
 from nanopace.record import replace
-from nanopace.run import Evaluation, Fact, GpuUse, Row, Rows, Run
+from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Row, Rows, Run
 
 from .conftest import make
 from .synthetic import rows_run
@@ -133,6 +136,41 @@ def test_of_levels_and_drifts(holds: Holds, low: float, high: float, expected: f
     assert threshold(holds, low, high) == pytest.approx(expected, rel=5e-3)
 
 
+def stall_of(each_ms: float, step_ms: float = 1000.0) -> float:
+    """The stall of a ledger in which one of five evaluations took so long, and the others 5 s."""
+    rows = Rows([Row(at, step_ms) for at in range(60)])
+    evaluations = [Evaluation(10 * k, None, 3.0, ms=each_ms if k == 3 else 5000.0) for k in range(1, 6)]
+    run = Run("log", "ledger", rows, tuple(evaluations), row_contains_evaluation=False, wall_ms=1e6)
+    return diagnose(run).wall.stall_s
+
+
+def gap(ms: float, step_ms: float = 1100.0) -> bool:
+    """Whether a gap shows between two of many rows whose lines have stamps, exact to a tenth of a second."""
+    at_s = [1e9 + step_ms * k / 1000 + (ms / 1000 if k > 30 else 0.0) for k in range(60)]
+    rows = Rows([Row(k, step_ms, at_s=round(at, 1)) for k, at in enumerate(at_s)])
+    return "gap_between_rows" in codes(diagnose(Run("log", "nanogpt", rows)).findings)
+
+
+def start(evaluation_ms: float) -> set[str]:
+    """How the first row of 10 s beyond its step is explained, where a later evaluation takes so long."""
+    times = [10_100.0, *([100.0] * 9 + [100.0 + evaluation_ms]) * 6]
+    return codes(diagnose(rows_run(times, evaluated=[0, *range(10, 61, 10)])).findings)
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: stall_of(x) > 0, 5000, 20_000, 10_000),  # twice as long as the others
+        (lambda x: stall_of(x, 8000.0) > 0, 5000, 20_000, 13_000),  # and by more than a step
+        (lambda x: "startup" in start(x), 5000, 11_000, 9800),  # 98% of it leave nothing for a start
+        (gap, 0, 2000, 350),  # three tenths of a second, as the stamps are rounded
+        (lambda x: gap(x, 4100.0), 0, 4000, 1050),  # and a quarter of what the steps between take
+    ],
+)
+def test_of_the_clock(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
 # --- what an evaluation and a checkpoint cost ------------------------------------------------------------------------
 
 
@@ -224,6 +262,32 @@ UNSURE = 1 + 6 / 6**1.5  # of twelve evaluations
 )
 def test_of_the_loss(holds: Holds, low: float, high: float, expected: float) -> None:
     assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
+def spiked(jump: float) -> bool:
+    """Whether a loss that lies so far above others stands out: they alternate between 3.00 and 3.02."""
+    losses = [3.0 + 0.02 * (k % 2) for k in range(120)]
+    losses[100] = 3.01 + jump
+    run = Run("log", "nanogpt", Rows([Row(k, 100.0, loss) for k, loss in enumerate(losses)]))
+    return bool(loss_spikes(run))
+
+
+def lost_best(better: float) -> tuple[bool, float]:
+    """Whether the best model is missed, if all but it were saved; and the noise of evaluations."""
+    vals = [3.0 + 0.01 * (-1) ** k for k in range(20)]
+    vals[7] = 2.99 - better
+    evaluations = [Evaluation(100 * (k + 1), None, val) for k, val in enumerate(vals)]
+    saves = tuple(Checkpoint(each.iteration) for k, each in enumerate(evaluations) if k != 7)
+    findings = describe_loss(Run("log", "nanogpt", Rows([Row(3000, 1.0)]), tuple(evaluations), saves))[1]
+    return "best_not_saved" in codes(findings), noise_of(
+        [(each.iteration, each.val or 0.0) for each in evaluations]
+    ) or 0.0
+
+
+def test_of_single_losses() -> None:
+    assert threshold(spiked, 0.0, 1.0) == pytest.approx(6 * 1.4826 * 0.01, rel=0.05)
+    missed = threshold(lambda x: lost_best(x)[0], 1e-6, 1.0)
+    assert missed == pytest.approx(2 * lost_best(missed)[1], rel=1e-4)
 
 
 # --- two runs --------------------------------------------------------------------------------------------------------
