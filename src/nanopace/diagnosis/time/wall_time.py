@@ -229,8 +229,8 @@ def _walk(
             clock_ms += events[pending].ms
             event_ends.append(clock_ms / 1000)
             pending += 1
-        covers = pace.covers(index)
-        row_ms, count = row_ms * covers, count * covers
+        if run.rows_cover > 1:
+            row_ms, count = row_ms * pace.covers(index), count * pace.covers(index)
         if known:
             # And the iterations that have no row. Where groups overlap, what is too much before is too little after.
             row_ms += (end - last - count) * step_ms
