@@ -204,8 +204,7 @@ def _error(group: Sequence[Sample], pooled: float, spread: float) -> float:
 
 
 def _t_80(freedom: int) -> float:
-    if freedom < 1:
-        return _T_80[1]  # the scatter is then that of steps
+    freedom = max(1, freedom)  # without any, the scatter is that of steps
     return _T_80[freedom] if freedom < len(_T_80) else Z_80 + 0.85 / freedom
 
 
