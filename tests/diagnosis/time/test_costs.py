@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.time.costs import Costs, find_costs
 from nanopace.diagnosis.time.counting import most_frequent
 from nanopace.diagnosis.time.rows import find_pace
@@ -254,3 +255,21 @@ def test_few_evaluations_that_took_far_longer_than_the_first_tell_no_cost(
         times[row] += excess_ms
     each_ms = costs_of(rows_run(times, evaluated=[0, *evaluated])).evaluations.each_ms
     assert each_ms == (pytest.approx(excess_ms) if known or count == 3 else None)
+
+
+def test_where_no_row_is_a_plain_step_rows_that_only_save_tell_nothing() -> None:
+    times = [9000.0, 500.0, *[1000.0, 500.0] * 5]
+    costs = costs_of(rows_run(times, evaluated=range(0, 12, 2), saved=range(1, 12, 2)))
+    assert (costs.evaluations.each_ms, costs.checkpoints.each_ms, costs.checkpoints.basis) == (None, None, "unknown")
+
+
+@pytest.mark.parametrize("name", ["eval_interval", "log_interval", "eval_iters", "gradient_accumulation_steps"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_knob_that_cannot_be_is_unknown(name: str, value: int) -> None:
+    wrong, without = (diagnose(nanogpt_run(facts=facts)) for facts in (CONFIG | {name: value}, _without(name)))
+    assert (wrong.evaluations.interval, wrong.source.log_interval) == (500, 100)
+    assert wrong.evaluations.predicted_ms == without.evaluations.predicted_ms
+
+
+def _without(name: str) -> dict[str, int]:
+    return {knob: value for knob, value in CONFIG.items() if knob != name}

@@ -37,7 +37,7 @@ def counted_evaluations(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...
 def evaluation_interval(run: Run) -> int | None:
     """The knob where it is known, else the most frequent distance."""
     knob = run.number("eval_interval")
-    if knob and knob > 0:
+    if knob is not None and knob > 0:
         return int(knob)
     iterations = sorted({evaluation.iteration for evaluation in run.evaluations})
     return most_frequent(after - before for before, after in pairwise(iterations))

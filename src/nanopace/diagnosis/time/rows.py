@@ -127,7 +127,7 @@ def steady(step: Step) -> bool:
 def micro_steps(run: Run) -> float | None:
     """Micro-batches that each rank computes per iteration, or None where the config is unknown."""
     accumulation = run.number("gradient_accumulation_steps")
-    if not accumulation or accumulation <= 0:
+    if accumulation is None or accumulation <= 0:
         return None
     return max(1.0, accumulation / max(1.0, run.number("gpu_count") or run.number("world_size") or 1.0))
 
@@ -135,7 +135,7 @@ def micro_steps(run: Run) -> float | None:
 def evaluation_in_steps(run: Run, forward_share: float = FORWARD_SHARE) -> float | None:
     """What one evaluation should cost, in steps: 2 x eval_iters forward passes of one micro-batch."""
     eval_iters, per_step = run.number("eval_iters"), micro_steps(run)
-    if not eval_iters or eval_iters <= 0 or per_step is None:
+    if eval_iters is None or eval_iters <= 0 or per_step is None:
         return None
     return 2 * eval_iters * forward_share / per_step
 

@@ -45,7 +45,7 @@ def time_findings(
 def log_interval(run: Run) -> int | None:
     """The knob where it is known, else the most frequent distance of the rows."""
     knob = run.number("log_interval")
-    if knob and knob > 0:
+    if knob is not None and knob > 0:
         return int(knob)
     some = run.rows[:10_000]
     return most_frequent(start - end for end, start in zip(some.last_iteration, some.iteration[1:], strict=False))
