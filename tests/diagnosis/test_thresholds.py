@@ -16,7 +16,7 @@ from nanopace.diagnosis.loss.loss_spikes import loss_spikes
 from nanopace.diagnosis.loss.losses import describe_loss
 from nanopace.diagnosis.loss.overfitting import noise_of
 from nanopace.diagnosis.result import Faults, Level
-from nanopace.diagnosis.time.experiment import Sample, compare_rows, cost_of, step_exponent, without_stalled
+from nanopace.diagnosis.time.experiment import Sample, by_speed, compare_rows, cost_of, step_exponent, without_stalled
 from nanopace.diagnosis.time.faults import straggler_findings
 from nanopace.diagnosis.time.gpu_use import gpu_findings
 from nanopace.diagnosis.time.levels import drift, level_starts
@@ -185,6 +185,8 @@ def kept(ms: float, spread: float, step_ms: float = 100.0) -> bool:
 @pytest.mark.parametrize(
     ("holds", "low", "high", "expected"),
     [
+        (lambda x: len(by_speed([*samples([1.0], 100.0), *samples([1.0], x)], 0.1)) == 1, 100, 120, 107.5),
+        (lambda x: len(by_speed([*samples([1.0], 100.0), *samples([1.0], x)])) == 1, 100, 120, 103),
         (lambda x: kept(x, 0.0), 1000, 9000, 2000),  # twice the lower quartile
         (lambda x: kept(x, 0.0, step_ms=50.0), 1000, 9000, 2000),
         (lambda x: kept(x, 0.0, step_ms=150.0), 1000, 9000, 3000),  # where steps are slower, evaluations may be, too
@@ -284,7 +286,19 @@ def lost_best(better: float) -> tuple[bool, float]:
     ) or 0.0
 
 
+def quiet(jump: float) -> bool:
+    losses = [3.0] * 60 + [3.0 + jump]
+    return bool(loss_spikes(Run("log", "nanogpt", Rows([Row(k, 100.0, loss) for k, loss in enumerate(losses)]))))
+
+
+def perplexed(loss: float) -> bool:
+    evaluations = (Evaluation(100, None, loss),)
+    return describe_loss(Run("log", "nanogpt", Rows(), evaluations))[0].best_val_perplexity is not None
+
+
 def test_of_single_losses() -> None:
+    assert threshold(quiet, 0.0, 1.0) == pytest.approx(6 * 0.002 * 3)
+    assert threshold(perplexed, 10.0, 1000.0) == pytest.approx(700)
     assert threshold(spiked, 0.0, 1.0) == pytest.approx(6 * 1.4826 * 0.01, rel=0.05)
     missed = threshold(lambda x: lost_best(x)[0], 1e-6, 1.0)
     assert missed == pytest.approx(2 * lost_best(missed)[1], rel=1e-4)
@@ -306,6 +320,26 @@ def speeds(ratio: float, spread: float = 0.001, **more: Any) -> set[str]:
 def starts(a: float, b: float, dataset: str | None = None, later: float = 1.0) -> bool:
     runs = [make(dataset=dataset, curve=[(0, 0.0, val), (10, 10.0, later), (20, 20.0, later)]) for val in (a, b)]
     return why_incomparable(*runs) is None
+
+
+def risen(rise: float, error: float | None = None) -> bool:
+    curve = [(100 * k, 10.0 * k, val) for k, val in enumerate([5.0, 4.0, 3.0, 3.0 + rise], start=1)]
+    run = make(curve=curve, tokens=1000.0)
+    run = replace(run, loss=replace(run.loss, best_val=3.0, best_val_error=error))
+    return "compare_risen" in codes(compare(run, make(curve=curve[:3], tokens=1000.0)).findings)
+
+
+def overall(ratio: float, level: float = 1.0, stall_s: float = 0.0) -> set[str]:
+    """The second run has faster steps, and all in all so many times fewer tokens per second."""
+    slow, fast = (make(tokens=1000.0, median_ms=ms) for ms in (100.0, 50.0))
+    slow = replace(slow, throughput=replace(slow.throughput, tokens_per_s_overall=9000.0))
+    fast = replace(
+        fast,
+        throughput=replace(fast.throughput, tokens_per_s_overall=9000.0 / ratio),
+        step=replace(fast.step, levels=(Level(0, 5000, 50.0), Level(5001, 20_000, 50.0 * level))),
+        wall=replace(fast.wall, stall_s=stall_s, training_s=2000.0 - stall_s),
+    )
+    return codes(compare(slow, fast).findings)
 
 
 def arrived(factor: float) -> set[str]:
@@ -333,6 +367,13 @@ def arrived(factor: float) -> set[str]:
         (lambda x: starts(10.9, x), 11.0, 13.9, 10.9 / 0.95),
         (lambda x: starts(10.9, 4.0, later=x), 1.0, 4.0, 0.6 * 4.0),
         (lambda x: "compare_arrival_same" in arrived(x), 1.0, 1.5, 1.02),
+        (lambda x: starts(10.9, x), 13.5, 14.5, 14.0),  # no vocabulary is so large
+        (lambda x: starts(10.9, x, later=5.0), 6.0, 8.0, math.log(1000)),  # below it may be a model that was trained
+        (risen, 0.0, 1.0, 0.01 * 3.0),
+        (lambda x: risen(x, 0.05), 0.0, 1.0, 3 * 0.05),
+        (lambda x: "compare_overall" in overall(x), 1.0, 1.2, 1.02),
+        (lambda x: "compare_stretch" in overall(1.1, level=x), 1.0, 1.5, 1.2),
+        (lambda x: "compare_time_share" in overall(1.1, stall_s=x), 0.0, 500.0, 0.02 * 2000),
     ],
 )  # fmt: skip
 def test_of_two_runs(holds: Holds, low: float, high: float, expected: float) -> None:
