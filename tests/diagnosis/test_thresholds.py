@@ -157,12 +157,34 @@ def start(evaluation_ms: float) -> set[str]:
     return codes(diagnose(rows_run(times, evaluated=[0, *range(10, 61, 10)])).findings)
 
 
+def uneven(count: float, ms: float = 104.0, rows: int = 1000) -> bool:
+    """Whether so many rows that took 4% longer are worth a word."""
+    times = [500.0, *(ms if row % 7 == 3 and row // 7 < round(count) else 100.0 for row in range(rows))]
+    run = rows_run(times)
+    return "uneven_rows" in codes(step_findings(run, find_pace(run)))
+
+
+def periodic(kept: float, off: int = 0, period: int = 10) -> bool:
+    """Whether stalls recur of which so many come every ten rows, and others when they like."""
+    times = [9000.0, *[100.0] * 200]
+    for number in range(round(kept)):
+        times[period * (number + 1)] = 900.0
+    for number in range(off):
+        times[period * (number + 1) + 3 + number % 4] = 900.0
+    return "periodic_stalls" in codes(diagnose(rows_run(times, log_interval=1)).findings)
+
+
 @pytest.mark.parametrize(
     ("holds", "low", "high", "expected"),
     [
         (lambda x: stall_of(x) > 0, 5000, 20_000, 10_000),  # twice as long as the others
         (lambda x: stall_of(x, 8000.0) > 0, 5000, 20_000, 13_000),  # and by more than a step
         (lambda x: "startup" in start(x), 5000, 11_000, 9800),  # 98% of it leave nothing for a start
+        (uneven, 1, 60, 19.5),  # 2% of the rows
+        (lambda x: uneven(x, 110.0), 1, 60, 10.5),  # or 0.1% of the time, with the first row's
+        (lambda x: uneven(x, 110.0, 100), 1, 14, 2.5),  # and three at least
+        (lambda x: periodic(x), 1, 20, 13.5),  # 70% of the rows that are due
+        (lambda x: periodic(20, round(x)), 1, 16, 8.5),  # and of the stalls
         (gap, 0, 2000, 350),  # three tenths of a second, as the stamps are rounded
         (lambda x: gap(x, 4100.0), 0, 4000, 1050),  # and a quarter of what the steps between take
     ],
