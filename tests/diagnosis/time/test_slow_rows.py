@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nanopace.diagnosis.result import SlowRow
 from nanopace.diagnosis.time.rows import find_pace
 from nanopace.diagnosis.time.slow_rows import Breakdown, break_down_rows
-from nanopace.run import Run
+from nanopace.run import Row, Rows, Run
 
 from ..synthetic import nanogpt_run, rows_run
 
@@ -145,3 +145,11 @@ def test_a_first_row_that_is_hardly_slower_is_a_start_all_the_same() -> None:
     breakdown = break_down_rows(run, pace)
     assert breakdown.startup is None
     assert 0 in breakdown.costs.cold_rows
+
+
+def test_of_folded_rows_the_parts_are_those_of_one() -> None:
+    rows = [Row(at, 100.0) for at in range(40)] + [Row(40, 900.0, None, None, 3, 42, 2700.0)]
+    run = Run("train.log", "nanogpt", Rows([*rows, *(Row(at, 100.0) for at in range(43, 80))]))
+    (slow,) = breakdown_of(run).slow_rows
+    assert (slow.iteration, slow.count, slow.excess_ms) == (42, 3, pytest.approx(800.0))
+    assert slow.parts_ms == {"stall": pytest.approx(800.0)}
