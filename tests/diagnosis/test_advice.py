@@ -334,3 +334,71 @@ def test_a_run_that_slowed_down_is_no_reason_to_be_content(make_diagnosis: Any) 
     slowed = replace(content, step=replace(content.step, first_fifth_ms=100.0, last_fifth_ms=115.0))
     assert codes(advise(run_of(), content)) == ["nothing_to_change"]
     assert codes(advise(run_of(), slowed)) == []
+
+
+OFTEN = {"evaluations": {"count": 200, "each_ms": 1000.0, "interval": 100}, "wall": {"overhead_share": 0.1}}
+WITH_SAVES = {"evaluations": {"count": 9, "each_ms": 9000.0, "contains_checkpoint": True}, "wall": {}}
+SAVED = {"checkpoints": {"count": 6, "each_ms": 1000.0, "basis": "measured"}, "wall": {"overhead_share": 0.1}}
+IDLE = GPT2 | {"batch_size": 4, "gradient_accumulation_steps": 128, "gpu_memory_gb": 24}
+
+
+@pytest.mark.parametrize(
+    ("code", "facts", "given", "figure", "enough", "too_little"),
+    [
+        ("raise_eval_interval", {}, OFTEN, "wall.overhead_share", 0.015, 0.0149),
+        ("lower_eval_iters", {"eval_iters": 21}, OFTEN, "wall.overhead_share", 0.015, 0.0149),
+        ("lower_eval_iters_unknown", {}, OFTEN, "evaluations.count", 2, 1),
+        ("lower_eval_iters_unknown", {}, WITH_SAVES, "wall.overhead_share", 0.05, 0.049),
+        ("save_less_often", {}, SAVED, "wall.overhead_share", 0.01, 0.0099),
+        ("save_less_often", {}, SAVED, "checkpoints.each_ms", 1000.0, 999.0),  # 0.3% of the time
+        ("save_less_often", {}, SAVED, "checkpoints.count", 6, 5),
+        ("find_the_stall", {}, {"wall": {}}, "wall.stall_s", 20.0, 19.9),
+        ("turn_on_compile", {"compile": False}, {"wall": {}}, "wall.training_s", 600.0, 599.0),
+        ("larger_micro_batch", IDLE, {"card": "Some card"}, "mfu", 0.449, 0.45),
+        ("nothing_to_change", {}, {"card": "Some card"}, "mfu", 0.45, 0.449),
+        ("nothing_to_change", {}, {"wall": {"overhead_share": 0.01}}, "wall.stall_s", 9.5, 10.0),
+        ("nothing_to_change", {}, {"wall": {}}, "wall.total_s", 1.0, 0.0),
+    ],
+)  # fmt: skip
+def test_from_where_on_it_is_advised(
+    make_diagnosis: Any, code: str, facts: Any, given: Any, figure: str, enough: float, too_little: float
+) -> None:
+    def advised(value: float) -> bool:
+        section, _, name = figure.partition(".")
+        changed = {**given, section: {**given[section], name: value} if name else value}
+        return code in codes(advise(run_of(**facts), make_diagnosis(**changed)))
+
+    assert (advised(enough), advised(too_little)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("step", "content"),
+    [
+        ({"normal_rows": 15}, True),
+        ({"normal_rows": 14}, False),
+        ({"first_fifth_ms": 100.0, "last_fifth_ms": 105.0}, True),
+        ({"first_fifth_ms": 100.0, "last_fifth_ms": 105.1}, False),
+    ],
+)
+def test_from_where_on_a_run_is_steady_enough(make_diagnosis: Any, step: dict[str, Any], content: bool) -> None:
+    diagnosis = make_diagnosis()
+    advice = advise(run_of(), replace(diagnosis, step=replace(diagnosis.step, **step)))
+    assert codes(advice) == (["nothing_to_change"] if content else [])
+
+
+@pytest.mark.parametrize(("count", "to"), [(6, 5), (20, 5), (24, 6), (400, 100)])
+def test_a_quarter_of_the_checkpoints_is_kept_and_five_at_least(make_diagnosis: Any, count: int, to: int) -> None:
+    checkpoints = {"count": count, "each_ms": 2000.0, "basis": "measured"}
+    (finding,) = advise(run_of(), make_diagnosis(checkpoints=checkpoints, wall={"overhead_share": 0.1}))
+    assert finding.numbers == {"checkpoints": count, "to_checkpoints": to}
+    assert finding.saves_s == pytest.approx((count - to) * 2.0)
+
+
+def test_stalls_and_the_start_make_no_evaluation_cheaper(make_diagnosis: Any) -> None:
+    """2% of all time are 4% of what is left without 400 s of stalls and 600 s of start-up."""
+    wall = {"overhead_share": 0.02, "stall_s": 400.0, "startup_s": 600.0}
+    advice = advise(run_of(), make_diagnosis(evaluations=OFTEN["evaluations"], wall=wall))
+    (finding,) = [each for each in advice if each.code == "raise_eval_interval"]
+    assert finding.numbers["to_interval"] == 500
+    assert finding.saves_s == pytest.approx(0.02 * 2000 * 0.8)
+    assert finding.saves_share == pytest.approx(0.02 * 0.8)

@@ -10,18 +10,18 @@ from __future__ import annotations
 import math
 
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
-from nanopace.diagnosis.time.faults import MORE_THAN_A_FEW, training_batch, waited_for_data_s
+from nanopace.diagnosis.time.faults import FEW_SKIPPED, training_batch, waited_for_data_s
 from nanopace.errors import CardError
 from nanopace.run import Run
 
 _WORTH_TUNING = 0.015  # overhead from which on evaluations are worth a change
 _ENOUGH = 0.01  # ... and down to which
-_FEWEST_EVALUATIONS = 10  # that a run should keep, or its curve is lost
+_FEWEST_EVALUATIONS = 10  # a run keeps at least so many, or its loss curve is lost
 _LARGEST_RAISE = 10  # times the interval
 _FEWER_BATCHES = 4  # eval_iters over this: half the precision for three quarters of the cost
 _FEWEST_ITERS = 20  # below this an evaluation says little
-_REAL_PART = 0.05  # of the wall clock: evaluations with a checkpoint of unknown size in them
-_SEVERAL = 2  # evaluations: one that happens once is not worth a word
+_REAL_PART = 0.05  # of the wall clock, where evaluations contain a checkpoint of unknown cost
+_SEVERAL = 2  # evaluations: a single one is not worth advice
 _CHECKPOINT_SHARE = 0.003
 _FEWER_SAVES = 4
 _FEWEST_SAVES = 5
@@ -29,14 +29,14 @@ _STALL_SHARE = 0.01
 _IDLE_CARD = 0.45  # mfu below which a larger micro-batch can help
 _WORTH_COMPILING_S = 600.0  # of training: compiling takes a minute of it
 _LARGEST_BATCH_RAISE = 4  # beyond this a micro-batch brings memory trouble and hardly any speed
-# A slower card is no overhead, but no reason to be content.
+# A card that slows down is no overhead, but the run could be faster.
 _SLOWED = 1.05  # the last fifth of the run against the first
-_FEW_ROWS = 15  # of which nothing tells whether the steps became slower
-_NOT_NOTHING = frozenset({"memory_spill", "level_shift", "throttled_heat", "throttled_hardware"})
+_FEW_ROWS = 15  # too few to tell whether the steps became slower
+_TROUBLE = frozenset({"memory_spill", "level_shift", "throttled_heat", "throttled_hardware"})
 
 
 def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
-    """Ordered by what it saves, advice without a figure after that. A loss that is gone leaves nothing to speed up."""
+    """What saves most comes first, advice without a figure last. A run whose loss diverged gets no advice on speed."""
     if any(finding.code == "loss_diverged" for finding in diagnosis.findings):
         return [each for each in (_leave_float16(run), _calm_the_loss(run, diagnosis)) if each is not None]
     found = [
@@ -53,7 +53,7 @@ def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
     ]
     advice = [each for each in found if each is not None]
     advice.sort(key=lambda each: -math.inf if each.saves_s is None else each.saves_s, reverse=True)
-    if not advice and _content(diagnosis):
+    if not advice and _nothing_to_gain(diagnosis):
         advice.append(Finding("nothing_to_change", {"overhead_share": diagnosis.wall.overhead_share}, advice=True))
     return advice
 
@@ -67,7 +67,7 @@ def _number(finding: Finding, name: str) -> float:
     return number if isinstance(number, (int, float)) else 0.0
 
 
-def _content(diagnosis: Diagnosis) -> bool:
+def _nothing_to_gain(diagnosis: Diagnosis) -> bool:
     """Whether all that could be saved is too little, as far as the log can tell."""
     wall, mfu = diagnosis.wall, diagnosis.mfu
     card = mfu.card_high if mfu.card is None else mfu.card
@@ -75,13 +75,13 @@ def _content(diagnosis: Diagnosis) -> bool:
     if overhead is None or wall.awake_s <= 0 or (card is not None and card < _IDLE_CARD):
         return False
     codes = {finding.code for finding in diagnosis.findings}
-    if codes & _NOT_NOTHING or diagnosis.step.normal_rows < _FEW_ROWS or _slowed(diagnosis.step):
+    if codes & _TROUBLE or diagnosis.step.normal_rows < _FEW_ROWS or _slowed(diagnosis.step):
         return False
     return overhead + wall.stall_s / wall.awake_s < _WORTH_TUNING
 
 
 def _slowed(step: Step) -> bool:
-    """Whether the run lost speed, in whatever way: what it did at its best, it might have done to its end."""
+    """Whether the last steps were slower than the first, for whatever reason."""
     first_ms, last_ms = step.first_fifth_ms, step.last_fifth_ms
     return bool(first_ms and last_ms and last_ms > _SLOWED * first_ms)
 
@@ -90,7 +90,7 @@ def _slowed(step: Step) -> bool:
 
 
 def _overhead(diagnosis: Diagnosis) -> float | None:
-    """Of the time after the start in which nothing held the run up: a stall makes no evaluation cheaper."""
+    """As a share of the time without start-up and stalls: a stall does not make evaluations cheaper."""
     wall, undisturbed_s = diagnosis.wall, _undisturbed_s(diagnosis)
     return (
         wall.overhead_share * wall.awake_s / undisturbed_s
@@ -176,7 +176,7 @@ def _evaluation_s(diagnosis: Diagnosis, share: float) -> float | None:
         each = None if evaluations.predicted_ms is None else min(each, evaluations.predicted_ms)
     if each is None:
         return None
-    all_s = evaluations.count * each / 1000  # at the price of one, which may be that of a slow stretch
+    all_s = evaluations.count * each / 1000  # at the cost of one, which may be that of a slow stretch
     spent_s = diagnosis.wall.evaluation_s
     return share * (all_s if spent_s is None else min(all_s, spent_s))
 
@@ -210,9 +210,9 @@ def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _calm_the_loss(run: Run, diagnosis: Diagnosis) -> Finding | None:
-    """A step or two that is skipped is nothing; more of them, or a setback, are the learning rate or the data."""
+    """One or two skipped steps are normal; more of them, or a rollback, point at the learning rate or the data."""
     faults, ended = diagnosis.faults, diagnosis.source.ending == "diverged"
-    if faults.skipped_steps <= MORE_THAN_A_FEW and not faults.rollbacks and not ended:
+    if faults.skipped_steps <= FEW_SKIPPED and not faults.rollbacks and not ended:
         return None
     return Finding("calm_the_loss", {"learning_rate": run.number("learning_rate")}, advice=True)
 
@@ -227,7 +227,7 @@ def _find_the_straggler(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _smaller_micro_batch(diagnosis: Diagnosis) -> Finding | None:
-    """What the run came down to is what the memory holds."""
+    """The micro-batch that the run ended up with is the one that fits."""
     reached = training_batch(diagnosis.faults)
     if reached is None:
         return None
@@ -264,12 +264,12 @@ def _larger_micro_batch(run: Run, diagnosis: Diagnosis) -> Finding | None:
     """A doubled micro-batch, or one doubled twice, where the card is idle and has the memory for it."""
     card = diagnosis.mfu.card
     if diagnosis.mfu.verdict == "power_limited":
-        return None  # it has no power left for more at once
+        return None  # the card has no power left for more work at once
     batch, accumulation = run.number("batch_size"), run.number("gradient_accumulation_steps")
     if card is None or card >= _IDLE_CARD or not batch or not accumulation:
         return None
     if training_batch(diagnosis.faults) is not None:
-        return None  # there was no room for the one before
+        return None  # even the present one did not fit
     fits = _largest_that_fits(run, diagnosis)
     cards = int(run.number("gpu_count") or run.number("world_size") or 1)
     larger, fewer = int(batch), int(accumulation)

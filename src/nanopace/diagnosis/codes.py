@@ -44,8 +44,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "startup": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),
     "startup_compile": ("iteration", "total_s", "step_s"),  # where no evaluation is inside of it
     "startup_bounded": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),  # at most and at least
-    "startup_together": ("iteration", "total_s", "step_s"),  # with an evaluation of unknown price
-    "startup_unsplit": ("iteration", "total_s", "step_s"),  # no evaluation is told
+    "startup_together": ("iteration", "total_s", "step_s"),  # with an evaluation of unknown cost
+    "startup_unsplit": ("iteration", "total_s", "step_s"),  # the log shows no evaluation
     "hidden_evaluations": ("hidden", "count", "log_interval", "eval_interval", "hidden_s"),
     "align_log_interval": ("log_interval", "eval_interval"),  # would show them
     "after_last_row": ("iteration", "after_s"),  # an evaluation, with what it saved
@@ -62,7 +62,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "level_shift_at_batch": (*_SHIFT, "work_ratio"),  # mfu x time changed like the time: the tokens of an iteration did
     "level_shift_at_restart": (*_SHIFT, "restart_iteration"),
     "slow_beginning": ("iterations", "before_ms", "after_ms", "ratio", "lost_s"),
-    "pace_changes": ("changes", "fastest_ms", "slowest_ms", "lost_s"),  # many level shifts; the gravest follows
+    "pace_changes": ("changes", "fastest_ms", "slowest_ms", "lost_s"),  # many level shifts; the most expensive follows
     "cpu_pace": ("changes", "fastest_ms", "slowest_ms"),  # level shifts of a run without a card
     "memory_spill": (*_SHIFT, "ratio"),  # a level shift of 1.8 x and more
     "drift": (*_FIFTHS, "drift_share"),

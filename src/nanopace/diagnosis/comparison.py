@@ -8,9 +8,9 @@ from nanopace.diagnosis.result import JSON_VERSION, Diagnosis, Finding, Number
 from nanopace.record import Record
 from nanopace.run import Metric
 
-# What tells the seconds: our ledger; the rows of a log, added up; or rows that leave out an evaluation or a checkpoint.
+# Where the seconds come from: our ledger; the rows of a log, added up; or rows that leave out an evaluation or a save.
 TrainingClock = Literal["measured", "rows", "incomplete"]
-# As the trainers tell; as evaluations scatter; one of each; too few evaluations to know.
+# Printed by the trainers; from the scatter of the evaluations; one of each; unknown, since evaluations are too few.
 ErrorBasis = Literal["standard_error", "scatter", "mixed", "unknown"]
 Sooner = Literal["a", "b", "tie"]
 
@@ -84,11 +84,11 @@ class Arrival(Record):
     a: Reached
     b: Reached
     ratio: float | None  # seconds of b over seconds of a; None where one was there before its first step
-    sooner: Sooner | None  # None where it cannot be told
+    sooner: Sooner | None  # None where it is not clear
 
 
 class Settling(Record):
-    """A run that would settle what two runs cannot: run b with one knob set back to a's value."""
+    """A third run that would show which knob did it: run b with one knob set back to a's value."""
 
     knob: str
     value: Number | bool
@@ -113,7 +113,7 @@ class Comparison(Record):
     equal_time: tuple[AtTime, ...]
     equal_flops: tuple[AtFlops, ...]
     leader_tokens: Literal["a", "b", "tie"] | None  # at the most tokens both have: the lower loss so far
-    leader_time: Literal["a", "b", "tie"] | None  # at the longest time both have; None if it cannot be told, too
+    leader_time: Literal["a", "b", "tie"] | None  # at the longest time both have; None if it is not clear, too
     crossover_s: float | None  # from when on the later leader is ahead at equal time; None if the lead never changes
     crossover_tokens: float | None
     unattributable: tuple[str, ...]  # knobs that changed together and may each have moved the utilisation

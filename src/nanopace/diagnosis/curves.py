@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from nanopace.diagnosis.result import Cause, Curves, Mfu
 from nanopace.diagnosis.time.rows import NORMAL, SLOW, UNEVEN, Pace
-from nanopace.diagnosis.time.slow_rows import Spikes
+from nanopace.diagnosis.time.slow_rows import Breakdown
 from nanopace.diagnosis.time.wall_time import Clock
 from nanopace.run import Evaluation, Run
 
@@ -22,18 +22,18 @@ MOST_EVALUATIONS = 2000
 MOST_SAVES = 2000
 
 
-def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves:
+def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> Curves:
     """Thin the rows out, and put each point on the clock."""
     rows = run.rows
-    chosen = _chosen(pace, spikes)
+    chosen = _chosen(pace, breakdown)
     evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
-    saved = spikes.prices.saved
+    saved = breakdown.costs.saved
     saves = _saves(run, clock)
     measured = mfu.printed_last is not None  # a 0 in every row is none
     return Curves(
         row_iteration=tuple(rows.last_iteration[index] for index in chosen),
         row_ms=tuple(rows.ms[index] for index in chosen),
-        row_cause=tuple(_main_cause(spikes.parts[index]) if pace.kind[index] == SLOW else None for index in chosen),
+        row_cause=tuple(_main_cause(breakdown.parts[index]) if pace.kind[index] == SLOW else None for index in chosen),
         row_loss=tuple(_known(rows.loss[index]) for index in chosen),
         row_mfu_printed=tuple(_known(rows.mfu[index]) if measured else None for index in chosen),
         row_mfu_true=tuple(_true_mfu(run, pace, mfu, index) for index in chosen),
@@ -50,24 +50,24 @@ def draw(run: Run, pace: Pace, spikes: Spikes, mfu: Mfu, clock: Clock) -> Curves
     )
 
 
-def _chosen(pace: Pace, spikes: Spikes) -> list[int]:
+def _chosen(pace: Pace, breakdown: Breakdown) -> list[int]:
     """Rows to show: the slow ones of every cause from all over the run, and others at even distances."""
     by_cause: dict[Cause, list[int]] = {}
     for index, kind in enumerate(pace.kind):
         if kind == SLOW:
-            by_cause.setdefault(_main_cause(spikes.parts[index]), []).append(index)
-    slow = [index for rows in by_cause.values() for index in _largest(rows, spikes)]
+            by_cause.setdefault(_main_cause(breakdown.parts[index]), []).append(index)
+    slow = [index for rows in by_cause.values() for index in _largest(rows, breakdown)]
     others = [index for index, kind in enumerate(pace.kind) if kind != SLOW]
     return sorted([*slow, *_spread(others, MOST_ROWS)])
 
 
-def _largest(rows: Sequence[int], spikes: Spikes) -> Sequence[int]:
+def _largest(rows: Sequence[int], breakdown: Breakdown) -> Sequence[int]:
     """At most so many of one cause: of neighbours the one that took longest, so that no part of the run looks free."""
     if len(rows) <= MOST_OF_A_CAUSE:
         return rows
     bounds = [part * len(rows) // MOST_OF_A_CAUSE for part in range(MOST_OF_A_CAUSE + 1)]
     return [
-        max(rows[begin:end], key=lambda index: sum(spikes.parts[index].values())) for begin, end in pairwise(bounds)
+        max(rows[begin:end], key=lambda index: sum(breakdown.parts[index].values())) for begin, end in pairwise(bounds)
     ]
 
 

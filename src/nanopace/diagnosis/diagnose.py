@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from nanopace.diagnosis.advice import advise
 from nanopace.diagnosis.curves import draw
-from nanopace.diagnosis.invariants import withheld
+from nanopace.diagnosis.invariants import withhold_false_findings
 from nanopace.diagnosis.loss.losses import describe_loss
 from nanopace.diagnosis.mfu.mfu import find_mfu
 from nanopace.diagnosis.mfu.mfu_findings import mfu_findings
 from nanopace.diagnosis.reading import reading_findings
 from nanopace.diagnosis.result import Diagnosis, Model, Source
-from nanopace.diagnosis.time.faults import find_faults, loss_faults, memory_findings, straggler
+from nanopace.diagnosis.time.faults import find_faults, loss_fault_findings, memory_findings, straggler_findings
 from nanopace.diagnosis.time.gpu_use import gpu_findings
 from nanopace.diagnosis.time.phases import find_phases
 from nanopace.diagnosis.time.rows import find_pace
-from nanopace.diagnosis.time.slow_rows import find_spikes
+from nanopace.diagnosis.time.slow_rows import break_down_rows
 from nanopace.diagnosis.time.throughput import find_throughput, throughput_findings
 from nanopace.diagnosis.time.time_findings import log_interval, time_findings
 from nanopace.diagnosis.time.wall_time import account, look_ahead
@@ -26,8 +26,8 @@ def diagnose(run: Run) -> Diagnosis:
     """What a run means. Arithmetic, and what `nanopace tune` measured of this machine's card: it never fails, and what
     it cannot know is None."""
     pace = find_pace(run)
-    spikes = find_spikes(run, pace)
-    wall, restarts, clock = account(run, pace, spikes)
+    breakdown = break_down_rows(run, pace)
+    wall, restarts, clock = account(run, pace, breakdown)
     faults = find_faults(run, clock)
     throughput = find_throughput(run, pace, wall)
     mfu = find_mfu(run, pace, throughput)
@@ -37,30 +37,30 @@ def diagnose(run: Run) -> Diagnosis:
         source=_source(run),
         facts=run.facts,
         step=pace.step,
-        slow_rows=spikes.slow_rows,
-        evaluations=spikes.prices.evaluations,
-        checkpoints=spikes.prices.checkpoints,
-        startup=spikes.startup,
+        slow_rows=breakdown.slow_rows,
+        evaluations=breakdown.costs.evaluations,
+        checkpoints=breakdown.costs.checkpoints,
+        startup=breakdown.startup,
         restarts=restarts,
         wall=wall,
-        ahead=look_ahead(run, pace, spikes, wall),
+        ahead=look_ahead(run, pace, breakdown, wall),
         throughput=throughput,
         mfu=mfu,
         model=_model(run),
         loss=loss,
         findings=(
             *reading_findings(run),
-            *time_findings(run, pace, spikes, wall, restarts, clock, faults),
+            *time_findings(run, pace, breakdown, wall, restarts, clock, faults),
             *memory_findings(faults),
-            *straggler(run, faults),
+            *straggler_findings(run, faults),
             *mfu_findings(run, pace, mfu),
             *gpu_findings(run, mfu.verdict),
             *throughput_findings(run),
-            *loss_faults(faults),
+            *loss_fault_findings(faults),
             *loss_findings,
         ),
-        curves=draw(run, pace, spikes, mfu, clock),
-        phases=find_phases(run, spikes, wall),
+        curves=draw(run, pace, breakdown, mfu, clock),
+        phases=find_phases(run, breakdown, wall),
         gpu_use=run.gpu_use,
         faults=faults,
         notes=run.notes,
@@ -68,7 +68,7 @@ def diagnose(run: Run) -> Diagnosis:
     if any(finding.code == "loss_diverged" for finding in diagnosis.findings):  # no praise for what computes nothing
         kept = tuple(each for each in diagnosis.findings if not each.code.startswith("utilisation_"))
         diagnosis = replace(diagnosis, findings=kept)
-    return withheld(replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis))))
+    return withhold_false_findings(replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis))))
 
 
 def _source(run: Run) -> Source:

@@ -1,8 +1,8 @@
-"""What holds of every diagnosis, whatever the log: no part is larger than its whole.
+"""Invariants of every diagnosis, whatever the log: no part is larger than its whole.
 
-Nobody spends a negative time, and no advice saves more than was spent on its thing. A figure that breaks this is a
-mistake of ours, and a wrong sentence is worse than none: `withheld` leaves out the findings that rest on it. The tests
-set `strict`, and there it raises.
+No time is negative, and no advice saves more than was spent. A figure that breaks this is a mistake of ours, and a
+wrong sentence is worse than none: `withhold_false_findings` leaves out the findings that rest on it. Tests set
+`strict`, which makes it raise instead.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Checked = TypeVar("Checked", bound=Diagnosis | Comparison)
 
 
 class InvariantError(AssertionError):
-    """A figure that cannot be."""
+    """A figure that is impossible."""
 
 
-def withheld(checked: Checked) -> Checked:
-    """The same without the findings that cannot be true; where a figure is wrong that all rest on, without advice."""
-    complaints = [*_of_diagnosis(checked)] if isinstance(checked, Diagnosis) else [*_of_comparison(checked)]
+def withhold_false_findings(checked: Checked) -> Checked:
+    """The same without the findings that cannot be true; without any advice, if a figure that all rest on is wrong."""
+    complaints = [*_check_diagnosis(checked)] if isinstance(checked, Diagnosis) else [*_check_comparison(checked)]
     if not complaints:
         return checked
     if strict:
@@ -43,31 +43,31 @@ def withheld(checked: Checked) -> Checked:
     return replace(checked, findings=tuple(kept))
 
 
-def _of_diagnosis(run: Diagnosis) -> Iterator[Broken]:
-    yield from ((complaint, None) for complaint in _of_figures(run))
+def _check_diagnosis(run: Diagnosis) -> Iterator[Broken]:
+    yield from ((complaint, None) for complaint in _check_figures(run))
     for finding in run.findings:
-        for complaint in (*_of_numbers(finding, run), *_of_advice(finding, run)):
+        for complaint in (*_check_numbers(finding, run), *_check_advice(finding, run)):
             yield f"{finding.code}: {complaint}", finding
 
 
-def _of_comparison(pair: Comparison) -> Iterator[Broken]:
+def _check_comparison(pair: Comparison) -> Iterator[Broken]:
     for name, figure in _fields(pair):
         if isinstance(figure, PairOf):
-            yield from ((f"{name}: {each}", None) for each in _of_pair(figure))
+            yield from ((f"{name}: {each}", None) for each in _check_pair(figure))
     parts = pair.decomposition
     known = (parts.flops_per_token, parts.utilisation, parts.peak, parts.gpu_count)
     if parts.total is not None and None not in known and not _close(parts.total, sum(part or 0.0 for part in known)):
         yield f"decomposition {known} of {parts.total}", None
     for moment in (pair.crossover_s, pair.crossover_tokens):
-        yield from ((each, None) for each in _of_time("crossover", moment))
+        yield from ((each, None) for each in _check_time("crossover", moment))
     for finding in pair.findings:
-        for complaint in _of_numbers(finding, None):
+        for complaint in _check_numbers(finding, None):
             yield f"{finding.code}: {complaint}", finding
 
 
-def _of_pair(pair: PairOf) -> Iterator[str]:
+def _check_pair(pair: PairOf) -> Iterator[str]:
     for figure in (pair.a, pair.b, pair.ratio):
-        yield from _of_time("figure", figure)
+        yield from _check_time("figure", figure)
     if pair.ratio is not None and pair.a and pair.b is not None and not _close(pair.ratio * pair.a, pair.b):
         yield f"{pair.ratio} of {pair.a} is not {pair.b}"
 
@@ -75,22 +75,22 @@ def _of_pair(pair: PairOf) -> Iterator[str]:
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _of_figures(run: Diagnosis) -> Iterator[str]:
+def _check_figures(run: Diagnosis) -> Iterator[str]:
     for record in (run.step, run.evaluations, run.checkpoints, run.startup, run.restarts, run.wall, run.ahead):
         for name, figure in _fields(record):
             if name not in NOT_OF_A_WHOLE and isinstance(figure, (int, float)):
-                yield from (_of_share if name.endswith("_share") or name == "goodput" else _of_time)(name, figure)
-    yield from _of_wall(run)
-    yield from _of_events(run)
+                yield from (_check_share if name.endswith("_share") or name == "goodput" else _check_time)(name, figure)
+    yield from _check_wall(run)
+    yield from _check_events(run)
     for row in run.slow_rows:
-        yield from _parts(f"row {row.iteration}", [*row.parts_ms.values()], row.excess_ms)
+        yield from _check_parts(f"row {row.iteration}", [*row.parts_ms.values()], row.excess_ms)
     if (start := run.startup) is not None:
-        yield from _parts("start-up", [start.step_ms, start.evaluation_ms, start.compile_ms], start.total_ms)
+        yield from _check_parts("start-up", [start.step_ms, start.evaluation_ms, start.compile_ms], start.total_ms)
     for figure in (run.throughput.tokens_per_s, run.mfu.steady_printed, run.mfu.card, run.mfu.achieved_tflops):
-        yield from _of_time("speed", figure)
+        yield from _check_time("speed", figure)
 
 
-def _of_wall(run: Diagnosis) -> Iterator[str]:
+def _check_wall(run: Diagnosis) -> Iterator[str]:
     wall = run.wall
     parts = [wall.training_s, wall.evaluation_s, wall.checkpoint_s, wall.startup_s, wall.stall_s, wall.restart_s]
     parts += [wall.other_s, wall.unknown_s, wall.suspended_s, wall.rollback_s]
@@ -100,8 +100,8 @@ def _of_wall(run: Diagnosis) -> Iterator[str]:
         yield f"restarts cost {run.restarts.lost_s} s of {wall.total_s}"
 
 
-def _of_events(run: Diagnosis) -> Iterator[str]:
-    """Evaluations and checkpoints, all of them at the price of one."""
+def _check_events(run: Diagnosis) -> Iterator[str]:
+    """Evaluations and checkpoints, all of them at the cost of one."""
     evaluations, checkpoints = run.evaluations, run.checkpoints
     if evaluations.visible + evaluations.hidden != evaluations.count:
         yield f"{evaluations.visible} + {evaluations.hidden} of {evaluations.count} evaluations"
@@ -118,14 +118,14 @@ def _of_events(run: Diagnosis) -> Iterator[str]:
 # --- findings --------------------------------------------------------------------------------------------------------
 
 
-def _of_numbers(finding: Finding, run: Diagnosis | None) -> Iterator[str]:
+def _check_numbers(finding: Finding, run: Diagnosis | None) -> Iterator[str]:
     for name, number in finding.numbers.items():
         if not isinstance(number, (int, float)) or name in NOT_OF_A_WHOLE:
             continue
         if name.endswith("_share"):
-            yield from _of_share(name, number) if run is not None else ()
+            yield from _check_share(name, number) if run is not None else ()
         elif name.endswith(("_s", "_ms")):
-            yield from _of_time(name, number)
+            yield from _check_time(name, number)
         if run is not None and name in OF_THE_RUN and number > _at_most(run.wall.total_s):
             yield f"{name} {number} of {run.wall.total_s} s"
     largest, total = finding.numbers.get("largest_s"), finding.numbers.get("total_s")
@@ -134,7 +134,7 @@ def _of_numbers(finding: Finding, run: Diagnosis | None) -> Iterator[str]:
 
 
 def _spent_s(run: Diagnosis) -> Mapping[str, float]:
-    """By advice, what its thing took: it saves no more."""
+    """For each advice, the time spent on what it changes: it cannot save more."""
     wall = run.wall
     overhead_s = (wall.overhead_share or 0.0) * wall.awake_s
     return {
@@ -156,14 +156,14 @@ _VALID: Mapping[str, Callable[[Mapping[str, float]], bool]] = {
 }
 
 
-def _of_advice(finding: Finding, run: Diagnosis) -> Iterator[str]:
+def _check_advice(finding: Finding, run: Diagnosis) -> Iterator[str]:
     numbers = {name: number for name, number in finding.numbers.items() if isinstance(number, (int, float))}
     if finding.code in _VALID and not _VALID[finding.code](numbers):
         yield f"advises {numbers}"
     if finding.saves_s is None:
         return
-    yield from _of_time("saves_s", finding.saves_s)
-    yield from _of_share("saves_share", finding.saves_share or 0.0)
+    yield from _check_time("saves_s", finding.saves_s)
+    yield from _check_share("saves_share", finding.saves_share or 0.0)
     spent_s = _spent_s(run).get(finding.code, run.wall.awake_s)
     if finding.saves_s > _at_most(spent_s):
         yield f"saves {finding.saves_s} of {spent_s} s"
@@ -177,17 +177,17 @@ def _fields(record: Record | None) -> Iterator[tuple[str, object]]:
         yield from ((name, getattr(record, name)) for name in record._fields)
 
 
-def _of_time(name: str, figure: float | None) -> Iterator[str]:
+def _check_time(name: str, figure: float | None) -> Iterator[str]:
     if figure is not None and not 0 <= figure < math.inf:
         yield f"{name} is {figure}"
 
 
-def _of_share(name: str, figure: float) -> Iterator[str]:
+def _check_share(name: str, figure: float) -> Iterator[str]:
     if not 0 <= figure <= _at_most(1.0):
         yield f"{name} is {figure}"
 
 
-def _parts(name: str, parts: Sequence[float | None], whole: float) -> Iterator[str]:
+def _check_parts(name: str, parts: Sequence[float | None], whole: float) -> Iterator[str]:
     known = [part for part in parts if part is not None]
     if any(part < 0 for part in known) or sum(known) > _at_most(whole):
         yield f"{name}: {known} of {whole}"

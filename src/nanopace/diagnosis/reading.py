@@ -1,4 +1,4 @@
-"""What has to be known of how the log was read, before anything that was read in it."""
+"""Findings about how the log was read. They come first: everything else depends on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from nanopace.run import Run
 
 
 def reading_findings(run: Run) -> list[Finding]:
-    """What is left out, prose around the log, a file that is cut, lines not read, and times that were divided."""
+    """What was left out, text around the log, a file cut short, lines not understood, rows of several iterations."""
     findings = []
     if run.runs_of_file is not None:
         findings.append(Finding("many_runs", {"runs": run.runs_of_file}))

@@ -15,7 +15,7 @@ from nanopace.record import Record
 from nanopace.run import Ending, Fact, GpuUse, Metric, Stage
 
 JSON_VERSION = 1
-WIDE = 0.2  # an interval of more than this share of its figure is told
+WIDE = 0.2  # an interval wider than this share of its figure is shown
 
 Cause = Literal["compile", "evaluation", "checkpoint", "restart", "periodic", "stall"]
 Basis = Literal["measured", "stamps", "upper_bound", "unknown"]  # stamps: of the log's lines
@@ -89,7 +89,7 @@ class Evaluations(Record):
     count: int  # after training began, a final one too; without those before the first step of a process
     visible: int  # those inside the time of a row, or that the trainer measured
     hidden: int  # those between rows, or outside of the rows' clock
-    each_ms: float | None  # of one evaluation; contains the checkpoint where that cannot be told apart
+    each_ms: float | None  # of one evaluation; contains the checkpoint where the two cannot be separated
     interval: int | None
     contains_checkpoint: bool
     predicted_ms: float | None  # 2 x eval_iters forward passes at a third of a micro-step; None without the config
@@ -112,7 +112,7 @@ class Checkpoints(Record):
 
     @property
     def wide_interval(self) -> tuple[float, float] | tuple[None, None]:
-        """The interval where it is wide enough, against the price, to be told."""
+        """The interval, if it is wide enough to be shown."""
         if self.each_ms is None or self.low_ms is None or self.high_ms is None:
             return None, None
         wide = self.high_ms - self.low_ms > WIDE * self.each_ms
@@ -147,7 +147,7 @@ class Wall(Record):
     stall_s: float
     restart_s: float
     other_s: float  # logging and the like, which our trainer measures
-    unknown_s: float | None  # None: the log's clock leaves out evaluations whose cost nothing tells
+    unknown_s: float | None  # None: the log's clock leaves out evaluations of unknown cost
     overhead_share: float | None  # evaluation and checkpoints over the time in which the machine was awake
     goodput: float  # training over that time
     measured: bool  # from a ledger's own clock, not reconstructed from rows
@@ -171,11 +171,11 @@ class Phases(Record):
     compile_s: float
     logging_s: float
     other_s: float
-    checkpoint_background_s: float  # beside training; costs no time of its own
+    checkpoint_background_s: float  # in the background; costs no wall clock
 
 
 class Stall(Record):
-    """Training stood still, and the trainer said so."""
+    """A stall that the trainer reported."""
 
     iteration: int
     reason: StallReason
@@ -184,7 +184,7 @@ class Stall(Record):
 
 
 class Setback(Record):
-    """No loss was finite any more, and training went back."""
+    """The loss was not finite any more, and training went back to a checkpoint."""
 
     iteration: int
     failed_at: int
@@ -193,7 +193,7 @@ class Setback(Record):
 
 
 class Faults(Record):
-    """What befell the run and was survived, as far as its trainer tells; loss spikes are looked for in any log."""
+    """What went wrong without ending the run, as its trainer reports it; loss spikes are looked for in any log."""
 
     stalls: tuple[Stall, ...] = ()
     skipped_steps: int = 0
@@ -307,7 +307,7 @@ class Curves(Record):
     eval_val: tuple[float | None, ...] = ()
     eval_saved: tuple[bool, ...] = ()
     eval_bits: tuple[float | None, ...] = ()  # bits per byte, beside a loss
-    save_ms: tuple[float, ...] = ()  # waits for a checkpoint that a ledger tells of, also at the very end
+    save_ms: tuple[float, ...] = ()  # waits for a checkpoint in a ledger, also at the very end
     save_seconds: tuple[float, ...] = ()  # wall clock at the end of each
 
 

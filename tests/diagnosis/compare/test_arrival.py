@@ -15,7 +15,7 @@ from nanopace.diagnosis.compare.arrival import arrive, training_curve
 from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.comparison import Arrival
 from nanopace.diagnosis.diagnose import diagnose
-from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.diagnosis.result import Curves, Diagnosis, Finding
 from nanopace.ledger import (
     CheckpointEvent,
     CompileEvent,
@@ -27,6 +27,7 @@ from nanopace.ledger import (
     SpanEvent,
     StepEvent,
 )
+from nanopace.run import Fact
 
 EVERY, STEP_MS, EVAL_MS, SAVE_MS = 10, 100.0, 250.0, 50.0
 SHAPE = "batch_size = 4\ngradient_accumulation_steps = 2\nblock_size = 16\n"
@@ -287,6 +288,21 @@ def test_a_log_that_begins_in_the_middle_has_no_time_to_a_loss(make_diagnosis: A
     part = dataclasses.replace(part, source=dataclasses.replace(part.source, first_iteration=5000))
     assert compare(whole, part).arrival is None
     assert sooner(whole, part) == [Finding("compare_late_start", {"run": "b.log", "iteration": 5000})]
+    other_data = dataclasses.replace(part, facts={"dataset": Fact("code", "flag")})
+    assert sooner(whole, other_data) == [], "there is no time to ask for"
+    assert sooner(whole, dataclasses.replace(part, curves=Curves())) == []
+
+
+def test_bits_per_byte_may_be_equal_within_their_noise(make_diagnosis: Any) -> None:
+    def run(tokenizer: str, seconds: float) -> Diagnosis:
+        bits = [2.0, 1.5, 1.2, 1.05, 1.06, 1.0, 1.06, 1.0, 1.05, 0.99]
+        curve = [(10 * k, seconds * k, 4.0) for k in range(10)]
+        made: Diagnosis = make_diagnosis(name=tokenizer, curve=curve, knobs={"tokenizer": tokenizer}, log_interval=10)
+        return dataclasses.replace(made, curves=dataclasses.replace(made.curves, eval_bits=tuple(bits)))
+
+    (tie,) = sooner(run("x", 10.0), run("y", 10.5))
+    assert tie.code == "compare_arrival_equal_bits"
+    assert tie.numbers["loss_error"] == pytest.approx(arrived(run("x", 10.0), run("y", 10.5)).error)
 
 
 def test_one_that_was_there_before_its_first_step_has_no_ratio(make_diagnosis: Any) -> None:

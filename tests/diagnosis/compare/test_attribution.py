@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nanopace.diagnosis.compare.attribution import attribute, changes, effect_of, one_sided
+from nanopace.diagnosis.compare.attribution import attribute, changes, effect_of, known_in_one
 from nanopace.diagnosis.comparison import Change, Settling
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Fact
@@ -75,7 +75,7 @@ def test_book_keeping_explains_nothing(make_diagnosis: Any) -> None:
 
 def test_what_only_one_run_tells(make_diagnosis: Any) -> None:
     a, b = make_diagnosis(knobs=BASE), make_diagnosis(knobs={"batch_size": 8})
-    assert set(one_sided(a, b)) == set(BASE) - {"batch_size"}
+    assert set(known_in_one(a, b)) == set(BASE) - {"batch_size"}
     first, second = attribute(a, b, changes(a, b)).findings
     assert (first.code, first.numbers) == ("compare_known_differ", {"knob": "batch_size"})
     assert second.code == "compare_settings_unknown"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nanopace.diagnosis.compare.comparable import obstacle
+from nanopace.diagnosis.compare.comparable import why_incomparable
 from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.result import Finding
 from nanopace.record import replace
@@ -37,7 +37,7 @@ VOCABULARY = Finding("compare_other_vocabulary", {"a_vocabulary": 65, "b_vocabul
 def test_what_stands_in_the_way(make_diagnosis: Any, a: Any, b: Any, of_loss: Any, of_bits: Any) -> None:
     for metric, expected in (("loss", of_loss), ("bpb", of_bits)):
         runs = [make_diagnosis(curve=CURVE, knobs=knobs, metric=metric) for knobs in (a, b)]
-        assert obstacle(*runs) == expected
+        assert why_incomparable(*runs) == expected
         found = compare(*runs)
         assert (found.arrival is None) == (not found.equal_time) == (expected is not None)
         if expected is not None:
@@ -52,10 +52,18 @@ def inferred(a: int, b: int) -> Finding:
 def test_a_vocabulary_that_is_inferred_is_one_only_if_it_clearly_differs(make_diagnosis: Any) -> None:
     a = make_diagnosis(curve=CURVE, knobs={"vocab_size": 65})
     clearly = replace(a, facts={"vocab_size": Fact(50304, "inferred", "first_loss")})
-    assert obstacle(a, clearly) == inferred(65, 50304)
+    assert why_incomparable(a, clearly) == inferred(65, 50304)
     assert compare(a, clearly).arrival is None
     nearly = replace(a, facts={"vocab_size": Fact(80, "inferred", "first_loss")})
-    assert obstacle(a, nearly) is None
+    assert why_incomparable(a, nearly) is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"), [(50257, 50304, True), (129, 256, True), (1, 128, True), (128, 129, False), (256, 257, False)]
+)
+def test_vocabularies_are_padded_to_128(make_diagnosis: Any, a: int, b: int, same: bool) -> None:
+    found = why_incomparable(*(make_diagnosis(curve=CURVE, knobs={"vocab_size": size}) for size in (a, b)))
+    assert (found is None or found.code != "compare_other_vocabulary") == same
 
 
 UNTRAINED = [(0, 0.0, 10.9), (10, 10.0, 6.0), (20, 20.0, 5.0)]
@@ -66,7 +74,7 @@ def test_losses_before_training_tell_vocabularies_apart(make_diagnosis: Any) -> 
         make_diagnosis(dataset=None, curve=curve)
         for curve in (UNTRAINED, [(0, 0.0, 4.2), (10, 9.0, 2.5), (20, 19.0, 2)])
     )
-    found = obstacle(words, characters)
+    found = why_incomparable(words, characters)
     assert found is not None
     assert (found.code, found.numbers["b_vocabulary"]) == ("compare_vocabulary_inferred", 67)
     assert compare(words, characters).equal_time == ()
@@ -74,17 +82,19 @@ def test_losses_before_training_tell_vocabularies_apart(make_diagnosis: Any) -> 
 
 def test_another_initialisation_is_no_other_vocabulary(make_diagnosis: Any) -> None:
     higher = [(0, 0.0, 11.9), *UNTRAINED[1:]]
-    assert obstacle(make_diagnosis(curve=UNTRAINED), make_diagnosis(curve=higher)) is None, "their data has one name"
+    assert why_incomparable(make_diagnosis(curve=UNTRAINED), make_diagnosis(curve=higher)) is None, (
+        "their data has one name"
+    )
     of_unknown = (make_diagnosis(dataset=None, curve=curve) for curve in (UNTRAINED, higher))
-    assert obstacle(*of_unknown) is not None
+    assert why_incomparable(*of_unknown) is not None
 
 
 def test_a_model_that_was_trained_before_tells_no_vocabulary(make_diagnosis: Any) -> None:
     scratch = make_diagnosis(dataset=None, curve=UNTRAINED)
     finetuned = make_diagnosis(dataset=None, curve=[(0, 0.0, 4.2), (10, 9.0, 3.5), (20, 19.0, 3.2)])
-    assert obstacle(scratch, finetuned) is None, "it has not fallen as characters do"
+    assert why_incomparable(scratch, finetuned) is None, "it has not fallen as characters do"
     told = make_diagnosis(curve=[(0, 0.0, 4.2), (10, 9.0, 2.0)], knobs={"init_from": "gpt2"})
-    assert obstacle(scratch, told) is None
+    assert why_incomparable(scratch, told) is None
 
 
 def test_units_are_never_mixed(make_diagnosis: Any) -> None:
@@ -92,6 +102,6 @@ def test_units_are_never_mixed(make_diagnosis: Any) -> None:
     for of_a in units:
         for of_b in units:
             a, b = (make_diagnosis(curve=CURVE, metric=metric) for metric in (of_a, of_b))
-            found = obstacle(a, b)
+            found = why_incomparable(a, b)
             assert (found is None) == (of_a == of_b)
             assert (compare(a, b).arrival is None) == (of_a != of_b)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.compare.compare import compare
-from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.comparison import Comparison, PairOf
 from nanopace.diagnosis.result import Diagnosis, Finding, Level
 
 SHAPE = {"block_size": 1024, "n_layer": 12, "n_head": 12, "vocab_size": 50304, "bias": False}
@@ -222,6 +222,12 @@ def test_losses_of_different_kinds_are_not_compared(narrow: Diagnosis, wide: Dia
     assert found.leader_time is None
     assert found.arrival is None
     assert found.findings[1] == Finding("compare_other_metric", {"a_metric": "loss", "b_metric": "bpb"})
+
+
+def test_a_ratio_that_overflows_is_unknown(make_diagnosis: Any) -> None:
+    next_to_none, all_of_it = (make_diagnosis(wall={"overhead_share": share}) for share in (5e-324, 1.0))
+    assert compare(next_to_none, all_of_it).overhead_share == PairOf(5e-324, 1.0, None)
+    assert compare(all_of_it, next_to_none).overhead_share == PairOf(1.0, 5e-324, 5e-324)
 
 
 def test_a_run_against_itself(narrow: Diagnosis) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -10,43 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanopace.diagnosis.loss.losses import describe_loss
-from nanopace.diagnosis.result import Finding
-from nanopace.run import Checkpoint, Evaluation, Fact, Row, Rows, Run
+from nanopace.run import Evaluation, Row, Rows, Run
 
-
-def run_of(
-    vals: Sequence[float | None],
-    *,
-    trains: Sequence[float | None] | None = None,
-    saves: Iterable[int] = (),
-    row_losses: Sequence[float] = (3.0, 3.0),
-    facts: dict[str, Any] | None = None,
-    metric: Any = "loss",
-    **more: Any,
-) -> Run:
-    """Evaluations at 500, 1000, ...; rows spread over the same iterations and one evaluation more."""
-    end = 500 * (len(vals) + 1)
-    step = max(1, end // max(1, len(row_losses)))
-    return Run(
-        name="train.log",
-        format=more.pop("format", "nanogpt"),
-        rows=Rows([Row(step * (k + 1), 100.0, loss) for k, loss in enumerate(row_losses)]),
-        evaluations=tuple(
-            Evaluation(500 * (k + 1), trains[k] if trains else None, val, metric) for k, val in enumerate(vals)
-        ),
-        checkpoints=tuple(Checkpoint(iteration) for iteration in saves),
-        facts={name: Fact(value, "config file") for name, value in (facts or {}).items()},
-        **more,
-    )
-
-
-def falling(count: int, noise: float = 0.005, seed: int = 1) -> list[float]:
-    rng = random.Random(seed)
-    return [2.5 + 30 * (500 * k) ** -0.45 + rng.gauss(0, noise) for k in range(1, count + 1)]
-
-
-def codes(findings: list[Finding]) -> list[str]:
-    return [finding.code for finding in findings]
+from .evaluated import codes, falling, run_of
 
 
 def test_best_and_last() -> None:
@@ -102,90 +67,6 @@ def test_a_log_that_ends_before_the_save_or_has_none_says_nothing() -> None:
     ends_with_the_evaluation = Run("t", "nanogpt", Rows([Row(900, 1.0, 3.0)]), cut.evaluations, cut.checkpoints)
     assert describe_loss(ends_with_the_evaluation)[0].saved_best is None
     assert describe_loss(run_of([4.0, 3.0]))[0].saved_best is None
-
-
-# --- over-fitting ----------------------------------------------------------------------------------------------------
-
-
-def test_over_fitting() -> None:
-    fall = falling(12)
-    vals = fall + [fall[-1] + 0.03 * k for k in range(1, 9)]
-    trains = [val - 0.01 for val in fall] + [fall[-1] - 0.03 * k for k in range(1, 9)]
-    loss, findings = describe_loss(run_of(vals, trains=trains))
-    (finding,) = [f for f in findings if f.code == "overfitting"]
-    assert finding.numbers["best_val_iteration"] == loss.best_val_iteration
-    assert finding.numbers["gap"] == pytest.approx(vals[-1] - trains[-1])
-    assert loss.gap_trend is not None
-    assert loss.gap_trend > 0.3
-    assert loss.forecast == ()  # a trend that has turned is not drawn on
-
-
-def test_over_fitting_says_what_shows_it() -> None:
-    vals = [3.0, 2.5, 2.2, 2.1, 2.15, 2.2, 2.3, 2.45, 2.6, 2.75]
-    trains = [3.0, 2.5, 2.1, 1.9, 1.7, 1.5, 1.3, 1.1, 0.9, 0.7]
-    for metric in ("loss", "bpc"):
-        _, findings = describe_loss(run_of(vals, trains=trains, metric=metric))
-        (finding,) = [f for f in findings if f.code == "overfitting"]
-        assert (finding.numbers["best_val"], finding.numbers["best_val_iteration"]) == (2.1, 2000)
-        assert finding.numbers["last_val"] == 2.75
-
-
-def test_over_fitting_long_ago_is_over_fitting() -> None:
-    """Both losses are flat over the second half: the gap has stopped growing, and validation is far above its best."""
-    vals = [3.0, 2.5, 2.2, 2.6, 3.0, 3.4, 3.5, 3.5, 3.5, 3.5, 3.5, 3.5]
-    trains = [3.0, 2.4, 2.0, 1.5, 1.0, 0.5, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2]
-    assert "overfitting" in codes(describe_loss(run_of(vals, trains=trains))[1])
-
-
-def test_a_growing_gap_while_validation_falls_is_no_over_fitting() -> None:
-    vals = falling(20)
-    trains = [val - max(0, k - 5) * 0.02 for k, val in enumerate(vals)]
-    loss, findings = describe_loss(run_of(vals, trains=trains))
-    assert "overfitting" not in codes(findings)
-    (finding,) = [f for f in findings if f.code == "gap_grows"]
-    assert finding.numbers == {"gap": loss.gap, "gap_trend": loss.gap_trend, "train_steps": None}
-
-
-def test_a_restart_that_raises_both_losses_is_no_over_fitting() -> None:
-    rng = random.Random(4)
-    fall = falling(20, 0.002)
-    after = [fall[-1] + 0.1 - 0.002 * k for k in range(8)]
-    vals = [val + rng.gauss(0, 0.005) for val in fall + after]
-    trains = [val - 0.005 + rng.gauss(0, 0.005) for val in fall + after]
-    loss, findings = describe_loss(run_of(vals, trains=trains))
-    assert not {"overfitting", "gap_grows"} & set(codes(findings))
-    assert loss.forecast == (), "a trend that was broken is not drawn on"
-
-
-def test_two_evaluations_above_the_best_show_nothing_yet() -> None:
-    vals = [*falling(10), falling(10)[-1] + 0.1, falling(10)[-1] + 0.2]
-    trains = [val - 0.05 * k for k, val in enumerate(vals)]
-    assert not {"overfitting", "gap_grows"} & set(codes(describe_loss(run_of(vals, trains=trains))[1]))
-
-
-@pytest.mark.parametrize(("rise", "said"), [(0.005, False), (0.05, True)])
-def test_with_few_evaluations_only_a_large_rise_counts(rise: float, said: bool) -> None:
-    vals = [2.5, 2.0, 2.0 + rise, 2.0 + 2 * rise, 2.0 + 3 * rise]
-    trains = [2.4, 1.9, 1.8, 1.7, 1.6]
-    assert ("overfitting" in codes(describe_loss(run_of(vals, trains=trains))[1])) is said
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_noise_is_no_over_fitting(seed: int) -> None:
-    """A validation split that is harder or easier, a flat end, noise: none of it is over-fitting."""
-    rng = random.Random(seed)
-    truth = [max(loss, 3.0) for loss in falling(24, 0.0)]
-    harder = rng.choice([-0.1, 0.0, 0.1])
-    vals = [loss + harder + rng.gauss(0, 0.01) for loss in truth]
-    trains = [loss + rng.gauss(0, 0.02) for loss in truth]
-    assert "overfitting" not in codes(describe_loss(run_of(vals, trains=trains))[1])
-
-
-def test_a_run_that_comes_apart_is_not_over_fitting() -> None:
-    fall = falling(12)
-    rise = [fall[-1] + 0.1 * k for k in range(1, 9)]
-    trains = [val + 0.02 for val in fall + rise]
-    assert "overfitting" not in codes(describe_loss(run_of(fall + rise, trains=trains))[1])
 
 
 # --- divergence, noise, forecast -------------------------------------------------------------------------------------

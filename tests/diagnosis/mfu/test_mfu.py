@@ -9,7 +9,7 @@ from nanopace.diagnosis.mfu.mfu import find_mfu
 from nanopace.diagnosis.mfu.mfu_findings import mfu_findings
 from nanopace.diagnosis.result import Finding, Mfu
 from nanopace.diagnosis.time.rows import find_pace
-from nanopace.diagnosis.time.slow_rows import find_spikes
+from nanopace.diagnosis.time.slow_rows import break_down_rows
 from nanopace.diagnosis.time.throughput import find_throughput
 from nanopace.diagnosis.time.wall_time import account
 from nanopace.run import Fact, FactValue, GpuUse, Row, Rows, Run
@@ -21,7 +21,7 @@ WORK = {"tokens_per_iteration": 524_288, "flops_per_token": 300.0e6, "flops_per_
 
 def mfu_of(run: Run) -> tuple[Mfu, dict[str, Finding]]:
     pace = find_pace(run)
-    wall, _, _ = account(run, pace, find_spikes(run, pace))
+    wall, _, _ = account(run, pace, break_down_rows(run, pace))
     mfu = find_mfu(run, pace, find_throughput(run, pace, wall))
     return mfu, {finding.code: finding for finding in mfu_findings(run, pace, mfu)}
 

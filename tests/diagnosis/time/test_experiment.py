@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nanopace.diagnosis.time.experiment import Experiment, Price, Sample, by_speed, compare_rows, follows_step, price_of
+from nanopace.diagnosis.time.experiment import Cost, Experiment, Sample, by_speed, compare_rows, cost_of, step_exponent
 
 
 def rows(
@@ -24,17 +24,17 @@ def compared(samples: list[Sample]) -> Experiment:
     return found
 
 
-def checkpoint_of(samples: list[Sample]) -> Price:
-    price = compared(samples).checkpoint
-    assert price is not None
-    return price
+def checkpoint_of(samples: list[Sample]) -> Cost:
+    cost = compared(samples).checkpoint
+    assert cost is not None
+    return cost
 
 
 def test_rows_are_compared_with_rows_of_their_speed() -> None:
-    price = checkpoint_of(rows(5000, "ssssssssss...", 100.0) + rows(3000, "ss..........", 60.0))
-    assert price.least_ms < 60 < price.most_ms  # and not 260 or 2,000, as of all rows together
-    assert price.ms == pytest.approx(60, abs=5)
-    assert price.least_ms > 0
+    cost = checkpoint_of(rows(5000, "ssssssssss...", 100.0) + rows(3000, "ss..........", 60.0))
+    assert cost.least_ms < 60 < cost.most_ms  # and not 260 or 2,000, as of all rows together
+    assert cost.ms == pytest.approx(60, abs=5)
+    assert cost.least_ms > 0
 
 
 def test_the_evaluation_spans_its_stretches() -> None:
@@ -53,16 +53,16 @@ def test_unless_rows_without_a_save_show_how_evaluations_follow_the_step(power: 
         return rows(5000 * (step_ms / 100) ** power, saves, step_ms, checkpoint_ms=2500)
 
     samples = stretch("....", 60.0) + stretch("....", 80.0) + stretch("ssss", 100.0)
-    assert follows_step([sample for sample in samples if not sample.saves]) == power
-    price = checkpoint_of(samples)
-    assert price.low_ms < 2500 < price.high_ms
-    assert price.high_ms - price.low_ms > 500  # by that power, and not exactly by it
+    assert step_exponent([sample for sample in samples if not sample.saves]) == power
+    cost = checkpoint_of(samples)
+    assert cost.low_ms < 2500 < cost.high_ms
+    assert cost.high_ms - cost.low_ms > 500  # by that power, and not exactly by it
 
 
 def test_in_between_neither_shows() -> None:
     samples = rows(3000, "....", 60.0) + rows(4000, "....", 100.0)
-    assert follows_step(samples) is None
-    assert follows_step(rows(3000, "....", 60.0)) is None
+    assert step_exponent(samples) is None
+    assert step_exponent(rows(3000, "....", 60.0)) is None
 
 
 def test_a_drift_inside_a_stretch_goes_into_the_interval() -> None:
@@ -71,9 +71,9 @@ def test_a_drift_inside_a_stretch_goes_into_the_interval() -> None:
         for step in range(20)
         for sample in rows(50 * (100 + step / 10), "s" if step < 10 else ".", 100 + step / 10)
     ]
-    price = checkpoint_of(drifting)
-    assert price.low_ms < 60 < price.high_ms
-    assert price.high_ms - price.low_ms > 40
+    cost = checkpoint_of(drifting)
+    assert cost.low_ms < 60 < cost.high_ms
+    assert cost.high_ms - cost.low_ms > 40
 
 
 def test_few_rows_are_told_with_caution_and_many_are_not() -> None:
@@ -102,9 +102,9 @@ def test_one_stall_among_many_rows_widens_nothing() -> None:
     assert checkpoint_of(stalled).high_ms == pytest.approx(checkpoint_of(samples).high_ms, abs=3)
 
 
-def test_a_price_is_never_negative() -> None:
-    price = checkpoint_of(rows(5000, "s." * 5, 100.0, checkpoint_ms=-200))
-    assert price == Price(0.0, 0.0, 0.0, 0.0, 0.0)
+def test_a_cost_is_never_negative() -> None:
+    cost = checkpoint_of(rows(5000, "s." * 5, 100.0, checkpoint_ms=-200))
+    assert cost == Cost(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def test_one_kind_alone_is_no_experiment() -> None:
@@ -124,25 +124,25 @@ def test_stretches() -> None:
 def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     held = 0
     for seed in range(200):
-        price = checkpoint_of(rows(5000, "ssss.s..ss.", 100.0, seed=seed))
-        held += price.low_ms <= 60 <= price.high_ms
+        cost = checkpoint_of(rows(5000, "ssss.s..ss.", 100.0, seed=seed))
+        held += cost.low_ms <= 60 <= cost.high_ms
     assert 140 <= held <= 190
 
 
 def test_what_one_kind_costs() -> None:
-    price = price_of(rows(5000, "........", 100.0), 0.0)
-    assert price.low_ms < 5000 < price.high_ms
-    assert price.high_ms - price.low_ms < 20
+    cost = cost_of(rows(5000, "........", 100.0), 0.0)
+    assert cost.low_ms < 5000 < cost.high_ms
+    assert cost.high_ms - cost.low_ms < 20
 
 
 def test_four_rows_show_how_evaluations_follow_the_step() -> None:
     samples = rows(3000, "..", 60.0) + rows(5000, "..", 100.0)
-    assert follows_step(samples) == 1.0
-    assert follows_step(samples[1:]) is None
+    assert step_exponent(samples) == 1.0
+    assert step_exponent(samples[1:]) is None
 
 
 def test_of_few_rows_each_counts_for_the_scatter() -> None:
     """Their median deviation would be nothing."""
-    price = price_of([Sample(ms, 1, 50.0, False) for ms in (100.0, 100.0, 130.0)], 0.001)
-    assert price.ms == 100.0
-    assert 125 < price.high_ms < 135
+    cost = cost_of([Sample(ms, 1, 50.0, False) for ms in (100.0, 100.0, 130.0)], 0.001)
+    assert cost.ms == 100.0
+    assert 125 < cost.high_ms < 135

@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 
 from nanopace.diagnosis.result import SlowRow
 from nanopace.diagnosis.time.rows import find_pace
-from nanopace.diagnosis.time.slow_rows import Spikes, find_spikes
-from nanopace.run import Run
+from nanopace.diagnosis.time.slow_rows import Breakdown, break_down_rows
+from nanopace.run import Row, Rows, Run
 
 from ..synthetic import nanogpt_run, rows_run
 
 
-def spikes_of(run: Run) -> Spikes:
-    return find_spikes(run, find_pace(run))
+def breakdown_of(run: Run) -> Breakdown:
+    return break_down_rows(run, find_pace(run))
 
 
 def by_iteration(run: Run) -> dict[int, SlowRow]:
-    return {row.iteration: row for row in spikes_of(run).slow_rows}
+    return {row.iteration: row for row in breakdown_of(run).slow_rows}
 
 
 def test_each_slow_row_has_its_causes() -> None:
@@ -37,40 +37,40 @@ def test_what_cannot_be_told_apart_stays_together() -> None:
 
 
 def test_startup_is_a_step_an_evaluation_and_the_rest() -> None:
-    startup = spikes_of(nanogpt_run()).startup
+    startup = breakdown_of(nanogpt_run()).startup
     assert startup is not None
     assert startup.evaluation_ms == pytest.approx(5140, abs=5)
     assert startup.compile_ms == pytest.approx(7200, abs=10)
     assert startup.total_ms == pytest.approx(startup.step_ms + 5140 + 7200, abs=10)
 
 
-def test_startup_without_a_price_for_evaluations_is_not_split() -> None:
-    startup = spikes_of(nanogpt_run(400)).startup
+def test_startup_without_a_cost_for_evaluations_is_not_split() -> None:
+    startup = breakdown_of(nanogpt_run(400)).startup
     assert startup is not None
     assert startup.evaluation_ms is None
     assert startup.compile_ms is None
 
 
 def test_startup_without_evaluation() -> None:
-    startup = spikes_of(nanogpt_run(eval_interval=0)).startup
+    startup = breakdown_of(nanogpt_run(eval_interval=0)).startup
     assert startup is not None
     assert startup.evaluation_ms == 0.0
 
 
 def test_no_startup_where_the_first_row_is_a_step() -> None:
-    assert spikes_of(nanogpt_run(eval_interval=0, compile_ms=0)).startup is None
+    assert breakdown_of(nanogpt_run(eval_interval=0, compile_ms=0)).startup is None
 
 
 def test_rows_right_after_the_first_still_compile() -> None:
     times = [30_000.0, 9000.0, 800.0, *[300.0] * 30]
-    assert [row.causes for row in spikes_of(rows_run(times, log_interval=1)).slow_rows] == [("compile",)] * 3
+    assert [row.causes for row in breakdown_of(rows_run(times, log_interval=1)).slow_rows] == [("compile",)] * 3
 
 
 def test_stalls_that_recur_are_periodic() -> None:
     stalls = dict.fromkeys(range(700, 20_000, 700), 900.0)
-    spikes = spikes_of(nanogpt_run(eval_interval=0, stalls={**stalls, 1300: 2000.0}))
-    causes = {row.iteration: row.causes for row in spikes.slow_rows if row.iteration}
-    assert spikes.period == 700
+    breakdown = breakdown_of(nanogpt_run(eval_interval=0, stalls={**stalls, 1300: 2000.0}))
+    causes = {row.iteration: row.causes for row in breakdown.slow_rows if row.iteration}
+    assert breakdown.period == 700
     assert causes.pop(1300) == ("stall",)
     assert list(causes) == list(stalls)
     assert set(causes.values()) == {("periodic",)}
@@ -78,18 +78,18 @@ def test_stalls_that_recur_are_periodic() -> None:
 
 def test_stalls_without_a_rhythm_are_stalls() -> None:
     stalls = dict.fromkeys([400, 1100, 4200, 4700, 9900, 15_100], 900.0)
-    spikes = spikes_of(nanogpt_run(eval_interval=0, stalls=stalls))
-    assert spikes.period is None
-    assert {row.causes for row in spikes.slow_rows if row.iteration} == {("stall",)}
+    breakdown = breakdown_of(nanogpt_run(eval_interval=0, stalls=stalls))
+    assert breakdown.period is None
+    assert {row.causes for row in breakdown.slow_rows if row.iteration} == {("stall",)}
 
 
 def test_slow_rows_in_a_row_are_no_rhythm() -> None:
     stalls = dict.fromkeys([5000, 5100, 5200, 5300], 900.0)
-    assert spikes_of(nanogpt_run(eval_interval=0, stalls=stalls)).period is None
+    assert breakdown_of(nanogpt_run(eval_interval=0, stalls=stalls)).period is None
 
 
 def test_three_stalls_as_far_apart_by_chance_are_no_rhythm() -> None:
-    assert spikes_of(nanogpt_run(stalls={1100: 900.0, 2600: 700.0, 4100: 800.0})).period is None
+    assert breakdown_of(nanogpt_run(stalls={1100: 900.0, 2600: 700.0, 4100: 800.0})).period is None
 
 
 def test_a_rhythm_that_all_plain_rows_have_is_only_the_log_s() -> None:
@@ -98,12 +98,12 @@ def test_a_rhythm_that_all_plain_rows_have_is_only_the_log_s() -> None:
     for held in (15, 17, 19, 23):
         times[held] = 160.0
     run = rows_run(times, evaluated=range(0, 40, 2))
-    assert spikes_of(run).period is None
+    assert breakdown_of(run).period is None
 
 
 def test_an_evaluation_row_where_a_slower_level_begins_is_not_held_up() -> None:
     run = nanogpt_run(pace=lambda iteration: 2.2 if iteration >= 10_000 else 1.0)
-    assert not any("stall" in row.causes for row in spikes_of(run).slow_rows)
+    assert not any("stall" in row.causes for row in breakdown_of(run).slow_rows)
 
 
 def test_a_stall_inside_an_evaluation_row_is_told_apart() -> None:
@@ -115,7 +115,7 @@ def test_a_stall_inside_an_evaluation_row_is_told_apart() -> None:
 def test_a_row_that_only_saves() -> None:
     times = [100.0] * 20
     times[10] = 400.0
-    (row,) = spikes_of(rows_run(times, saved=[10])).slow_rows
+    (row,) = breakdown_of(rows_run(times, saved=[10])).slow_rows
     assert row.causes == ("checkpoint",)
     assert dict(row.parts_ms) == pytest.approx({"checkpoint": 300.0})
 
@@ -132,7 +132,7 @@ def test_parts_sum_to_the_excess(data: st.DataObject) -> None:
     times = data.draw(st.lists(st.floats(0.01, 1e5), min_size=1, max_size=40))
     indices = st.sets(st.integers(0, len(times) - 1))
     run = rows_run(times, evaluated=data.draw(indices), saved=data.draw(indices))
-    for row in spikes_of(run).slow_rows:
+    for row in breakdown_of(run).slow_rows:
         assert sum(row.parts_ms.values()) == pytest.approx(row.excess_ms)
         assert min(row.parts_ms.values()) >= 0
         assert set(row.parts_ms) <= set(row.causes)
@@ -142,6 +142,14 @@ def test_a_first_row_that_is_hardly_slower_is_a_start_all_the_same() -> None:
     """Its evaluation is none of those that the overhead counts."""
     run = nanogpt_run(noise=0.0, step_ms=20_000.0, evaluation_ms=2000.0, compile_ms=0.0, iterations=4000)
     pace = find_pace(run)
-    spikes = find_spikes(run, pace)
-    assert spikes.startup is None
-    assert 0 in spikes.prices.cold_rows
+    breakdown = break_down_rows(run, pace)
+    assert breakdown.startup is None
+    assert 0 in breakdown.costs.cold_rows
+
+
+def test_of_folded_rows_the_parts_are_those_of_one() -> None:
+    rows = [Row(at, 100.0) for at in range(40)] + [Row(40, 900.0, None, None, 3, 42, 2700.0)]
+    run = Run("train.log", "nanogpt", Rows([*rows, *(Row(at, 100.0) for at in range(43, 80))]))
+    (slow,) = breakdown_of(run).slow_rows
+    assert (slow.iteration, slow.count, slow.excess_ms) == (42, 3, pytest.approx(800.0))
+    assert slow.parts_ms == {"stall": pytest.approx(800.0)}

@@ -4,7 +4,7 @@ import pytest
 
 from nanopace.diagnosis.result import Throughput
 from nanopace.diagnosis.time.rows import find_pace
-from nanopace.diagnosis.time.slow_rows import find_spikes
+from nanopace.diagnosis.time.slow_rows import break_down_rows
 from nanopace.diagnosis.time.throughput import find_throughput, throughput_findings
 from nanopace.diagnosis.time.wall_time import account
 from nanopace.run import Run
@@ -21,7 +21,7 @@ NARROW = {
 
 def throughput_of(run: Run) -> Throughput:
     pace = find_pace(run)
-    wall, _, _ = account(run, pace, find_spikes(run, pace))
+    wall, _, _ = account(run, pace, break_down_rows(run, pace))
     return find_throughput(run, pace, wall)
 
 

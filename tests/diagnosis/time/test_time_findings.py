@@ -37,7 +37,7 @@ def test_hidden_evaluations_are_said() -> None:
     assert numbers["hidden_s"] == pytest.approx(20 * 5.14, rel=0.01)
 
 
-def test_hidden_evaluations_without_a_price_are_said() -> None:
+def test_hidden_evaluations_without_a_cost_are_said() -> None:
     assert "hidden_unpriced" in found(nanogpt_run(2500, log_interval=300, eval_interval=1000))
 
 
@@ -60,6 +60,22 @@ def test_how_far_a_checkpoint_can_be_told_is_said() -> None:
     assert said(**faster) == {"checkpoint_other_speed", "checkpoint_not_first"}
 
 
+@pytest.mark.parametrize("steps", [3.0, 4.0, 4.3])
+def test_a_checkpoint_is_bounded_where_the_row_takes_longer_than_the_evaluation_must(steps: float) -> None:
+    """2 x 200 forward passes of a third of one of 32 micro-steps: 4.17 steps; a checkpoint is bounded from 3.75 on."""
+    facts = {"eval_iters": 200, "gradient_accumulation_steps": 32}
+    run = nanogpt_run(
+        step_ms=1000.0, evaluation_ms=1000 * steps, checkpoint_ms=0.0, saves=lambda _: True, facts=facts, compile_ms=9e4
+    )
+    said = found(run)
+    expected = pytest.approx(400 / 3 / 32, rel=0.01)
+    if steps < 3.75:
+        assert said["checkpoint_unknown"].numbers["predicted_s"] == expected
+    else:
+        assert said["checkpoint_bounded"].numbers["predicted_s"] == expected
+        assert said["checkpoint_bounded"].numbers["checkpoint_s"] == pytest.approx(steps - 3.75, abs=0.02)
+
+
 def test_an_interval_is_told_where_it_is_wide() -> None:
     narrow = found(nanogpt_run())["checkpoint_measured"].numbers
     assert (narrow["checkpoint_low_s"], narrow["checkpoint_high_s"]) == (None, None)
@@ -69,7 +85,7 @@ def test_an_interval_is_told_where_it_is_wide() -> None:
     assert 0.3 < float(wide["checkpoint_low_s"] or 0) < float(wide["checkpoint_high_s"] or 0) < 0.7
 
 
-def test_a_start_is_split_only_where_the_evaluation_has_a_price() -> None:
+def test_a_start_is_split_only_where_the_evaluation_has_a_cost() -> None:
     def start(**more: object) -> set[str]:
         return {code for code in found(nanogpt_run(**more)) if code.startswith("startup")}  # type: ignore[arg-type]
 

@@ -7,7 +7,7 @@ import pytest
 
 from nanopace.diagnosis.result import Ahead, Restarts, Wall
 from nanopace.diagnosis.time.rows import find_pace
-from nanopace.diagnosis.time.slow_rows import find_spikes
+from nanopace.diagnosis.time.slow_rows import break_down_rows
 from nanopace.diagnosis.time.wall_time import Clock, account, look_ahead
 from nanopace.run import Checkpoint, Evaluation, Restart, Row, Rows, Run, Span
 
@@ -16,9 +16,9 @@ from ..synthetic import known, nanogpt_run, rows_run
 
 def accounted(run: Run) -> tuple[Wall, Restarts, Clock, Ahead]:
     pace = find_pace(run)
-    spikes = find_spikes(run, pace)
-    wall, restarts, clock = account(run, pace, spikes)
-    return wall, restarts, clock, look_ahead(run, pace, spikes, wall)
+    breakdown = break_down_rows(run, pace)
+    wall, restarts, clock = account(run, pace, breakdown)
+    return wall, restarts, clock, look_ahead(run, pace, breakdown, wall)
 
 
 def parts(wall: Wall) -> list[float]:

@@ -33,7 +33,7 @@ class Curve:
 
     xs: tuple[float, ...]
     ys: tuple[float, ...]
-    error: float | None = None  # standard error of an evaluation, where the trainer tells it
+    error: float | None = None  # standard error of an evaluation, where the trainer prints it
 
     @classmethod
     def through(cls, points: Iterable[tuple[float | None, float | None]], error: float | None = None) -> Curve:
@@ -57,7 +57,7 @@ class Curve:
 
     @property
     def noise(self) -> float | None:
-        """Of one evaluation: as the trainer tells it, or as they scatter around their trend; None with too few. Of a
+        """Of one evaluation: as the trainer prints it, or as they scatter around their trend; None with too few. Of a
         curve that turns up the part up to its lowest: its bend is no noise."""
         if self.error is not None or not self.ys:
             return self.error
@@ -65,7 +65,7 @@ class Curve:
         until = self.ys.index(lowest) + 1 if self.ys[-1] - lowest > LARGE * abs(lowest) else len(self.ys)
         return curve_noise(self.xs[:until], self.ys[:until])
 
-    def so_far(self) -> Curve:
+    def best_so_far(self) -> Curve:
         """The lowest loss up to each point."""
         return Curve(self.xs, tuple(accumulate(self.ys, min)), self.error)
 
@@ -75,7 +75,7 @@ class Aligned:
     """Both curves where both are known."""
 
     points: tuple[tuple[float, float, float], ...] = ()  # (x, best of a so far, of b); the last is the end of the two
-    leader: Leader | None = None  # at the last point; None if there is none, or if it cannot be told
+    leader: Leader | None = None  # at the last point; None if there is none, or the noise is unknown
     crossover: float | None = None  # since when that leader is ahead, if the other was before
 
 
@@ -87,11 +87,11 @@ def align(a: Curve, b: Curve) -> Aligned:
     if start > end:
         return Aligned()
     noises = a.noise, b.noise
-    a, b = a.so_far(), b.so_far()
+    a, b = a.best_so_far(), b.best_so_far()
     everywhere = sorted({x for x in (*a.xs, *b.xs) if start <= x <= end})
     leads = [(x, a.at(x) - b.at(x)) for x in everywhere]  # above zero where b is ahead
     points = tuple((x, a.at(x), b.at(x)) for x in _table(a, b, start, end))
-    last, tie = leads[-1][1], largest_tie(noises, points[-1][1])
+    last, tie = leads[-1][1], largest_tie(noises, max(points[-1][1:]))
     if abs(last) <= tie:
         return Aligned(points, None if None in noises and last else "tie")
     return Aligned(points, "b" if last > 0 else "a", _crossover(leads, tie))
@@ -123,7 +123,7 @@ def _crossover(leads: list[tuple[float, float]], tie: float) -> float | None:
     clearly_behind = [index for index, (_, lead) in enumerate(leads) if lead * sign < -tie]
     if not clearly_behind:
         return None
-    for (x, lead), (next_x, next_lead) in pairwise(leads[clearly_behind[-1] :]):
-        if next_lead * sign > 0:
-            return x + (next_x - x) * lead / (lead - next_lead)
-    return None
+    later = pairwise(leads[clearly_behind[-1] :])
+    return next(
+        x + (next_x - x) * lead / (lead - next_lead) for (x, lead), (next_x, next_lead) in later if next_lead * sign > 0
+    )

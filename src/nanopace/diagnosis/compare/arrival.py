@@ -1,9 +1,9 @@
-"""When two runs were at the same validation loss: the question of whoever waits for a model.
+"""When two runs reached the same validation loss: the question of whoever waits for a model.
 
 The goal is the lowest loss that both have reached, so the best one of the run that ended worse. The clock runs from the
 first step: start-up, compilation and the evaluation before the first step are left out, evaluations and checkpoints
 after it are in. Between two evaluations the loss is taken for a straight line. A loss curve sags below it, so the time
-is rather too long than too short.
+is too long rather than too short.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nanopace.diagnosis.compare.align import CLEAR, LARGE, Curve
-from nanopace.diagnosis.compare.comparable import OTHER_TOKENS, obstacle
+from nanopace.diagnosis.compare.comparable import OTHER_TOKENS, why_incomparable
 from nanopace.diagnosis.comparison import Arrival, ErrorBasis, Reached, Sooner, TrainingClock
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Metric
@@ -54,18 +54,18 @@ def training_curve(run: Diagnosis, metric: Metric | None = None) -> tuple[Moment
 
 
 def starts_late(run: Diagnosis) -> bool:
-    """Whether the log begins in the middle: a training that went on, whose time until then nobody knows."""
+    """Whether the log begins in the middle of a training: the time before is unknown."""
     return run.source.first_iteration > max(1, run.source.log_interval or 1)
 
 
 def rows_hide_steps(run: Diagnosis) -> bool:
-    """Whether iterations have no row, and no row tells what a step takes: only rows that are plain steps do."""
+    """Whether some iterations have no row, and no row is a plain step: then their time is unknown."""
     every_iteration = run.source.log_interval == 1 or run.source.first_iteration == run.source.last_iteration
     return not run.step.normal_rows and not run.wall.measured and not every_iteration
 
 
 def clock_known(run: Diagnosis) -> bool:
-    """Whether the log tells when its evaluations were, from the start of the run on."""
+    """Whether the time of every evaluation since the start of the run is known."""
     return not starts_late(run) and not rows_hide_steps(run)
 
 
@@ -90,7 +90,7 @@ def _metric(a: Diagnosis, b: Diagnosis) -> Metric | None:
     """The runs' own where it can be compared; bits per byte where only the tokens differ, if both have them."""
     if a.loss.metric != b.loss.metric:
         return None
-    why = obstacle(a, b)
+    why = why_incomparable(a, b)
     if why is None:
         return a.loss.metric
     in_bits = why.code in OTHER_TOKENS and all(any(bits is not None for bits in _bits(run)) for run in (a, b))
@@ -111,19 +111,19 @@ def _first_step_s(run: Diagnosis) -> float:
 def _error(
     runs: Sequence[Diagnosis], curves: Sequence[Sequence[Moment]], metric: Metric
 ) -> tuple[float | None, ErrorBasis]:
-    """Of the difference of two losses: of each the standard error of its best one, or, where its trainer tells none, by
-    how much its evaluations scatter around their trend. Unknown where one of them has too few."""
-    errors, told = list[float](), 0
+    """Of the difference of two losses: from the standard error that each trainer prints for its best one, else from the
+    scatter of its evaluations around their trend. Unknown where one run has too few."""
+    errors, printed = list[float](), 0
     for run, curve in zip(runs, curves, strict=True):
         error = run.loss.best_val_error if metric == run.loss.metric else None
         if error is not None and 0 < error < math.inf:
-            told += 1
+            printed += 1
         else:
             error = Curve.through((moment.iteration, moment.val) for moment in curve).noise
         if error is None:
             return None, "unknown"
         errors.append(error)
-    return math.hypot(*errors), "standard_error" if told == len(errors) else "mixed" if told else "scatter"
+    return math.hypot(*errors), "standard_error" if printed == len(errors) else "mixed" if printed else "scatter"
 
 
 def _reached(run: Diagnosis, curve: Sequence[Moment], target: float, error: float | None) -> Reached:

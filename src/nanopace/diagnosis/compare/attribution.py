@@ -1,7 +1,7 @@
 """Which settings differ between two runs, and which of them may have done it.
 
-Two runs tell a single difference's effect, not several at once. A learning rate cannot change the speed, though, and a
-micro-batch that is halved while accumulation is doubled is one change, not two.
+Two runs show the effect of a single difference, not of several at once. A learning rate cannot change the speed,
+though, and a micro-batch that is halved while accumulation is doubled is one change, not two.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def changes(a: Diagnosis, b: Diagnosis) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def one_sided(a: Diagnosis, b: Diagnosis) -> tuple[str, ...]:
+def known_in_one(a: Diagnosis, b: Diagnosis) -> tuple[str, ...]:
     """The settings known in one run only."""
     names = (*KNOBS, "gpu")
     return tuple(name for name in names if (_setting(a, name) is None) != (_setting(b, name) is None))
@@ -55,10 +55,10 @@ def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribut
     relevant = [change for change in changed if effect_of(change.knob) != "bookkeeping"]
     groups = _groups([change for change in relevant if effect_of(change.knob) == "speed"])
     alone = groups[0] if len(groups) == 1 else relevant if not groups and len(relevant) == 1 else []
+    together = tuple(change.knob for group in groups for change in group) if len(groups) > 1 else ()
     findings = []
-    if len(groups) > 1:
-        knobs = [change.knob for group in groups for change in group]
-        findings.append(Finding("compare_several_knobs", {"count": len(knobs), "knobs": ", ".join(knobs)}))
+    if together:
+        findings.append(Finding("compare_several_knobs", {"count": len(together), "knobs": ", ".join(together)}))
     elif alone:
         only = len(alone) == len(relevant)
         if _all_known(a, b):
@@ -70,17 +70,14 @@ def attribute(a: Diagnosis, b: Diagnosis, changed: Sequence[Change]) -> Attribut
         findings.append(Finding("compare_settings_unknown", {"missing": ", ".join(missing)}))
     elif not relevant:
         findings.append(Finding("compare_same_settings"))
-    if len(groups) < 2:
-        return Attribution((), (), tuple(findings))
-    together = tuple(change.knob for group in groups for change in group)
-    return Attribution(together, tuple(_settling(group) for group in groups), tuple(findings))
+    return Attribution(together, tuple(_settling(group) for group in groups) if together else (), tuple(findings))
 
 
 def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether a single difference can be credited: one trainer, and no run is silent on what matters to the speed."""
     trainers = {find_format(run.source.format).trainer for run in (a, b)}
     main = all(name in run.facts for name in STEP_KNOBS for run in (a, b))
-    return len(trainers) == 1 and main and not any(effect_of(name) == "speed" for name in one_sided(a, b))
+    return len(trainers) == 1 and main and not any(effect_of(name) == "speed" for name in known_in_one(a, b))
 
 
 def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:
@@ -92,15 +89,9 @@ def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:
 
 
 def _same(a: Fact, b: Fact) -> bool:
-    if "first_loss" in (a.because, b.because):
-        return _near(a.value, b.value)
-    return a.value == b.value
-
-
-def _near(a: FactValue, b: FactValue) -> bool:
-    if isinstance(a, str) or isinstance(b, str):
-        return a == b
-    return abs(a - b) <= _NEAR * max(abs(a), abs(b))
+    if "first_loss" not in (a.because, b.because) or isinstance(a.value, str) or isinstance(b.value, str):
+        return a.value == b.value
+    return abs(a.value - b.value) <= _NEAR * max(abs(a.value), abs(b.value))
 
 
 def _groups(changed: Sequence[Change]) -> list[list[Change]]:

@@ -1,7 +1,7 @@
-"""Whether the losses of two runs may be held against each other: only in one unit, on the same data and tokens.
+"""Whether the losses of two runs can be compared: only in one unit, on the same data and tokens.
 
-A loss is per token, so another vocabulary makes another loss of the same model. Bits per byte do not depend on it. What
-is unknown is not held against the runs, but it is said. A vocabulary need not be named to be known: the loss of an
+A loss is per token, so the same model has another loss with another vocabulary. Bits per byte do not depend on it. What
+is unknown is no obstacle, but it is said. A vocabulary need not be named to be known: the loss of an
 untrained model is close to its logarithm.
 """
 
@@ -23,20 +23,20 @@ _LEARNED = 0.6  # ... whose loss soon falls to this share
 _LARGEST_START = 14.0  # nats: a vocabulary of a million; a loss above is no untrained model's
 
 
-def obstacle(a: Diagnosis, b: Diagnosis) -> Finding | None:
-    """Why the losses cannot be compared; None if nothing speaks against it."""
+def why_incomparable(a: Diagnosis, b: Diagnosis) -> Finding | None:
+    """Why the losses cannot be compared; None if they can."""
     if a.loss.metric != b.loss.metric:
         if not (a.curves.eval_val and b.curves.eval_val):
-            return None  # one of them has no losses: there is nothing to compare, in whatever unit
+            return None  # one of them has no losses: there is nothing to compare
         return Finding("compare_other_metric", {"a_metric": a.loss.metric, "b_metric": b.loss.metric})
     corpora, tokenizers, datasets = (_both(a, b, name) for name in ("corpus", "tokenizer", "dataset"))
     if corpora is not None and corpora[0] == corpora[1]:
-        return None  # the same tokens, by whatever name
+        return None  # the same tokens, even under another name
     if datasets is not None and datasets[0] != datasets[1]:
         return Finding("compare_other_data", {"a_dataset": str(datasets[0]), "b_dataset": str(datasets[1])})
     other_tokenizer = tokenizers is not None and tokenizers[0] != tokenizers[1]
     if a.loss.metric == b.loss.metric == "bpb" and (other_tokenizer or tokenizers is None):
-        return None  # other tokens of what may well be the same text
+        return None  # other tokens, but maybe of the same text
     if other_tokenizer:
         return Finding("compare_other_tokenizer")
     if corpora is not None:
@@ -44,10 +44,16 @@ def obstacle(a: Diagnosis, b: Diagnosis) -> Finding | None:
     return _other_vocabulary(a, b) or _other_start(a, b)
 
 
+def both_names(a: Diagnosis, b: Diagnosis) -> tuple[str, str]:
+    """What both are called: the names of their logs, with (A) and (B) where they are the same."""
+    of_a, of_b = a.source.name, b.source.name
+    return (of_a, of_b) if of_a != of_b else (f"{of_a} (A)", f"{of_b} (B)")
+
+
 def same_data(a: Diagnosis, b: Diagnosis) -> bool:
-    """Whether both logs tell that they train on the same data."""
-    told = (_both(a, b, name) for name in ("corpus", "dataset"))
-    return any(names is not None and names[0] == names[1] for names in told)
+    """Whether both logs say that they train on the same data."""
+    known = (_both(a, b, name) for name in ("corpus", "dataset"))
+    return any(names is not None and names[0] == names[1] for names in known)
 
 
 def _other_vocabulary(a: Diagnosis, b: Diagnosis) -> Finding | None:

@@ -1,4 +1,4 @@
-"""Two runs against each other: what changed, which is faster and why, which learns better, and what cannot be told.
+"""Two runs against each other: what changed, which is faster and why, which learns better, and what cannot be decided.
 
 The speed is taken apart exactly: ln(tokens/s) changes by the FLOPs of a token, the number of cards, the peak of one,
 and how much of that peak is used. Losses are compared on one axis at a time, since at equal tokens, equal time and
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from nanopace.diagnosis.compare.align import Aligned, Curve, align
 from nanopace.diagnosis.compare.arrival import arrive, clock_known
-from nanopace.diagnosis.compare.attribution import attribute, changes, one_sided
-from nanopace.diagnosis.compare.comparable import obstacle
+from nanopace.diagnosis.compare.attribution import attribute, changes, known_in_one
+from nanopace.diagnosis.compare.comparable import why_incomparable
 from nanopace.diagnosis.compare.stretches import contradictions
 from nanopace.diagnosis.compare.verdict import verdict
 from nanopace.diagnosis.comparison import AtFlops, AtTime, AtTokens, Comparison, Decomposition, PairOf
-from nanopace.diagnosis.invariants import withheld
+from nanopace.diagnosis.invariants import withhold_false_findings
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.diagnosis.time.throughput import measured_step_ms
 
@@ -36,7 +36,7 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         a=a,
         b=b,
         changed=changed,
-        unknown_knobs=one_sided(a, b),
+        unknown_knobs=known_in_one(a, b),
         parameters=_pair(a.model.parameters, b.model.parameters),
         flops_per_token=_pair(a.model.flops_per_token, b.model.flops_per_token),
         median_ms=_pair(measured_step_ms(a.step), measured_step_ms(b.step)),
@@ -61,11 +61,12 @@ def compare(a: Diagnosis, b: Diagnosis) -> Comparison:
         ),
         arrival=arrival,
     )
-    return withheld(comparison)
+    return withhold_false_findings(comparison)
 
 
 def _pair(a: float | None, b: float | None) -> PairOf:
-    return PairOf(a, b, b / a if a and b is not None else None)
+    ratio = b / a if a and b is not None else None
+    return PairOf(a, b, ratio if ratio is not None and math.isfinite(ratio) else None)
 
 
 # --- speed -----------------------------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
 
 
 def _aligned(a: Diagnosis, b: Diagnosis, places_a: list[float], places_b: list[float]) -> Aligned:
-    if a.loss.metric != b.loss.metric or obstacle(a, b) is not None:
+    if a.loss.metric != b.loss.metric or why_incomparable(a, b) is not None:
         return Aligned()
     return align(trained_curve(a, places_a), trained_curve(b, places_b))
 

@@ -1,8 +1,8 @@
 """Three runs and more in one order.
 
-By the best validation loss at equal time, which is what whoever waits for a model asks; where too few of them tell
-that, at equal tokens; where losses cannot be compared, by tokens per second. A run that lacks the figure comes last.
-Losses are those of the most runs that may be held against each other, at the furthest point that most of them share. A
+By the best validation loss at equal time, the question of whoever waits for a model; where too few of them have
+it, at equal tokens; where losses cannot be compared, by tokens per second. A run that lacks the figure comes last.
+Losses are those of the largest group of comparable runs, at the furthest point that most of them share. A
 run that had ended by then has its best loss still.
 """
 
@@ -15,7 +15,7 @@ from typing import Literal
 
 from nanopace.diagnosis.compare.align import Curve, largest_tie
 from nanopace.diagnosis.compare.arrival import clock_known
-from nanopace.diagnosis.compare.comparable import obstacle, same_data
+from nanopace.diagnosis.compare.comparable import same_data, why_incomparable
 from nanopace.diagnosis.compare.compare import trained_curve
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import Record, replace
@@ -71,14 +71,16 @@ def rank(runs: Sequence[Diagnosis]) -> Ranking:
     by = _ranked_by(ranked)
     ranked.sort(key=lambda each: _place(each, by))
     noises = [trained_curve(run, run.curves.eval_iteration).noise for run in runs]
-    told = all(same_data(runs[one], runs[other]) for one, other in pairwise(comparable))
-    return Ranking(by, tokens, seconds, told, (*ranked[:1], *_with_ties(ranked, by, noises)))
+    same = all(same_data(runs[one], runs[other]) for one, other in pairwise(comparable))
+    return Ranking(by, tokens, seconds, same, (*ranked[:1], *_with_ties(ranked, by, noises)))
 
 
 def _comparable(runs: Sequence[Diagnosis]) -> list[int]:
-    """The most runs whose losses may be held against those of one of them."""
+    """The largest group of runs whose losses can be compared with those of one of them."""
     with_losses = [number for number, run in enumerate(runs) if any(val is not None for val in run.curves.eval_val)]
-    groups = ([other for other in with_losses if obstacle(runs[one], runs[other]) is None] for one in with_losses)
+    groups = (
+        [other for other in with_losses if why_incomparable(runs[one], runs[other]) is None] for one in with_losses
+    )
     return max(groups, key=len, default=[])
 
 
@@ -89,7 +91,7 @@ def _over_tokens(run: Diagnosis) -> Curve:
 
 def _at_one_point(curves: Mapping[int, Curve]) -> tuple[float | None, dict[int, float]]:
     """The furthest point that most of the curves have, and the lowest losses up to there; nothing of a single one."""
-    known = {number: curve.so_far() for number, curve in curves.items() if curve.xs}
+    known = {number: curve.best_so_far() for number, curve in curves.items() if curve.xs}
 
     def there(x: float) -> dict[int, float]:
         return {number: curve.at(x) for number, curve in known.items() if curve.xs[0] <= x <= curve.xs[-1]}
@@ -116,7 +118,7 @@ def _place(each: Ranked, by: RankedBy | None) -> float:
 
 
 def _with_ties(ranked: Sequence[Ranked], by: RankedBy | None, noises: Sequence[float | None]) -> Iterator[Ranked]:
-    """All but the first, each held against the one before it."""
+    """All but the first, each compared with the one before it."""
     for before, each in pairwise(ranked):
         better, worse = (getattr(one, by) if by and by != "tokens_per_s" else None for one in (before, each))
         if better is None or worse is None:

@@ -1,4 +1,4 @@
-"""Why a run that is faster step by step is not further at equal time: what its clock holds beside normal steps.
+"""Why a run that is faster step by step is not further at equal time: what its clock contains beside normal steps.
 
 The speed of two runs is that of their normal steps. A slow stretch, many evaluations, restarts or a long start make a
 run slower than that, and then the two answers contradict each other until the reason is named.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.compare.align import Aligned
-from nanopace.diagnosis.names import both_names
+from nanopace.diagnosis.compare.comparable import both_names
 from nanopace.diagnosis.result import Diagnosis, Finding, Level, Number
 
 Phase = Literal["evaluation", "checkpoint", "startup", "stall", "restart", "rollback"]
@@ -21,7 +21,7 @@ _WORTH_NAMING = 0.02  # of the run's time, more than of the other's
 
 
 class _Reason(NamedTuple):
-    weight: float  # of the time until the runs are compared, as far as it can be told
+    weight: float  # of the time until the runs are compared, as far as it is known
     share: float  # of the run's whole time
     what: Level | Phase
 
@@ -41,7 +41,6 @@ def contradictions(a: Diagnosis, b: Diagnosis, by_tokens: Aligned, by_time: Alig
         numbers: dict[str, Number] = {"faster": faster, "slower": slower}
         numbers |= {"faster_overall_tokens_per_s": overall[0], "slower_overall_tokens_per_s": overall[1]}
         yield Finding("compare_overall", numbers)
-    if overall is not None:
         yield from _named(faster, fast, slow, fast.wall.awake_s)
     elif behind:
         yield from _named(faster, fast, slow, min(fast.wall.awake_s, by_time.points[-1][0]))

@@ -1,4 +1,4 @@
-"""What a comparison comes to, in the order in which a person asks: which is faster, which learns better, and why."""
+"""The findings of a comparison, in the order in which people ask: which is faster, which learns better, and why."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Collection
 
 from nanopace.diagnosis.compare.align import LARGE, Aligned, Curve
 from nanopace.diagnosis.compare.arrival import SAME_TIME, rows_hide_steps, starts_late
-from nanopace.diagnosis.compare.comparable import obstacle, same_data
+from nanopace.diagnosis.compare.comparable import both_names, same_data, why_incomparable
 from nanopace.diagnosis.comparison import Arrival, Decomposition
-from nanopace.diagnosis.names import both_names
 from nanopace.diagnosis.result import Diagnosis, Finding, Number, Step
-from nanopace.diagnosis.time.throughput import measured_step_ms
+from nanopace.diagnosis.time.throughput import TOKEN_KNOBS, measured_step_ms
 
 _SAME_SPEED = 0.005  # a smaller difference is within what a card does from day to day
 _CLEARLY = 2.0  # standard errors by which medians of steps have to differ
-_TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
 _RISEN = 3.0  # standard deviations by which a last loss has to be above the best to have risen
 
 
@@ -34,7 +32,7 @@ def verdict(
     loss = _loss(a, b, by_time, by_tokens, by_iteration)
     compared = bool(by_time.points or by_tokens.points or by_iteration.points or arrival)
     if_same = [Finding("compare_data_unknown")] if compared and not same_data(a, b) else []
-    first = [loss[0], *if_same] if obstacle(a, b) is not None else [*if_same, loss[0]]
+    first = [loss[0], *if_same] if why_incomparable(a, b) is not None else [*if_same, loss[0]]
     return [speed[0], *first, *speed[1:], *loss[1:], *_arrival(a, b, arrival), *_why(parts)]
 
 
@@ -64,7 +62,7 @@ def _error(step: Step) -> float:
 def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:
     """The knobs without which tokens per iteration are unknown."""
     without = [each for each in (a, b) if each.throughput.tokens_per_iteration is None]
-    knobs = [knob for knob in _TOKEN_KNOBS if any(knob not in each.facts for each in without)]
+    knobs = [knob for knob in TOKEN_KNOBS if any(knob not in each.facts for each in without)]
     return knobs or ["tokens_per_iteration"]
 
 
@@ -84,7 +82,7 @@ def _time_per_iteration(a: Diagnosis, b: Diagnosis) -> list[Finding]:
 
 
 def _loss(a: Diagnosis, b: Diagnosis, by_time: Aligned, by_tokens: Aligned, by_iteration: Aligned) -> list[Finding]:
-    if (why := obstacle(a, b)) is not None:
+    if (why := why_incomparable(a, b)) is not None:
         return [why]
     names = both_names(a, b)
     at_tokens = _ahead("compare_loss_tokens", "tokens", names, by_tokens)
@@ -120,7 +118,7 @@ def _risen(names: tuple[str, str], runs: tuple[Diagnosis, Diagnosis]) -> list[Fi
 
 
 def _over_time(names: tuple[str, str], by_time: Aligned, risen: Collection[str]) -> list[Finding]:
-    """Nobody stays ahead whose loss has risen since: such a run only was the first to have the lower one."""
+    """A leader whose loss has risen since does not stay ahead: it was only the first to have the lower loss."""
     if by_time.leader is None or by_time.leader == "tie":
         return []
     leader, follower = names if by_time.leader == "a" else names[::-1]
@@ -155,7 +153,7 @@ def _arrival(a: Diagnosis, b: Diagnosis, arrival: Arrival | None) -> list[Findin
     """Who was sooner at the loss that both reached, and what that rests on."""
     names = both_names(a, b)
     if arrival is None:
-        if obstacle(a, b) is not None or not (a.curves.eval_val and b.curves.eval_val):
+        if why_incomparable(a, b) is not None or not (a.curves.eval_val and b.curves.eval_val):
             return []
         named = list(zip(names, (a, b), strict=True))
         late = [(name, run.source.first_iteration) for name, run in named if starts_late(run)]

@@ -1,9 +1,9 @@
 """Losses that stand out from those before them.
 
-Our trainer flags them while it trains. In other logs they are looked for here, in the same way: a loss is held against
-the rows before it, by how many standard deviations it lies above them. Medians make both the level and the deviation,
-so that neither a few odd rows nor a spike itself bends them. Only what lies above counts: a falling loss, however fast
-it falls, is no spike.
+Our trainer flags them while it trains. In other logs they are looked for here, in the same way: a loss is compared
+with the rows before it: by how many standard deviations does it lie above them? Both the level and the deviation are
+medians, so that neither a few odd rows nor a spike itself bends them. Only what lies above counts: a falling loss,
+however fast it falls, is no spike.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from nanopace.diagnosis.loss.trend import MAD
 from nanopace.incidents import LossSpike
 from nanopace.medians import median
 from nanopace.run import Run
@@ -20,7 +21,6 @@ WINDOW = 100  # rows before it
 FEWEST = 30  # rows before the first that can stand out
 RISES = 20  # rows that it must be above, or it is the rest of a spike
 LEAST_NOISE = 0.002  # of the loss: less is an artefact of rounding, or of rows that are all alike
-_MAD = 1.4826022185056018  # standard deviation over median absolute deviation, for normal noise
 _TAIL = 1.96  # standard deviations within which 95% of normal noise lie
 
 
@@ -36,7 +36,7 @@ def loss_spikes(run: Run) -> tuple[LossSpike, ...]:
 
 
 def _standing_out(losses: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """Places and deviations. A spike of several rows is told where it rises."""
+    """Places and deviations. A spike of several rows counts once, where it rises."""
     for place in range(FEWEST, len(losses)):
         loss = losses[place]
         if loss > losses[place - 1] and loss > max(losses[place - RISES : place]):
@@ -53,5 +53,5 @@ def deviation(before: Sequence[float], loss: float) -> float:
     start = earlier - slope * half / 2
     residuals = sorted(abs(each - start - slope * place) for place, each in enumerate(before))
     tail = residuals[-1 - len(before) // 20] / _TAIL  # micro-batches of few tokens scatter wide, now and then
-    noise = max(_MAD * residuals[half], tail, LEAST_NOISE * abs(later))
+    noise = max(MAD * residuals[half], tail, LEAST_NOISE * abs(later))
     return (loss - later) / noise if noise > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What the losses say: the best model, whether it was kept, over-fitting, noise, and where more training would lead.
+"""What the losses say: the best model, whether it was kept, noise, and where more training would lead.
 
 Trainers print two losses. That of the evaluations is an average over many batches and can be trusted; that of the rows
 is one micro-batch's in nanoGPT, and its ups and downs say nothing.
@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from nanopace.diagnosis.loss.trend import curve_noise, fit_trend, slope, step_noise
+from nanopace.diagnosis.loss.overfitting import (
+    Best,
+    Gaps,
+    best_of,
+    beyond_noise,
+    growth_of,
+    is_sane,
+    noise_of,
+    turned_up,
+)
+from nanopace.diagnosis.loss.trend import fit_trend, step_noise
 from nanopace.diagnosis.result import Finding, Forecast, Loss, Number
 from nanopace.run import Evaluation, Metric, Run
 
 _FEWEST_ROWS = 10  # in the later half, for the noise of the printed loss
 _MOST_ROWS = 20_000  # the last ones; more would tell nothing new
-_RISING = 3  # the last evaluations, all of which have to be above the best: one or two are an accident
-_CLEAR = 3.0  # standard deviations that a change has to be beyond
-_APART = 4.0  # standard deviations that validation, and the gap, have to be above what they were at the best
-_LARGE = 0.01  # of the loss: what a change has to be beyond where too few evaluations tell their noise
-_SMALLEST = 0.003  # of the loss: nobody calls less a rise, however quiet the evaluations are
-_MATERIAL = 0.03  # of the loss: a gap that grew by this is worth a word, and a rise of this is one
 _HORIZONS = (1.5, 2.0)  # times the iterations done
-_LARGEST = 1e6  # a loss beyond this has diverged, even if it is still printed as a number
 _LOSS_METRICS: tuple[Metric, ...] = ("loss", "bpc", "bpb")  # of equally many the first
 _LARGEST_EXPONENT = 700.0  # of a perplexity that is still a number
 
@@ -34,13 +36,13 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
     metric = _metric(run.evaluations)
     evaluations = [each for each in run.evaluations if each.metric == metric]
     curve = _curve(evaluations)
-    best = _best(evaluations)
+    best = best_of(evaluations)
     last = curve[-1] if curve else None
-    gaps = _Gaps.of(evaluations, best)
+    gaps = Gaps.of(evaluations, best)
     diverged = _diverged(run, evaluations)
     errors = {each.iteration: each.val_error for each in evaluations}
-    beyond = _beyond_noise(curve, best, errors.get(best.iteration)) if best else 0.0
-    turned = _turned_up(curve, best, beyond)
+    beyond = beyond_noise(curve, best, errors.get(best.iteration)) if best else 0.0
+    turned = turned_up(curve, best, beyond)
     forecast = () if diverged is not None or turned else _forecast(run, curve)
     scores = _scores(run.evaluations)
     best_score = max(scores, key=lambda score: score[1], default=None)
@@ -65,8 +67,8 @@ def describe_loss(run: Run) -> tuple[Loss, list[Finding]]:
         best_core_iteration=best_score[0] if best_score else None,
         last_train_steps=gaps.last_train_steps,
     )
-    growth = _growth(loss, gaps, turned, beyond)
-    return loss, _findings(run, loss, _lost_a_better_one(run, loss, evaluations, curve), diverged, growth)
+    growth = growth_of(loss, gaps, turned, beyond)
+    return loss, _findings(run, loss, _better_than_saved(run, loss, evaluations, curve), diverged, growth)
 
 
 def _findings(run: Run, loss: Loss, lost_best: bool, diverged: int | None, growth: str | None) -> list[Finding]:
@@ -111,19 +113,15 @@ def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:
 
 
 def _metric(evaluations: Sequence[Evaluation]) -> Metric:
-    """The one that most evaluations have; benchmark scores, which rise, are none."""
-    told = [each.metric for each in evaluations]
-    return max(_LOSS_METRICS, key=told.count)
+    """The one that most evaluations have. Benchmark scores do not count: they rise."""
+    metrics = [each.metric for each in evaluations]
+    return max(_LOSS_METRICS, key=metrics.count)
 
 
 def _curve(evaluations: Sequence[Evaluation]) -> list[tuple[int, float]]:
     """Validation losses by rising iteration; of an iteration that was evaluated again, the later loss."""
     by_iteration = {each.iteration: each.val for each in evaluations if each.val is not None}
-    return sorted((iteration, val) for iteration, val in by_iteration.items() if _sane(val))
-
-
-def _sane(loss: float) -> bool:
-    return abs(loss) <= _LARGEST  # False for nan too
+    return sorted((iteration, val) for iteration, val in by_iteration.items() if is_sane(val))
 
 
 def _perplexity(loss: float) -> float | None:
@@ -136,7 +134,7 @@ def _diverged(run: Run, evaluations: Sequence[Evaluation]) -> int | None:
         in_rows = run.rows.iteration[run.rows.loss.index(math.inf)]
     except ValueError:
         in_rows = None
-    bad = (each.iteration for each in evaluations if each.val is not None and not _sane(each.val))
+    bad = (each.iteration for each in evaluations if each.val is not None and not is_sane(each.val))
     in_evaluations = next(bad, None)
     return min((each for each in (in_rows, in_evaluations) if each is not None), default=None)
 
@@ -144,174 +142,27 @@ def _diverged(run: Run, evaluations: Sequence[Evaluation]) -> int | None:
 # --- the best model, and whether it was kept -------------------------------------------------------------------------
 
 
-class _Best(NamedTuple):
-    """The lowest loss. Where many evaluations stand as one, the save is found by that one's iteration."""
-
-    val: float
-    iteration: int
-    stands_at: int
-
-
-def _best(evaluations: Sequence[Evaluation]) -> _Best | None:
-    """Of those with the same loss the first."""
-    vals = ((*each.best, each.iteration) for each in evaluations)
-    return min(
-        (_Best(val, at, stands_at) for at, val, stands_at in vals if val is not None and _sane(val)), default=None
-    )
-
-
-def _saved(run: Run, best: _Best) -> bool | None:
-    """None where the log shows no saves at all, or ends before it could tell of this one."""
+def _saved(run: Run, best: Best) -> bool | None:
+    """None where the log shows no saves at all, or ends before it could show this one."""
     if not run.checkpoints or not len(run.rows) or run.rows.last_iteration[-1] < best.iteration:
         return None
-    return best.stands_at in _saves(run)
+    return best.stands_at in _saved_iterations(run)
 
 
-def _saves(run: Run) -> set[int]:
-    """Iterations whose model was saved. One that a process went on from was, though its row was done again."""
+def _saved_iterations(run: Run) -> set[int]:
+    """Iterations whose model was saved, also those that a process resumed from, though their rows were repeated."""
     return {each.iteration for each in run.checkpoints} | {each.iteration for each in run.restarts}
 
 
-def _lost_a_better_one(
+def _better_than_saved(
     run: Run, loss: Loss, evaluations: Sequence[Evaluation], curve: Sequence[tuple[int, float]]
 ) -> bool:
     """Whether the best model is gone and clearly better than the best of those that were saved."""
     if loss.saved_best is not False or loss.best_val is None or loss.best_val_iteration == 0:
         return False
-    saved = _saves(run)
-    kept = _best([each for each in evaluations if each.iteration in saved])
-    return kept is None or kept.val - loss.best_val > 2 * (_noise(curve) or 0.0)
-
-
-# --- over-fitting ----------------------------------------------------------------------------------------------------
-
-
-class _Pair(NamedTuple):
-    """A training loss, and the validation loss that it can be held against."""
-
-    iteration: int
-    train: float
-    val: float
-
-    @property
-    def gap(self) -> float:
-        return self.val - self.train
-
-
-class _Gaps(NamedTuple):
-    """Validation less training loss: the last one as told, and how it changed, like held against like."""
-
-    last_train: float | None = None
-    last_train_steps: int | None = None  # that it is the mean of
-    last: float | None = None
-    is_open: bool = False  # whether validation is above training, like against like
-    trend: float | None = None  # over the last half of the run
-    error: float = math.inf  # standard error of the trend, more where few points tell it
-    train_rose: float = 0.0  # by how much the last training losses are above those up to the best validation loss ...
-    val_rose: float = 0.0  # ... the last validation loss above that best one ...
-    rose: float = 0.0  # ... and the gap above what it was ...
-    rose_error: float = math.inf  # ... with its standard error
-
-    @classmethod
-    def of(cls, evaluations: Sequence[Evaluation], best: _Best | None) -> _Gaps:
-        told = [
-            (each, each.train, each.val)
-            for each in evaluations
-            if each.train is not None and each.val is not None and _sane(each.train) and _sane(each.val)
-        ]
-        if not told or best is None:
-            return cls()
-        last, train, val = told[-1]
-        by_steps = last.train_steps is not None
-        pairs = list(_like_with_like(evaluations, by_steps=by_steps))
-        gaps = cls(train, last.train_steps, val - train, bool(pairs) and pairs[-1].gap > 0)
-        later = [pair for pair in pairs if pair.iteration >= last.iteration / 2]
-        line = slope([pair.iteration for pair in later], [pair.gap for pair in later])
-        if line is not None:
-            span = later[-1].iteration - later[0].iteration
-            unsure = 1 + 6 / math.pow(len(later) - 2, 1.5)  # about as Student's t: few points tell their scatter badly
-            gaps = gaps._replace(trend=line[0] * span, error=line[1] * span * unsure)
-        return gaps._since(best, pairs, by_steps=by_steps)
-
-    def _since(self, best: _Best, pairs: Sequence[_Pair], *, by_steps: bool) -> _Gaps:
-        """What rose since the best validation loss; the gap's error is by its own scatter."""
-        until = [pair for pair in pairs if pair.iteration <= best.stands_at][-_RISING:]
-        since = [pair for pair in pairs if pair.iteration > best.stands_at][-_RISING:]
-        if not until or not since:
-            return self
-        noise = step_noise([pair.gap for pair in pairs]) if len(pairs) > _RISING else math.inf
-        return self._replace(
-            train_rose=_mean([pair.train for pair in since]) - until[-1].train,
-            val_rose=since[-1].val - (until[-1].val if by_steps else best.val),
-            rose=_mean([pair.gap for pair in since]) - _mean([pair.gap for pair in until]),
-            rose_error=noise * math.sqrt(1 / len(until) + 1 / len(since)),
-        )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _like_with_like(evaluations: Sequence[Evaluation], *, by_steps: bool) -> Iterator[_Pair]:
-    """Losses whose gap can be followed: all of the one kind, and where it lags, held against what lags as much.
-
-    The mean loss of the steps since the evaluation before is of no model that was evaluated: it is held against the
-    validation losses at both ends of these steps. Otherwise the gap would grow by no more than the lag shrinks, and a
-    run that comes apart would look like one that over-fits. Dropout raises such a mean as well, all the time.
-    """
-    before: float | None = None
-    for each in evaluations:
-        if each.val is None or not _sane(each.val):
-            continue
-        val = each.val if not by_steps else None if before is None else (before + each.val) / 2
-        alike = (each.train_steps is not None) == by_steps
-        if alike and val is not None and each.train is not None and _sane(each.train):
-            yield _Pair(each.iteration, each.train, val)
-        before = each.val
-
-
-def _beyond_noise(curve: Sequence[tuple[int, float]], best: _Best, error: float | None) -> float:
-    """What a validation loss has to be above the best to be clearly worse; where the noise is unknown, a lot."""
-    noise = error or _noise(curve)
-    if noise is None:
-        return _LARGE * abs(best.val)
-    unsure = 1 + 6 / math.pow(max(1, len(curve) // 2), 1.5)  # the noise of few evaluations is itself known badly
-    sure = min(_APART * unsure * noise, _MATERIAL * abs(best.val))
-    return max(_CLEAR * noise, sure, _SMALLEST * abs(best.val))
-
-
-def _turned_up(curve: Sequence[tuple[int, float]], best: _Best | None, beyond: float) -> bool:
-    """Whether validation has clearly left its best: each of the last evaluations is above it, and their mean above that
-    of the best and the lower one beside it. The lowest of many evaluations is low by luck, too."""
-    if best is None:
-        return False
-    recent = [val for iteration, val in curve if iteration > best.iteration][-_RISING:]
-    place = bisect_left(curve, (best.iteration, -math.inf))
-    around = sorted(val for _, val in curve[max(0, place - 1) : place + 2])[:2]
-    return (
-        len(recent) == _RISING
-        and min(recent) > best.val + beyond
-        and sum(recent) / len(recent) > sum(around) / len(around) + beyond
-    )
-
-
-def _growth(loss: Loss, gaps: _Gaps, turned: bool, beyond: float) -> str | None:
-    """The finding about a gap that grows. It is over-fitting only if validation has turned up while training has not:
-    a restart, or a run that comes apart, raises both. While validation still falls, a growing gap is what every small
-    dataset shows. With dropout, the mean of the steps may stay above validation, and validation still turns up."""
-    if loss.last_val is None or loss.best_val is None or not (gaps.is_open or (turned and gaps.last_train_steps)):
-        return None
-    if turned:
-        apart = gaps.rose > _APART * gaps.rose_error and gaps.train_rose < gaps.val_rose / 2
-        return "overfitting" if apart else None
-    if gaps.trend is None or loss.last_val > loss.best_val + beyond:
-        return None
-    return "gap_grows" if gaps.trend > max(_MATERIAL * loss.last_val, _CLEAR * gaps.error) else None
-
-
-def _noise(curve: Sequence[tuple[int, float]]) -> float | None:
-    points = [(iteration, val) for iteration, val in curve if iteration > 0]
-    return curve_noise([iteration for iteration, _ in points], [val for _, val in points])
+    saved = _saved_iterations(run)
+    kept = best_of([each for each in evaluations if each.iteration in saved])
+    return kept is None or kept.val - loss.best_val > 2 * (noise_of(curve) or 0.0)
 
 
 # --- the printed loss, and what is to come ---------------------------------------------------------------------------
@@ -321,7 +172,7 @@ def _printed_noise(run: Run) -> float | None:
     """From the later half of the rows, where the trend is slow."""
     half = slice(max(len(run.rows) // 2, len(run.rows) - _MOST_ROWS), None)
     losses = [
-        (loss, count) for loss, count in zip(run.rows.loss[half], run.rows.count[half], strict=True) if _sane(loss)
+        (loss, count) for loss, count in zip(run.rows.loss[half], run.rows.count[half], strict=True) if is_sane(loss)
     ]
     if len(losses) < _FEWEST_ROWS:
         return None

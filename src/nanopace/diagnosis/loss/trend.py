@@ -23,7 +23,7 @@ _FEWEST = 8  # points for any fit ...
 _FEWEST_IN_WINDOW = 6  # ... and for one window: three parameters, and as many to judge them
 _MOST = 400  # points that a fit looks at
 _Z80 = 1.2815515655446004  # 80% of a normal distribution lie within +- this
-_MAD = 1.4826022185056018  # standard deviation over median absolute deviation, for normal noise
+MAD = 1.4826022185056018  # standard deviation over median absolute deviation, for normal noise
 
 
 class Band(NamedTuple):
@@ -105,8 +105,8 @@ def _fit(window: Sequence[tuple[float, float]]) -> _Fit | None:
     freedom = len(window) - 3
     inflation = _inflation([y - best.at(t) for t, y in window])
     allowed = best.squares * (1 + student80(freedom) ** 2 * inflation / freedom)
-    beside = lines[max(0, index - 1) : index + 2]  # the grid is coarse: the truth lies between two of its powers
-    likely = (*beside, *(line for line in lines if line.squares <= allowed))
+    neighbours = lines[max(0, index - 1) : index + 2]  # the grid is coarse: the truth lies between two of its powers
+    likely = (*neighbours, *(line for line in lines if line.squares <= allowed))
     return _Fit(best, likely, len(window), best.squares / freedom, inflation)
 
 
@@ -133,9 +133,9 @@ def _inflation(residuals: Sequence[float]) -> float:
     squares = sum(r * r for r in residuals)
     if squares <= 0:
         return 1.0
-    alike = sum(p * q for p, q in pairwise(residuals)) / squares
-    alike = min(max(alike, 0.0), 0.8)
-    return (1 + alike) / (1 - alike)
+    correlation = sum(p * q for p, q in pairwise(residuals)) / squares
+    correlation = min(max(correlation, 0.0), 0.8)
+    return (1 + correlation) / (1 - correlation)
 
 
 def student80(freedom: int) -> float:
@@ -174,7 +174,7 @@ def curve_noise(xs: Sequence[float], ys: Sequence[float]) -> float | None:
         weight = (here - before) / (after - before)
         expected = ys[i - 1] + weight * (ys[i + 1] - ys[i - 1])
         scores.append(abs(ys[i] - expected) / math.sqrt(1 + weight**2 + (1 - weight) ** 2))
-    return median(scores) * _MAD
+    return median(scores) * MAD
 
 
 def step_noise(ys: Sequence[float], counts: Sequence[int] = (1,)) -> float:
@@ -187,4 +187,4 @@ def step_noise(ys: Sequence[float], counts: Sequence[int] = (1,)) -> float:
         expected = [math.sqrt((1 / m + 1 / n) / 2) for m, n in pairwise(counts)]
         differences = [difference / each for difference, each in zip(differences, expected, strict=True)]
     middle = median(differences)
-    return median([abs(d - middle) for d in differences]) * _MAD / math.sqrt(2)
+    return median([abs(d - middle) for d in differences]) * MAD / math.sqrt(2)

@@ -1,4 +1,4 @@
-"""What is worth saying about the mfu: the verdict on the card, what is odd about the printed one, what is missing."""
+"""Findings about the mfu: the verdict on the card, what is odd about the printed figure, what is missing."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ SAME_FIGURE = 0.02  # two ways to the same figure that differ by less agree
 def mfu_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
     """The verdict first, then what is odd about the printed figure, then what is missing."""
     findings = [
-        *_of_the_card(run, mfu),
-        *_of_the_print(run, mfu),
-        *_smoothed(run, pace, mfu),
-        *_of_what_is_missing(run, mfu),
+        *_card_findings(run, mfu),
+        *_printed_findings(run, mfu),
+        *_smoothing_findings(run, pace, mfu),
+        *_missing_facts(run, mfu),
     ]
     peak = run.number("measured_tflops")
     if peak is None:
         peak = _measured_here(run)
     if peak is not None:
-        findings += _of_the_measured(mfu, str(run.value("gpu") or "CPU"), peak)
+        findings += _measured_findings(mfu, str(run.value("gpu") or "CPU"), peak)
     return findings
 
 
@@ -43,7 +43,7 @@ def _measured_here(run: Run) -> float | None:
     return measured_tflops(gpu, dtype)
 
 
-def _of_the_measured(mfu: Mfu, card_name: str, peak_tflops: float) -> list[Finding]:
+def _measured_findings(mfu: Mfu, card_name: str, peak_tflops: float) -> list[Finding]:
     if mfu.achieved_tflops is None or not 0 < peak_tflops < math.inf:
         return []
     share = mfu.achieved_tflops / peak_tflops
@@ -55,7 +55,7 @@ def _of_the_measured(mfu: Mfu, card_name: str, peak_tflops: float) -> list[Findi
     ]
 
 
-def _of_the_card(run: Run, mfu: Mfu) -> list[Finding]:
+def _card_findings(run: Run, mfu: Mfu) -> list[Finding]:
     if mfu.card_name is not None and not card_of(run, mfu.achieved_tflops).variants:
         return [Finding("card_without_peak", {"card_name": mfu.card_name})]
     if mfu.card_low is not None:
@@ -90,7 +90,7 @@ def _variants(run: Run, mfu: Mfu) -> Finding:
     return Finding("card_variants", numbers)
 
 
-def _of_the_print(run: Run, mfu: Mfu) -> list[Finding]:
+def _printed_findings(run: Run, mfu: Mfu) -> list[Finding]:
     of_a_step, peak, achieved = mfu.steady_printed, mfu.printed_peak_tflops, mfu.achieved_tflops
     if printed_zero(run):
         return [Finding("mfu_zero", {"achieved_tflops": achieved, "printed_peak_tflops": peak})] if peak else []
@@ -111,7 +111,7 @@ def _of_the_print(run: Run, mfu: Mfu) -> list[Finding]:
     return findings
 
 
-def _smoothed(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
+def _smoothing_findings(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
     """Why the last figure is below that of a plain step. That nothing slowed down is said only where it is so."""
     of_a_step, last = mfu.steady_printed, mfu.printed_last
     if run.mfu_smoothing is None or mfu.steady_basis != "printed" or not of_a_step or last is None:
@@ -128,7 +128,7 @@ def _smoothed(run: Run, pace: Pace, mfu: Mfu) -> list[Finding]:
     return [Finding("mfu_smoothed_only", printed)]
 
 
-def _of_what_is_missing(run: Run, mfu: Mfu) -> list[Finding]:
+def _missing_facts(run: Run, mfu: Mfu) -> list[Finding]:
     """Which facts would make the card's share known."""
     if run.on_cpu:
         return [Finding("ran_on_cpu")]

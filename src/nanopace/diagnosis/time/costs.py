@@ -1,9 +1,9 @@
 """What one evaluation costs, and what one checkpoint.
 
-A log that evaluates without always saving is a natural experiment: the rows with a save against the rows without, if
-there are several of both: one row may have been held up, and rows that were far from their like tell no price. Else the
-time stamps of its lines tell the two apart. Where it has none, the forward-pass model bounds the checkpoint from above
-and row 0, which evaluates and does not save, from below; where the config is unknown too, it stays unknown.
+A log that evaluates without always saving is a natural experiment: rows with a save against rows without, if there are
+several of both, since a single row may contain a stall. Otherwise the time stamps of its lines separate the two.
+Without stamps, the forward-pass model bounds the checkpoint from above, and row 0, which evaluates and does not save,
+from below. Where the config is unknown, too, the cost stays unknown.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from nanopace.diagnosis.time.experiment import (
     SAME_SPEED,
     SEVERAL,
     SURE,
-    Price,
+    Cost,
     Sample,
+    by_save,
     by_speed,
     compare_rows,
-    far_from,
-    follows_step,
-    price_of,
+    cost_of,
     rows_of,
+    stall_bound_ms,
+    step_exponent,
     typical_ms,
     typical_step_ms,
-    without_held_up,
+    without_stalled,
 )
-from nanopace.diagnosis.time.line_times import price_by_stamps
+from nanopace.diagnosis.time.line_times import cost_by_stamps
 from nanopace.diagnosis.time.rows import NORMAL, SLOW, UNEVEN, Pace, evaluation_in_steps, steady
 from nanopace.medians import median, typical
 from nanopace.run import Evaluation, Run
@@ -47,7 +48,7 @@ BESIDE = 5  # plain rows on either side of an evaluation that tell whether the s
 LEAST_CHANGE = 0.02
 
 
-class Prices(NamedTuple):
+class Costs(NamedTuple):
     """The two figures, how well they are known, and the evaluations that they were taken from."""
 
     evaluations: Evaluations
@@ -61,15 +62,15 @@ class Prices(NamedTuple):
     rough: bool = False  # by time stamps, and no more exact than they are
     unsaved_ms: float | None = None  # an evaluation alone, where evaluation_ms contains a checkpoint
     usual_ms: Mapping[bool, float] = MappingProxyType({})  # of an evaluation row, with a save (True) and without
-    saves_in_doubt: bool = False  # the few rows with a save took far longer: it, or something that held them up
-    from_one_row: bool = False  # by one row, which may have been held up: no price for what no row shows
+    saves_in_doubt: bool = False  # the few rows with a save took far longer: it, or a stall
+    from_one_row: bool = False  # by one row, which may contain a stall: no cost for hidden evaluations
 
     def evaluation_at(self, step_ms: float) -> float | None:
         """What an evaluation takes where a step takes so long."""
         return self.evaluation_ms if self.in_steps is None else self.in_steps * step_ms
 
     def hidden_ms(self, evaluation: Evaluation, step_ms: float) -> float | None:
-        """What an evaluation that no row shows takes, its checkpoint apart if that has a price; None where no row
+        """What an evaluation that no row shows takes, its checkpoint apart if that has a cost; None where no row
         shows one like it: one that saves as well, or one that does not either."""
         saves, contains = evaluation.iteration in self.saved, self.evaluations.contains_checkpoint
         if (saves and not contains and self.checkpoint_ms is None) or self.from_one_row:
@@ -77,54 +78,56 @@ class Prices(NamedTuple):
         return self.evaluation_at(step_ms) if saves or not contains else self.unsaved_ms
 
     @property
-    def unpriced(self) -> list[Evaluation]:
-        """Those of which nothing tells what they took."""
+    def without_cost(self) -> list[Evaluation]:
+        """Evaluations that no row contains, and whose cost is unknown."""
         unseen = [each for each in self.counted if each.row is None]
         return [each for each in unseen if self.hidden_ms(each, 1.0) is None]
 
 
 class _Measured(NamedTuple):
-    """What the rows and their stamps say of the two prices."""
+    """What the rows and their stamps say of the two costs."""
 
-    evaluation: Price | None = None
-    checkpoint: Price | None = None
+    evaluation: Cost | None = None
+    checkpoint: Cost | None = None
     basis: Basis = "unknown"
     contains: bool = False  # a checkpoint, in what is called an evaluation
     rough: bool = False  # by time stamps, and no more exact than they are
-    in_doubt: bool = False  # whether it is the save that the few rows with one took far longer for
+    in_doubt: bool = False  # the few rows with a save took far longer, by a stall or by the save
 
 
-def find_prices(run: Run, pace: Pace) -> Prices:
-    """Count the evaluations and checkpoints of a run, and price one of each."""
+def find_costs(run: Run, pace: Pace) -> Costs:
+    """Count the evaluations and checkpoints of a run, and what one of each costs."""
     cold = cold_rows(run, pace)
     counted = counted_evaluations(run, cold)
     saved = frozenset(checkpoint.iteration for checkpoint in run.checkpoints)
     return (
-        _outside(run, counted, saved, cold)
+        _costs_outside_rows(run, counted, saved, cold)
         if not run.row_contains_evaluation
-        else _inside(run, pace, counted, saved, cold)
+        else _costs_inside_rows(run, pace, counted, saved, cold)
     )
 
 
-def _inside(
+def _costs_inside_rows(
     run: Run, pace: Pace, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
-) -> Prices:
+) -> Costs:
     """Where a row's time contains its evaluation and its save."""
-    plain = pace.basis == "rows"  # else nothing tells what a row holds beyond its step
+    plain = pace.basis == "rows"  # else what a row contains beyond its step is unknown
+    spread = pace.step.spread
     samples = _samples(run, pace, counted) if plain else []
-    with_save = [sample for sample in samples if sample.saves]
-    without = [sample for sample in samples if not sample.saves]
+    with_save, without = by_save(samples)
     save_rows = pace.marks.checkpoint - pace.marks.evaluation - cold if plain else ()
     only_save = [_sample(run, pace, row) for row in save_rows]
-    changing = len(by_speed(samples, pace.step.spread)) > 1
+    changing = len(by_speed(samples, spread)) > 1
     numbers = [each for each in counted if each.val is None or math.isfinite(each.val)]  # nan may take another time
-    alike = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
+    comparable = _away_from_changes(run, pace, numbers) if changing else _samples(run, pace, numbers)
     first = _first_evaluations(run, pace, cold)
-    measured = _measured_by_rows(samples, alike, only_save, first, pace.step.spread)
-    # A step that changes a little hides what a row holds beside it; so does one that changes much at the only such row.
-    jump_ms = max((_jump_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
+    measured = _measured_by_rows(samples, comparable, only_save, first, spread)
+    # A step that changes a little hides what a row contains beside it, as does a large change at the only such row.
+    shift_ms = (
+        max((_level_shift_ms(run, pace, each.row) for each in counted), default=0.0) if len(samples) == 1 else 0.0
+    )
     blurred = run.rows_cover > 1 and not steady(pace.step)
-    blurred |= jump_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)
+    blurred |= shift_ms > RESOLVED * max((sample.excess_ms for sample in samples), default=0.0)
     if blurred or (measured.evaluation is not None and measured.evaluation.ms <= 0):  # nothing that shows
         measured = _Measured()
     elif (measured.contains or measured.evaluation is None) and not measured.in_doubt:
@@ -135,16 +138,16 @@ def _inside(
     each, save, basis = measured.evaluation, measured.checkpoint, measured.basis
     at_most, at_least = None, None
     if measured.contains and each is not None:
-        at_least = _above_first_row(first, _telling(with_save, pace), pace.step.spread)
+        at_least = _least_checkpoint_ms(first, without_stalled(with_save, spread), spread)
         least_steps = evaluation_in_steps(run, LEAST_FORWARD_SHARE)
-        if least_steps is not None and not jump_ms and not _quicker_than(first, least_steps, pace.step.spread):
+        if least_steps is not None and not shift_ms and not _faster_than_model(first, least_steps, spread):
             least = least_steps * min(sample.step_ms for sample in with_save)
             if each.ms > least:  # else the model bounds nothing
                 at_most, basis = each.ms - least, "upper_bound"
     elif save is not None:
         at_most = save.most_ms if basis == "upper_bound" else save.ms
-    usual = _usual(with_save, without, first, measured.in_doubt, pace.step.spread)
-    return Prices(
+    usual = _normal_excess(with_save, without, first, measured.in_doubt, spread)
+    return Costs(
         evaluations=Evaluations(
             count=sum(each.count for each in counted),
             visible=sum(each.count for each in counted if each.row is not None),
@@ -171,7 +174,7 @@ def _inside(
         cold_rows=cold,
         evaluation_ms=None if blurred else predicted if each is None else each.ms,
         checkpoint_ms=None if save is None else save.ms,
-        in_steps=_in_steps(_telling(with_save if measured.contains else without, pace)),
+        in_steps=_in_steps(without_stalled(with_save if measured.contains else without, spread)),
         rough=measured.rough,
         unsaved_ms=usual.get(False) if measured.contains else None,
         usual_ms=usual,
@@ -180,7 +183,7 @@ def _inside(
     )
 
 
-def _jump_ms(run: Run, pace: Pace, row: int | None) -> float:
+def _level_shift_ms(run: Run, pace: Pace, row: int | None) -> float:
     """By how much the levels differ between which a row stands: it may belong to either. 0 anywhere else."""
     later = range(len(run.rows) if row is None else row + 1, len(run.rows))
     after = next((index for index in later if pace.kind[index] in (NORMAL, UNEVEN)), None)
@@ -218,54 +221,48 @@ def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> l
 
 def _measured_by_rows(
     samples: Sequence[Sample],
-    alike: Sequence[Sample],
+    comparable: Sequence[Sample],
     only_save: Sequence[Sample],
     first: Sequence[Sample],
     spread: float,
 ) -> _Measured:
-    """From the excess of the rows that hold an evaluation, a save, or both; `alike` are those to compare, and no
+    """From the excess of the rows that contain an evaluation, a save, or both. `comparable` are those to compare; no
     evaluation takes longer than those in the `first` rows of a process."""
     if only_save:
-        checkpoint = price_of(without_held_up(only_save, spread), spread)
+        checkpoint = cost_of(without_stalled(only_save, spread), spread)
         rest = [each._replace(excess_ms=max(0.0, each.excess_ms - checkpoint.ms * each.saves)) for each in samples]
-        return _Measured(price_of(without_held_up(rest, spread), spread) if rest else None, checkpoint, "measured")
-    saved, unsaved = (
-        without_held_up([each for each in samples if each.saves == saves], spread) for saves in (True, False)
-    )
+        return _Measured(cost_of(without_stalled(rest, spread), spread) if rest else None, checkpoint, "measured")
+    saved, unsaved = (without_stalled(group, spread) for group in by_save(samples))
     few_saves = sum(each.rows for each in samples if each.saves) < SEVERAL
     if not samples:
         return _Measured()
-    if rows_of(samples) < SEVERAL and unsaved and first and _far(unsaved, first, spread):
+    if rows_of(samples) < SEVERAL and unsaved and first and _all_stalled(unsaved, first, spread):
         return _Measured()  # no evaluation takes so much longer than the first
     if not saved or not unsaved:
-        return _Measured(price_of(saved or unsaved, spread), contains=bool(saved))
-    if few_saves and _far(saved, unsaved, spread):
-        return _Measured(price_of(unsaved, spread), in_doubt=True)
-    found = compare_rows(alike, spread)
+        return _Measured(cost_of(saved or unsaved, spread), contains=bool(saved))
+    if few_saves and _all_stalled(saved, unsaved, spread):
+        return _Measured(cost_of(unsaved, spread), in_doubt=True)
+    found = compare_rows(comparable, spread)
     if found is None or found.checkpoint is None or found.checkpoint.most_ms <= 0:
-        return _Measured(price_of(saved, spread), contains=True)
+        return _Measured(cost_of(saved, spread), contains=True)
     sure = found.checkpoint.least_ms > 0 and not few_saves
     return _Measured(found.evaluation, found.checkpoint, "measured" if sure else "upper_bound")
 
 
-def _far(some: Sequence[Sample], others: Sequence[Sample], spread: float) -> bool:
-    """Whether even the shortest of some rows took far longer than the others."""
+def _all_stalled(some: Sequence[Sample], others: Sequence[Sample], spread: float) -> bool:
+    """Whether even the shortest of some rows took as much longer than the others as a stall does."""
     shortest, usual_ms, step_ms = min(some), typical_ms(others), typical_step_ms(others)
-    return shortest.excess_ms > far_from(usual_ms, shortest.step_ms, step_ms, spread)
+    return shortest.excess_ms > stall_bound_ms(usual_ms, shortest.step_ms, step_ms, spread)
 
 
-def _telling(samples: Sequence[Sample], pace: Pace) -> list[Sample]:
-    return without_held_up(samples, pace.step.spread)
-
-
-def _usual(
+def _normal_excess(
     saved: Sequence[Sample], unsaved: Sequence[Sample], first: Sequence[Sample], in_doubt: bool, spread: float
 ) -> dict[bool, float]:
-    """What an evaluation row takes beyond its step, with a save and without, if it is not held up. One without takes
-    no longer than one with a save or than the first of a process, which few rows may hide. Where few rows with a save
-    took far longer than that, either they were held up or a save takes that long."""
+    """What an evaluation row without a stall takes beyond its step, with a save and without. One without a save takes
+    no longer than one with, or than the first of a process. Where few rows with a save took far longer than that, it is
+    a stall or the save."""
     usual = {
-        saves: typical_ms(without_held_up(group, spread)) for saves, group in ((True, saved), (False, unsaved)) if group
+        saves: typical_ms(without_stalled(group, spread)) for saves, group in ((True, saved), (False, unsaved)) if group
     }
     if unsaved:
         few = first if rows_of(unsaved) < SEVERAL else ()
@@ -276,13 +273,11 @@ def _usual(
 def _measured_by_stamps(
     run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], measured: _Measured
 ) -> _Measured:
-    """What the rows alone do not tell apart."""
+    """Both costs by time stamps, where the rows alone do not separate them."""
     if pace.basis != "rows":
         return measured
-    stamped = price_by_stamps(
-        run, pace, counted, saved, None if measured.evaluation is None else measured.evaluation.ms
-    )
-    evaluation, checkpoint = stamped.evaluation, stamped.checkpoint
+    together_ms = None if measured.evaluation is None else measured.evaluation.ms
+    evaluation, checkpoint = cost_by_stamps(run, pace, counted, saved, together_ms)
     if evaluation is None or evaluation.high_ms - evaluation.ms >= RESOLVED * evaluation.ms:
         return measured
     if checkpoint is not None and checkpoint.least_ms > 0:
@@ -296,37 +291,39 @@ def _first_evaluations(run: Run, pace: Pace, cold: frozenset[int]) -> list[Sampl
     return [_sample(run, pace, row) for row in rows if pace.kind[row] == SLOW] if pace.basis == "rows" else []
 
 
-def _above_first_row(first_rows: Sequence[Sample], with_save: Sequence[Sample], spread: float) -> float | None:
+def _least_checkpoint_ms(first_rows: Sequence[Sample], with_save: Sequence[Sample], spread: float) -> float | None:
     """What a checkpoint takes at least: an evaluation with it, less the first one and what a start adds to that."""
     least = []
     for first in first_rows:
         same_speed = [each for each in with_save if each.step_ms <= SAME_SPEED * first.step_ms]
         if same_speed:
-            together = price_of(same_speed, spread)
+            together = cost_of(same_speed, spread)
             slower = max(1.0, typical((each.step_ms / first.step_ms, each.rows) for each in same_speed))
             ms = together.least_ms - first.excess_ms * slower
             least += [ms] if ms > (SAME_SPEED - 1) * together.ms else []
     return max(least, default=None)
 
 
-def _quicker_than(first_rows: Sequence[Sample], steps: float, spread: float) -> bool:
+def _faster_than_model(first_rows: Sequence[Sample], steps: float, spread: float) -> bool:
     """Whether a first evaluation took fewer steps than any should, by the model."""
     return any(each.excess_ms < (steps - SURE * spread) * each.step_ms for each in first_rows)
 
 
 def _in_steps(samples: Sequence[Sample]) -> float | None:
-    if follows_step(samples) != 1.0:
+    if step_exponent(samples) != 1.0:
         return None
     return typical((sample.excess_ms / sample.step_ms, sample.rows) for sample in samples)
 
 
-def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]) -> Prices:
-    """Where the trainer's clock stands still meanwhile: the cost is known only if the trainer measured it apart."""
+def _costs_outside_rows(
+    run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], cold: frozenset[int]
+) -> Costs:
+    """Where the trainer stops its clock meanwhile: the cost is known only if the trainer measured it."""
     times = [evaluation.ms for evaluation in counted if evaluation.ms is not None]
     stalls = [checkpoint.ms for checkpoint in run.checkpoints if checkpoint.ms is not None]
     background = [checkpoint.background_ms for checkpoint in run.checkpoints if checkpoint.background_ms is not None]
-    each, checkpoint = _price(times), _price(stalls)
-    return Prices(
+    each, checkpoint = _cost(times), _cost(stalls)
+    return Costs(
         evaluations=Evaluations(
             count=len(counted),
             visible=len(times),
@@ -356,7 +353,7 @@ def _outside(run: Run, counted: tuple[Evaluation, ...], saved: frozenset[int], c
     )
 
 
-def _price(times: Sequence[float]) -> Price | None:
+def _cost(times: Sequence[float]) -> Cost | None:
     """Of what was measured one by one."""
     samples = [Sample(ms, 1, 1.0, saves=False) for ms in times]
-    return price_of(without_held_up(samples, 0.0), 0.0) if times else None
+    return cost_of(without_stalled(samples, 0.0), 0.0) if times else None

@@ -25,7 +25,7 @@ def _has_head(run: Run) -> bool:
 
 
 def counted_evaluations(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...]:
-    """One evaluation per iteration: those after training began, whatever trainer tells of them. Benchmarks are none."""
+    """One evaluation per iteration, of those after training began. Benchmark scores do not count."""
     by_iteration = {each.iteration: each for each in reversed(run.evaluations) if each.metric != "core"}
     evaluations = [by_iteration[iteration] for iteration in sorted(by_iteration) if iteration > 0]
     if not run.row_contains_evaluation or not len(run.rows):
@@ -37,7 +37,7 @@ def counted_evaluations(run: Run, cold: frozenset[int]) -> tuple[Evaluation, ...
 def evaluation_interval(run: Run) -> int | None:
     """The knob where it is known, else the most frequent distance."""
     knob = run.number("eval_interval")
-    if knob and knob > 0:
+    if knob is not None and knob > 0:
         return int(knob)
     iterations = sorted({evaluation.iteration for evaluation in run.evaluations})
     return most_frequent(after - before for before, after in pairwise(iterations))

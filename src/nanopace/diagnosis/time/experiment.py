@@ -1,7 +1,7 @@
 """The natural experiment of a log: evaluation rows with a save against evaluation rows without.
 
 An evaluation takes so many steps, and saves cluster where the loss falls fastest, so rows are compared only with rows
-of the same speed; what a run does at another speed says nothing about a checkpoint. Each price comes with the interval
+of the same speed; what a run does at another speed says nothing about a checkpoint. Each cost comes with the interval
 in which it lies with 80%, from the scatter of both groups.
 """
 
@@ -11,14 +11,16 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nanopace.diagnosis.time.baseline_rows import LEAST_MS
+from nanopace.diagnosis.time.levels import MAD
 from nanopace.medians import median, typical, weighted_quantiles
 
 SAME_SPEED = 1.03  # rows whose steps differ by no more than this are compared with each other
 FEW = 10  # rows below which each one counts in the scatter; among more, one that is far off is a stall
-SEVERAL = 3  # rows with a save, and as many without: of fewer, nothing tells whether they were held up
-LEFT = 2  # of them, where the others were: rows that agree
-FAR = 2.0  # times its like: a row that took longer was held up, and tells no price
-SHOWS = 6.0  # times the noise of a step: what an evaluation row takes at least beyond its step for one to be seen
+SEVERAL = 3  # rows with a save, and as many without: fewer may all contain a stall
+LEFT = 2  # rows without a save that one speed must have
+STALLED = 2.0  # times its like: a row that took longer contains a stall
+VISIBLE = 6.0  # times the noise of a step: the excess from which on an evaluation shows in a row
 ENOUGH = 4  # rows of a group that have a scatter of their own
 OF_THE_SCATTER = 0.75  # three standard errors of the rolling median of steps
 STEADY = 0.005  # of a step: by so little its rolling median moves by chance
@@ -30,6 +32,7 @@ OF_A_MEDIAN = 1.2533  # standard error of a median over that of a mean
 # power close to 1 (forward passes slow down as steps do) or to 0, they tell it for speeds at which all rows save, too.
 CLEAR_POWER = 0.3
 
+Z_80 = 1.2816  # half of the 80% interval of normal noise, in standard deviations
 _T_80 = (math.inf, 3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40)  # Student's t by degrees of freedom
 
 
@@ -42,7 +45,7 @@ class Sample(NamedTuple):
     saves: bool
 
 
-class Price(NamedTuple):
+class Cost(NamedTuple):
     """A typical cost, the 80% interval around it, and what it is at least and at most as good as certainly."""
 
     ms: float
@@ -55,29 +58,29 @@ class Price(NamedTuple):
 class Experiment(NamedTuple):
     """What an evaluation and a checkpoint cost; None for a checkpoint that lies at speeds of its own."""
 
-    evaluation: Price
-    checkpoint: Price | None
+    evaluation: Cost
+    checkpoint: Cost | None
 
 
 def compare_rows(samples: Sequence[Sample], spread: float) -> Experiment | None:
     """Rows of both kinds, compared at equal speed. `spread` is the relative scatter of plain steps."""
-    saved, unsaved = ([each for each in samples if each.saves == saves] for saves in (True, False))
+    saved, unsaved = by_save(samples)
     if not saved or rows_of(unsaved) < SEVERAL:
         return None
-    saved, unsaved = without_held_up(saved, spread), without_held_up(unsaved, spread)
+    saved, unsaved = without_stalled(saved, spread), without_stalled(unsaved, spread)
     samples = [*saved, *unsaved]
     pairs = [pair for stretch in by_speed(samples, spread) if (pair := _split(stretch)) is not None]
     checkpoint = _checkpoint(pairs, spread) if pairs else _across_speeds(samples, spread)
-    return Experiment(price_of(unsaved, spread), checkpoint)
+    return Experiment(cost_of(unsaved, spread), checkpoint)
 
 
-def without_held_up(samples: Sequence[Sample], spread: float) -> list[Sample]:
-    """Rows of one kind without those that took far longer than their like: one that is held up tells no price.
+def without_stalled(samples: Sequence[Sample], spread: float) -> list[Sample]:
+    """Rows of one kind without those that took far longer than their like: a stall says nothing about the cost.
 
-    Nothing makes a row shorter than what is in it, so of few rows the shortest is the measure, of more their lower
-    quartile. Only a clock that was set back does: a row that shows nothing is none where half of them show something.
+    Nothing makes a row shorter than what it contains, so their lower quartile is the measure, which is the shortest of
+    few. Only a clock that was set back does: rows without a visible excess are left out if at least half have one.
     """
-    showing = [each for each in samples if each.excess_ms > SHOWS * spread * each.step_ms]
+    showing = [each for each in samples if each.excess_ms > VISIBLE * spread * each.step_ms]
     if not showing or 2 * rows_of(showing) < rows_of(samples):
         showing = list(samples)
     if not showing:
@@ -85,14 +88,19 @@ def without_held_up(samples: Sequence[Sample], spread: float) -> list[Sample]:
     times = [each.excess_ms for each in showing]
     (measure_ms,) = weighted_quantiles(times, [each.rows for each in showing], (0.25,))
     step_ms = showing[times.index(measure_ms)].step_ms
-    return [each for each in showing if each.excess_ms <= far_from(measure_ms, each.step_ms, step_ms, spread)]
+    return [each for each in showing if each.excess_ms <= stall_bound_ms(measure_ms, each.step_ms, step_ms, spread)]
 
 
-def far_from(usual_ms: float, step_ms: float, usual_step_ms: float, spread: float) -> float:
-    """What a row takes at most that was not held up, where its like takes so long: where steps take longer,
+def stall_bound_ms(usual_ms: float, step_ms: float, usual_step_ms: float, spread: float) -> float:
+    """The excess beyond which a row contains a stall, where its like takes `usual_ms`. Where steps take longer,
     evaluations may, too."""
-    slower = max(1.0, step_ms / max(usual_step_ms, 1e-9))
-    return max(FAR * usual_ms * slower, usual_ms + SHOWS * spread * step_ms)
+    slower = max(1.0, step_ms / max(usual_step_ms, LEAST_MS))
+    return max(STALLED * usual_ms * slower, usual_ms + VISIBLE * spread * step_ms)
+
+
+def by_save(samples: Sequence[Sample]) -> tuple[list[Sample], list[Sample]]:
+    """Those with a save, and those without."""
+    return [each for each in samples if each.saves], [each for each in samples if not each.saves]
 
 
 def rows_of(samples: Sequence[Sample]) -> int:
@@ -100,12 +108,12 @@ def rows_of(samples: Sequence[Sample]) -> int:
     return sum(sample.rows for sample in samples)
 
 
-def price_of(samples: Sequence[Sample], spread: float) -> Price:
+def cost_of(samples: Sequence[Sample], spread: float) -> Cost:
     """The typical cost of rows of one kind; where stretches differ, its interval spans them."""
     ms = typical_ms(samples)
     half = _t_80(len(samples) - 1) * _error(samples, _scatter([samples], spread), spread)
-    price, stretches = around(ms, half), [typical_ms(stretch) for stretch in by_speed(samples, spread)]
-    return price._replace(low_ms=min(price.low_ms, *stretches), high_ms=max(price.high_ms, *stretches))
+    cost, stretches = cost_around(ms, half), [typical_ms(stretch) for stretch in by_speed(samples, spread)]
+    return cost._replace(low_ms=min(cost.low_ms, *stretches), high_ms=max(cost.high_ms, *stretches))
 
 
 def by_speed(samples: Sequence[Sample], spread: float = 0.0) -> list[list[Sample]]:
@@ -120,7 +128,7 @@ def by_speed(samples: Sequence[Sample], spread: float = 0.0) -> list[list[Sample
     return stretches
 
 
-def follows_step(samples: Sequence[Sample]) -> float | None:
+def step_exponent(samples: Sequence[Sample]) -> float | None:
     """1.0 where rows of one kind take so many steps, 0.0 where they take so many seconds, None where neither shows."""
     stretches = by_speed(samples)
     if len(stretches) < 2 or len(samples) < 4:
@@ -135,12 +143,11 @@ def follows_step(samples: Sequence[Sample]) -> float | None:
 
 
 def _split(stretch: Sequence[Sample]) -> tuple[list[Sample], list[Sample]] | None:
-    saved = [sample for sample in stretch if sample.saves]
-    unsaved = [sample for sample in stretch if not sample.saves]
+    saved, unsaved = by_save(stretch)
     return (saved, unsaved) if saved and rows_of(unsaved) >= LEFT else None
 
 
-def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: float) -> Price:
+def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: float) -> Cost:
     """The difference within each stretch, together; the stretch that says most counts most."""
     pooled = _scatter([group for pair in pairs for group in pair], spread)
     freedom = sum(len(group) - 1 for pair in pairs for group in pair)
@@ -153,14 +160,13 @@ def _checkpoint(pairs: Sequence[tuple[list[Sample], list[Sample]]], spread: floa
         ms += share * (typical_ms(saved) - typical_ms(unsaved) - slower_ms / 2)
         doubt += share * abs(slower_ms) / 2
         variance += share**2 * (_error(saved, pooled, spread) ** 2 + _error(unsaved, pooled, spread) ** 2)
-    return around(ms, doubt + _t_80(freedom) * math.sqrt(variance))
+    return cost_around(ms, doubt + _t_80(freedom) * math.sqrt(variance))
 
 
-def _across_speeds(samples: Sequence[Sample], spread: float) -> Price | None:
+def _across_speeds(samples: Sequence[Sample], spread: float) -> Cost | None:
     """Where no stretch has both kinds: only if rows without a save show how an evaluation follows the step."""
-    saved = [sample for sample in samples if sample.saves]
-    unsaved = [sample for sample in samples if not sample.saves]
-    power = follows_step(unsaved)
+    saved, unsaved = by_save(samples)
+    power = step_exponent(unsaved)
     if power is None:
         return None
     nearest = min(by_speed(unsaved), key=lambda each: abs(math.log(typical_step_ms(each) / typical_step_ms(saved))))
@@ -169,12 +175,12 @@ def _across_speeds(samples: Sequence[Sample], spread: float) -> Price | None:
     doubt = CLEAR_POWER * abs(math.log(away)) * evaluation
     pooled = _scatter([saved, nearest], spread)
     error = math.hypot(_error(saved, pooled, spread), _error(nearest, pooled, spread))
-    return around(typical_ms(saved) - evaluation, doubt + _t_80(len(saved) + len(nearest) - 2) * error)
+    return cost_around(typical_ms(saved) - evaluation, doubt + _t_80(len(saved) + len(nearest) - 2) * error)
 
 
-def around(ms: float, half: float) -> Price:
-    """A price that may come out below nothing, which no price is; `half` is half of its 80% interval."""
-    return Price(*(max(0.0, each) for each in (ms, ms - half, ms + half, ms - SURE * half, ms + SURE * half)))
+def cost_around(ms: float, half: float) -> Cost:
+    """A cost that may come out below nothing, which no cost is; `half` is half of its 80% interval."""
+    return Cost(*(max(0.0, each) for each in (ms, ms - half, ms + half, ms - SURE * half, ms + SURE * half)))
 
 
 def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
@@ -184,7 +190,7 @@ def _scatter(groups: Sequence[Sequence[Sample]], spread: float) -> float:
     off = [abs(each.excess_ms - c) for group, c in zip(groups, centres, strict=True) for each in group]
     freedom = len(off) - len(groups)
     if len(off) >= FEW:
-        seen = median(off) / 0.6745
+        seen = median(off) / MAD
     else:
         seen = math.sqrt(sum(each**2 for each in off) / freedom) if freedom > 0 else 0.0
     return max(seen, spread * largest, LEAST_SCATTER * largest) if freedom < 3 else seen
@@ -198,9 +204,8 @@ def _error(group: Sequence[Sample], pooled: float, spread: float) -> float:
 
 
 def _t_80(freedom: int) -> float:
-    if freedom < 1:
-        return _T_80[1]  # the scatter is then that of steps
-    return _T_80[freedom] if freedom < len(_T_80) else 1.2816 + 0.85 / freedom
+    freedom = max(1, freedom)  # without any, the scatter is that of steps
+    return _T_80[freedom] if freedom < len(_T_80) else Z_80 + 0.85 / freedom
 
 
 def typical_ms(samples: Sequence[Sample]) -> float:
@@ -210,4 +215,4 @@ def typical_ms(samples: Sequence[Sample]) -> float:
 
 def typical_step_ms(samples: Sequence[Sample]) -> float:
     """What a step takes around them."""
-    return typical((max(sample.step_ms, 1e-9), sample.rows) for sample in samples)
+    return typical((max(sample.step_ms, LEAST_MS), sample.rows) for sample in samples)

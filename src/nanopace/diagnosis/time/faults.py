@@ -1,4 +1,4 @@
-"""What befell a run and was survived: sleep, skipped steps, setbacks, full memory, a slow rank, a loss that jumps."""
+"""What went wrong without ending the run: sleep, skipped steps, rollbacks, full memory, a straggler, loss spikes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nanopace.incidents import MicroBatch, StallReason
 from nanopace.run import Run
 
 SHOWN = 10  # iterations of skipped steps that are named
-MORE_THAN_A_FEW = 3  # skipped steps that are no accident any more
+FEW_SKIPPED = 3  # more skipped steps than this are no accident
 
 MOSTLY = 0.6  # of the steps in which a straggler is the slowest ...
 FEWEST_STEPS = 20  # ... of at least so many, ...
@@ -55,15 +55,15 @@ def _streaks(iterations: Sequence[int]) -> int:
 # --- what took time: findings of the wall clock ----------------------------------------------------------------------
 
 
-def suspension(faults: Faults) -> list[Finding]:
-    """No stall to be found: a machine that sleeps does not train."""
+def suspension_findings(faults: Faults) -> list[Finding]:
+    """Sleep is no stall to look into: it is reported on its own."""
     slept = _stalls(faults, "suspend")
     if not slept:
         return []
     return [Finding("suspended", {"count": len(slept), "suspended_s": sum(each.length_s for each in slept)})]
 
 
-def data_stalls(faults: Faults, wall: Wall) -> list[Finding]:
+def data_stall_findings(faults: Faults, wall: Wall) -> list[Finding]:
     waited = _stalls(faults, "data")
     if not waited:
         return []
@@ -80,11 +80,11 @@ def data_stalls(faults: Faults, wall: Wall) -> list[Finding]:
 
 
 def waited_for_data_s(faults: Faults) -> float:
-    """Part of the wall clock's stalls, and no riddle."""
+    """The part of the wall clock's stalls whose reason is known."""
     return sum(each.length_s for each in _stalls(faults, "data"))
 
 
-def setbacks(faults: Faults, wall: Wall) -> list[Finding]:
+def rollback_findings(faults: Faults, wall: Wall) -> list[Finding]:
     if not faults.rollbacks:
         return []
     last = faults.rollbacks[-1]
@@ -121,12 +121,12 @@ def memory_findings(faults: Faults) -> list[Finding]:
 
 
 def training_batch(faults: Faults) -> MicroBatch | None:
-    """What training came down to, if its memory ran out."""
+    """The micro-batch that training ended up with, if its memory ran out."""
     return next((each for each in reversed(faults.micro_batches) if each.where != "evaluation"), None)
 
 
-def straggler(run: Run, faults: Faults) -> list[Finding]:
-    """One rank that most steps wait for. Among equals each is the slowest in one step of N."""
+def straggler_findings(run: Run, faults: Faults) -> list[Finding]:
+    """The rank that most steps wait for, if there is one. Among equal ranks each is the slowest in one step of N."""
     world_size = int(run.number("world_size") or 0)
     steps = sum(each.steps for each in faults.ranks)
     if world_size < 2 or steps < FEWEST_STEPS:
@@ -143,7 +143,7 @@ def straggler(run: Run, faults: Faults) -> list[Finding]:
 # --- the loss --------------------------------------------------------------------------------------------------------
 
 
-def loss_faults(faults: Faults) -> list[Finding]:
+def loss_fault_findings(faults: Faults) -> list[Finding]:
     findings = []
     if faults.skipped_steps:
         shown = ", ".join(map(str, faults.skipped_iterations)) + (" …" if faults.skipped_steps > SHOWN else "")

@@ -1,15 +1,9 @@
-"""What the card's own sensors tell: whether something held its clocks back, and the energy."""
+"""What the card's own sensors say: whether it was throttled, and the energy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from nanopace.diagnosis.result import Finding, Number, Verdict
 from nanopace.run import GpuUse, Run
-
-HEAT = ("thermal",)
-HARDWARE = ("hw_slowdown", "power_brake")
-POWER = ("power_cap",)
 
 # Heat and a bad supply slow a card that could do more. A power limit is how most cards are built to run, and worth a
 # word only where it is reached most of the time.
@@ -37,12 +31,15 @@ def power_limited(run: Run) -> dict[str, Number]:
 
 
 def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:
-    """Nothing where no sensor was asked, and nothing twice: the verdict on the card may have told of its power."""
+    """Nothing without sensor readings, and nothing twice: the verdict on the card may have named the power limit."""
     use = run.gpu_use
     if use is None:
         return []
     findings = []
-    heat, hardware, power = (_share(use, reasons) for reasons in (HEAT, HARDWARE, POWER))
+    heat, slowdown, brake, power = (
+        use.throttled.get(reason, 0.0) for reason in ("thermal", "hw_slowdown", "power_brake", "power_cap")
+    )
+    hardware = max(slowdown, brake)  # they often come together
     numbers: dict[str, Number]
     if heat >= _WORTH_A_WORD:
         numbers = {"throttled_share": heat, "highest_celsius": use.celsius}
@@ -57,8 +54,3 @@ def gpu_findings(run: Run, verdict: Verdict | None = None) -> list[Finding]:
         watts = use.energy_kwh * _JOULES_PER_KWH / wall_s if wall_s > 0 else None
         findings.append(Finding("energy", {"energy_kwh": use.energy_kwh, "mean_watts": watts}))
     return findings
-
-
-def _share(use: GpuUse, reasons: Iterable[str]) -> float:
-    """Of the samples; of two reasons that come together, the more frequent one's."""
-    return max(use.throttled.get(reason, 0.0) for reason in reasons)

@@ -1,8 +1,8 @@
-"""The baseline: where the step time changed for good, where it crept, and what it is around each row.
+"""The baseline: where the step time changed for good, where it drifted, and what it is around each row.
 
 A card that throttles, or that spills into system memory, goes from one level to another between two rows; a card that
-warms up drifts. Binary segmentation proposes the first, and a rank test disposes; what a straight line explains as well
-is the second. All values here are logarithms of times, so a difference of 0.03 is three per cent.
+warms up drifts. Binary segmentation proposes level shifts, and a rank test rejects the false ones; what a straight
+line explains as well is a drift. All values here are logarithms of times, so a difference of 0.03 is three per cent.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ SURE_OF_JUMP = 6.0  # standard errors of the shorter side's median: few rows may
 NEARLY, ALL = 0.93, 0.98  # ... or, of few rows, so much of what they show where no row of a side is among the other's
 AT_ONCE = 2 / 3  # of a jump is there within its first rows; what warms up in the course of many is no level
 LEAST_NOISE = 0.005
+MAD = 0.6745  # of normal noise: its median absolute deviation over its standard deviation
+MEDIAN_ERROR = 1.25  # the standard error of a median over that of a mean
 
 LEAST_FIFTH = 8  # rows: fewer may lie apart by chance
 DRIFT_PARTS = 8
@@ -45,7 +47,7 @@ def level_starts(logs: Sequence[float]) -> list[int]:
     least = LEAST_ROWS if len(blocks) >= SHORT_LOG else LEAST_OF_SHORT
     smooth = rolling_median(blocks, least - 1)  # takes spikes out and leaves the edges of levels where they are
     deviation = median(abs(raw - level) for raw, level in zip(blocks, smooth, strict=True))
-    noise = max(LEAST_NOISE, deviation / 0.6745)
+    noise = max(LEAST_NOISE, deviation / MAD)
 
     starts = [0]
     pending = [(0, len(blocks))]
@@ -55,10 +57,10 @@ def level_starts(logs: Sequence[float]) -> list[int]:
         if split is not None:
             starts.append(split)
             pending += [(begin, split), (split, end)]
-    found = _without_false(blocks, smooth, sorted(starts), least, noise)
+    found = _drop_false_splits(blocks, smooth, sorted(starts), least, noise)
     if size == 1:
-        return _to_each_side(logs, found)
-    return [0, *(_to_the_row(logs, start * size, size) for start in found[1:])]
+        return _move_starts(logs, found)
+    return [0, *(_move_to_row(logs, start * size, size) for start in found[1:])]
 
 
 def baseline(logs: Sequence[float]) -> list[float]:
@@ -79,9 +81,9 @@ def _slope(logs: Sequence[float]) -> float:
     slope = (last - first) / (len(logs) - third)
     off = [value - slope * position for position, value in enumerate(logs)]
     centre = median(off)
-    noise = max(LEAST_NOISE, median(abs(each - centre) for each in off) / 0.6745)
+    noise = max(LEAST_NOISE, median(abs(each - centre) for each in off) / MAD)
     straight = abs(middle - (first + last) / 2) <= STRAIGHT * abs(last - first)
-    return slope if straight and abs(last - first) > SURELY * 1.25 * noise * math.sqrt(2 / third) else 0.0
+    return slope if straight and abs(last - first) > SURELY * MEDIAN_ERROR * noise * math.sqrt(2 / third) else 0.0
 
 
 def _local_median(values: Sequence[float]) -> list[float]:
@@ -93,32 +95,32 @@ def _local_median(values: Sequence[float]) -> list[float]:
             break
         local = rolling_median(values, half)
         local = [local[min(max(position, half), last)] for position in range(len(values))]
-        off = median(abs(value - each) for value, each in zip(values, local, strict=True)) / 0.6745
+        off = median(abs(value - each) for value, each in zip(values, local, strict=True)) / MAD
         noise = max(noise, off, LEAST_NOISE)
-        apart = SURELY * 1.25 * noise / math.sqrt(2 * half + 1)
+        apart = SURELY * MEDIAN_ERROR * noise / math.sqrt(2 * half + 1)
         for position, (level, near) in enumerate(zip(found, local, strict=True)):
             centre = min(max(position, half), last)
-            if near < level - apart or (near > level + apart and not _held_up(values, centre, half, level + apart)):
+            if near < level - apart or (near > level + apart and not _is_stalled(values, centre, half, level + apart)):
                 found[position] = near
     return found
 
 
-def _held_up(values: Sequence[float], centre: int, half: int, most: float) -> bool:
-    """Whether these rows are slow as some of them are, and not because their level is higher."""
+def _is_stalled(values: Sequence[float], centre: int, half: int, most: float) -> bool:
+    """Whether these rows are slow because some contain stalls, and not because their level is higher."""
     return half < LEAST_ROWS or sorted(values[centre - half : centre + half + 1])[half // 2] <= most
 
 
 def drift(logs: Sequence[float]) -> float | None:
-    """How far the level crept from the first to the last row, as a fraction, if it did so by 2% or more, along a
+    """How far the level drifted from the first to the last row, as a fraction, if it did so by 2% or more, along a
     straight line and without a visible jump on it."""
     if len(logs) < 4 * DRIFT_PARTS:
         return None
     bounds = [len(logs) * part // DRIFT_PARTS for part in range(DRIFT_PARTS + 1)]
     parts = [logs[begin:end] for begin, end in pairwise(bounds)]
     centres = [median(part) for part in parts]
-    noise = median(abs(value - centre) for part, centre in zip(parts, centres, strict=True) for value in part) / 0.6745
+    noise = median(abs(value - centre) for part, centre in zip(parts, centres, strict=True) for value in part) / MAD
     whole = centres[-1] - centres[0]
-    uncertain = 1.25 * noise * math.sqrt(DRIFT_PARTS / len(logs))  # the standard error of one part's median
+    uncertain = MEDIAN_ERROR * noise * math.sqrt(DRIFT_PARTS / len(logs))  # the standard error of one part's median
     line = [centres[0] + whole * part / (DRIFT_PARTS - 1) for part in range(DRIFT_PARTS)]
     astray = max(abs(centre - along) for centre, along in zip(centres, line, strict=True))
     straight = astray <= STRAIGHT * abs(whole) and abs(whole) > SURE_OF_DRIFT * uncertain
@@ -133,17 +135,17 @@ def _has_jump(flat: Sequence[float], noise: float) -> bool:
     """Whether neighbouring stretches lie apart anywhere: a jump on a slope shows there, and not in the levels."""
     width = max(LEAST_ROWS, len(flat) // JUMP_PARTS)
     centres = rolling_median(flat, width // 2)
-    least = max(LEAST_SHIFT / 2, 5 * 1.25 * noise * math.sqrt(2 / width))
+    least = max(LEAST_SHIFT / 2, 5 * MEDIAN_ERROR * noise * math.sqrt(2 / width))
     return any(abs(after - before) > least for before, after in zip(centres, centres[width:], strict=False))
 
 
 def trend(logs: Sequence[float]) -> int:
-    """1 where the values rise along the run beyond doubt, -1 where they fall, whatever the way; 0 where noise might."""
+    """1 where the values surely rise along the run, -1 where they surely fall, in any shape; else 0."""
     _, blocks = _blocks(logs)
     if abs(surely := rank_trend(blocks)) >= SURE_OF_TREND:
         return 1 if surely > 0 else -1
     fifth = len(blocks) // 5  # what rises early and stays there has little of a trend
-    if fifth < LEAST_FIFTH or not _apart(blocks[:fifth], blocks[-fifth:], ALL):
+    if fifth < LEAST_FIFTH or not _differ(blocks[:fifth], blocks[-fifth:], ALL):
         return 0
     return 1 if rank_difference(blocks[:fifth], blocks[-fifth:]) > 0 else -1
 
@@ -154,8 +156,8 @@ def _blocks(logs: Sequence[float]) -> tuple[int, Sequence[float]]:
     return size, [median(logs[at : at + size]) for at in range(0, len(logs), size)] if size > 1 else logs
 
 
-def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
-    """Where within a block of either side the rows change sides."""
+def _move_to_row(logs: Sequence[float], start: int, size: int) -> int:
+    """The row, within one block on either side, at which the level changes."""
     low, high = median(logs[max(0, start - 3 * size) : start - size]), median(logs[start + size : start + 3 * size])
     middle, rises = (low + high) / 2, high > low
     near = range(start - size, start + size)
@@ -165,8 +167,8 @@ def _to_the_row(logs: Sequence[float], start: int, size: int) -> int:
     return best[1] + 1 if best[0] > 0 else start - size
 
 
-def _to_each_side(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
-    """The starts, each moved by the few rows that are more like those of its other side."""
+def _move_starts(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
+    """The starts, each moved by the few rows that belong to its other side."""
     moved = [0]
     for at, end in zip(starts[1:], [*starts[2:], len(logs)], strict=False):
         before, after = median(logs[moved[-1] : at]), median(logs[at:end])
@@ -181,7 +183,7 @@ def _to_each_side(logs: Sequence[float], starts: Sequence[int]) -> list[int]:
 
 def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise: float) -> int | None:
     """Where two levels explain a stretch best, if they do so better than chance. A straight line may explain it better:
-    it does where several levels rise like stairs, too, so what creeps is found out once all splits are known."""
+    it does where several levels rise like stairs, too, so drifts are recognised once all splits are known."""
     count = end - begin
     if count < 2 * least:
         return None
@@ -196,45 +198,36 @@ def _best_split(smooth: Sequence[float], begin: int, end: int, least: int, noise
     return begin + split if gain > LEAST_GAIN * noise**2 else None
 
 
-def _line_gain(values: Sequence[float]) -> float:
-    """How much of the values' squares a straight line explains."""
-    count = len(values)
-    middle = (count - 1) / 2
-    along = sum((position - middle) * value for position, value in enumerate(values))
-    return along**2 * 12 / (count * (count**2 - 1))
-
-
-def _without_false(
+def _drop_false_splits(
     blocks: Sequence[float], smooth: Sequence[float], starts: list[int], least: int, noise: float
 ) -> list[int]:
-    """Without the splits that separate like from like, once all their neighbours are known: the least sure first. With
-    each that goes, its neighbours find their place anew."""
+    """Drop the splits that separate like from like, the least sure first, and place the neighbours of each again."""
     while True:
         for number in range(1, len(starts)):
             begin, end = starts[number - 1], [*starts, len(blocks)][number + 1]
             starts[number] = _best_split(smooth, begin, end, least, noise) or starts[number]
-        false = []
+        rejected = []
         for begin, at, end in zip(starts, starts[1:], [*starts[2:], len(blocks)], strict=False):
             before, after = blocks[begin:at], blocks[at:end]
-            if not _jumps(before, after, least, noise):
-                false.append((abs(rank_difference(before, after)), at))
-        if not false:
+            if not _is_level_shift(before, after, least, noise):
+                rejected.append((abs(rank_difference(before, after)), at))
+        if not rejected:
             return starts
-        starts = [start for start in starts if start != min(false)[1]]
+        starts = [start for start in starts if start != min(rejected)[1]]
 
 
-def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
+def _is_level_shift(before: Sequence[float], after: Sequence[float], least: int, noise: float) -> bool:
     """Whether one level ends and another begins here: beyond chance, by enough, in enough rows, and at once."""
-    slow = max(median(before), median(after)) + LEAST_STALL + noise  # a row beyond is held up, and tells of no level
+    slow = max(median(before), median(after)) + LEAST_STALL + noise  # beyond that is a stall, not a level
     before, after = ([value for value in side if value <= slow] for side in (before, after))
     if min(len(before), len(after)) < least:
         return False
     jump = median(after) - median(before)
-    if abs(jump) < LEAST_SHIFT or not _apart(before, after, NEARLY):
+    if abs(jump) < LEAST_SHIFT or not _differ(before, after, NEARLY):
         return False
     shorter = min(len(before), len(after))
     here = abs(median(after[:least]) - median(before[-least:]))
-    if _creeps(before, after, least) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
+    if _is_drift(before, after, least) or (shorter < NEIGHBOURHOOD and here < AT_ONCE * abs(jump) - noise / 2):
         return False
     before, after = before[-NEIGHBOURHOOD:], after[:NEIGHBOURHOOD]
     low, high = sorted((median(before), median(after)))
@@ -244,20 +237,21 @@ def _jumps(before: Sequence[float], after: Sequence[float], least: int, noise: f
     return min(high - low, abs(jump)) >= least_shift and showing >= least
 
 
-def _apart(before: Sequence[float], after: Sequence[float], nearly: float) -> bool:
+def _differ(before: Sequence[float], after: Sequence[float], nearly: float) -> bool:
     """Whether the rows of the two sides differ by more than their scatter, whatever its kind; of few rows, `nearly` all
     of one side must lie beyond the other's."""
     most = rank_difference([0.0] * len(before), [1.0] * len(after))
     return abs(rank_difference(before, after)) >= min(SURELY, nearly * most)
 
 
-def _creeps(before: Sequence[float], after: Sequence[float], least: int) -> bool:
+def _is_drift(before: Sequence[float], after: Sequence[float], least: int) -> bool:
     """Whether a straight line through as many rows on either side explains the change better than a jump does."""
     width = min(len(before), len(after))
     values = rolling_median([*before[-width:], *after[:width]], least - 1)
     centre = sum(values) / (2 * width)
-    gain = 2 * width * (sum(values[:width]) / width - centre) ** 2
-    return _line_gain([value - centre for value in values]) > gain
+    of_jump = 2 * width * (sum(values[:width]) / width - centre) ** 2  # of the squares around the centre
+    along = sum(position * (value - centre) for position, value in enumerate(values))
+    return along**2 * 12 / (2 * width * (4 * width**2 - 1)) > of_jump
 
 
 def fifths(times: Sequence[float], weights: Sequence[int]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What the time stamps of a log's lines add to its rows: when an evaluation was done, and what no row contains.
+"""What the time stamps of log lines add to the rows: when an evaluation was done, and time that no row contains.
 
 nanoGPT prints `step N` when the evaluation is done and before the checkpoint is written, and the row of iteration N
 after its step. Between a row's stamp and the next evaluation's lie steps and the evaluation; between this one's and the
@@ -11,9 +11,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
-from nanopace.diagnosis.time.experiment import OF_A_MEDIAN, Price, around
+from nanopace.diagnosis.time.experiment import OF_A_MEDIAN, Z_80, Cost, cost_around
+from nanopace.diagnosis.time.levels import MAD
 from nanopace.diagnosis.time.rows import Pace
 from nanopace.medians import median
 from nanopace.run import Evaluation, Run
@@ -23,26 +23,15 @@ CLEAR_GAP = 0.25  # of the time that the steps between two rows take: less may b
 CLEAR_UNITS = 3  # and of the stamps' resolution
 
 
-class Gap(NamedTuple):
-    """Time between two rows that neither their steps nor an evaluation explains."""
-
-    iteration: int  # of the row after it
-    ms: float
-
-
-class Stamped(NamedTuple):
-    """What the stamps tell of the evaluations that no other is close to."""
-
-    evaluation: Price | None
-    checkpoint: Price | None
-
-
-def price_by_stamps(
+def cost_by_stamps(
     run: Run, pace: Pace, counted: Sequence[Evaluation], saved: frozenset[int], together_ms: float | None
-) -> Stamped:
-    """Evaluation and checkpoint apart. `together_ms`: what the rows say of both, which is exact."""
+) -> tuple[Cost | None, Cost | None]:
+    """An evaluation and a checkpoint, from evaluations that share their gap between rows with no other.
+
+    `together_ms`: what the rows say of both, which is exact.
+    """
     evaluations, saves, steps_before = [], [], []
-    alone = {each.iteration for each in counted} - _crowded(run, counted)
+    alone = {each.iteration for each in counted} - _sharing_a_gap(run, counted)
     for each in counted:
         if each.at_s is None or each.count > 1 or each.iteration not in alone:
             continue
@@ -60,17 +49,18 @@ def price_by_stamps(
         pace.step.median_ms * OF_A_MEDIAN * pace.step.spread / math.sqrt(max(1, min(25, pace.step.normal_rows)))
     )
     doubt_ms = step_error_ms * median(steps_before) if steps_before else 0.0  # the same for all of them
-    evaluation = _price([ms for ms in evaluations if math.isfinite(ms)], unit_ms, doubt_ms)
-    checkpoint = _price([ms for ms in saves if math.isfinite(ms)], unit_ms, step_error_ms)
+    evaluation = _cost([ms for ms in evaluations if math.isfinite(ms)], unit_ms, doubt_ms)
+    checkpoint = _cost([ms for ms in saves if math.isfinite(ms)], unit_ms, step_error_ms)
     if evaluation and checkpoint and together_ms is not None:  # then the one that is known better tells the other
         half, other = (each.high_ms - each.ms for each in (evaluation, checkpoint))
         ms = min(together_ms, evaluation.ms if half <= other else max(0.0, together_ms - checkpoint.ms))
-        evaluation, checkpoint = around(ms, min(half, other)), around(together_ms - ms, min(half, other))
-    return Stamped(evaluation, checkpoint)
+        evaluation, checkpoint = cost_around(ms, min(half, other)), cost_around(together_ms - ms, min(half, other))
+    return evaluation, checkpoint
 
 
-def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float]) -> list[Gap]:
-    """Where the stamps of two rows lie clearly further apart than what is known to lie between them.
+def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float]) -> list[tuple[int, float]]:
+    """Where the stamps of two rows lie clearly further apart than what is known to lie between them: the iteration of
+    the second, and the ms that nothing explains.
 
     `event_ms`: what is known of evaluations and saves after one iteration and before another that no row contains.
     """
@@ -89,7 +79,7 @@ def gaps_between_rows(run: Run, pace: Pace, event_ms: Callable[[int, int], float
         known_ms = (first - last - covers) * step_ms + covers * rows.ms[after]
         gap_ms = passed_ms - known_ms - event_ms(last, first)
         if gap_ms > CLEAR_UNITS * unit_ms and gap_ms > CLEAR_GAP * known_ms:
-            gaps.append(Gap(first, gap_ms))  # never so where a stamp is unknown: that is not a number
+            gaps.append((first, gap_ms))  # never so where a stamp is unknown: that is not a number
     return gaps
 
 
@@ -101,23 +91,23 @@ def resolution_s(run: Run) -> float:
     return next((unit for unit in UNITS_S if all(abs(at / unit - round(at / unit)) < 1e-3 for at in some)), UNITS_S[-1])
 
 
-def _crowded(run: Run, counted: Sequence[Evaluation]) -> set[int]:
-    """Evaluations that share the room between two rows with another."""
-    rooms: dict[int, list[int]] = {}
+def _sharing_a_gap(run: Run, counted: Sequence[Evaluation]) -> set[int]:
+    """Evaluations that share the gap between two rows with another."""
+    gaps: dict[int, list[int]] = {}
     for each in counted:
-        rooms.setdefault(bisect_left(run.rows.last_iteration, each.iteration), []).append(each.iteration)
-    return {iteration for sharing in rooms.values() if len(sharing) > 1 for iteration in sharing}
+        gaps.setdefault(bisect_left(run.rows.last_iteration, each.iteration), []).append(each.iteration)
+    return {iteration for sharing in gaps.values() if len(sharing) > 1 for iteration in sharing}
 
 
 def _folded(run: Run, index: int) -> bool:
     return run.rows.count[index] > 1
 
 
-def _price(times: Sequence[float], unit_ms: float, doubt_ms: float) -> Price | None:
+def _cost(times: Sequence[float], unit_ms: float, doubt_ms: float) -> Cost | None:
     """The mean of all but stalls: a median of differences of whole seconds is a whole second itself."""
     if not times:
         return None
     middle = median(times)
-    scatter = 1.2816 * median(abs(each - middle) for each in times) / 0.6745
+    scatter = Z_80 * median(abs(each - middle) for each in times) / MAD
     near = [each for each in times if abs(each - middle) <= 3 * max(unit_ms, scatter)]
-    return around(sum(near) / len(near), max(unit_ms, scatter) / math.sqrt(len(near)) + 1.2816 * doubt_ms)
+    return cost_around(sum(near) / len(near), max(unit_ms, scatter) / math.sqrt(len(near)) + Z_80 * doubt_ms)

@@ -1,4 +1,4 @@
-"""What is to be said about the pace: where it changed, what coincided with that, and what it cost."""
+"""Findings about the baseline: where it changed, what coincided with that, and what it cost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from nanopace.diagnosis.result import Finding, Level, Number, Step
+from nanopace.diagnosis.time.baseline_rows import LEAST_MS
 from nanopace.diagnosis.time.gpu_use import at_power_limit, samples_at_limit
 from nanopace.diagnosis.time.levels import LEAST_SHIFT, MOST_BLOCKS
 from nanopace.diagnosis.time.rows import CHANGED_SHARE, NORMAL, UNEVEN, Pace
@@ -15,37 +16,36 @@ from nanopace.run import Run
 
 SPILL_RATIO = 1.8  # weights or activations in system memory make a step at least this much slower
 WARMTH = 0.1  # of the speed: more than that a warmer card does not lose at its power limit
-SAME_PLACE = 10  # iterations: how exactly the beginning of a level can be told
+SAME_PLACE = 10  # iterations: how exactly the beginning of a level is known
 SAME_ROWS = 6  # the same in rows, for events that only rows tell of ...
-PLACED = 10  # ... and this many times the square of the noise over the shift, which is how exactly rows tell a place
+PLACED = 10  # ... plus so many times the square of noise over shift: a small shift is hard to place
 MOST_ASTRAY = 12  # rows
-BEGINNING_RATIO = 1.25  # by so much a beginning is slower that is told as one ...
+BEGINNING_RATIO = 1.25  # a slow beginning is at least so much slower than the rest ...
 BEGINNING = 0.2  # ... and no more than this of the run
-LEAST_MS = 1e-9  # some logs print a time of 0
-EACH = 3  # shifts that are told one by one; of more, the gravest
+EACH = 3  # shifts that are listed one by one; of more, only the most expensive
 
-LEAST_WORK = 1.15  # a batch that changes by less is not told from noise ...
+LEAST_WORK = 1.15  # a batch that changes by less is lost in the noise ...
 SAME_WORK = 0.1  # ... and this near to the change of the time the change of the work must be
 LEAST_PRINTED = 0.01  # two decimals of a smaller mfu say too little of one row
-ENOUGH_PRINTED, MOST_PRINTED = 5, 500  # rows of a level that tell its work
+ENOUGH_PRINTED, MOST_PRINTED = 5, 500  # rows of a level from which its work is estimated
 
 
 def step_findings(run: Run, pace: Pace) -> list[Finding]:
-    """What is to be said about the baseline itself."""
-    findings = _of_levels(run, pace) + _over_the_run(run, pace) + _uneven(run, pace)
+    """Level shifts, drifts, uneven rows, or that no row is a plain step."""
+    findings = _level_findings(run, pace) + _drift_findings(run, pace) + _uneven_findings(run, pace)
     if pace.basis != "rows" and len(run.rows):
         findings.append(Finding("no_plain_row", {"rows": run.rows.lines}))
     return findings
 
 
 def lost_to_levels_s(step: Step) -> float:
-    """What the run would have been shorter by, had all of it kept its fastest level."""
+    """How much shorter the run would have been, had all of it kept its fastest level."""
     best = min(level.median_ms for level in step.levels)
     lengths = _iterations(step.levels)
     return sum(count * (level.median_ms - best) for count, level in zip(lengths, step.levels, strict=True)) / 1000
 
 
-def _of_levels(run: Run, pace: Pace) -> list[Finding]:
+def _level_findings(run: Run, pace: Pace) -> list[Finding]:
     levels = pace.step.levels
     if len(levels) < 2:
         return []
@@ -53,7 +53,7 @@ def _of_levels(run: Run, pace: Pace) -> list[Finding]:
         times = [level.median_ms for level in levels]
         numbers = {"changes": len(levels) - 1, "fastest_ms": min(times), "slowest_ms": max(times)}
         return [Finding("cpu_pace", numbers)]
-    nan_row = _first_lost_loss(run)
+    nan_row = _first_nan_row(run)
     findings = [
         _shift(run, pace, number, nan_row)
         for number in range(1, len(levels))  # smaller pieces take another time, and that they are smaller is said
@@ -62,8 +62,8 @@ def _of_levels(run: Run, pace: Pace) -> list[Finding]:
     unexplained = [finding for finding in findings if finding.code == "level_shift"]
     if len(unexplained) <= EACH:
         return findings
-    gravest = max(unexplained, key=lost_s)
-    return [_changes(pace.step), *(each for each in findings if each.code != "level_shift" or each is gravest)]
+    costliest = max(unexplained, key=lost_s)
+    return [_changes(pace.step), *(each for each in findings if each.code != "level_shift" or each is costliest)]
 
 
 def lost_s(finding: Finding) -> float:
@@ -79,7 +79,7 @@ def _changes(step: Step) -> Finding:
 
 
 def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
-    """The change to the level of this number, told as what it coincides with."""
+    """The finding for the change to level `number`, by what it coincides with."""
     levels = pace.step.levels
     before, after = levels[number - 1], levels[number]
     ratio = _ratio(before, after)
@@ -135,14 +135,13 @@ def _iterations(levels: Sequence[Level]) -> list[int]:
     return [end - level.first_iteration for end, level in zip(ends, levels, strict=True)]
 
 
-def _first_lost_loss(run: Run) -> int | None:
+def _first_nan_row(run: Run) -> int | None:
     """The first row whose loss was nan or infinite: readers keep both as infinity."""
     return next((index for index, loss in enumerate(run.rows.loss) if math.isinf(loss)), None)
 
 
 def _work_ratio(run: Run, pace: Pace, number: int) -> float | None:
-    """How many times the work of an iteration of the level before one of this level is; None where nothing tells it,
-    or they are alike."""
+    """The work of an iteration of this level over that of the level before; None where it is unknown, or the same."""
     before, after = (_work(run, pace, level) for level in pace.step.levels[number - 1 : number + 1])
     if not before or not after:
         return None
@@ -165,8 +164,8 @@ def _work(run: Run, pace: Pace, level: Level) -> float | None:
     return median(found) if len(found) >= ENOUGH_PRINTED else None
 
 
-def _over_the_run(run: Run, pace: Pace) -> list[Finding]:
-    """A drift, or a change from the first fifth to the last that no level tells of."""
+def _drift_findings(run: Run, pace: Pace) -> list[Finding]:
+    """A drift, or a change from the first fifth to the last that no level shift explains."""
     step, levels = pace.step, pace.step.levels
     if step.first_fifth_ms is None or step.last_fifth_ms is None:
         return []
@@ -174,15 +173,15 @@ def _over_the_run(run: Run, pace: Pace) -> list[Finding]:
     beyond = (1 + share) / _ratio(levels[0], levels[-1]) - 1
     if step.drift_share is None and (step.change_share is None or abs(beyond) < CHANGED_SHARE):
         return []
-    lost = _crept_s(run, pace, step.first_fifth_ms)
+    lost = _drift_cost_s(run, pace, step.first_fifth_ms)
     ends = {"first_ms": step.first_fifth_ms, "last_ms": step.last_fifth_ms, "change_share": share, "lost_s": lost}
     if step.drift_share is not None:
         return [Finding("drift", {**ends, "drift_share": step.drift_share})]
     return [Finding("slower_at_the_end" if share > 0 else "faster_at_the_end", ends)]
 
 
-def _crept_s(run: Run, pace: Pace, first_ms: float) -> float:
-    """What the run would have been shorter by, had its steps stayed as they were in its first fifth."""
+def _drift_cost_s(run: Run, pace: Pace, first_ms: float) -> float:
+    """How much shorter the run would have been, had its steps stayed as fast as in its first fifth."""
     lost_ms, last = 0.0, run.rows.iteration[0] - 1
     for end, step_ms in zip(run.rows.last_iteration, pace.baseline_ms, strict=True):
         lost_ms += max(0, end - last) * (step_ms - first_ms)
@@ -190,7 +189,7 @@ def _crept_s(run: Run, pace: Pace, first_ms: float) -> float:
     return max(0.0, lost_ms / 1000)
 
 
-def _uneven(run: Run, pace: Pace) -> list[Finding]:
+def _uneven_findings(run: Run, pace: Pace) -> list[Finding]:
     """Many rows that took a little longer than their like."""
     step = pace.step
     uneven = [index for index, kind in enumerate(pace.kind) if kind == UNEVEN]

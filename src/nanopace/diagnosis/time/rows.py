@@ -14,17 +14,17 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.result import Level, Step
-from nanopace.diagnosis.time.levels import baseline, drift, fifths, level_starts, trend
-from nanopace.diagnosis.time.telling_rows import SLOW_RATIO, find_typical_rows, telling_rows
+from nanopace.diagnosis.time.baseline_rows import LEAST_MS, SLOW_RATIO, baseline_rows, find_typical_rows
+from nanopace.diagnosis.time.levels import MAD, MEDIAN_ERROR, baseline, drift, fifths, level_starts, trend
 from nanopace.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.run import Rows, Run
 
 NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
-HELD_UP = 4.5  # the same for a row that is said to be slow: of some hundred noisy ones, one is beyond 3.5 by chance
+CLEARLY_SLOW = 4.5  # the same for a row that is called slow: of some hundred rows, one is beyond 3.5 by chance
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
-DUST = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
+ROUNDING = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
 STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
 STEADY_ERROR = 0.01  # what is less sure may hide a change of several per cent
 CHANGED_SHARE = 0.05  # by so much or more they differ where the pace is said to have changed
@@ -66,12 +66,12 @@ class Pace(NamedTuple):
     def excess_ms(self, rows: Rows, index: int) -> float:
         """What a row took beyond its steps; never negative."""
         excess = rows.sum_ms[index] - rows.count[index] * self.baseline_ms[index]
-        return self.covers(index) * excess if excess > DUST * rows.sum_ms[index] else 0.0
+        return self.covers(index) * excess if excess > ROUNDING * rows.sum_ms[index] else 0.0
 
     def typical_excess_ms(self, rows: Rows, index: int) -> tuple[float, int]:
         """What one of the rows that stand here took beyond its steps, and how many they are."""
         excess = rows.ms[index] - self.baseline_ms[index]
-        return self.covers(index) * excess if excess > DUST * rows.ms[index] else 0.0, rows.count[index]
+        return self.covers(index) * excess if excess > ROUNDING * rows.ms[index] else 0.0, rows.count[index]
 
 
 def find_pace(run: Run) -> Pace:
@@ -82,11 +82,11 @@ def find_pace(run: Run) -> Pace:
     if not plain:
         return _pace_without_plain_rows(run, marks)
 
-    logs = [math.log(max(rows.ms[index], 1e-9)) for index in plain]
+    logs = [math.log(max(rows.ms[index], LEAST_MS)) for index in plain]
     typical_rows = find_typical_rows(rows, special)
-    kept = telling_rows(logs, plain, typical_rows)  # positions in `plain`
+    kept = baseline_rows(logs, plain, typical_rows)  # positions in `plain`
     starts = level_starts([logs[position] for position in kept])
-    around = _step_around(rows, plain, logs, kept, starts)
+    around = _baseline_around(rows, plain, logs, kept, starts)
     for index, typical_row in typical_rows.items():
         around[index] = around[typical_row]
     kind, noise = _classify(rows, plain, logs, kept, special, around)
@@ -105,7 +105,7 @@ def find_pace(run: Run) -> Pace:
         normal_rows=sum(weights),
         uneven_rows=sum(rows.count[index] for index in normal if kind[index] == UNEVEN),
         levels=_levels(rows, normal, [plain[kept[start]] for start in starts]),
-        drift_share=drift([math.log(max(ms, 1e-9)) for ms in times]) if len(starts) == 1 else None,
+        drift_share=drift([math.log(max(ms, LEAST_MS)) for ms in times]) if len(starts) == 1 else None,
         change_share=_change(ends_ms, [logs[position] for position in along]),
         first_fifth_ms=ends_ms and ends_ms[0],
         last_fifth_ms=ends_ms and ends_ms[1],
@@ -120,14 +120,14 @@ def steady(step: Step) -> bool:
     fifth of the run like the first. Few rows that scatter do not tell."""
     if len(step.levels) > 1 or step.drift_share is not None or not step.first_fifth_ms or not step.last_fifth_ms:
         return False
-    error = 1.25 * step.spread * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
+    error = MEDIAN_ERROR * step.spread * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
     return error <= STEADY_ERROR and abs(step.last_fifth_ms / step.first_fifth_ms - 1) <= STEADY_SHARE
 
 
 def micro_steps(run: Run) -> float | None:
     """Micro-batches that each rank computes per iteration, or None where the config is unknown."""
     accumulation = run.number("gradient_accumulation_steps")
-    if not accumulation or accumulation <= 0:
+    if accumulation is None or accumulation <= 0:
         return None
     return max(1.0, accumulation / max(1.0, run.number("gpu_count") or run.number("world_size") or 1.0))
 
@@ -135,7 +135,7 @@ def micro_steps(run: Run) -> float | None:
 def evaluation_in_steps(run: Run, forward_share: float = FORWARD_SHARE) -> float | None:
     """What one evaluation should cost, in steps: 2 x eval_iters forward passes of one micro-batch."""
     eval_iters, per_step = run.number("eval_iters"), micro_steps(run)
-    if not eval_iters or eval_iters <= 0 or per_step is None:
+    if eval_iters is None or eval_iters <= 0 or per_step is None:
         return None
     return 2 * eval_iters * forward_share / per_step
 
@@ -152,11 +152,11 @@ def _marks(run: Run) -> Marks:
     )
 
 
-def _step_around(
+def _baseline_around(
     rows: Rows, plain: Sequence[int], logs: Sequence[float], kept: Sequence[int], starts: Sequence[int]
 ) -> array[float]:
     """For every row the rolling median of its own level; a row outside of `kept` has its predecessor's, and between two
-    levels that of the slower one: what is said to have held it up is more than it may be part of."""
+    levels that of the slower one, so that its excess is not overstated."""
     smooth: list[float] = []
     for start, end in zip(starts, [*starts[1:], len(kept)], strict=True):
         smooth += baseline([logs[position] for position in kept[start:end]])
@@ -186,17 +186,17 @@ def _classify(
     around: array[float],
 ) -> tuple[bytearray, float]:
     """The kind of every row, and the noise of the plain ones (scaled MAD)."""
-    residuals = [log - math.log(max(around[index], 1e-9)) for index, log in zip(plain, logs, strict=True)]
+    residuals = [log - math.log(max(around[index], LEAST_MS)) for index, log in zip(plain, logs, strict=True)]
     deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in kept])
-    noise = max(deviation, LEAST_NOISE) / 0.6745
-    bound, slow = OUTSIDE_NOISE * noise, max(HELD_UP * noise, math.log(SLOW_RATIO))
+    noise = max(deviation, LEAST_NOISE) / MAD
+    bound, slow = OUTSIDE_NOISE * noise, max(CLEARLY_SLOW * noise, math.log(SLOW_RATIO))
     kind = bytearray(len(rows))
     for index, residual in zip(plain, residuals, strict=True):
         if residual > bound:
             kind[index] = SLOW if residual >= slow else UNEVEN
     for index in special:
         kind[index] = SLOW if rows.ms[index] > around[index] * math.exp(slow) else MARKED
-    return kind, deviation / 0.6745
+    return kind, deviation / MAD
 
 
 def _deviation(residuals: Sequence[tuple[float, int]]) -> float:
@@ -231,7 +231,7 @@ def _change(fifths_ms: tuple[float, float] | None, logs: Sequence[float]) -> flo
 
 
 def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
-    """Every row contains an evaluation or a start-up: only what a row takes can be told, and which first rows of a
+    """Every row contains an evaluation or a start-up: only the time of a row is known, and which first rows of a
     process took longer."""
     rows = run.rows
     later = [index for index in range(len(rows)) if index not in marks.first] or range(len(rows))

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.diagnosis.result import Cause, SlowRow, Startup
-from nanopace.diagnosis.time.costs import Prices, find_prices
+from nanopace.diagnosis.time.costs import Costs, find_costs
 from nanopace.diagnosis.time.counting import most_frequent
-from nanopace.diagnosis.time.experiment import FAR, SHOWS, Sample, typical_ms, without_held_up
+from nanopace.diagnosis.time.experiment import STALLED, VISIBLE, Sample, typical_ms, without_stalled
 from nanopace.diagnosis.time.rows import MARKED, SLOW, Pace
 from nanopace.medians import rolling_median
 from nanopace.run import Run
@@ -18,57 +18,57 @@ WARM_UP_ROWS = 10  # slow rows right after the first one are still compiling; la
 NEIGHBOURS = 5  # rows on either side of one that tell what is usual there
 LEAST_PERIODIC = 4  # rows that make a rhythm: three may be as far apart by chance
 MOST_OF_START = 0.98  # an evaluation that takes more of a first row leaves nothing to tell its start-up by
-MOST = 0.7  # of the rows at the rhythm's iterations that are slow, and of the unexplained rows that keep to it
+MOSTLY = 0.7  # of the rows at the rhythm's iterations that are slow, and of the unexplained rows that keep to it
 
 
-class Spikes(NamedTuple):
-    """Every row that took longer than its steps, explained."""
+class Breakdown(NamedTuple):
+    """What every row that took longer than its steps is made of."""
 
     slow_rows: tuple[SlowRow, ...]
     parts: Mapping[int, Mapping[Cause, float]]  # excess by cause, also of rows that are not slow; by the row's index
     startup: Startup | None
-    prices: Prices
+    costs: Costs
     period: int | None  # iterations between the stalls that recur
 
 
-def find_spikes(run: Run, pace: Pace) -> Spikes:
+def break_down_rows(run: Run, pace: Pace) -> Breakdown:
     """Explain the excess of every row."""
-    prices = find_prices(run, pace)
-    warming = _warming(pace, prices)
+    costs = find_costs(run, pace)
+    warming = _warming(pace, costs)
     explained = {*warming, *pace.marks.evaluation, *pace.marks.checkpoint}
     unexplained = [index for index, kind in enumerate(pace.kind) if kind == SLOW and index not in explained]
-    period, periodic = _rhythm(run, pace, unexplained)
-    held_up = _held_up(run, pace) if pace.basis == "none" else {}
+    period, periodic = _periodic(run, pace, unexplained)
+    stalled = _stalls_without_baseline(run, pace) if pace.basis == "none" else {}
 
     parts: dict[int, Mapping[Cause, float]] = {}
     for index, kind in enumerate(pace.kind):
         if kind:  # anything but normal
             excess = pace.excess_ms(run.rows, index)
             if index in warming:
-                parts[index] = _start(excess, warming[index], index, pace, prices)
+                parts[index] = _start_parts(excess, warming[index], index, pace, costs)
             elif pace.basis == "none":
-                parts[index] = held_up.get(index, {})  # nothing else tells what is in it beyond its step
+                parts[index] = stalled.get(index, {})  # what else is in it beyond its step is unknown
             elif index in pace.marks.evaluation or index in pace.marks.checkpoint:
-                parts[index] = _event(excess, index, run.rows.count[index], pace, prices)
+                parts[index] = _event_parts(excess, index, run.rows.count[index], pace, costs)
             elif kind == MARKED:
                 parts[index] = {}  # the first row of a process that is like the others
             else:
                 parts[index] = {"periodic" if index in periodic else "stall": excess}
-    slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW or index in held_up]
-    return Spikes(
+    slow = [index for index, kind in enumerate(pace.kind) if kind == SLOW or index in stalled]
+    return Breakdown(
         slow_rows=tuple(_slow_row(run, pace, index, parts[index]) for index in slow),
         parts=parts,
-        startup=_startup(run, pace, prices, parts),
-        prices=prices,
+        startup=_startup(run, pace, costs, parts),
+        costs=costs,
         period=period,
     )
 
 
-def _warming(pace: Pace, prices: Prices) -> dict[int, Cause]:
+def _warming(pace: Pace, costs: Costs) -> dict[int, Cause]:
     """First rows of processes and the slow ones right behind them, each with what to call its excess."""
     warming: dict[int, Cause] = {}
     marked = pace.marks.rows
-    for first in prices.cold_rows:
+    for first in costs.cold_rows:
         cause: Cause = "restart" if first else "compile"
         warming[first] = cause
         following = range(first + 1, min(first + WARM_UP_ROWS, len(pace.kind)))
@@ -79,16 +79,16 @@ def _warming(pace: Pace, prices: Prices) -> dict[int, Cause]:
     return warming
 
 
-def _start(excess: float, cause: Cause, index: int, pace: Pace, prices: Prices) -> dict[Cause, float]:
-    """Its evaluation apart, where the price of one is known and is not all of the row."""
-    known = prices.evaluations.each_ms is not None and not prices.evaluations.contains_checkpoint and not prices.rough
-    evaluation = prices.evaluation_at(pace.baseline_ms[index])
+def _start_parts(excess: float, cause: Cause, index: int, pace: Pace, costs: Costs) -> dict[Cause, float]:
+    """Its evaluation apart, where the cost of one is known and is not all of the row."""
+    known = costs.evaluations.each_ms is not None and not costs.evaluations.contains_checkpoint and not costs.rough
+    evaluation = costs.evaluation_at(pace.baseline_ms[index])
     if index not in pace.marks.evaluation or not known or evaluation is None or evaluation > MOST_OF_START * excess:
         return {cause: excess}
     return {cause: excess - evaluation, "evaluation": evaluation}
 
 
-def _held_up(run: Run, pace: Pace) -> dict[int, Mapping[Cause, float]]:
+def _stalls_without_baseline(run: Run, pace: Pace) -> dict[int, Mapping[Cause, float]]:
     """Where no row is a plain step: the rows that took far longer than those around them which save as well, or do not
     either."""
     stalls: dict[int, Mapping[Cause, float]] = {}
@@ -100,30 +100,30 @@ def _held_up(run: Run, pace: Pace) -> dict[int, Mapping[Cause, float]]:
         if len(own) > NEIGHBOURS:  # the speed may change
             usual = rolling_median([sample.excess_ms for sample in samples], NEIGHBOURS)
         else:
-            usual = [typical_ms(without_held_up(samples, 0.0))] * len(own) if own else []
+            usual = [typical_ms(without_stalled(samples, 0.0))] * len(own) if own else []
         for row, sample, usual_ms in zip(own, samples, usual, strict=True):
-            if sample.excess_ms > FAR * usual_ms > 0:
+            if sample.excess_ms > STALLED * usual_ms > 0:
                 stalls[row] = {"stall": sample.rows * (sample.excess_ms - usual_ms)}
     return stalls
 
 
-def _event(excess: float, index: int, count: int, pace: Pace, prices: Prices) -> Mapping[Cause, float]:
+def _event_parts(excess: float, index: int, count: int, pace: Pace, costs: Costs) -> Mapping[Cause, float]:
     """An evaluation, a save, or both, and a stall if it took far longer than such rows do; `count` times."""
     saves, evaluates = index in pace.marks.checkpoint, index in pace.marks.evaluation
     around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change just here
     slower = max(1.0, around_ms / pace.step.median_ms)  # where steps take longer, evaluations may, too
-    usual_ms = prices.usual_ms.get(saves) if evaluates else prices.checkpoint_ms
+    usual_ms = costs.usual_ms.get(saves) if evaluates else costs.checkpoint_ms
     expected = excess if usual_ms is None else count * usual_ms * (slower if evaluates else 1.0)
-    most = max(FAR * expected, expected + count * SHOWS * pace.step.spread * around_ms)
+    most = max(STALLED * expected, expected + count * VISIBLE * pace.step.spread * around_ms)
     stall = excess - expected if excess > most else 0.0
     parts: dict[Cause, float] = {"evaluation" if evaluates else "checkpoint": excess - stall}
-    if evaluates and saves and prices.checkpoint_ms is not None:
-        checkpoint = min(excess - stall, count * prices.checkpoint_ms)
+    if evaluates and saves and costs.checkpoint_ms is not None:
+        checkpoint = min(excess - stall, count * costs.checkpoint_ms)
         parts = {"evaluation": excess - stall - checkpoint, "checkpoint": checkpoint}
     return {**parts, "stall": stall} if stall else parts
 
 
-def _rhythm(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
+def _periodic(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | None, frozenset[int]]:
     """The stride at which unexplained slow rows recur throughout the run, and those that keep to it."""
     iterations = [run.rows.iteration[index] for index in unexplained]
     period = most_frequent(after - before for before, after in pairwise(iterations))
@@ -142,14 +142,14 @@ def _rhythm(run: Run, pace: Pace, unexplained: Sequence[int]) -> tuple[int | Non
         begin, end = min(keeping), max(keeping)
         due = (run.rows.iteration[end] - run.rows.iteration[begin]) // period + 1
         between = sum(run.rows.count[begin : end + 1]) - due
-    regular = len(keeping) >= max(LEAST_PERIODIC, MOST * len(unexplained), MOST * due) and between >= due - 1
+    regular = len(keeping) >= max(LEAST_PERIODIC, MOSTLY * len(unexplained), MOSTLY * due) and between >= due - 1
     return (period, keeping) if regular else (None, frozenset())
 
 
 def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) -> SlowRow:
     causes = list(parts)
     if index in pace.marks.evaluation and "evaluation" not in causes:
-        causes.append("evaluation")  # known to be in it, at a price that is not
+        causes.append("evaluation")  # known to be in it, at a cost that is not
     if index in pace.marks.checkpoint and "checkpoint" not in causes:
         causes.append("checkpoint")
     count = run.rows.count[index]
@@ -164,9 +164,9 @@ def _slow_row(run: Run, pace: Pace, index: int, parts: Mapping[Cause, float]) ->
     )
 
 
-def _startup(run: Run, pace: Pace, prices: Prices, parts: Mapping[int, Mapping[Cause, float]]) -> Startup | None:
+def _startup(run: Run, pace: Pace, costs: Costs, parts: Mapping[int, Mapping[Cause, float]]) -> Startup | None:
     """The first row, if it is more than a step and the log really begins there."""
-    if 0 not in prices.cold_rows or pace.kind[0] != SLOW or pace.basis == "none":
+    if 0 not in costs.cold_rows or pace.kind[0] != SLOW or pace.basis == "none":
         return None
     each = {cause: ms / run.rows.count[0] for cause, ms in parts[0].items()}  # it may be folded with others like it
     evaluation = each.get("evaluation", None if 0 in pace.marks.evaluation else 0.0)

@@ -9,6 +9,7 @@ from nanopace.run import Run
 
 SECONDS_PER_DAY = 86_400
 SECONDS_PER_MINUTE = 60
+TOKEN_KNOBS = ("batch_size", "gradient_accumulation_steps", "block_size")  # tokens per iteration is their product
 
 
 def measured_step_ms(step: Step) -> float | None:
@@ -25,7 +26,7 @@ def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
     iterations = rows.last_iteration[-1] - rows.iteration[0] + 1 + steps_after_rows(run) if len(rows) else 0
     total = tokens * iterations if tokens else None
     awake_s = wall.awake_s
-    told = run.told_training_s
+    printed_s = run.told_training_s
     micro, sequences = micro_steps(run), run.number("batch_size")
     return Throughput(
         tokens_per_s=per_s,
@@ -35,12 +36,13 @@ def find_throughput(run: Run, pace: Pace, wall: Wall) -> Throughput:
         tokens_total=total,
         micro_batch_ms=1000 * step_s / micro if micro and step_s else None,
         micro_batch_sequences=int(sequences) if sequences else None,
-        told_training_s=told if told is not None and told >= SECONDS_PER_MINUTE else None,  # printed in 0.01 minutes
+        # It is printed in 0.01 minutes.
+        told_training_s=printed_s if printed_s is not None and printed_s >= SECONDS_PER_MINUTE else None,
     )
 
 
 def throughput_findings(run: Run) -> list[Finding]:
-    """Which knobs would give the tokens, where the log does not; and what it says of them that is not so."""
+    """Which knobs are missing where tokens are unknown; or that the log prints a wrong rate."""
     tokens = run.number("tokens_per_iteration")
     if not tokens:
         return [Finding("tokens_unknown", {"missing": ", ".join(missing_for_tokens(run))})]
@@ -53,5 +55,4 @@ def missing_for_tokens(run: Run) -> list[str]:
     """The knobs that are unknown of those that make up the tokens of an iteration."""
     if run.number("tokens_per_iteration"):
         return []
-    knobs = ("batch_size", "gradient_accumulation_steps", "block_size")
-    return [knob for knob in knobs if run.number(knob) is None] or ["tokens_per_iteration"]
+    return [knob for knob in TOKEN_KNOBS if run.number(knob) is None] or ["tokens_per_iteration"]

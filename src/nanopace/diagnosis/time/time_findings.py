@@ -7,30 +7,35 @@ from collections.abc import Mapping, Sequence
 from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
 from nanopace.diagnosis.time.counting import most_frequent
 from nanopace.diagnosis.time.experiment import SEVERAL
-from nanopace.diagnosis.time.faults import data_stalls, setbacks, suspension, waited_for_data_s
+from nanopace.diagnosis.time.faults import (
+    data_stall_findings,
+    rollback_findings,
+    suspension_findings,
+    waited_for_data_s,
+)
 from nanopace.diagnosis.time.pace_findings import lost_to_levels_s, step_findings
 from nanopace.diagnosis.time.rows import Pace
-from nanopace.diagnosis.time.slow_rows import MOST_OF_START, Spikes
+from nanopace.diagnosis.time.slow_rows import MOST_OF_START, Breakdown
 from nanopace.diagnosis.time.wall_time import Clock, Event
 from nanopace.medians import typical
 from nanopace.run import Run
 
 
 def time_findings(
-    run: Run, pace: Pace, spikes: Spikes, wall: Wall, restarts: Restarts, clock: Clock, faults: Faults
+    run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, restarts: Restarts, clock: Clock, faults: Faults
 ) -> list[Finding]:
     """Groups of findings, each group about one thing that took time, ordered by how much it took."""
     of_steps = step_findings(run, pace)
     groups = [
-        ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, spikes, wall, clock)),
-        (wall.startup_s, _startup(run, spikes)),
-        (_gaps_s(clock), _gaps(clock)),
-        (_sum_s(spikes, "periodic") + _sum_s(spikes, "stall"), _stalls(spikes, wall)),
-        (sum(event.ms for event in _held_up(clock)) / 1000, _long_events(clock)),
-        (waited_for_data_s(faults), data_stalls(faults, wall)),
-        (wall.suspended_s, suspension(faults)),
+        ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, breakdown, wall, clock)),
+        (wall.startup_s, _startup(run, breakdown)),
+        (_total_s(_gaps(clock)), _largest_of("gap_between_rows", _gaps(clock))),
+        (_sum_s(breakdown, "periodic") + _sum_s(breakdown, "stall"), _stalls(breakdown, wall)),
+        (_total_s(_unexplained_stalls(clock)), _largest_of("long_events", _unexplained_stalls(clock))),
+        (waited_for_data_s(faults), data_stall_findings(faults, wall)),
+        (wall.suspended_s, suspension_findings(faults)),
         (wall.restart_s, _restarts(restarts)),
-        (wall.rollback_s, setbacks(faults, wall)),
+        (wall.rollback_s, rollback_findings(faults, wall)),
         (lost_to_levels_s(pace.step), of_steps),
     ]
     groups.sort(key=lambda group: -group[0])
@@ -40,25 +45,25 @@ def time_findings(
 def log_interval(run: Run) -> int | None:
     """The knob where it is known, else the most frequent distance of the rows."""
     knob = run.number("log_interval")
-    if knob and knob > 0:
+    if knob is not None and knob > 0:
         return int(knob)
     some = run.rows[:10_000]
     return most_frequent(start - end for end, start in zip(some.last_iteration, some.iteration[1:], strict=False))
 
 
-def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock) -> list[Finding]:
-    evaluations, findings = spikes.prices.evaluations, []
+def _evaluations(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Clock) -> list[Finding]:
+    evaluations, findings = breakdown.costs.evaluations, []
     if not run.row_contains_evaluation:
         if evaluations.count and evaluations.each_ms is None:
             findings.append(Finding("evaluations_outside_clock", {"count": evaluations.count}))
         return findings
     costs = [
-        (_cost_ms(spikes, evaluation.row) / run.rows.count[evaluation.row], run.rows.count[evaluation.row])
-        for evaluation in spikes.prices.counted
+        (_cost_ms(breakdown, evaluation.row) / run.rows.count[evaluation.row], run.rows.count[evaluation.row])
+        for evaluation in breakdown.costs.counted
         if evaluation.row is not None and pace.basis != "none"
     ]
     slow = [
-        row for row in spikes.slow_rows if "evaluation" in row.causes and not {"compile", "restart"} & {*row.causes}
+        row for row in breakdown.slow_rows if "evaluation" in row.causes and not {"compile", "restart"} & {*row.causes}
     ]
     if costs and slow and wall.overhead_share is not None:
         numbers = {
@@ -70,24 +75,24 @@ def _evaluations(run: Run, pace: Pace, spikes: Spikes, wall: Wall, clock: Clock)
             "overhead_share": wall.overhead_share,
         }
         findings.append(Finding("evaluation_rows", numbers))
-    findings += _checkpoint(spikes, typical(costs) if costs else None)
-    return findings + _unseen(run, spikes, clock)
+    findings += _checkpoint(breakdown, typical(costs) if costs else None)
+    return findings + _hidden_findings(run, breakdown, clock)
 
 
-def _cost_ms(spikes: Spikes, row: int) -> float:
-    """What a row takes beyond its step, but for what held it up."""
-    return sum(ms for cause, ms in spikes.parts.get(row, {}).items() if cause != "stall")
+def _cost_ms(breakdown: Breakdown, row: int) -> float:
+    """What a row takes beyond its step, without its stall."""
+    return sum(ms for cause, ms in breakdown.parts.get(row, {}).items() if cause != "stall")
 
 
-def _unseen(run: Run, spikes: Spikes, clock: Clock) -> list[Finding]:
+def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Finding]:
     """Evaluations that no row contains."""
-    evaluations, findings = spikes.prices.evaluations, []
+    evaluations, findings = breakdown.costs.evaluations, []
     last = run.rows.last_iteration[-1] if len(run.rows) else 0
-    unseen = [each for each in spikes.prices.counted if each.row is None]
+    unseen = [each for each in breakdown.costs.counted if each.row is None]
     hidden = sum(each.count for each in unseen if each.iteration <= last)
     after = [each for each in unseen if each.iteration > last]
-    unpriced = spikes.prices.unpriced
-    if any(each.iteration <= last for each in unpriced):
+    without_cost = breakdown.costs.without_cost
+    if any(each.iteration <= last for each in without_cost):
         findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
     elif hidden and evaluations.interval and (logged := log_interval(run)):
         intervals: dict[str, Number] = {"log_interval": logged, "eval_interval": evaluations.interval}
@@ -95,24 +100,24 @@ def _unseen(run: Run, spikes: Spikes, clock: Clock) -> list[Finding]:
         findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
         if evaluations.interval % logged:
             findings.append(Finding("align_log_interval", intervals))
-    if after and not any(each.iteration > last for each in unpriced):
+    if after and not any(each.iteration > last for each in without_cost):
         findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
     return findings
 
 
-def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
+def _checkpoint(breakdown: Breakdown, spike_ms: float | None) -> list[Finding]:
     """How much of an evaluation row is its checkpoint."""
-    evaluations, checkpoints = spikes.prices.evaluations, spikes.prices.checkpoints
+    evaluations, checkpoints = breakdown.costs.evaluations, breakdown.costs.checkpoints
     if spike_ms is None or not checkpoints.saved_rows:
         return []
     if evaluations.contains_checkpoint and evaluations.each_ms is not None:
         spike_ms = evaluations.each_ms  # of the rows that save
     together = {"spike_s": spike_ms / 1000, "predicted_s": _seconds(evaluations.predicted_ms)}
     rows = {"saved_rows": checkpoints.saved_rows, "unsaved_rows": checkpoints.unsaved_rows}
-    if spikes.prices.saves_in_doubt:
-        return _in_doubt(spikes)
+    if breakdown.costs.saves_in_doubt:
+        return _in_doubt(breakdown)
     if not evaluations.contains_checkpoint:
-        return _apart(evaluations, checkpoints, rows)
+        return _both_costs(evaluations, checkpoints, rows)
     findings = []
     if checkpoints.unsaved_rows >= SEVERAL:
         findings.append(Finding("checkpoint_other_speed", rows))
@@ -127,51 +132,51 @@ def _checkpoint(spikes: Spikes, spike_ms: float | None) -> list[Finding]:
     return findings
 
 
-def _in_doubt(spikes: Spikes) -> list[Finding]:
-    each_ms, longer_s = spikes.prices.evaluations.each_ms, sum(map(_stalled_s, _doubtful(spikes)))
+def _in_doubt(breakdown: Breakdown) -> list[Finding]:
+    each_ms, longer_s = breakdown.costs.evaluations.each_ms, sum(map(_stalled_s, _rows_in_doubt(breakdown)))
     if each_ms is None or not longer_s:
         return []
-    numbers = {"saved_rows": _lines(_doubtful(spikes)), "evaluation_s": each_ms / 1000, "longer_s": longer_s}
+    numbers = {"saved_rows": _lines(_rows_in_doubt(breakdown)), "evaluation_s": each_ms / 1000, "longer_s": longer_s}
     return [Finding("save_in_doubt", numbers)]
 
 
-def _doubtful(spikes: Spikes) -> list[SlowRow]:
-    """The rows of which nothing tells whether their save took so long, or something held them up."""
-    doubt = spikes.prices.saves_in_doubt
-    return [row for row in spikes.slow_rows if doubt and {"checkpoint", "stall"}.issubset(row.causes)]
+def _rows_in_doubt(breakdown: Breakdown) -> list[SlowRow]:
+    """Rows whose save took long, or that contain a stall: nothing tells which."""
+    doubt = breakdown.costs.saves_in_doubt
+    return [row for row in breakdown.slow_rows if doubt and {"checkpoint", "stall"}.issubset(row.causes)]
 
 
 def _stalled_s(row: SlowRow) -> float:
     return row.count * row.parts_ms["stall"] / 1000
 
 
-def _apart(evaluations: Evaluations, checkpoints: Checkpoints, rows: Mapping[str, Number]) -> list[Finding]:
-    """Where the two prices are told apart."""
+def _both_costs(evaluations: Evaluations, checkpoints: Checkpoints, rows: Mapping[str, Number]) -> list[Finding]:
+    """Where both costs are known."""
     each_ms, save_ms = evaluations.each_ms, checkpoints.each_ms
     if each_ms is None or save_ms is None:
         return []
-    prices = {"evaluation_s": each_ms / 1000, "checkpoint_s": save_ms / 1000}
+    costs = {"evaluation_s": each_ms / 1000, "checkpoint_s": save_ms / 1000}
     if checkpoints.basis == "upper_bound":
         few = checkpoints.saved_rows < SEVERAL and (checkpoints.low_ms or 0.0) > 0
-        return [Finding("checkpoint_few_saves" if few else "checkpoint_within_scatter", {**prices, **rows})]
+        return [Finding("checkpoint_few_saves" if few else "checkpoint_within_scatter", {**costs, **rows})]
     low_ms, high_ms = checkpoints.wide_interval
     interval = {"checkpoint_low_s": _seconds(low_ms), "checkpoint_high_s": _seconds(high_ms)}
     if checkpoints.basis == "stamps":
-        return [Finding("checkpoint_stamped", {**prices, **interval})]
+        return [Finding("checkpoint_stamped", {**costs, **interval})]
     share = save_ms / (each_ms + save_ms) if save_ms else 0.0
-    return [Finding("checkpoint_measured", {**prices, **interval, "checkpoint_share": share, **rows})]
+    return [Finding("checkpoint_measured", {**costs, **interval, "checkpoint_share": share, **rows})]
 
 
 def _seconds(ms: float | None) -> float | None:
     return None if ms is None else ms / 1000
 
 
-def _startup(run: Run, spikes: Spikes) -> list[Finding]:
-    startup = spikes.startup
+def _startup(run: Run, breakdown: Breakdown) -> list[Finding]:
+    startup = breakdown.startup
     if startup is None:
         return []
     total = {"iteration": run.rows.iteration[0], "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
-    evaluations = spikes.prices.evaluations
+    evaluations = breakdown.costs.evaluations
     most_ms, over_ms = evaluations.each_ms, startup.total_ms - startup.step_ms
     if not run.row_contains_evaluation:
         findings = [Finding("startup_compile", total)]
@@ -190,41 +195,27 @@ def _startup(run: Run, spikes: Spikes) -> list[Finding]:
     else:
         parts = {"evaluation_s": startup.evaluation_ms / 1000, "compile_s": startup.compile_ms / 1000}
         findings = [Finding("startup", {**total, **parts})]
-    first = spikes.slow_rows[0]
+    first = breakdown.slow_rows[0]
     if run.checkpoints and "evaluation" in first.causes and "checkpoint" not in first.causes:
         findings.append(Finding("checkpoint_not_first", {"total_s": startup.total_ms / 1000}))
     return findings
 
 
-def _gaps(clock: Clock) -> list[Finding]:
-    """Time between rows that only their stamps show."""
-    gaps = [event for event in clock.events if event.bucket == "unknown"]
-    if not gaps:
-        return []
-    largest = max(gaps, key=lambda gap: gap.ms)
-    numbers = {"count": len(gaps), "total_s": _gaps_s(clock), "largest_s": largest.ms / 1000}
-    return [Finding("gap_between_rows", {**numbers, "iteration": largest.iteration})]
-
-
-def _gaps_s(clock: Clock) -> float:
-    return sum(event.ms for event in clock.events if event.bucket == "unknown") / 1000
-
-
-def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
+def _stalls(breakdown: Breakdown, wall: Wall) -> list[Finding]:
     findings = []
-    periodic = [row for row in spikes.slow_rows if "periodic" in row.causes]
+    periodic = [row for row in breakdown.slow_rows if "periodic" in row.causes]
     if periodic:
-        total_s = _sum_s(spikes, "periodic")
+        total_s = _sum_s(breakdown, "periodic")
         numbers = {
             "rows": _lines(periodic),
-            "interval": spikes.period,
+            "interval": breakdown.period,
             "each_s": typical((row.excess_ms, row.count) for row in periodic) / 1000,
             "total_s": total_s,
             "total_share": total_s / wall.awake_s,
         }
         findings.append(Finding("periodic_stalls", numbers))
-    doubtful = _doubtful(spikes)
-    stalls = [row for row in spikes.slow_rows if "stall" in row.causes and row not in doubtful]
+    doubtful = _rows_in_doubt(breakdown)
+    stalls = [row for row in breakdown.slow_rows if "stall" in row.causes and row not in doubtful]
     if stalls:
         largest = max(stalls, key=_stall_ms)
         total_s = sum(map(_stalled_s, stalls))
@@ -239,26 +230,34 @@ def _stalls(spikes: Spikes, wall: Wall) -> list[Finding]:
     return findings
 
 
-def _held_up(clock: Clock) -> list[Event]:
-    """By how much evaluations and checkpoints took far longer than their like; stalls that are told have reasons."""
+def _gaps(clock: Clock) -> list[Event]:
+    """Time between rows that only their stamps show."""
+    return [event for event in clock.events if event.bucket == "unknown"]
+
+
+def _unexplained_stalls(clock: Clock) -> list[Event]:
+    """By how much evaluations and checkpoints took far longer than their like; reported stalls have reasons."""
     return [event for event in clock.events if event.bucket == "stall" and event.stall is None]
 
 
-def _long_events(clock: Clock) -> list[Finding]:
-    events = _held_up(clock)
+def _total_s(events: Sequence[Event]) -> float:
+    return sum(event.ms for event in events) / 1000
+
+
+def _largest_of(code: str, events: Sequence[Event]) -> list[Finding]:
     if not events:
         return []
     largest = max(events, key=lambda event: event.ms)
-    numbers = {"count": len(events), "total_s": sum(event.ms for event in events) / 1000}
-    return [Finding("long_events", {**numbers, "largest_s": largest.ms / 1000, "iteration": largest.iteration})]
+    numbers = {"count": len(events), "total_s": _total_s(events), "largest_s": largest.ms / 1000}
+    return [Finding(code, {**numbers, "iteration": largest.iteration})]
 
 
 def _stall_ms(row: SlowRow) -> float:
     return row.parts_ms["stall"]
 
 
-def _sum_s(spikes: Spikes, cause: str) -> float:
-    return sum(row.count * row.parts_ms.get(cause, 0.0) for row in spikes.slow_rows) / 1000
+def _sum_s(breakdown: Breakdown, cause: str) -> float:
+    return sum(row.count * row.parts_ms.get(cause, 0.0) for row in breakdown.slow_rows) / 1000
 
 
 def _lines(rows: Sequence[SlowRow]) -> int:

@@ -13,12 +13,12 @@ from itertools import accumulate
 from typing import Literal, NamedTuple, get_args
 
 from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
-from nanopace.diagnosis.time.costs import Prices
-from nanopace.diagnosis.time.experiment import FAR
+from nanopace.diagnosis.time.baseline_rows import SLOW_RATIO
+from nanopace.diagnosis.time.costs import Costs
+from nanopace.diagnosis.time.experiment import STALLED
 from nanopace.diagnosis.time.line_times import gaps_between_rows
 from nanopace.diagnosis.time.rows import NORMAL, Pace
-from nanopace.diagnosis.time.slow_rows import LEAST_PERIODIC, Spikes
-from nanopace.diagnosis.time.telling_rows import SLOW_RATIO
+from nanopace.diagnosis.time.slow_rows import LEAST_PERIODIC, Breakdown
 from nanopace.incidents import StallReason
 from nanopace.medians import median, typical
 from nanopace.run import Checkpoint, Evaluation, Phase, Restart, Rollback, Run, Span
@@ -66,7 +66,7 @@ class Event(NamedTuple):
     iteration: int
     bucket: Bucket
     ms: float
-    stall: StallReason | None = None  # of one that the trainer told
+    stall: StallReason | None = None  # of one that the trainer reported
 
 
 class Clock(NamedTuple):
@@ -79,18 +79,18 @@ class Clock(NamedTuple):
     after_s: float  # in what came after the last row
 
 
-def account(run: Run, pace: Pace, spikes: Spikes) -> tuple[Wall, Restarts, Clock]:
+def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts, Clock]:
     """Put every millisecond into one bucket."""
-    events = _between_rows(run, pace, spikes)
+    events = _between_rows(run, pace, breakdown)
     spent: dict[Bucket, float] = dict.fromkeys(get_args(Bucket), 0.0)
-    row_end_s, event_end_s = _walk(run, pace, spikes, events, spent)
+    row_end_s, event_end_s = _walk(run, pace, breakdown, events, spent)
     remainder = (run.wall_ms or 0.0) - sum(spent.values())
     spent["unknown"] += max(0.0, remainder)
     lost = sum(max(0, restart.reached - restart.iteration + 1) for restart in run.restarts)
     hidden = [event for event in events if event.bucket != "unknown" and run.row_contains_evaluation]
     last = run.rows.last_iteration[-1] if len(run.rows) else 0
     return (
-        _wall(run, pace, spikes, spent),
+        _wall(run, pace, breakdown, spent),
         Restarts(len(run.restarts), lost, spent["restart"] / 1000),
         Clock(
             row_end_s,
@@ -102,19 +102,19 @@ def account(run: Run, pace: Pace, spikes: Spikes) -> tuple[Wall, Restarts, Clock
     )
 
 
-def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
+def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall) -> Ahead:
     """What is to come at the pace of the last level, with evaluations at their interval and stalls as often as so far,
     if they recur."""
     done = run.rows.last_iteration[-1] - run.rows.iteration[0] + 1 if len(run.rows) else 0
-    evaluations = spikes.prices.evaluations
-    before = [] if run.row_contains_evaluation else [each for each in run.evaluations if each.iteration <= 0]
-    first_s = sum(_apart(each, spikes.prices, pace)[0] for each in before) / 1000
+    evaluations = breakdown.costs.evaluations
+    before = [each for each in run.evaluations if each.iteration <= 0]  # what rows contain was not measured, and adds 0
+    first_s = sum(_without_stall(each, breakdown.costs, pace)[0] for each in before) / 1000
     overhead_s = (wall.evaluation_s or 0.0) - first_s + (wall.checkpoint_s or 0.0)
     if evaluations.count and evaluations.interval:
         overhead_s /= evaluations.count * evaluations.interval
     else:
         overhead_s /= max(1, done)
-    each_s = pace.step.levels[-1].median_ms / 1000 + overhead_s + _recurring_s(run, spikes) / max(1, done)
+    each_s = pace.step.levels[-1].median_ms / 1000 + overhead_s + _recurring_s(run, breakdown) / max(1, done)
     limit = run.number("max_iters")
     remaining = max(0, int(limit) - run.rows.last_iteration[-1]) if limit is not None and len(run.rows) else None
     if run.ending == "finished":
@@ -128,11 +128,11 @@ def look_ahead(run: Run, pace: Pace, spikes: Spikes, wall: Wall) -> Ahead:
     )
 
 
-def _recurring_s(run: Run, spikes: Spikes) -> float:
+def _recurring_s(run: Run, breakdown: Breakdown) -> float:
     """What all stalls took, were each like most of them; 0 where they are too few to expect more."""
     stalls = [
         (ms / run.rows.count[row], run.rows.count[row])
-        for row, parts in spikes.parts.items()
+        for row, parts in breakdown.parts.items()
         if (ms := parts.get("stall", 0.0) + parts.get("periodic", 0.0)) > 0
     ]
     stalls += [(span.ms, 1) for span in run.spans if _is_event(span) and _bucket(span) == "stall"]
@@ -140,63 +140,63 @@ def _recurring_s(run: Run, spikes: Spikes) -> float:
     return count * typical(stalls) / 1000 if count >= LEAST_PERIODIC else 0.0
 
 
-def _between_rows(run: Run, pace: Pace, spikes: Spikes) -> list[Event]:
+def _between_rows(run: Run, pace: Pace, breakdown: Breakdown) -> list[Event]:
     """What happened outside of the rows' time, as far as it is known, by iteration and in its order."""
     if run.row_contains_evaluation:
-        hidden = sorted(_hidden(run, pace, spikes.prices), key=lambda event: event.iteration)
+        hidden = sorted(_hidden_events(run, pace, breakdown.costs), key=lambda event: event.iteration)
         at, spent_ms = [event.iteration for event in hidden], [0.0, *accumulate(event.ms for event in hidden)]
 
         def between_ms(last: int, first: int) -> float:
             return spent_ms[bisect_left(at, first)] - spent_ms[bisect_right(at, last)]
 
         gaps = gaps_between_rows(run, pace, between_ms)
-        events = [*hidden, *(Event(gap.iteration, "unknown", gap.ms) for gap in gaps)]
+        events = [*hidden, *(Event(iteration, "unknown", ms) for iteration, ms in gaps)]
     else:
-        told = [Event(span.iteration, _bucket(span), span.ms, span.reason) for span in run.spans if _is_event(span)]
-        events = [event for event in told if event.bucket == "startup"]
-        events += _timed(run, spikes.prices, pace)
-        events += [event for event in told if event.bucket != "startup"]  # the wait for the last checkpoint, too
+        measured = [Event(span.iteration, _bucket(span), span.ms, span.reason) for span in run.spans if _is_event(span)]
+        events = [event for event in measured if event.bucket == "startup"]
+        events += _measured_events(run, breakdown.costs, pace)
+        events += [event for event in measured if event.bucket != "startup"]  # the wait for the last checkpoint, too
     return sorted(events, key=lambda event: event.iteration)
 
 
-def _apart(timed: Evaluation | Checkpoint, prices: Prices, pace: Pace) -> tuple[float, float]:
-    """What a trainer measured of an evaluation or a checkpoint; and, where it took far longer than its like, apart from
-    that what held it up."""
-    usual_ms = prices.evaluation_ms if isinstance(timed, Evaluation) else prices.checkpoint_ms
+def _without_stall(timed: Evaluation | Checkpoint, costs: Costs, pace: Pace) -> tuple[float, float]:
+    """The time of an evaluation or a checkpoint that the trainer measured, and the stall in it, if it took far longer
+    than its like."""
+    usual_ms = costs.evaluation_ms if isinstance(timed, Evaluation) else costs.checkpoint_ms
     ms = timed.ms or 0.0
-    held_ms = 0.0 if usual_ms is None or ms <= FAR * usual_ms else ms - usual_ms
-    return (ms - held_ms, held_ms) if held_ms > pace.step.median_ms else (ms, 0.0)
+    stall_ms = 0.0 if usual_ms is None or ms <= STALLED * usual_ms else ms - usual_ms
+    return (ms - stall_ms, stall_ms) if stall_ms > pace.step.median_ms else (ms, 0.0)
 
 
-def _timed(run: Run, prices: Prices, pace: Pace) -> Iterator[Event]:
-    """The checkpoints and evaluations that a trainer measured. What holds one up before the first step is warm-up."""
+def _measured_events(run: Run, costs: Costs, pace: Pace) -> Iterator[Event]:
+    """The checkpoints and evaluations that a trainer measured. A stall before the first step is start-up."""
     measured: list[Evaluation | Checkpoint] = [*run.checkpoints, *run.evaluations]
     for each in measured:
         if each.ms is not None:
-            own_ms, held_ms = _apart(each, prices, pace)
-            if held_ms:
-                yield Event(each.iteration, "stall" if each.iteration > 0 else "startup", held_ms)
+            own_ms, stall_ms = _without_stall(each, costs, pace)
+            if stall_ms:
+                yield Event(each.iteration, "stall" if each.iteration > 0 else "startup", stall_ms)
             yield Event(each.iteration, "evaluation" if isinstance(each, Evaluation) else "checkpoint", own_ms)
 
 
-def _hidden(run: Run, pace: Pace, prices: Prices) -> list[Event]:
+def _hidden_events(run: Run, pace: Pace, costs: Costs) -> list[Event]:
     """Evaluations and saves that no row contains, also after the last row, at what those in rows take."""
     if not len(run.rows):
         return []
     events: list[Event] = []
-    for each in prices.counted:
+    for each in costs.counted:
         row = min(bisect_left(run.rows.last_iteration, each.iteration), len(run.rows) - 1)
-        price_ms = prices.hidden_ms(each, pace.baseline_ms[row])
-        if each.row is None and price_ms is not None:
-            events.append(Event(each.iteration, "evaluation", each.count * price_ms))
-    if prices.checkpoint_ms is not None:
+        cost_ms = costs.hidden_ms(each, pace.baseline_ms[row])
+        if each.row is None and cost_ms is not None:
+            events.append(Event(each.iteration, "evaluation", each.count * cost_ms))
+    if costs.checkpoint_ms is not None:
         saves = [save for save in run.checkpoints if save.row is None and run.rows.iteration[0] < save.iteration]
-        events += [Event(save.iteration, "checkpoint", save.count * prices.checkpoint_ms) for save in saves]
+        events += [Event(save.iteration, "checkpoint", save.count * costs.checkpoint_ms) for save in saves]
     return events
 
 
 def steps_after_rows(run: Run) -> int:
-    """Steps that an evaluation after the last row tells of."""
+    """Steps after the last row, up to an evaluation that shows that they were done."""
     if not run.row_contains_evaluation or not len(run.rows):
         return 0
     last = run.rows.last_iteration[-1]
@@ -213,10 +213,10 @@ def _bucket(span: Span) -> Bucket:
 
 
 def _walk(
-    run: Run, pace: Pace, spikes: Spikes, events: list[Event], spent: dict[Bucket, float]
+    run: Run, pace: Pace, breakdown: Breakdown, events: list[Event], spent: dict[Bucket, float]
 ) -> tuple[array[float], array[float]]:
     """Go through the run in its order, filling the buckets: the clock at the end of each row and event, in seconds."""
-    rows, lost_ms = run.rows, _lost_ms(run, pace, spikes.prices.evaluations.interval)
+    rows, lost_ms = run.rows, _lost_ms(run, pace, breakdown.costs.evaluations.interval)
     known = pace.basis != "none"  # else only the rows themselves can be added up
     ends, event_ends = array("d"), array("d")
     clock_ms, training_ms, pending = 0.0, 0.0, 0
@@ -236,7 +236,7 @@ def _walk(
             row_ms += (end - last - count) * step_ms
         last = end
         clock_ms += row_ms
-        training_ms += row_ms if kind == NORMAL else row_ms - _spend(spikes.parts.get(index, {}), spent)
+        training_ms += row_ms if kind == NORMAL else row_ms - _spend(breakdown.parts.get(index, {}), spent)
         ends.append(max(clock_ms / 1000, ends[-1] if ends else 0.0))  # a group may be less than the steps before it
     clock_ms += _spend_lost(lost_ms.get(len(rows), ()), spent)  # no row is left of what came after it
     after_ms = steps_after_rows(run) * pace.baseline_ms[-1] if known and len(rows) else 0.0
@@ -297,31 +297,31 @@ def _spend(parts: Mapping[Cause, float], spent: dict[Bucket, float]) -> float:
     return excess
 
 
-def _wall(run: Run, pace: Pace, spikes: Spikes, spent: Mapping[Bucket, float]) -> Wall:
-    """The buckets in seconds; None where a part is inside another one, or nothing tells it."""
-    prices = spikes.prices
+def _wall(run: Run, pace: Pace, breakdown: Breakdown, spent: Mapping[Bucket, float]) -> Wall:
+    """The buckets in seconds; None where a part is inside another one, or unknown."""
+    costs = breakdown.costs
     measured = run.wall_ms is not None
-    no_price = bool(prices.unpriced) or (prices.evaluations.count > 0 and prices.evaluation_ms is None)
+    no_cost = bool(costs.without_cost) or (costs.evaluations.count > 0 and costs.evaluation_ms is None)
     if not run.row_contains_evaluation:  # the one before the first step is not in the rows, either
-        no_price = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
-    saves_apart = any(save.row is None or save.row not in prices.cold_rows for save in run.checkpoints)
-    contained = prices.evaluations.contains_checkpoint or prices.saves_in_doubt
-    no_save_price = saves_apart and not contained and (prices.checkpoint_ms is None or pace.basis == "none")
-    unpriced = not measured and (no_price or no_save_price or pace.basis == "none")
+        no_cost = bool(run.evaluations) and all(each.ms is None for each in run.evaluations)
+    saves_apart = any(save.row is None or save.row not in costs.cold_rows for save in run.checkpoints)
+    contained = costs.evaluations.contains_checkpoint or costs.saves_in_doubt
+    no_save_cost = saves_apart and not contained and (costs.checkpoint_ms is None or pace.basis == "none")
+    without_cost = not measured and (no_cost or no_save_cost or pace.basis == "none")
     total_ms = sum(spent.values())
     awake_ms = total_ms - spent["suspended"]
     overhead_ms = spent["evaluation"] + spent["checkpoint"]
     return Wall(
         total_s=total_ms / 1000,
         training_s=spent["training"] / 1000,
-        evaluation_s=None if no_price and not spent["evaluation"] else spent["evaluation"] / 1000,
-        checkpoint_s=None if (no_save_price or contained) and not spent["checkpoint"] else spent["checkpoint"] / 1000,
+        evaluation_s=None if no_cost and not spent["evaluation"] else spent["evaluation"] / 1000,
+        checkpoint_s=None if (no_save_cost or contained) and not spent["checkpoint"] else spent["checkpoint"] / 1000,
         startup_s=spent["startup"] / 1000,
         stall_s=spent["stall"] / 1000,
         restart_s=spent["restart"] / 1000,
         other_s=spent["other"] / 1000,
-        unknown_s=None if unpriced and not spent["unknown"] else spent["unknown"] / 1000,
-        overhead_share=None if unpriced or no_price or no_save_price or not awake_ms else overhead_ms / awake_ms,
+        unknown_s=None if without_cost and not spent["unknown"] else spent["unknown"] / 1000,
+        overhead_share=None if without_cost or no_cost or no_save_cost or not awake_ms else overhead_ms / awake_ms,
         goodput=spent["training"] / awake_ms if awake_ms else 0.0,
         measured=measured,
         suspended_s=spent["suspended"] / 1000,

@@ -1,4 +1,4 @@
-"""Which of the plain rows tell what a step takes, where the others would bend a median."""
+"""Which of the plain rows make the baseline, where the others would bend a median."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import pairwise
 from nanopace.run import Rows
 
 MOST_GAPS = 5  # a few rows far above all others have wider ones
+LEAST_MS = 1e-9  # some logs print a time of 0, which has no logarithm
 SLOW_RATIO = 1.25  # outside the noise and at least this much over the baseline: worth explaining row by row
 
 
@@ -23,8 +24,8 @@ def find_typical_rows(rows: Rows, special: frozenset[int]) -> dict[int, int]:
     return typical_rows
 
 
-def telling_rows(logs: Sequence[float], plain: Sequence[int], typical_rows: Mapping[int, int]) -> Sequence[int]:
-    """Positions of the rows that tell what a step takes. Of many that were folded, only the slow ones are single."""
+def baseline_rows(logs: Sequence[float], plain: Sequence[int], typical_rows: Mapping[int, int]) -> Sequence[int]:
+    """Positions of the rows that make the baseline. Where rows were folded, only the slow ones are single."""
     if not typical_rows:
         return _without_interleaved(logs)
     return [position for position, index in enumerate(plain) if typical_rows.get(index, index) == index]

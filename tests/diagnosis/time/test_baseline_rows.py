@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nanopace.diagnosis.time.telling_rows import telling_rows
+from nanopace.diagnosis.time.baseline_rows import baseline_rows
 
 N, S = 0.0, 0.5  # a normal row, and a slow one
 
@@ -19,8 +19,8 @@ N, S = 0.0, 0.5  # a normal row, and a slow one
     ],
 )
 def test_slow_rows_that_alternate_with_normal_ones_tell_nothing(logs: list[float], told: list[int]) -> None:
-    assert list(telling_rows(logs, range(len(logs)), {})) == told
+    assert list(baseline_rows(logs, range(len(logs)), {})) == told
 
 
 def test_of_rows_that_were_folded_the_typical_one_tells() -> None:
-    assert list(telling_rows([N, S, N], [4, 5, 6], {4: 4, 5: 4})) == [0, 2]
+    assert list(baseline_rows([N, S, N], [4, 5, 6], {4: 4, 5: 4})) == [0, 2]

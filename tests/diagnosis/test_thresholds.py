@@ -1,0 +1,402 @@
+"""From which figure on each thing is said: the place is looked for, and compared with what the constants say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from nanopace.diagnosis.compare.align import Curve, align
+from nanopace.diagnosis.compare.comparable import why_incomparable
+from nanopace.diagnosis.compare.compare import compare
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.loss.loss_spikes import loss_spikes
+from nanopace.diagnosis.loss.losses import describe_loss
+from nanopace.diagnosis.loss.overfitting import noise_of
+from nanopace.diagnosis.result import Faults, Level
+from nanopace.diagnosis.time.experiment import Sample, by_speed, compare_rows, cost_of, step_exponent, without_stalled
+from nanopace.diagnosis.time.faults import straggler_findings
+from nanopace.diagnosis.time.gpu_use import gpu_findings
+from nanopace.diagnosis.time.levels import drift, level_starts
+from nanopace.diagnosis.time.pace_findings import step_findings
+from nanopace.diagnosis.time.rows import NORMAL, SLOW, find_pace, steady
+from nanopace.incidents import RankLag
+from nanopace.record import replace
+from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Row, Rows, Run
+
+from .conftest import make
+from .synthetic import rows_run
+
+Holds = Callable[[float], bool]
+
+
+def threshold(holds: Holds, low: float, high: float) -> float:
+    """Where between the two `holds` changes; it does so once."""
+    at_low = holds(low)
+    assert holds(high) != at_low, f"the same at {low} and {high}"
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) == at_low else (low, middle)
+    return high
+
+
+def codes(findings: Sequence[Any]) -> set[str]:
+    return {finding.code for finding in findings}
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+def one_row(times: float) -> int:
+    """The kind of one row that took so many times as long as the others."""
+    return find_pace(rows_run([500.0, *[100.0] * 30, 100.0 * times, *[100.0] * 30])).kind[31]
+
+
+def levels(*parts: tuple[int, float], **more: Any) -> set[str]:
+    """Findings about stretches of so many rows that took so many times 100 ms."""
+    run = rows_run([500.0, *(100.0 * times for count, times in parts for _ in range(count))])
+    run = replace(run, **more)
+    return codes(step_findings(run, find_pace(run)))
+
+
+def is_steady(**step: Any) -> bool:
+    return steady(replace(make().step, levels=(Level(0, 9, 100.0),), first_fifth_ms=100.0, last_fifth_ms=100.0, **step))
+
+
+def ranks(share: float, lag: float = 0.1, world_size: int = 2, steps: int = 100_000) -> bool:
+    run = Run("log", "ledger", Rows(), facts={"world_size": Fact(world_size, "log")})
+    slowest = round(share * steps)
+    lags = (RankLag(1, slowest, lag), RankLag(0, steps - slowest, None))
+    return bool(straggler_findings(run, Faults(ranks=lags)))
+
+
+def sensors(**use: Any) -> set[str]:
+    return codes(gpu_findings(Run("log", "ledger", Rows(), gpu_use=GpuUse(100, **use))))
+
+
+AT_LIMIT = {"gpu_use": GpuUse(training_samples=100, at_power_limit=60)}
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: one_row(x) == SLOW, 1.1, 2.0, 1.25),
+        (lambda x: one_row(x) == NORMAL, 1.0, 1.2, math.exp(3.5 * 0.005 / 0.6745)),
+        (lambda x: is_steady(spread=x), 0.0, 0.1, 0.01 / (1.25 * math.sqrt(10 / 100))),
+        (lambda x: is_steady(spread=0.0) and steady(replace(
+            make().step, levels=(Level(0, 9, 100.0),), first_fifth_ms=100.0, last_fifth_ms=x)), 100.0, 110.0, 102.0),
+        (lambda x: "level_shift" in levels((50, 1.0), (50, x)), 1.0, 1.2, 1.03),
+        (lambda x: "memory_spill" in levels((50, 1.0), (50, x)), 1.5, 2.5, 1.8),
+        (lambda x: "memory_spill" in levels((50, 1.0), (30, 2.0), (30, x)), 1.5, 2.5, 1.8),
+        (lambda x: "slow_beginning" in levels((10, x), (90, 1.0)), 1.1, 1.6, 1.25),
+        (lambda x: "slow_beginning" in levels((round(x), 1.5), (100 - round(x), 1.0)), 10, 40, 19.5),
+        (lambda x: "level_shift_at_power_limit" in levels((50, 1.0), (50, x), **AT_LIMIT), 1.05, 1.3, 1.1),
+        (lambda x: ranks(x), 0.55, 0.9, 0.6),
+        (lambda x: ranks(0.9, lag=x), 0.0, 0.1, 0.03),
+        (lambda x: ranks(x, steps=40), 0.6, 1.0, 0.8125),  # 4 standard deviations above a half: 33 of 40
+        (lambda x: "throttled_heat" in sensors(throttled={"thermal": x}), 0.0, 1.0, 0.02),
+        (lambda x: "throttled_hardware" in sensors(throttled={"power_brake": x}), 0.0, 1.0, 0.02),
+        (lambda x: "throttled_power" in sensors(throttled={"power_cap": x}), 0.0, 1.0, 0.5),
+    ],
+)  # fmt: skip
+def test_of_the_time(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
+def line(change: float, rows: int = 64, bump: float = 0.0, scatter: float = 0.0) -> list[float]:
+    """Logarithms along a straight line, with a bump in the fourth of its eight parts, or scatter up and down."""
+    part = rows // 8
+    return [
+        change * row / rows + bump * (row // part == 3) + scatter * (-1) ** row * (1 if row % 4 < 2 else 0.999)
+        for row in range(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: drift(line(x)) is not None, 0.0, 0.1, math.log(1.02)),
+        (lambda x: drift(line(-x)) is not None, 0.0, 0.1, -math.log(0.98)),
+        (lambda x: drift(line(0.1, bump=x)) is not None, 0.0, 0.1, 0.12 * 0.1 * 7 / 8),
+        (lambda x: drift(line(0.4, 640, scatter=x)) is not None, 0.02, 0.4,
+         0.4 * 7 / 8 / (24 * 1.25 / 0.6745 * math.sqrt(8 / 640))),
+        (lambda x: level_starts([0.0] * 50 + [x] * 50) == [0, 50], 0.0, 0.1, math.log(1.03)),
+        (lambda x: level_starts([0.0] * 50 + [-x] * 50) == [0, 50], 0.0, 0.1, math.log(1.03)),
+        (lambda x: level_starts([0.0] * 6 + [x] * 6) == [0, 6], 0.0, 0.1, 0.3 / 6),
+        (lambda x: level_starts([0.0] * round(x) + [0.5] * 4) == [0], 10, 40, 20.5),  # of 25 rows four are no level
+        (lambda x: level_starts([0.0] * 40 + [0.5] * round(x)) == [0], 1, 20, 4.5),
+        (lambda x: bool(find_pace(rows_run([500.0] + [100.0] * round(x))).step.first_fifth_ms), 5, 30, 14.5),
+        (lambda x: find_pace(rows_run([500.0] + [100.0] * 40 + [100.0 * x] * 40)).step.change_share is None,
+         1.0, 1.2, 1.05),
+    ],
+)  # fmt: skip
+def test_of_levels_and_drifts(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=5e-3)
+
+
+def stall_of(each_ms: float, step_ms: float = 1000.0) -> float:
+    """The stall of a ledger in which one of five evaluations took so long, and the others 5 s."""
+    rows = Rows([Row(at, step_ms) for at in range(60)])
+    evaluations = [Evaluation(10 * k, None, 3.0, ms=each_ms if k == 3 else 5000.0) for k in range(1, 6)]
+    run = Run("log", "ledger", rows, tuple(evaluations), row_contains_evaluation=False, wall_ms=1e6)
+    return diagnose(run).wall.stall_s
+
+
+def gap(ms: float, step_ms: float = 1100.0) -> bool:
+    """Whether a gap shows between two of many rows whose lines have stamps, exact to a tenth of a second."""
+    at_s = [1e9 + step_ms * k / 1000 + (ms / 1000 if k > 30 else 0.0) for k in range(60)]
+    rows = Rows([Row(k, step_ms, at_s=round(at, 1)) for k, at in enumerate(at_s)])
+    return "gap_between_rows" in codes(diagnose(Run("log", "nanogpt", rows)).findings)
+
+
+def start(evaluation_ms: float) -> set[str]:
+    """How the first row of 10 s beyond its step is explained, where a later evaluation takes so long."""
+    times = [10_100.0, *([100.0] * 9 + [100.0 + evaluation_ms]) * 6]
+    return codes(diagnose(rows_run(times, evaluated=[0, *range(10, 61, 10)])).findings)
+
+
+def uneven(count: float, ms: float = 104.0, rows: int = 1000) -> bool:
+    """Whether so many rows that took 4% longer are worth a word."""
+    times = [500.0, *(ms if row % 7 == 3 and row // 7 < round(count) else 100.0 for row in range(rows))]
+    run = rows_run(times)
+    return "uneven_rows" in codes(step_findings(run, find_pace(run)))
+
+
+def periodic(kept: float, off: int = 0, period: int = 10) -> bool:
+    """Whether stalls recur of which so many come every ten rows, and others when they like."""
+    times = [9000.0, *[100.0] * 200]
+    for number in range(round(kept)):
+        times[period * (number + 1)] = 900.0
+    for number in range(off):
+        times[period * (number + 1) + 3 + number % 4] = 900.0
+    return "periodic_stalls" in codes(diagnose(rows_run(times, log_interval=1)).findings)
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: stall_of(x) > 0, 5000, 20_000, 10_000),  # twice as long as the others
+        (lambda x: stall_of(x, 8000.0) > 0, 5000, 20_000, 13_000),  # and by more than a step
+        (lambda x: "startup" in start(x), 5000, 11_000, 9800),  # 98% of it leave nothing for a start
+        (uneven, 1, 60, 19.5),  # 2% of the rows
+        (lambda x: uneven(x, 110.0), 1, 60, 10.5),  # or 0.1% of the time, with the first row's
+        (lambda x: uneven(x, 110.0, 100), 1, 14, 2.5),  # and three at least
+        (lambda x: periodic(x), 1, 20, 13.5),  # 70% of the rows that are due
+        (lambda x: periodic(20, round(x)), 1, 16, 8.5),  # and of the stalls
+        (gap, 0, 2000, 350),  # three tenths of a second, as the stamps are rounded
+        (lambda x: gap(x, 4100.0), 0, 4000, 1050),  # and a quarter of what the steps between take
+    ],
+)
+def test_of_the_clock(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
+# --- what an evaluation and a checkpoint cost ------------------------------------------------------------------------
+
+
+def samples(excess_ms: Sequence[float], step_ms: float = 100.0, saves: bool = False) -> list[Sample]:
+    return [Sample(ms, 1, step_ms, saves) for ms in excess_ms]
+
+
+def kept(ms: float, spread: float, step_ms: float = 100.0) -> bool:
+    return len(without_stalled([*samples([1000.0] * 9), Sample(ms, 1, step_ms, False)], spread)) == 10
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: len(by_speed([*samples([1.0], 100.0), *samples([1.0], x)], 0.1)) == 1, 100, 120, 107.5),
+        (lambda x: len(by_speed([*samples([1.0], 100.0), *samples([1.0], x)])) == 1, 100, 120, 103),
+        (lambda x: kept(x, 0.0), 1000, 9000, 2000),  # twice the lower quartile
+        (lambda x: kept(x, 0.0, step_ms=50.0), 1000, 9000, 2000),
+        (lambda x: kept(x, 0.0, step_ms=150.0), 1000, 9000, 3000),  # where steps are slower, evaluations may be, too
+        (lambda x: kept(x, 3.0), 2000, 9000, 1000 + 6 * 3.0 * 100),  # or six times the scatter of steps
+        (lambda x: kept(x, 0.5), 0.0, 1000, 6 * 0.5 * 100),  # below that an evaluation does not show
+        (lambda x: step_exponent(samples([1000.0] * 2) + samples([1000.0 * 2**x] * 2, 200.0)) == 0.0, 0.0, 0.5, 0.3),
+        (lambda x: step_exponent(samples([1000.0] * 2) + samples([1000.0 * 2**x] * 2, 200.0)) == 1.0, 0.5, 1.0, 0.7),
+        (lambda x: step_exponent(samples([1000.0] * 2) + samples([1000.0 * 2**x] * 2, 200.0)) == 1.0, 1.0, 2.0, 1.3),
+    ],
+)  # fmt: skip
+def test_of_rows_that_evaluate(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(("step_ms", "checkpoint_ms"), [(100.0, 300.0), (100.4, 300.0), (100.6, 300 - 5000 * 0.003)])
+def test_a_speed_that_differs_a_little_is_split_between_evaluation_and_save(
+    step_ms: float, checkpoint_ms: float
+) -> None:
+    """Evaluations may take so many steps or so many seconds: half of the difference goes to either."""
+    found = compare_rows([*samples([5000.0] * 5), *samples([5300.0] * 5, step_ms, saves=True)], 0.001)
+    assert found is not None
+    assert found.checkpoint is not None
+    assert found.checkpoint.ms == pytest.approx(checkpoint_ms)
+
+
+@pytest.mark.parametrize(
+    ("times", "half_ms"),
+    [
+        ([1000.0, 1010.0], 3.08 * math.sqrt(2 * 5.0**2) / math.sqrt(2)),  # Student's t of one degree, no median yet
+        ([990.0, 1000.0, 1010.0], 1.89 * 1.2533 * 10.0 / math.sqrt(3)),
+        ([990.0, 1000.0, 1000.0, 1010.0], 1.64 * 1.2533 * math.sqrt(200 / 3) / 2),
+        ([1000.0] * 3 + [990.0, 1010.0] * 3 + [980.0, 1020.0], 1.3666 * 1.2533 * 10 / 0.6745 / math.sqrt(11)),
+    ],
+)  # fmt: skip
+def test_the_interval_of_a_cost_follows_student(times: list[float], half_ms: float) -> None:
+    cost = cost_of(samples(times), 0.0)
+    assert cost.high_ms - cost.ms == pytest.approx(half_ms, rel=1e-3)
+    assert (cost.least_ms, cost.most_ms) == pytest.approx((cost.ms - 3 * half_ms, cost.ms + 3 * half_ms), rel=1e-3)
+
+
+# --- losses ----------------------------------------------------------------------------------------------------------
+
+
+def turned(rise: float, error: float | None, before: int = 9) -> bool:
+    """Whether it is over-fitting if the last three losses lie so much above all before, at 2.0."""
+    vals = [2.0] * before + [2.0 + rise] * 3
+    evaluations = [Evaluation(100 * (k + 1), 1.9, val, val_error=error) for k, val in enumerate(vals)]
+    run = Run("log", "nanogpt", Rows([Row(0, 1.0)]), tuple(evaluations))
+    return "overfitting" in codes(describe_loss(run)[1])
+
+
+def grows(share: float) -> bool:
+    """Whether a gap is said to grow that does so by this share of the last loss over the last half."""
+    last = 3.0 - 0.01 * 20
+    evaluations = [
+        Evaluation(100 * k, 3.0 - 0.01 * k - 0.5 - share * last * k / 10, 3.0 - 0.01 * k) for k in range(1, 21)
+    ]
+    run = Run("log", "nanogpt", Rows([Row(0, 1.0)]), tuple(evaluations))
+    return "gap_grows" in codes(describe_loss(run)[1])
+
+
+UNSURE = 1 + 6 / 6**1.5  # of twelve evaluations
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: turned(x, 0.0001), 0.0, 1.0, 0.003 * 2),
+        (lambda x: turned(x, 0.005), 0.0, 1.0, 4 * UNSURE * 0.005),
+        (lambda x: turned(x, 0.015), 0.0, 1.0, 0.03 * 2),
+        (lambda x: turned(x, 0.03), 0.0, 1.0, 3 * 0.03),
+        (lambda x: turned(x, None, before=2), 0.0, 1.0, 0.01 * 2),  # too few to know their noise
+        (grows, 0.0, 0.2, 0.03),
+    ],
+)
+def test_of_the_loss(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
+
+
+def spiked(jump: float) -> bool:
+    """Whether a loss that lies so far above others stands out: they alternate between 3.00 and 3.02."""
+    losses = [3.0 + 0.02 * (k % 2) for k in range(120)]
+    losses[100] = 3.01 + jump
+    run = Run("log", "nanogpt", Rows([Row(k, 100.0, loss) for k, loss in enumerate(losses)]))
+    return bool(loss_spikes(run))
+
+
+def lost_best(better: float) -> tuple[bool, float]:
+    """Whether the best model is missed, if all but it were saved; and the noise of evaluations."""
+    vals = [3.0 + 0.01 * (-1) ** k for k in range(20)]
+    vals[7] = 2.99 - better
+    evaluations = [Evaluation(100 * (k + 1), None, val) for k, val in enumerate(vals)]
+    saves = tuple(Checkpoint(each.iteration) for k, each in enumerate(evaluations) if k != 7)
+    findings = describe_loss(Run("log", "nanogpt", Rows([Row(3000, 1.0)]), tuple(evaluations), saves))[1]
+    return "best_not_saved" in codes(findings), noise_of(
+        [(each.iteration, each.val or 0.0) for each in evaluations]
+    ) or 0.0
+
+
+def quiet(jump: float) -> bool:
+    losses = [3.0] * 60 + [3.0 + jump]
+    return bool(loss_spikes(Run("log", "nanogpt", Rows([Row(k, 100.0, loss) for k, loss in enumerate(losses)]))))
+
+
+def perplexed(loss: float) -> bool:
+    evaluations = (Evaluation(100, None, loss),)
+    return describe_loss(Run("log", "nanogpt", Rows(), evaluations))[0].best_val_perplexity is not None
+
+
+def test_of_single_losses() -> None:
+    assert threshold(quiet, 0.0, 1.0) == pytest.approx(6 * 0.002 * 3)
+    assert threshold(perplexed, 10.0, 1000.0) == pytest.approx(700)
+    assert threshold(spiked, 0.0, 1.0) == pytest.approx(6 * 1.4826 * 0.01, rel=0.05)
+    missed = threshold(lambda x: lost_best(x)[0], 1e-6, 1.0)
+    assert missed == pytest.approx(2 * lost_best(missed)[1], rel=1e-4)
+
+
+# --- two runs --------------------------------------------------------------------------------------------------------
+
+
+def leader(lead: float, error: float | None) -> str | None:
+    a, b = (Curve((1.0, 2.0, 3.0), (5.0, 4.5, 4.0 - off), error) for off in (0.0, lead))
+    return align(a, b).leader
+
+
+def speeds(ratio: float, spread: float = 0.001, **more: Any) -> set[str]:
+    runs = [make(median_ms=ms, **more) for ms in (100.0, 100.0 * ratio)]
+    return codes(compare(*(replace(run, step=replace(run.step, spread=spread)) for run in runs)).findings)
+
+
+def starts(a: float, b: float, dataset: str | None = None, later: float = 1.0) -> bool:
+    runs = [make(dataset=dataset, curve=[(0, 0.0, val), (10, 10.0, later), (20, 20.0, later)]) for val in (a, b)]
+    return why_incomparable(*runs) is None
+
+
+def risen(rise: float, error: float | None = None) -> bool:
+    curve = [(100 * k, 10.0 * k, val) for k, val in enumerate([5.0, 4.0, 3.0, 3.0 + rise], start=1)]
+    run = make(curve=curve, tokens=1000.0)
+    run = replace(run, loss=replace(run.loss, best_val=3.0, best_val_error=error))
+    return "compare_risen" in codes(compare(run, make(curve=curve[:3], tokens=1000.0)).findings)
+
+
+def overall(ratio: float, level: float = 1.0, stall_s: float = 0.0) -> set[str]:
+    """The second run has faster steps, and all in all so many times fewer tokens per second."""
+    slow, fast = (make(tokens=1000.0, median_ms=ms) for ms in (100.0, 50.0))
+    slow = replace(slow, throughput=replace(slow.throughput, tokens_per_s_overall=9000.0))
+    fast = replace(
+        fast,
+        throughput=replace(fast.throughput, tokens_per_s_overall=9000.0 / ratio),
+        step=replace(fast.step, levels=(Level(0, 5000, 50.0), Level(5001, 20_000, 50.0 * level))),
+        wall=replace(fast.wall, stall_s=stall_s, training_s=2000.0 - stall_s),
+    )
+    return codes(compare(slow, fast).findings)
+
+
+def arrived(factor: float) -> set[str]:
+    """b's clock runs slower by this factor."""
+    runs = [
+        make(name=name, tokens=1000.0, curve=[(100 * k, 10.0 * k * slower, 4.0 - 0.3 * k) for k in range(11)])
+        for name, slower in (("a", 1.0), ("b", factor))
+    ]
+    return codes(compare(*runs).findings)
+
+
+@pytest.mark.parametrize(
+    ("holds", "low", "high", "expected"),
+    [
+        (lambda x: leader(x, 0.0) == "b", 0.0, 1.0, 0.002),
+        (lambda x: leader(x, 0.1) == "b", 0.0, 1.0, 2 * math.hypot(0.1, 0.1)),
+        (lambda x: leader(x, None) == "b", 0.0, 1.0, 0.01 * 4.0),
+        (lambda x: "compare_speed_equal" in speeds(x, tokens=1000.0), 1.0, 1.1, math.exp(0.005)),
+        (lambda x: "compare_speed_unclear" in speeds(x, 0.05, tokens=1000.0), 1.01, 1.1,
+         math.exp(2 * math.sqrt(2) * 1.25 * 0.05 / 10)),
+        (lambda x: "compare_time_per_iteration" in speeds(x), 1.0, 1.1, 1 / 0.995),
+        (lambda x: starts(4.6, x), 4.6, 9.0, 5.1),
+        (lambda x: starts(10.9, x), 5.0, 10.9, 0.95 * 10.9),
+        (lambda x: starts(10.9, x, "owt"), 5.0, 10.9, 8.9),
+        (lambda x: starts(10.9, x), 11.0, 13.9, 10.9 / 0.95),
+        (lambda x: starts(10.9, 4.0, later=x), 1.0, 4.0, 0.6 * 4.0),
+        (lambda x: "compare_arrival_same" in arrived(x), 1.0, 1.5, 1.02),
+        (lambda x: starts(10.9, x), 13.5, 14.5, 14.0),  # no vocabulary is so large
+        (lambda x: starts(10.9, x, later=5.0), 6.0, 8.0, math.log(1000)),  # below it may be a model that was trained
+        (risen, 0.0, 1.0, 0.01 * 3.0),
+        (lambda x: risen(x, 0.05), 0.0, 1.0, 3 * 0.05),
+        (lambda x: "compare_overall" in overall(x), 1.0, 1.2, 1.02),
+        (lambda x: "compare_stretch" in overall(1.1, level=x), 1.0, 1.5, 1.2),
+        (lambda x: "compare_time_share" in overall(1.1, stall_s=x), 0.0, 500.0, 0.02 * 2000),
+    ],
+)  # fmt: skip
+def test_of_two_runs(holds: Holds, low: float, high: float, expected: float) -> None:
+    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
