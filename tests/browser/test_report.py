@@ -15,11 +15,7 @@ from nanopace.wording.catalog import words
 from .conftest import CHROMIUM, Open, wait_until
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
-    pytest.mark.xdist_group("browser"),  # one browser for all of them
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
 
 DRAWN = """canvas => {
     const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
