@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import sys
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,3 +99,59 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     with _untraced():
         return (yield)
+
+
+# --- `make test-quick`: the unit tests alone -------------------------------------------------------------------------
+
+# Files of which nearly every test trains, or starts a process or a browser; elsewhere single tests are marked slow.
+SLOW = (
+    *("browser/*", "frozen/*", "nanogpt_readme/*", "power/*"),
+    *("train/test_*", "train/fused/*", "train/loop/*", "train/kernels/test_targets.py", "train/models/test_recipes.py"),
+    *(f"train/checkpoint/test_{name}.py" for name in ("best", "choose", "disk", "kill", "lock", "run_dir")),
+    *("train/checkpoint/test_two_trainings.py", "train/plan/test_changed_settings.py"),
+    *(f"train/formats/test_{name}.py" for name in ("nanogpt_run", "huggingface", "huggingface_tokenizer")),
+)
+MOST_CPU_S = 1.0  # of a unit test
+STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn")  # as Python tells its auditors
+
+_began = pytest.StashKey[float]()
+_started: list[str] = []
+sys.addaudithook(lambda event, args: _started.append(f"{args[:1]}") if event in STARTS else None)
+
+
+def _quick_only(config: pytest.Config) -> bool:
+    return "not slow" in config.option.markexpr
+
+
+def _is_slow(path: Path) -> bool:
+    return any(path.match(f"tests/{pattern}") for pattern in SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What is slow as a whole need not even be imported."""
+    return True if _quick_only(config) and _is_slow(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _is_slow(item.path):
+            item.add_marker("slow")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    _started.clear()
+    item.stash[_began] = time.process_time()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that the quick run has is quick, or fails there."""
+    result = yield
+    took = time.process_time() - item.stash[_began]
+    if _quick_only(item.config) and (_started or took > MOST_CPU_S):
+        why = f"starts {_started[0]}" if _started else f"takes {took:.1f} s of the processor"
+        pytest.fail(f"not a unit test, since it {why}: mark it slow", pytrace=False)
+    return result
