@@ -177,6 +177,7 @@ def test_what_cannot_be_together(flags: list[str], both: tuple[str, str], from_f
     assert all(name in said for name in both)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [

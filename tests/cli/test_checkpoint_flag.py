@@ -49,6 +49,7 @@ def said(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_the_best_is_taken_and_said(step: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys) == (
         f"nanopace: step {step}, the best: val loss {loss(step)} (the run has always_save_checkpoint=False); "

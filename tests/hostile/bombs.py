@@ -133,7 +133,7 @@ def parquet_bombs(directory: Path) -> list[str]:
     prefixes = {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}
     write("prefixes.parquet", pa.array([f"{long}{number}" for number in range(100)]), **prefixes)
     write("nothing.parquet", pa.nulls(5_000_000, pa.string()))
-    write("empty.parquet", pa.array([""] * 700_000))
+    write("empty.parquet", pa.array([""] * 1_500_000))
     return sorted(path.name for path in directory.glob("*.parquet"))
 
 

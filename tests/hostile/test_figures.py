@@ -141,6 +141,7 @@ def test_a_knob_that_overflowed(tmp_path: Path, knob: str) -> None:
     _check(tmp_path / "run.jsonl", dict(_knobs())[f"{knob}=1e308"], "en", page=True)
 
 
+@pytest.mark.slow
 def test_every_field_with_one_figure_that_no_trainer_writes(tmp_path: Path) -> None:
     """Another for each field; the next test has them all."""
     for number, (_name, lines) in enumerate(_cases()[:: len(FIGURES) + 1]):

@@ -74,6 +74,7 @@ def linked(runs: list[Run]) -> bool:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(logs)
 def test_no_input_raises_but_our_own_errors(data: bytes) -> None:
@@ -138,6 +139,7 @@ def test_a_line_without_end(piece: bytes) -> None:
     assert timed(b"step 0: train loss 1.0000, val loss 1.0000\n", piece * (5_000_000 // len(piece))) < 5
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_evaluations_without_end() -> None:
     assert timed(b"".join(b"step %d: train loss 1.0000, val loss 1.0000\n" % n for n in range(30_000))) < 5

@@ -64,6 +64,7 @@ def wanted(catalogs: ModuleType) -> set[object]:
     return {message.id for message in catalogs.collect() if message.id}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", OTHERS)
 def test_each_catalogue_has_every_text_and_no_other(catalogs: ModuleType, wanted: set[object], language: str) -> None:
     catalog = catalogs.read(language)

@@ -245,7 +245,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ctrl_c_and_going_on() -> None:
-    texts("a.jsonl", 300_000)
+    texts("a.jsonl", 100_000)
     command = [sys.executable, "-m", "nanopace", "prepare", "a.jsonl", "--tokenizer=bytes"]
     for _ in range(5):  # on a busy machine it may be through before we press
         shutil.rmtree("data", ignore_errors=True)

@@ -29,6 +29,7 @@ def test_a_million_blanks_are_encoded() -> None:
     assert b"".join(vocabulary()[each] for each in ids).decode() == text
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(st.text(alphabet=BLANKS, max_size=9) | st.text(alphabet="a1.'sü\x1c\u200b", max_size=3)))
 def test_a_cut_changes_no_token(parts: list[str]) -> None:

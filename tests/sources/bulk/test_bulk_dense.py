@@ -19,7 +19,7 @@ from ..dense import dense_log
 
 RESUMING = "Resuming training from out\n"
 
-pytestmark = pytest.mark.usefixtures("untraced")  # hundreds of thousands of rows; test_bulk.py measures
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("untraced")]  # many rows; test_bulk.py measures
 
 
 def plain(text: str) -> Run:
@@ -90,8 +90,8 @@ def in_order(d: Diagnosis) -> None:
     ("rows", "like"),
     [
         pytest.param(30_000, {}, id="every fifth row"),
-        pytest.param(15_000, {"eval_interval": 20, "saves": 0}, id="never saved"),
-        pytest.param(10_000, {"eval_interval": 10, "saves": 1.1}, id="always saved"),
+        pytest.param(30_000, {"eval_interval": 20, "saves": 0}, id="never saved"),
+        pytest.param(20_000, {"eval_interval": 10, "saves": 1.1}, id="always saved"),
         pytest.param(15_000, {"stall_every": 97}, id="with stalls"),
     ],
 )
