@@ -30,7 +30,7 @@ test: check ## everything that CI asks: the checks, then every test
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test-quick: $(VENV)/.dev ## the unit tests alone: no process, no browser, no training, and no test that takes a second
+test-quick: $(VENV)/.dev ## the unit tests alone: no process, browser, training or property
 	$(BIN)/pytest -m 'not gpu and not slow'
 
 check: $(VENV)/.dev ## style, types, and who imports whom

@@ -111,14 +111,15 @@ SLOW = (
     *(f"train/checkpoint/test_{name}.py" for name in ("best", "choose", "disk", "kill", "lock", "run_dir")),
     *("train/checkpoint/test_two_trainings.py", "train/plan/test_changed_settings.py"),
     *(f"train/formats/test_{name}" for name in ("nanogpt_run", "huggingface", "foreign_files")),
-    *("train/checkpoint/test_state_checks.py::test_every_value", "train/models/test_fast.py::test_the_compiler"),
-    *("train/plan/test_device.py::test_what_was_chosen", "train/plan/test_nanogpt_knobs.py::test_every_choice"),
-    *(
-        "cli/commands/test_train.py",
-        "cli/commands/test_tune.py",
-        "cli/test_configs_of_nanogpt.py",
-        "cli/test_streams.py",
-    ),
+    *("train/models/test_fast.py::test_the_compiler", "train/plan/test_nanogpt_knobs.py::test_every_choice"),
+    *("train/plan/test_device.py::test_what_was_chosen", "train/plan/test_settings.py::test_two_minutes"),
+    *("train/checkpoint/test_state_checks.py::test_every_value", "train/checkpoint/test_reassemble.py::test_the_parts"),
+    *("train/optim/test_bf16_adamw.py", "train/kernels/test_fp8.py::test_the_ledger"),
+    *("diagnosis/time/test_pace_findings.py::test_noise", "diagnosis/time/test_pace_findings.py::test_a_change_where"),
+    *("diagnosis/time/test_rows.py::test_a_hundred", "diagnosis/test_curves.py::test_a_long_run"),
+    *("sources/test_open_runs.py::test_endless", "sources/bulk/test_nanogpt.py::test_a_folded"),
+    *("cli/commands/test_train.py", "cli/commands/test_tune.py", "cli/test_configs_of_nanogpt.py"),
+    *("cli/test_streams.py", "cli/test_foreign_directory.py"),
 )
 MOST_CPU_S = 2.0  # of a unit test
 
@@ -141,8 +142,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A property is slow, too: it runs a hundred times."""
     for item in items:
-        if _is_slow(item.nodeid):
+        if _is_slow(item.nodeid) or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("slow")
 
 

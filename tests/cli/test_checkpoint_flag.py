@@ -60,6 +60,7 @@ def test_the_best_is_taken_and_said(step: int, capsys: pytest.CaptureFixture[str
     assert said(capsys, "--which=201") == "nanopace: step 201, as asked for"
 
 
+@pytest.mark.slow
 def test_the_text_is_that_of_the_checkpoint(step: int, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--device=cpu", "--num_samples=1", "--max_new_tokens=200", "--start=def "]
     texts = []

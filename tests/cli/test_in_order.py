@@ -41,7 +41,6 @@ files = st.lists(lines, min_size=1, max_size=3).map(lambda each: "own = 1\n" + "
 flags = st.tuples(st.sampled_from(NAMES), numbers)
 
 
-@pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(said=st.lists(st.one_of(files, flags), max_size=5), data=st.data())
 def test_the_later_one_wins(said: list[Any], data: st.DataObject, tmp_path: Path) -> None:

@@ -173,7 +173,6 @@ def test_a_count_is_exact_as_a_float() -> None:
     assert from_json('{"event":"step","iteration":9007199254740991,"ms":2}') == StepEvent(2**53 - 1, 2.0)
 
 
-@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner)))
 @settings(max_examples=100, deadline=None)
 def test_no_value_in_any_field_does_more_than_damage(value: object) -> None:

@@ -169,6 +169,7 @@ def test_find_logs(tmp_path: Path) -> None:
     assert found == ["a.txt", "b.log", "packed.log.gz", "runs/c.out", "runs/deep/d"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_row_anywhere_makes_a_log(packed: bool, tmp_path: Path) -> None:
     """Speedruns download, build and tokenize before they train."""

@@ -74,7 +74,6 @@ def linked(runs: list[Run]) -> bool:
     )
 
 
-@pytest.mark.slow
 @settings(max_examples=300)
 @given(logs)
 def test_no_input_raises_but_our_own_errors(data: bytes) -> None:
@@ -133,6 +132,7 @@ def timed(*chunks: bytes) -> float:
     return time.process_time() - start
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("piece", [b"x", b"iter 1: loss ", b"step 1: train loss 1.0, ", b"\x1b[", b"^[[", b"\x1b]0;"])
 def test_a_line_without_end(piece: bytes) -> None:
@@ -145,6 +145,7 @@ def test_evaluations_without_end() -> None:
     assert timed(b"".join(b"step %d: train loss 1.0000, val loss 1.0000\n" % n for n in range(30_000))) < 5
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_lines_that_never_become_anything() -> None:
     assert timed(b"step 0: train loss 1.0000, val loss 1.0000\n", b"iter 1\n" * 30_000) < 5

@@ -68,6 +68,7 @@ def test_a_mutant_is_the_same_wherever_its_line_moves(monkeypatch: pytest.Monkey
     assert {(each.function, each.number) for each in after} == {("A.f", 5)}
 
 
+@pytest.mark.slow
 def test_every_excuse_is_of_a_mutant_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(TOOLS)
     from mutate import excuse_key, read_excuses

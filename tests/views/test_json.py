@@ -80,7 +80,6 @@ def paths(value: Any, before: str = "") -> Iterator[str]:
             yield from paths(item, path)
 
 
-@pytest.mark.slow
 @quick
 @given(st.lists(diagnoses, min_size=1, max_size=2))
 def test_explain_is_valid_and_documented(runs: list[Diagnosis]) -> None:
@@ -97,7 +96,6 @@ def without_curves(pair: Comparison) -> Comparison:
     return replace(pair, a=a, b=b)
 
 
-@pytest.mark.slow
 @quick
 @given(st.lists(comparisons.map(without_curves), min_size=1, max_size=2))
 def test_compare_is_valid_and_documented(pairs: list[Comparison]) -> None:

@@ -323,7 +323,6 @@ def strange_curves(draw: st.DrawFn) -> Curves:
     )
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(curves=strange_curves())
 def test_any_curve_can_be_written(run: Diagnosis, curves: Curves) -> None:

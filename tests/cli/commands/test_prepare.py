@@ -186,6 +186,7 @@ def test_shakespeare(server: FileServer, capsys: Capture, monkeypatch: pytest.Mo
     assert len(server.asked) == asked
 
 
+@pytest.mark.slow
 def test_parquet_from_hugging_face(server: FileServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nanopace.corpus.download.named._OPENWEBTEXT_KNOWN", {})
     address = "/datasets/Skylion007/openwebtext/resolve/79d93d786212f7344586290adb811d4ae6a1762c/plain_text/"

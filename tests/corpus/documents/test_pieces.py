@@ -61,7 +61,6 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return train_bpe(["def a():\n    return 1  # b\n\n\n'a'.b(\n" * 20, BLANKS], 300)
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(text=st.text(st.sampled_from("ab1'.(" + BLANKS + "\n " * 6), min_size=SMALL, max_size=600))
 def test_the_tokens_are_those_of_the_whole_text(tokenizer: Tokenizer, text: str) -> None:

@@ -42,7 +42,6 @@ def test_a_real_meta_is_read(protocol: int, tmp_path: Path) -> None:
     assert read_meta(path) == Meta(len(LETTERS), tuple(LETTERS))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=30)
 @given(content=plain)

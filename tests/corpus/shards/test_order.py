@@ -166,7 +166,6 @@ shards_of_documents = st.lists(
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=200)
 @given(shards_of_documents, st.integers(1, 12), st.integers(1, 9))
 def test_windows_begin_at_documents(
