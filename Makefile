@@ -9,12 +9,14 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # that they hold for what builds the package, too.
 VERSIONS := $(VENV)/constraints.txt
 PIP := PIP_CONSTRAINT=$(VERSIONS) $(INSTALL)
+# pytest rewrites every assert of the tests, and keeps the result where Python may write bytecode: half of a collection.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format catalogs outputs configs examples lock fuzz mutate bench-gpu clean
+.PHONY: help demo test test-quick check format catalogs outputs configs examples lock fuzz mutate bench-gpu clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.train ## train a small GPT on Python's own source, let it write, and see where the time went
 	@mkdir -p demo
@@ -27,6 +29,9 @@ test: check ## everything that CI asks: the checks, then every test
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+test-quick: $(VENV)/.dev ## the unit tests alone: no process, browser, training or property
+	$(BIN)/pytest -m 'not gpu and not slow'
 
 check: $(VENV)/.dev ## style, types, and who imports whom
 	$(BIN)/ruff check .

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing.util
 import os
 import pkgutil
+import subprocess
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,3 +100,80 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     with _untraced():
         return (yield)
+
+
+# --- `make test-quick`: the unit tests alone -------------------------------------------------------------------------
+
+# How the names of tests begin that nearly all train, or start processes or a browser; others are marked where they are.
+SLOW = (
+    *("browser/", "frozen/", "nanogpt_readme/", "power/"),
+    *("train/test_", "train/fused/", "train/loop/", "train/kernels/test_targets.py", "train/models/test_recipes.py"),
+    *(f"train/checkpoint/test_{name}.py" for name in ("best", "choose", "disk", "kill", "lock", "run_dir")),
+    *("train/checkpoint/test_two_trainings.py", "train/plan/test_changed_settings.py"),
+    *(f"train/formats/test_{name}" for name in ("nanogpt_run", "huggingface", "foreign_files")),
+    *("train/models/test_fast.py::test_the_compiler", "train/plan/test_nanogpt_knobs.py::test_every_choice"),
+    *("train/plan/test_device.py::test_what_was_chosen", "train/plan/test_settings.py::test_two_minutes"),
+    *("train/checkpoint/test_state_checks.py::test_every_value", "train/checkpoint/test_reassemble.py::test_the_parts"),
+    *("train/optim/test_bf16_adamw.py", "train/kernels/test_fp8.py::test_the_ledger"),
+    *("diagnosis/time/test_pace_findings.py::test_noise", "diagnosis/time/test_pace_findings.py::test_a_change_where"),
+    *("diagnosis/time/test_rows.py::test_a_hundred", "diagnosis/test_curves.py::test_a_long_run"),
+    *("sources/test_open_runs.py::test_endless", "sources/bulk/test_nanogpt.py::test_a_folded"),
+    *("cli/commands/test_train.py", "cli/commands/test_tune.py", "cli/test_configs_of_nanogpt.py"),
+    *("cli/test_streams.py", "cli/test_foreign_directory.py"),
+)
+MOST_CPU_S = 2.0  # of a unit test
+
+_began = pytest.StashKey[float]()
+
+
+def _quick_only(config: pytest.Config) -> bool:
+    return "not slow" in config.option.markexpr
+
+
+def _is_slow(name: str) -> bool:
+    return name.startswith(tuple(f"tests/{each}" for each in SLOW))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What is slow as a whole need not even be imported."""
+    slow = collection_path.suffix == ".py" and _is_slow(collection_path.relative_to(ROOT).as_posix())
+    return True if slow and _quick_only(config) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A property is slow, too: it runs a hundred times."""
+    for item in items:
+        if _is_slow(item.nodeid) or is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("slow")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unit_tests_start_no_process(pytestconfig: pytest.Config) -> Iterator[None]:
+    """In the quick run, what comes to start one ends there, as skipped."""
+
+    def skip(*_: object, **__: object) -> None:
+        pytest.skip("starts a process")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if _quick_only(pytestconfig):
+            patch.setattr(subprocess.Popen, "__init__", skip)
+            patch.setattr(multiprocessing.util, "spawnv_passfds", skip)
+            patch.setattr(os, "fork", skip)
+        yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    item.stash[_began] = time.process_time()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """What the quick run has is quick, or fails there."""
+    result = yield
+    took = time.process_time() - item.stash[_began]
+    if _quick_only(item.config) and took > MOST_CPU_S:
+        pytest.fail(f"not a unit test, since it takes {took:.1f} s of the processor: mark it slow", pytrace=False)
+    return result

@@ -73,6 +73,7 @@ def test_what_no_knob_can_be_is_left_out(text: str) -> None:
     assert read_config_text(text, "c.py") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

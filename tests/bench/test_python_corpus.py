@@ -47,6 +47,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [first, second]
 
 
+@pytest.mark.slow
 def test_the_same_texts_give_the_same_tokens_wherever_they_lie(sources: list[Path], tmp_path: Path) -> None:
     first, second = (tmp_path / "a", tmp_path / "b")
     told = _made(first, "--roots", sources[0], "--vocab", 400, "--val", 0.3)

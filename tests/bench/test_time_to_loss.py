@@ -49,6 +49,7 @@ def test_another_seed_is_sown_once_and_their_file_is_run_as_it_is(checkout: Path
     assert (checkout / "train.py").read_text() == TRAIN
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_told_and_the_others_go_on(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

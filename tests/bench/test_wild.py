@@ -88,6 +88,7 @@ def test_two_runs_in_one_file() -> None:
     assert [round(figures["median_ms"], -2) for figures in wild.read_simply(both)] == [3000, 2000]
 
 
+@pytest.mark.slow
 def test_the_real_logs_leave_nothing_unexplained(shared_logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = [folder for folder in (shared_logs, shared_logs / "wild") if folder.is_dir()]
     assert wild.main([str(folder) for folder in folders]) == 0, capsys.readouterr().out

@@ -23,45 +23,70 @@ if TYPE_CHECKING:
 CHROMIUM = shutil.which("chromium")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUIET = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--no-sandbox", "--disable-gpu", "--in-process-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
+# What is written on each canvas since it was last cleared: texts and where they stand. Rotated ones are titles.
+LISTEN = """
+const pen = CanvasRenderingContext2D.prototype, {fillText, clearRect} = pen;
+pen.fillText = function (text, x, y, ...more) {
+    (this.canvas.texts ??= []).push([text, Math.round(x), Math.round(y), this.getTransform().b === 0]);
+    return fillText.call(this, text, x, y, ...more);
+};
+pen.clearRect = function (...where) { this.canvas.texts = []; return clearRect.apply(this, where); };
+"""
 
 Open = Callable[..., "playwright.Page"]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
+def page() -> Iterator[playwright.Page]:
+    """One for all tests of a module: a new one takes five times as long as another file in an old one."""
     with pytest.importorskip("playwright.sync_api").sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield browser
+        page = browser.new_page()
+        page.add_init_script(LISTEN)
+        yield page
         browser.close()
 
 
 @pytest.fixture
-def open_page(browser: playwright.Browser, tmp_path: Path) -> Iterator[Open]:
+def trouble(page: playwright.Page, tmp_path: Path) -> Iterator[list[str]]:
+    """What a page must not do, in a test: complain, fail, ask, or request anything but the report."""
+    happened: list[str] = []
+    listeners = {
+        "console": lambda message: happened.append(f"console: {message.text}"),
+        "pageerror": lambda error: happened.append(f"error: {error}"),
+        "dialog": lambda dialog: (happened.append(f"dialog: {dialog.message}"), dialog.dismiss()),
+        "request": lambda request: happened.append(request.url) if request.url != report(tmp_path).as_uri() else None,
+    }
+    for event, listener in listeners.items():
+        page.on(event, listener)
+    yield happened
+    for event, listener in listeners.items():
+        page.remove_listener(event, listener)
+
+
+@pytest.fixture
+def open_page(page: playwright.Page, trouble: list[str], tmp_path: Path) -> Iterator[Open]:
     """Opens a page, and holds it to its promise at the end: no error, no request, no dialog."""
-    trouble: list[str] = []
-    contexts = []
 
     def opened(content: str, *, width: int = 1100, scheme: str = "light") -> playwright.Page:
-        file = tmp_path / "report.html"
-        file.write_text(content, "utf-8")
-        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: trouble.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (trouble.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: trouble.append(request.url) if request.url != file.as_uri() else None)
-        page.goto(file.as_uri())
+        report(tmp_path).write_text(content, "utf-8")
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
+        page.mouse.move(0, 0)
+        page.goto(report(tmp_path).as_uri())
         page.wait_for_selector(".uplot canvas")
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
-    assert trouble == []
+    page.goto("about:blank")  # whatever the report still did has been heard when this is there
+    assert [each for each in trouble if each != "about:blank"] == []
+
+
+def report(folder: Path) -> Path:
+    return folder / "report.html"
 
 
 @pytest.fixture(scope="module")

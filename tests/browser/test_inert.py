@@ -9,14 +9,10 @@ import pytest
 from nanopace.cli.main import main
 
 from ..hostile.evil import HTML, write_all
-from .conftest import CHROMIUM
+from .conftest import CHROMIUM, report
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
-    pytest.mark.xdist_group("browser"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
 
 KNOWN = {
     *("html", "head", "meta", "title", "style", "body", "script", "noscript", "header", "main", "footer", "nav"),
@@ -30,29 +26,14 @@ FOREIGN = """() => [...document.querySelectorAll("*")].filter(each =>
 ).map(each => each.outerHTML.slice(0, 200))"""
 
 
-def watched(
-    browser: playwright.Browser, file: Path, loaded: list[str] | None = None
-) -> tuple[playwright.Page, list[str]]:
-    """A page that is open, and everything that happens on it; `loaded` is what came from anywhere."""
-    trouble: list[str] = []
-    page = browser.new_page()
-    page.on("requestfinished", lambda request: [] if loaded is None else loaded.append(request.url))
-    page.on("console", lambda message: trouble.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: (trouble.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda request: trouble.append(request.url) if request.url != file.as_uri() else None)
-    page.goto(file.as_uri())
-    page.wait_for_selector(".uplot canvas", state="attached")
-    return page, trouble
-
-
 @pytest.mark.parametrize("command", ["explain", "compare"])
 def test_nothing_of_a_hostile_log_acts(
-    command: str, browser: playwright.Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, page: playwright.Page, trouble: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main([command, *write_all(tmp_path), "--html=report.html"]) == 0
-    page, trouble = watched(browser, tmp_path / "report.html")
+    page.goto(report(tmp_path).as_uri())
+    page.wait_for_selector(".uplot canvas", state="attached")
     for details in page.locator("details").all():
         details.evaluate("each => each.open = true")
     for link in page.locator("a").all():
@@ -69,21 +50,24 @@ def test_nothing_of_a_hostile_log_acts(
     assert "<script>window.ran=1" in page.locator("body").inner_text()  # it is all there, to be read
     content = page.content()
     assert all(character.isprintable() or character in "\n\t\u00a0\u202f" for character in content)
-    assert trouble == []
+    page.goto("about:blank")
+    assert [each for each in trouble if each != "about:blank"] == []
 
 
 def test_even_a_script_that_got_into_the_page_would_not_run(
-    browser: playwright.Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: playwright.Page, trouble: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page's policy knows our scripts by their hashes, and lets nothing else run, load or be sent."""
     monkeypatch.chdir(tmp_path)
     names = write_all(tmp_path)
     assert main(["explain", names[0], "--html=report.html"]) == 0
-    file = tmp_path / "report.html"
+    file = report(tmp_path)
     injected = f"{HTML}--><form action=//evil.example><input autofocus onfocus=window.ran=7></form><main>"
     file.write_text(file.read_text("utf-8").replace("<main>", injected, 1), "utf-8")
     loaded: list[str] = []
-    page, trouble = watched(browser, file, loaded)
+    page.on("requestfinished", lambda request: loaded.append(request.url))
+    page.goto(file.as_uri())
+    page.wait_for_selector(".uplot canvas", state="attached")
     page.locator("a", has_text="click").first.dispatch_event("click")
     assert page.locator("img").count() == 1  # so it did get in
     assert page.evaluate("window.ran") is None

@@ -15,17 +15,12 @@ from nanopace.wording.catalog import words
 from .conftest import CHROMIUM, Open, wait_until
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
-    pytest.mark.xdist_group("browser"),  # one browser for all of them
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
 
 DRAWN = """canvas => {
-    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-    const colours = new Set();
-    for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] > 200) colours.add(pixels.slice(i, i + 3).join());
-    return colours.size;
+    const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const opaque = new Uint32Array(data.buffer).filter(pixel => pixel >>> 24 > 200);
+    return new Set(opaque.map(pixel => pixel & 0xffffff)).size;
 }"""
 
 

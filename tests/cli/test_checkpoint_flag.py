@@ -49,6 +49,7 @@ def said(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_the_best_is_taken_and_said(step: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys) == (
         f"nanopace: step {step}, the best: val loss {loss(step)} (the run has always_save_checkpoint=False); "
@@ -59,6 +60,7 @@ def test_the_best_is_taken_and_said(step: int, capsys: pytest.CaptureFixture[str
     assert said(capsys, "--which=201") == "nanopace: step 201, as asked for"
 
 
+@pytest.mark.slow
 def test_the_text_is_that_of_the_checkpoint(step: int, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--device=cpu", "--num_samples=1", "--max_new_tokens=200", "--start=def "]
     texts = []

@@ -63,6 +63,7 @@ def test_odd_numbers_of_every_knob(capsys: pytest.CaptureFixture[str], value: st
             assert_one_line_or_an_answer(words, capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["1e-300", "1e-320"])
 def test_an_error_that_no_corpus_can_reach_takes_all_windows(tmp_path: Path, value: str) -> None:
     given = {

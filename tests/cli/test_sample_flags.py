@@ -81,6 +81,7 @@ def read(*arguments: str) -> argparse.Namespace:
 # --- the README ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_its_own_runs_write_ten_samples_of_500(capsys: pytest.CaptureFixture[str]) -> None:
     written = samples(capsys, "--out_dir=out-shakespeare-char", "--device=cpu")
     assert [len(each) for each in written] == [500] * 10

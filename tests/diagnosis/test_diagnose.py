@@ -123,7 +123,7 @@ def numbers_in(value: Any) -> Iterator[float]:
             yield from numbers_in(getattr(value, name))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(runs())
 def test_anything_that_can_happen_has_a_diagnosis(run: Run) -> None:
     diagnosis = diagnose(run)
@@ -147,7 +147,7 @@ def test_anything_that_can_happen_has_a_diagnosis(run: Run) -> None:
         assert missing <= NULLABLE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(runs(), st.sampled_from([0.125, 3.0, 1000.0]))
 def test_a_slower_clock_gives_the_same_diagnosis_in_larger_numbers(run: Run, factor: float) -> None:
     def scaled(rows: Rows) -> Rows:
@@ -203,12 +203,13 @@ def test_three_hundred_rows_take_no_time() -> None:
     run = nanogpt_run(30_000)
     taken = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         diagnose(run)
-        taken.append(time.perf_counter() - start)
-    assert min(taken) < 0.04  # a busy machine; about 6 ms otherwise
+        taken.append(time.process_time() - start)
+    assert min(taken) < 0.04  # about 6 ms
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_take_a_moment() -> None:
     run = rows_run([100.0 + index % 7 if index % 1000 else 900.0 for index in range(100_000)], log_interval=1)
     start = time.perf_counter()

@@ -21,8 +21,8 @@ from .judging import False_, judged, judged_pair, read
 from .plan import Losses, Plan, Shape, drawn, drawn_pair
 from .truth import Truth, trained, val_of
 
-BLOCKS, RUNS = 10, 40  # in blocks, so that several cores share them
-PAIR_BLOCKS, PAIRS = 5, 20
+BLOCKS, RUNS = 10, 25  # in blocks, so that several cores share them
+PAIR_BLOCKS, PAIRS = 5, 12
 
 
 def listed(judge: Callable[[int], list[False_]], seeds: range) -> str:
@@ -34,6 +34,7 @@ def listed(judge: Callable[[int], list[False_]], seeds: range) -> str:
     return "\n".join(sorted(first.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(BLOCKS))
 @pytest.mark.usefixtures("untraced")
 def test_no_sentence_about_a_run_is_false(block: int) -> None:
@@ -41,6 +42,7 @@ def test_no_sentence_about_a_run_is_false(block: int) -> None:
         pytest.fail(false, pytrace=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(PAIR_BLOCKS))
 @pytest.mark.usefixtures("untraced")
 def test_no_sentence_about_two_runs_is_false(block: int) -> None:
@@ -53,6 +55,7 @@ def test_every_finding_says_what_would_make_it_false() -> None:
     assert not {*FINDINGS} - known
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_the_interval_of_the_forecast_holds_what_comes() -> None:
     """80% of the true values, if the trend holds; two thirds at the least, since the law is only nearly true."""

@@ -81,18 +81,16 @@ def test_a_text_that_is_nothing_but_a_size(tmp_path: Path) -> None:
     assert "a.txt: is not a text file" in refused(tmp_path, f"prepare a.txt {MADE}")[0].err
 
 
-PICKLES = {
-    "dicts": b"\x80\x04" + b"}" * 15_000_000 + b".",
-    "marks": b"\x80\x04}" + b"(" * 15_000_000 + b".",
-    "memo": b"\x80\x04}K\0" + b"\x94" * 15_000_000 + b".",
-    "numbers": b"\x80\x04}(" + b"".join(b"J" + struct.pack("<i", n) for n in range(2_000_000)) + b"u.",
-}
-
-
 def test_datasets_to_train_on(tmp_path: Path) -> None:
     """The vocabulary and the manifest of a foreign dataset; torch alone takes some 300 MB."""
     commands = []
-    for name, data in PICKLES.items():
+    pickles = {
+        "dicts": b"\x80\x04" + b"}" * 15_000_000 + b".",
+        "marks": b"\x80\x04}" + b"(" * 15_000_000 + b".",
+        "memo": b"\x80\x04}K\0" + b"\x94" * 15_000_000 + b".",
+        "numbers": b"\x80\x04}(" + b"".join(b"J" + struct.pack("<i", n) for n in range(2_000_000)) + b"u.",
+    }
+    for name, data in pickles.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "meta.pkl").write_bytes(data)
         for split in ("train", "val"):

@@ -141,6 +141,7 @@ def test_a_knob_that_overflowed(tmp_path: Path, knob: str) -> None:
     _check(tmp_path / "run.jsonl", dict(_knobs())[f"{knob}=1e308"], "en", page=True)
 
 
+@pytest.mark.slow
 def test_every_field_with_one_figure_that_no_trainer_writes(tmp_path: Path) -> None:
     """Another for each field; the next test has them all."""
     for number, (_name, lines) in enumerate(_cases()[:: len(FIGURES) + 1]):
@@ -150,6 +151,6 @@ def test_every_field_with_one_figure_that_no_trainer_writes(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_every_figure_that_no_trainer_writes(tmp_path: Path) -> None:
     """A sample of some thousand, the same every time."""
-    cases = random.Random(28).sample(_cases(), 500)
+    cases = random.Random(28).sample(_cases(), 250)
     for number, (_name, lines) in enumerate(cases):
         _check(tmp_path / "run.jsonl", lines, LANGUAGES[number % len(LANGUAGES)], page=number % 7 == 0)

@@ -34,6 +34,7 @@ def piped(data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PACKERS)
 def test_a_bomb_on_standard_input_is_refused_and_a_log_is_read(kind: str, tmp_path: Path) -> None:
     (name,) = bombs(tmp_path, "train.log", ROW, (kind,))
@@ -131,6 +132,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_storm_of_half_a_megabyte_takes_no_longer_than_its_lines(shape: str, tmp_path: Path) -> None:
     from nanopace import diagnose, open_runs, render

@@ -68,6 +68,7 @@ def test_a_mutant_is_the_same_wherever_its_line_moves(monkeypatch: pytest.Monkey
     assert {(each.function, each.number) for each in after} == {("A.f", 5)}
 
 
+@pytest.mark.slow
 def test_every_excuse_is_of_a_mutant_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(TOOLS)
     from mutate import excuse_key, read_excuses
@@ -112,6 +113,8 @@ def started():
     sys.exit(4)
 """
 TESTS = """\
+import time
+
 from nanopace.limits import elsewhere, endless, under
 
 
@@ -120,8 +123,22 @@ def test_under():
     assert not under(40)
 
 
+class Slow(int):
+    '''Where a mutant never ends, it waits, and burns no processor.'''
+
+    def __gt__(self, other):
+        time.sleep(0.01)
+        return int(self) > other
+
+    def __add__(self, other):
+        return Slow(int(self) + other)
+
+    def __sub__(self, other):
+        return Slow(int(self) - other)
+
+
 def test_endless():
-    assert endless(5) == 0
+    assert endless(Slow(5)) == 0
 
 
 def test_elsewhere():

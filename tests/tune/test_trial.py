@@ -17,6 +17,7 @@ def tried(folder: Path, knobs: dict[str, Value], timeout_s: float = 120, *, step
     return run_trial(settings_of_trial(settings, steps, evaluates=True), folder / "trial", timeout_s)
 
 
+@pytest.mark.slow
 def test_a_trial_says_how_fast_it_was_and_leaves_no_checkpoint(tmp_path: Path) -> None:
     found = tried(tmp_path, {})
     assert found.worked, found.said
@@ -34,6 +35,7 @@ def test_a_trial_says_how_fast_it_was_and_leaves_no_checkpoint(tmp_path: Path) -
     assert data_share(tmp_path) is None
 
 
+@pytest.mark.slow
 def test_where_no_config_is_given_the_machine_decides(tmp_path: Path) -> None:
     small: dict[str, Value] = {"device": "cpu", "n_layer": 1, "dataset": str(write_corpus(tmp_path / "corpus"))}
     found = run_trial(settings_of_trial(small, 2), tmp_path / "trial", 120, machine_decides=True)
@@ -43,6 +45,7 @@ def test_where_no_config_is_given_the_machine_decides(tmp_path: Path) -> None:
     assert (event.config["n_layer"], event.config["n_embd"], event.config["batch_size"]) == (1, 128, 8)
 
 
+@pytest.mark.slow
 def test_one_that_fails_or_hangs_is_a_result(tmp_path: Path) -> None:
     failed = tried(tmp_path / "a", {"n_head": 3})
     assert (failed.failure, failed.tokens_per_second) == ("error", None)

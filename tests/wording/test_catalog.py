@@ -59,9 +59,14 @@ def test_an_unknown_flag_names_those_known(flag: str) -> None:
         pick_language(flag, {})
 
 
+@pytest.fixture(scope="module")
+def wanted(catalogs: ModuleType) -> set[object]:
+    return {message.id for message in catalogs.collect() if message.id}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("language", OTHERS)
-def test_each_catalogue_has_every_text_and_no_other(catalogs: ModuleType, language: str) -> None:
-    wanted = {message.id for message in catalogs.collect() if message.id}
+def test_each_catalogue_has_every_text_and_no_other(catalogs: ModuleType, wanted: set[object], language: str) -> None:
     catalog = catalogs.read(language)
     assert {message.id for message in catalog if message.id} == wanted, "run `make catalogs`"
     assert not catalog.obsolete

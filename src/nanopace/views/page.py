@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -231,7 +232,9 @@ def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, obj
 # --- the file --------------------------------------------------------------------------------------------------------
 
 
-def _render(template: str, words: Words, drawn: dict[str, Chart], **content: object) -> str:
+@cache
+def _templates() -> Environment:
+    """One for all pages: to compile the templates takes longer than to fill them."""
     environment = Environment(
         loader=FileSystemLoader(ROOM / "templates"),
         autoescape=True,
@@ -240,14 +243,22 @@ def _render(template: str, words: Words, drawn: dict[str, Chart], **content: obj
         lstrip_blocks=True,
     )
     environment.globals["grouped"] = _grouped
-    page = environment.get_template(template).render(
-        lang=words.lang,
-        say=_headings(words),
-        data=_script_safe(_data(drawn, words)),
-        asset=_asset,
-        scripts=" ".join(map(_permission, SCRIPTS)),
-        version=__version__,
-        **content,
+    return environment
+
+
+def _render(template: str, words: Words, drawn: dict[str, Chart], **content: object) -> str:
+    page = (
+        _templates()
+        .get_template(template)
+        .render(
+            lang=words.lang,
+            say=_headings(words),
+            data=_script_safe(_data(drawn, words)),
+            asset=_asset,
+            scripts=" ".join(map(_permission, SCRIPTS)),
+            version=__version__,
+            **content,
+        )
     )
     return visible(page)
 

@@ -25,6 +25,7 @@ def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["a.py", "b.py", "--steps=4", "--repeats=2", "--keep=kept"]
     assert main(["ablate", *flags, "--json"]) == 0
@@ -51,6 +52,7 @@ def test_two_configs_end_in_what_each_knob_did(configs: Path, capsys: pytest.Cap
     assert "n_embd: 16 → 512" in page
 
 
+@pytest.mark.slow
 def test_runs_do_for_configs_where_they_say_theirs(
     configs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,6 +38,7 @@ def test_it_says_what_it_wrote(source: str, tmp_path: Path, capsys: pytest.Captu
     assert form_of(target) == "huggingface"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "flags", "form"),
     [

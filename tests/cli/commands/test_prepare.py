@@ -186,6 +186,7 @@ def test_shakespeare(server: FileServer, capsys: Capture, monkeypatch: pytest.Mo
     assert len(server.asked) == asked
 
 
+@pytest.mark.slow
 def test_parquet_from_hugging_face(server: FileServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nanopace.corpus.download.named._OPENWEBTEXT_KNOWN", {})
     address = "/datasets/Skylion007/openwebtext/resolve/79d93d786212f7344586290adb811d4ae6a1762c/plain_text/"
@@ -245,7 +246,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ctrl_c_and_going_on() -> None:
-    texts("a.jsonl", 300_000)
+    texts("a.jsonl", 100_000)
     command = [sys.executable, "-m", "nanopace", "prepare", "a.jsonl", "--tokenizer=bytes"]
     for _ in range(5):  # on a busy machine it may be through before we press
         shutil.rmtree("data", ignore_errors=True)

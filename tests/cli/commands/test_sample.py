@@ -93,6 +93,7 @@ def test_a_prompt_from_a_file(save: Save, tmp_path: Path, capsys: pytest.Capture
     assert out.startswith("a long prompt, beyond the block: é")
 
 
+@pytest.mark.slow
 def test_other_forms_of_the_weights(
     save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

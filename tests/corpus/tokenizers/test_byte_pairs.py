@@ -19,6 +19,7 @@ GPT2 = Merging(vocabulary()[:-1])
 BLANKS = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2028\u2029\u202f\u205f\u3000"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_a_million_blanks_are_encoded() -> None:
     text = "x" + "\n" * 1_200_000 + " z"

@@ -61,6 +61,7 @@ def released() -> tiktoken.Encoding:
 _released: list[tiktoken.Encoding] = []
 
 
+@pytest.mark.slow
 def test_both_files_are_openais_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the hashes with which tiktoken would fetch them."""
     asked: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from ..dense import dense_log
 
 RESUMING = "Resuming training from out\n"
 
-pytestmark = pytest.mark.usefixtures("untraced")  # hundreds of thousands of rows; test_bulk.py measures
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("untraced")]  # many rows; test_bulk.py measures
 
 
 def plain(text: str) -> Run:
@@ -86,15 +87,16 @@ def in_order(d: Diagnosis) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("rows", "like"),
     [
-        pytest.param(dense_log(30_000), id="every fifth row"),
-        pytest.param(dense_log(30_000, eval_interval=20, saves=0), id="never saved"),
-        pytest.param(dense_log(20_000, eval_interval=10, saves=1.1), id="always saved"),
-        pytest.param(dense_log(30_000, stall_every=97), id="with stalls"),
+        pytest.param(30_000, {}, id="every fifth row"),
+        pytest.param(30_000, {"eval_interval": 20, "saves": 0}, id="never saved"),
+        pytest.param(20_000, {"eval_interval": 10, "saves": 1.1}, id="always saved"),
+        pytest.param(15_000, {"stall_every": 97}, id="with stalls"),
     ],
 )
-def test_folded_it_means_the_same(text: str) -> None:
+def test_folded_it_means_the_same(rows: int, like: dict[str, Any]) -> None:
+    text = dense_log(rows, **like)
     folded = in_bulk(text)
     assert len(folded.rows) < 0.05 * folded.rows.lines
     assert len(folded.evaluations) < 400

@@ -188,6 +188,7 @@ FORMULAS = [gpt2(0.4, fp8=1.05), gpt2(2.0, fp8=0.9), gpt2(2.0, spill=0.0005, fp8
 QUIET, NOISY = (0.002, 0.004), (0.01, 0.02)  # by how much trials differ, and steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step_ms", "luck", "noise"),
     # The first run's own curve holds the bar where trials are quiet; NOISY, with these six seeds, it has 0.976.
