@@ -13,7 +13,7 @@ from torch import Tensor
 from nanopace.errors import InputError
 from nanopace.train.checkpoint.headers import check_averages, check_weights, header_of, read_header
 from nanopace.train.models.gpt2 import ModelShape
-from nanopace.train.models.recipes import outline
+from nanopace.train.models.recipes import meta_model
 from nanopace.train.optim.optimizer import state_shapes
 
 GPT2 = ModelShape(n_layer=1, n_head=2, n_embd=8, vocab_size=257, block_size=8, bias=False)
@@ -21,7 +21,7 @@ FAST = replace(GPT2, recipe="fast")
 
 
 def weights(shape: ModelShape) -> dict[str, Tensor]:
-    return dict(outline(shape).named_parameters())
+    return dict(meta_model(shape).named_parameters())
 
 
 def test_a_header_is_read_without_values(tmp_path: Path) -> None:
