@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import pickle
 import re
-import os
 import subprocess
 import sys
 from pathlib import Path
