@@ -123,7 +123,7 @@ def numbers_in(value: Any) -> Iterator[float]:
             yield from numbers_in(getattr(value, name))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(runs())
 def test_anything_that_can_happen_has_a_diagnosis(run: Run) -> None:
     diagnosis = diagnose(run)
@@ -147,7 +147,7 @@ def test_anything_that_can_happen_has_a_diagnosis(run: Run) -> None:
         assert missing <= NULLABLE
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(runs(), st.sampled_from([0.125, 3.0, 1000.0]))
 def test_a_slower_clock_gives_the_same_diagnosis_in_larger_numbers(run: Run, factor: float) -> None:
     def scaled(rows: Rows) -> Rows:

@@ -21,8 +21,8 @@ from .judging import False_, judged, judged_pair, read
 from .plan import Losses, Plan, Shape, drawn, drawn_pair
 from .truth import Truth, trained, val_of
 
-BLOCKS, RUNS = 10, 25  # in blocks, so that several cores share them
-PAIR_BLOCKS, PAIRS = 5, 12
+BLOCKS, RUNS = 10, 40  # in blocks, so that several cores share them
+PAIR_BLOCKS, PAIRS = 5, 20
 
 
 def listed(judge: Callable[[int], list[False_]], seeds: range) -> str:

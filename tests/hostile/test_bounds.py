@@ -164,7 +164,7 @@ JSON = {
     "deeper": b'{"nanopace":' + DEEP,
     "long": b'{"nanopace": ' + b"9" * 1_000_000 + b"}",
     "large": b'{"nanopace": 1e999999, "files": {}, "checksum": 1e999999}',
-    "wide": b"[" + b"[]," * 300_000 + b"[]]",
+    "wide": b"[" + b"[]," * 1_500_000 + b"[]]",
     "latin": b'{"nanopace": "\xff\xfe"}',
 }
 

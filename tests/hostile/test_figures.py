@@ -151,6 +151,6 @@ def test_every_field_with_one_figure_that_no_trainer_writes(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_every_figure_that_no_trainer_writes(tmp_path: Path) -> None:
     """A sample of some thousand, the same every time."""
-    cases = random.Random(28).sample(_cases(), 250)
+    cases = random.Random(28).sample(_cases(), 500)
     for number, (_name, lines) in enumerate(cases):
         _check(tmp_path / "run.jsonl", lines, LANGUAGES[number % len(LANGUAGES)], page=number % 7 == 0)

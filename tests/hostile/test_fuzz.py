@@ -28,11 +28,11 @@ def fuzz(room: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_there_is_no_finding_in_what_is_always_tried(tmp_path: Path) -> None:
     """Sixty of each, and one fault."""
-    done = fuzz(tmp_path, "--seed=28", "--executions=60")
+    done = fuzz(tmp_path, "--seed=28", "--executions=100")
     said = done.stdout + "".join(each.read_text() for each in tmp_path.glob("findings/*.txt")) + done.stderr
     assert done.returncode == 0, said[-8000:]
     tried = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()[1:] if line and line[0].isalpha()}
-    assert tried["logs"] == tried["ledgers"] == tried["checkpoints"] == "60"
+    assert tried["logs"] == tried["ledgers"] == tried["checkpoints"] == "100"
     assert tried["faults"] == "1"
 
 

@@ -136,16 +136,16 @@ def timed(*chunks: bytes) -> float:
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("piece", [b"x", b"iter 1: loss ", b"step 1: train loss 1.0, ", b"\x1b[", b"^[[", b"\x1b]0;"])
 def test_a_line_without_end(piece: bytes) -> None:
-    assert timed(b"step 0: train loss 1.0000, val loss 1.0000\n", piece * (5_000_000 // len(piece))) < 5
+    assert timed(b"step 0: train loss 1.0000, val loss 1.0000\n", piece * (20_000_000 // len(piece))) < 10
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_evaluations_without_end() -> None:
-    assert timed(b"".join(b"step %d: train loss 1.0000, val loss 1.0000\n" % n for n in range(30_000))) < 5
+    assert timed(b"".join(b"step %d: train loss 1.0000, val loss 1.0000\n" % n for n in range(100_000))) < 10
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 def test_lines_that_never_become_anything() -> None:
-    assert timed(b"step 0: train loss 1.0000, val loss 1.0000\n", b"iter 1\n" * 30_000) < 5
+    assert timed(b"step 0: train loss 1.0000, val loss 1.0000\n", b"iter 1\n" * 100_000) < 10

@@ -49,7 +49,7 @@ for module in (run, result, comparison):
 diagnoses = st.from_type(Diagnosis)
 comparisons = st.from_type(Comparison)
 # A whole Diagnosis is a large thing to draw, and shrinking one would take minutes.
-quick = settings(max_examples=6, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=12, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 def refuse(constant: str) -> None:

@@ -92,7 +92,7 @@ def in_order(d: Diagnosis) -> None:
         pytest.param(30_000, {}, id="every fifth row"),
         pytest.param(30_000, {"eval_interval": 20, "saves": 0}, id="never saved"),
         pytest.param(20_000, {"eval_interval": 10, "saves": 1.1}, id="always saved"),
-        pytest.param(15_000, {"stall_every": 97}, id="with stalls"),
+        pytest.param(30_000, {"stall_every": 97}, id="with stalls"),
     ],
 )
 def test_folded_it_means_the_same(rows: int, like: dict[str, Any]) -> None:
