@@ -24,7 +24,7 @@ Phase = Literal[
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
 RowLoss = Literal["step", "micro-batch", "smoothed"]  # of a whole step, of its last micro-batch, or over several steps
 Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss
-CoverEvidence = Literal["tokens", "stamps", "first_row"]  # see sources/infer/cover.py
+CoverEvidence = Literal["tokens", "stamps", "first_row", "trainer"]  # see sources/infer/cover.py
 Stage = Literal["base", "mid", "sft", "rl"]  # of nanochat, which trains one model in several programs
 
 # How an inferred fact was inferred. Wording has a short phrase for each.
@@ -265,6 +265,13 @@ class Unread(Record):
     text: str  # of the first one, shortened
 
 
+class Caveat(Record):
+    """What a figure of this log does not mean, though it looks like it: a finding's code and its numbers."""
+
+    code: str
+    numbers: Mapping[str, float | int | str | None] = MappingProxyType({})
+
+
 class OtherRanks(Record):
     """Several ranks printed the same rows: those of one are in the run, the others' were left out."""
 
@@ -334,11 +341,18 @@ class Run(Record):
     told_training_s: float | None = None  # nanochat's "total time": steps alone, without the first ones
     told_tokens: int | None = None  # of a step, by the printed tokens per second, where the log's own batch denies it
     untimed: Mapping[Stage, int] = MappingProxyType({})  # rows without a time that follow, by stage
+    untimed_rows: Rows = Rows()  # iterations and losses of a log that has no times at all; `rows` is then empty
+    caveats: tuple[Caveat, ...] = ()
 
     def value(self, name: str) -> FactValue | None:
         """A fact's value, or None where it is unknown."""
         fact = self.facts.get(name)
         return None if fact is None else fact.value
+
+    @property
+    def logged(self) -> Rows:
+        """The rows, with or without a time: what the loss is read from."""
+        return self.rows if len(self.rows) else self.untimed_rows
 
     @property
     def on_cpu(self) -> bool:

@@ -29,6 +29,7 @@ def reading_findings(run: Run) -> list[Finding]:
         findings.append(
             Finding("rows_cover_several", {"iterations": run.rows_cover, "shown_by": run.rows_cover_shown_by})
         )
+    findings += [Finding(each.code, each.numbers) for each in run.caveats]
     return findings
 
 

@@ -6,12 +6,15 @@ process was restarted or another run begins in the same file, and keeps the iter
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from types import MappingProxyType
 from typing import Protocol
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
 from nanopace.record import replace
 from nanopace.run import (
     Because,
+    Caveat,
     Checkpoint,
     Ending,
     Evaluation,
@@ -46,6 +49,13 @@ class LineReader(Protocol):
 
     def finish(self) -> None:
         """No more lines: give the builder what was held back."""
+
+
+class DocumentReader(Protocol):
+    """The reader of a format whose files are one document. It is made with a RunBuilder."""
+
+    def read(self, chunks: Iterable[bytes]) -> None:
+        """All bytes of the file; an InputError says what is wrong with it."""
 
 
 class RunBuilder:
@@ -106,14 +116,26 @@ class RunBuilder:
             and rows[-1] == replace(row, at_s=rows[-1].at_s)
         ):
             return  # the same line twice: two log handlers, or a log pasted twice
+        self._append(row, restarted=restarted)
+
+    def _append(self, row: Row, *, restarted: bool = False, timed: bool = True) -> None:
         self._continue_or_restart(row.iteration, restarted)
         draft = self._draft
+        if timed and not draft.timed:
+            draft.rows.cut(0)
+        draft.timed = timed
         if len(draft.rows) >= draft.fold_at:
             draft.fold()
         index = len(draft.rows)
         draft.rows.append(row)
         draft.ending = None
-        self._flush_pending(row.iteration, index)
+        self._flush_pending(row.iteration, index if timed else None)
+
+    def untimed_row(self, iteration: int, loss: float | None) -> None:
+        """A line with a loss and no time. It counts where no row of its run has a time."""
+        if len(self._draft.rows) and self._draft.timed and not self._began:
+            return
+        self._append(Row(iteration, 0.0, loss), timed=False)
 
     def mixture(self, folded: Mixture) -> None:
         """A stretch of rows with the evaluations among them. Nothing is pending, and it follows the last row."""
@@ -203,6 +225,10 @@ class RunBuilder:
     def note(self, note: Note) -> None:
         """A message that a person should see."""
         self._details().notes.append(note)
+
+    def caveat(self, code: str, **numbers: float | int | str | None) -> None:
+        """What a figure of this log does not mean: a finding of diagnosis/codes.py. Each is said once."""
+        self._details().caveats[code] = Caveat(code, MappingProxyType(numbers))
 
     def rank_lags(self, lags: tuple[RankLag, ...]) -> None:
         """Those of the run so far, over all its processes."""

@@ -11,6 +11,7 @@ from nanopace.sources.log_format import LogFormat
 from nanopace.sources.text import lines
 
 SNIFF_BYTES = 256 * 1024  # by which a file is judged that is no log, and a terminal's width
+_OPENING = 16 * 1024  # bytes in which a document shows what it is
 _BEFORE, _BEHIND = 600, 8192  # bytes of a window around something that may be a row
 
 
@@ -24,6 +25,7 @@ class Detector:
     def __init__(self) -> None:
         self.format: LogFormat | None = None
         self.has_row = False
+        self._begun = False
         self._rest = b""  # the end of the last chunk, which may have cut a row
         self._formats = known_formats()
         self._words = tuple(dict.fromkeys(word for format in self._formats for word in format.words))
@@ -34,6 +36,12 @@ class Detector:
         """A chunk of the log: only the places that may matter are looked at."""
         if self.has_row:
             return
+        if not self._begun:
+            self._begun = True
+            self.format = next((each for each in self._formats if each.opening and _opens(each, chunk)), None)
+            self.has_row = self.format is not None
+            if self.has_row:
+                return
         data = self._rest + chunk.replace(b"\0", b"")
         self._rest = data[-_BEFORE:]
         if not any(word in data for word in self._bytes):
@@ -82,6 +90,10 @@ def _first(expressions: Iterable[tuple[LogFormat, str]], text: str) -> LogFormat
     return min(found)[-1] if found else None
 
 
+def _opens(format: LogFormat, chunk: bytes) -> bool:
+    return re.search(format.opening.encode(), chunk[:_OPENING]) is not None
+
+
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
     """Compiled when it is needed: most logs need those of one format only."""
@@ -91,5 +103,5 @@ def _compiled(expression: str) -> re.Pattern[str]:
 @cache
 def _anchor_of(formats: tuple[LogFormat, ...]) -> re.Pattern[bytes]:
     """Where a closer look is worth it: one expression for the anchors of all formats."""
-    anchors = (anchor for format in formats for anchor in format.anchors or map(re.escape, format.words))
+    anchors = (anchor for format in formats for anchor in format.anchors or map(re.escape, format.words) if anchor)
     return re.compile("|".join(dict.fromkeys(anchors)).encode())

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
 from nanopace.record import replace
 from nanopace.run import (
+    Caveat,
     Checkpoint,
     Ending,
     Evaluation,
@@ -47,6 +48,7 @@ class Details:
         self.spans: list[Span] = []
         self.micro_batches: list[MicroBatch] = []
         self.notes: list[Note] = []
+        self.caveats: dict[str, Caveat] = {}  # by code
         self.watches_loss = False
         self.stage: Stage | None = None
 
@@ -55,6 +57,7 @@ class Details:
         self.spans += other.spans
         self.micro_batches += other.micro_batches
         self.notes += other.notes
+        self.caveats.update(other.caveats)
         self.watches_loss |= other.watches_loss
         self.stage = other.stage or self.stage
 
@@ -65,6 +68,7 @@ class Draft(Details):
     def __init__(self) -> None:
         super().__init__()
         self.rows = Rows()
+        self.timed = True  # whether the rows have times
         self._folded = UNFOLDED  # rows, of which those that can be are folded
         self.evaluations: ByIteration[tuple[int, Metric], Evaluation] = ByIteration()
         self.checkpoints: ByIteration[int, Checkpoint] = ByIteration()
@@ -189,7 +193,8 @@ class Draft(Details):
         return Run(
             name=name,
             format=format.name,
-            rows=self.rows,
+            rows=self.rows if self.timed else Rows(),
+            untimed_rows=Rows() if self.timed else self.rows,
             evaluations=self.evaluations.in_order(),
             checkpoints=self.checkpoints.in_order(),
             restarts=tuple(each for each in setbacks if isinstance(each, Restart)),
@@ -214,6 +219,7 @@ class Draft(Details):
             told_training_s=self.printed_training_s,
             told_tokens=self.printed_tokens,
             untimed=MappingProxyType(self.untimed),
+            caveats=tuple(self.caveats.values()),
             unread=self.unread,
             other_ranks=self._other_ranks(),
             rows_of_others=self.rows_of_others,

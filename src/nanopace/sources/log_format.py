@@ -15,7 +15,7 @@ from nanopace.run import RowLoss
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from nanopace.sources.build import LineReader, RunBuilder
+    from nanopace.sources.build import DocumentReader, LineReader, RunBuilder
 
 
 class LogFormat(Record):
@@ -23,7 +23,8 @@ class LogFormat(Record):
 
     name: str  # of Run.format, and in JSON
     trainer: str  # as people write it; the formats of one trainer have the same
-    reader: str  # "module:Class", a LineReader that is made with a RunBuilder and the terminal's width
+    reader: str  # "module:Class", a LineReader that is made with a RunBuilder and the terminal's width;
+    # of a format with an `opening`, a DocumentReader that is made with a RunBuilder
     bulk_reader: str = ""  # "module:function", for logs of many megabytes: (reader, chunks of bytes)
 
     # --- how it is recognised: expressions on a line ---
@@ -31,6 +32,7 @@ class LogFormat(Record):
     header: str = ""  # matches what this trainer prints before its rows: counts until a row is found
     words: tuple[str, ...] = ()  # plain words: one of them is in every row and header
     anchors: tuple[str, ...] = ()  # expressions: one of them matches in every row and header; () is the words
+    opening: str = ""  # matches in the first bytes of a file that is one document: JSON, or binary
     extends: str = ""  # the format that its rows begin like: rows of that one behind a header of this one are of this
 
     # --- several processes that print into one log ---
@@ -43,6 +45,7 @@ class LogFormat(Record):
     printed_peak: float | Literal["card"] | None = None  # TFLOP/s behind the mfu; "card": of the one that ran
     row_loss: RowLoss = "step"
     rows_may_cover: bool = False  # some print the time of all iterations since the row before
+    rows_cover: bool = False  # all do
 
     # --- what its log leaves out ---
     has_stages: bool = False  # one log holds several trainings: base, mid, SFT
@@ -55,6 +58,11 @@ class LogFormat(Record):
         """Its reader. `width`: the columns of a terminal that may have broken the lines, if known."""
         builder.format = self
         return cast("LineReader", _load(self.reader)(builder, width))
+
+    def read_document(self, builder: RunBuilder, chunks: Iterable[bytes]) -> None:
+        """All of a file that is one document."""
+        builder.format = self
+        cast("DocumentReader", _load(self.reader)(builder)).read(chunks)
 
     def feed_bulk(self, reader: LineReader, chunks: Iterable[bytes]) -> None:
         """All lines of a long log."""

@@ -79,21 +79,31 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
         long = sum(map(len, head)) >= BULK_BYTES
         if detector.format is None or (long and not detector.has_row):
             raise _refusal(source, head, builder, detector, log)
-        beginning = [line for line, _ in lines([head[0][:SNIFF_BYTES]])]
         format = detector.format
-        reader = format.open_reader(builder, width_of(beginning))
-        chunks = chain(_consumed(head), log.chunks) if long else head
-        if long and format.bulk_reader and _is_of_one_process(head[0], format):
-            format.feed_bulk(reader, chunks)
-        elif not format.row_start:
-            _feed(reader, lines(chunks), around)
+        if format.opening:
+            format.read_document(builder, chain(head, log.chunks))
         else:
-            ranks = find_ranks((line for line, _ in lines(head)), format)
-            _feed(reader, _of_one(lines(chunks), ranks, builder), around)
+            _read_lines(format, builder, head, log, around)
     runs = builder.finish()
     if not runs:
         raise _refusal(source, head, builder, detector, log)
     return [replace(run, truncated=log.truncated, quoted=around.quoted()) for run in runs]
+
+
+def _read_lines(
+    format: LogFormat, builder: RunBuilder, head: list[bytes], log: Opened, around: QuotationDetector
+) -> None:
+    long = sum(map(len, head)) >= BULK_BYTES
+    beginning = [line for line, _ in lines([head[0][:SNIFF_BYTES]])]
+    reader = format.open_reader(builder, width_of(beginning))
+    chunks = chain(_consumed(head), log.chunks) if long else head
+    if long and format.bulk_reader and _is_of_one_process(head[0], format):
+        format.feed_bulk(reader, chunks)
+    elif not format.row_start:
+        _feed(reader, lines(chunks), around)
+    else:
+        ranks = find_ranks((line for line, _ in lines(head)), format)
+        _feed(reader, _of_one(lines(chunks), ranks, builder), around)
 
 
 def _head(log: Opened) -> tuple[list[bytes], Detector]:

@@ -201,7 +201,7 @@ def test_what_a_row_took_beyond_its_steps_counts_for_all_that_it_is_the_mean_of(
     nothing = frozenset[int]()
     marks = Marks(nothing, nothing, frozenset([0]))
     pace = Pace(
-        find_pace(rows_run([50.0] * 9)).step, array("d", [50.0] * 3), bytearray(3), marks, "rows", rows_cover=10
+        find_pace(rows_run([50.0] * 9)).step, array("d", [50.0] * 3), bytearray(3), marks, "rows", covered=(1, 10, 10)
     )
     rows = Rows([Row(0, 80.0), Row(10, 55.0), Row(20, 52.0, count=4, last_iteration=50, sum_ms=212.0)])
     assert [pace.excess_ms(rows, index) for index in range(3)] == [30.0, 50.0, 120.0]

@@ -57,11 +57,11 @@ class Pace(NamedTuple):
     kind: bytearray
     marks: Marks
     basis: StepBasis  # "none": no row is a plain step, and what a step takes is unknown
-    rows_cover: int = 1  # iterations that the time of a row is the mean of
+    covered: Sequence[int] = ()  # iterations that the time of each row is the mean of; () is one each
 
     def covers(self, index: int) -> int:
-        """The iterations that one row's time is the mean of. The first of a process has only one behind it."""
-        return 1 if index in self.marks.first else self.rows_cover
+        """The iterations that one row's time is the mean of."""
+        return self.covered[index] if self.covered else 1
 
     def excess_ms(self, rows: Rows, index: int) -> float:
         """What a row took beyond its steps; never negative."""
@@ -112,7 +112,7 @@ def find_pace(run: Run) -> Pace:
         low_ms=low_ms,
         high_ms=high_ms,
     )
-    return Pace(step, around, kind, marks, "rows", run.rows_cover)
+    return Pace(step, around, kind, marks, "rows", _covered(run, marks))
 
 
 def steady(step: Step) -> bool:
@@ -150,6 +150,22 @@ def _marks(run: Run) -> Marks:
         checkpoint=frozenset(checkpoint.row for checkpoint in run.checkpoints if checkpoint.row is not None),
         first=first,
     )
+
+
+def _covered(run: Run, marks: Marks) -> Sequence[int]:
+    """For each row the iterations since the one before; of a process that starts anew, it has one behind it."""
+    if run.rows_cover == 1:
+        return ()
+    covered, last = array("q"), 0
+    from_start = run.rows_cover_shown_by == "trainer"
+    for index, (first, end, count) in enumerate(
+        zip(run.rows.iteration, run.rows.last_iteration, run.rows.count, strict=True)
+    ):
+        alone = index in marks.first and not (index == 0 and from_start)
+        since = first - last if count == 1 else run.rows_cover
+        covered.append(1 if alone else min(run.rows_cover, max(1, since)))
+        last = end
+    return covered
 
 
 def _baseline_around(
@@ -247,5 +263,5 @@ def _pace_without_plain_rows(run: Run, marks: Marks) -> Pace:
         kind=kind,
         marks=marks,
         basis="none",
-        rows_cover=run.rows_cover,
+        covered=_covered(run, marks),
     )

@@ -220,7 +220,7 @@ def _walk(
     known = pace.basis != "none"  # else only the rows themselves can be added up
     ends, event_ends = array("d"), array("d")
     clock_ms, training_ms, pending = 0.0, 0.0, 0
-    last = rows.iteration[0] - 1 if len(rows) else 0
+    last = rows.iteration[0] - pace.covers(0) if len(rows) else 0
     columns = zip(pace.kind, rows.last_iteration, rows.count, rows.sum_ms, pace.baseline_ms, strict=True)
     for index, (kind, end, count, row_ms, step_ms) in enumerate(columns):
         clock_ms += _spend_lost(lost_ms.get(index, ()), spent)

@@ -1,11 +1,16 @@
 """The formats that nanopace reads.
 
-To add one: a reader in this room, its declaration here, and its line in `sources/others.py` goes. See
-docs/adding-a-format.md.
+To add one: a reader in a room of its family, its declaration in that room's table, and its line in `sources/others.py`
+goes. See docs/adding-a-format.md.
 """
 
 from __future__ import annotations
 
+from nanopace.sources.formats.frameworks import table as frameworks
+from nanopace.sources.formats.gpt2 import table as gpt2
+from nanopace.sources.formats.hugging_face import table as hugging_face
+from nanopace.sources.formats.modded import table as modded
+from nanopace.sources.formats.trackers import table as trackers
 from nanopace.sources.log_format import LogFormat
 
 _HERE = "nanopace.sources.formats"
@@ -82,4 +87,11 @@ LEDGER = LogFormat(
     gpt2_shape=True,
 )
 
-BUILT_IN = (NANOGPT, NANOCHAT, NANOPACE, LEDGER)
+BUILT_IN = (
+    *(NANOGPT, NANOCHAT, NANOPACE, LEDGER),
+    *modded.FORMATS,
+    *gpt2.FORMATS,
+    *hugging_face.FORMATS,
+    *frameworks.FORMATS,
+    *trackers.FORMATS,
+)

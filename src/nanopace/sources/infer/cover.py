@@ -41,8 +41,11 @@ def divide_covering_rows(run: Run, number: Number, *, row_tokens: object = None,
     """
     interval = int(number("log_interval") or 1)
     evidence = _evidence(run, interval, number, row_tokens, a_fork) if interval > 1 else None
-    if evidence is None:
-        return run
+    return run if evidence is None else divide_rows(run, interval, evidence)
+
+
+def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
+    """The same, where each row covers the iterations since the one before, `interval` at most."""
     firsts = {each.row for each in run.restarts} | {each.row for each in run.rollbacks}
     rows = Rows()
     for index, row in enumerate(run.rows):
@@ -51,8 +54,8 @@ def divide_covering_rows(run: Run, number: Number, *, row_tokens: object = None,
     return replace(
         run,
         rows=rows,
-        evaluations=tuple(_in_its_row(each, run.rows) for each in run.evaluations),
-        checkpoints=tuple(_in_its_row(each, run.rows) for each in run.checkpoints),
+        evaluations=tuple(_in_its_row(each, run) for each in run.evaluations),
+        checkpoints=tuple(_in_its_row(each, run) for each in run.checkpoints),
         restarts=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.restarts),
         rollbacks=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.rollbacks),
         rows_cover=interval,
@@ -115,15 +118,16 @@ def _by_first_row(run: Run, interval: int) -> bool:
 
 
 def _covered(rows: Rows, index: int, interval: int) -> int:
-    """Iterations since the row before: the last row of a run may be nearer to it than the others."""
-    since = rows.iteration[index] - rows.last_iteration[index - 1] if index else interval
+    """Iterations since the row before, or since the start: rows may be nearer to each other than most are."""
+    since = rows.iteration[index] - (rows.last_iteration[index - 1] if index else 0)
     return min(interval, max(1, since)) if rows.count[index] == 1 else interval
 
 
-def _in_its_row(event: Event, rows: Rows) -> Event:
-    """What happened between two rows is in the time of the later one."""
-    row = bisect_left(rows.last_iteration, event.iteration)
-    return replace(event, row=row) if event.row is None and 0 < row < len(rows) else event
+def _in_its_row(event: Event, run: Run) -> Event:
+    """What happened between two rows is in the time of the later one, unless the clock stops for it."""
+    row = bisect_left(run.rows.last_iteration, event.iteration)
+    inside = run.row_contains_evaluation and event.row is None and 0 < row < len(run.rows)
+    return replace(event, row=row) if inside else event
 
 
 def _divided(row: Row, by: int) -> Row:

@@ -20,7 +20,7 @@ from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
 from nanopace.run import Because, Fact, FactValue, Rows, Run
 from nanopace.sources.formats.registry import find_format
-from nanopace.sources.infer.cover import divide_covering_rows
+from nanopace.sources.infer.cover import divide_covering_rows, divide_rows
 from nanopace.sources.infer.parameter_groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
@@ -84,7 +84,9 @@ def complete(
     hints = {name: known.facts.pop(name).value for name in _HINTS if name in known.facts}
     _infer_intervals(known, run)
     format = find_format(run.format)
-    if format.rows_may_cover:
+    if format.rows_cover:
+        run = divide_rows(run, known.number("log_interval") or 1, "trainer")
+    elif format.rows_may_cover:
         run = divide_covering_rows(
             run, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints
         )
@@ -130,7 +132,7 @@ def _add_config(known: Known, config: Mapping[str, FactValue], overrides: Mappin
 
 def _reached_max_iters(known: Known, run: Run) -> bool:
     max_iters = known.number("max_iters")
-    last = max(run.rows.last_iteration[-1], *(e.iteration for e in run.evaluations[-1:]), 0)
+    last = max(run.logged.last_iteration[-1], *(e.iteration for e in run.evaluations[-1:]), 0)
     return max_iters is not None and last >= max_iters
 
 
@@ -138,7 +140,7 @@ def _reached_max_iters(known: Known, run: Run) -> bool:
 
 
 def _infer_intervals(known: Known, run: Run) -> None:
-    rows = run.rows
+    rows = run.logged
     known.add(
         "log_interval",
         _usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)),

@@ -1,0 +1,1 @@
+"""The frameworks of larger groups: torchtitan, Megatron, litgpt, lingua, and autoresearch."""
