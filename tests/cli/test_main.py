@@ -160,7 +160,8 @@ def test_the_options_are_frozen(command: str, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explian"], f"explian: is no command; there are {', '.join(COMMANDS)}"),
+        (["explian"], "explian: is no command; did you mean nanopace explain?"),
+        (["frobnicate"], f"frobnicate: is no command; there are {', '.join(COMMANDS)}"),
         (["explain"], "the following arguments are required: LOG (nanopace explain --help)"),
         (["explain", "--frobnicate", "x"], "unrecognized arguments: --frobnicate (nanopace explain --help)"),
         (["train", "--batch_sise=8"], "unrecognized arguments: --batch_sise=8; did you mean --batch_size? (nanopace"),

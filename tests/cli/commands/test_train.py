@@ -119,12 +119,18 @@ def test_the_knobs_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["--eval_train=half"], "eval_train must be one of auto, steps, full, not 'half'"),
         (["no-such-config.py"], "no-such-config.py: no such config file"),
         (["--dataset=nothing"], "nothing: no such corpus; make it with: nanopace prepare nothing"),
+        (["--dataset=shakespear"], "shakespear: no such corpus; did you mean shakespeare?"),
         (["--wandb_log=True"], "--wandb_log: needs wandb: pip install wandb"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(
-    room: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+    room: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    says: str,
 ) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as where it is not installed
     before = sorted(room.rglob("*"))
     capsys.readouterr()
     assert main(["train", "--dataset=tiny", *TINY, *arguments]) == 2
