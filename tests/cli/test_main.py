@@ -58,6 +58,7 @@ OPTIONS = {
             "--gpus",
             "--help",
             "--lang",
+            "--log_to",
             "--no-report",
             *(f"--{knob}" for knob in KNOBS),
         ]
@@ -145,6 +146,7 @@ OPTIONS = {
     ],
     "verify": ["--help", "--lang", "--which"],
     "cards": ["--help", "--lang"],
+    "completion": ["--help"],
 }
 
 

@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "convert": "weights to and from nanoGPT's and Hugging Face's forms",
     "verify": "check every checkpoint of a run: which are whole, and what is wrong with the others",
     "cards": "the graphics cards that are known, and their peaks",
+    "completion": "completes commands and flags in bash, zsh and tcsh",
 }
 
 _LONGEST_MESSAGE = 300  # what a person typed, or a shell did for them, may be a page
