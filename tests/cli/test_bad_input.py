@@ -211,6 +211,7 @@ NEEDED = {
     "recommend": ["--gpu=4070"],
     "ablate": ["nothing-here", "nothing-here"],
     "cards": [],
+    "doctor": [],
     "convert": ["nothing-here", "written.pt"],
 }  # else: no such file
 # "" is wrong, no more

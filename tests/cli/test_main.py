@@ -147,6 +147,7 @@ OPTIONS = {
     "verify": ["--help", "--lang", "--which"],
     "cards": ["--help", "--lang"],
     "completion": ["--help"],
+    "doctor": ["--help", "--lang", "--out_dir"],
 }
 
 

@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "convert": "weights to and from nanoGPT's and Hugging Face's forms",
     "verify": "check every checkpoint of a run: which are whole, and what is wrong with the others",
     "cards": "the graphics cards that are known, and their peaks",
+    "doctor": "whether this machine is ready to train: card, driver, compiler, disk, memory",
     "completion": "completes commands and flags in bash, zsh and tcsh",
 }
 
