@@ -83,7 +83,12 @@ def _of_torch(words: Words) -> Iterator[Line]:
         ) as process,
     ):
         hung = threading.Event()
-        patience = threading.Timer(_PATIENCE_S, lambda: (hung.set(), process.kill()))
+
+        def give_up() -> None:
+            hung.set()
+            process.kill()
+
+        patience = threading.Timer(_PATIENCE_S, give_up)
         patience.start()
         try:
             for printed in process.stdout or ():
