@@ -147,6 +147,7 @@ OPTIONS = {
     "verify": ["--help", "--lang", "--which"],
     "cards": ["--help", "--lang"],
     "completion": ["--help"],
+    "export": ["--config", "--help", "--lang", "--out", "--project", "--set", "--stage", "--to"],
     "doctor": ["--help", "--lang", "--out_dir"],
 }
 
