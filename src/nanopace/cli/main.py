@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "tune": "the fastest setting of a config on this machine, by short trials",
     "ablate": "which knob did it: what lies between two configs, measured",
     "train": "train a GPT as nanoGPT does, without its slow iterations",
+    "profile": "what the GPU computes in some steps of a training, and what it waits for",
     "prepare": "turn text into the tokens that training reads",
     "sample": "let a trained model write",
     "convert": "weights to and from nanoGPT's and Hugging Face's forms",
