@@ -24,7 +24,7 @@ Phase = Literal[
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
 RowLoss = Literal["step", "micro-batch", "smoothed"]  # of a whole step, of its last micro-batch, or over several steps
 Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss
-CoverEvidence = Literal["tokens", "stamps", "first_row", "trainer"]  # see sources/infer/cover.py
+CoverEvidence = Literal["tokens", "stamps", "first_row", "trainer", "clock"]  # see sources/infer/cover.py
 Stage = Literal["base", "mid", "sft", "rl"]  # of nanochat, which trains one model in several programs
 
 # How an inferred fact was inferred. Wording has a short phrase for each.

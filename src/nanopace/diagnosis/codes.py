@@ -26,7 +26,11 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "quoted_log": ("log_lines", "lines", "rows"),  # the first two, or the last, may be None
     "log_truncated": ("last_iteration",),  # the compressed file ends before its log does
     "unread_evaluations": ("count", "line", "line_text"),  # line: number of the first one, line_text: it, shortened
-    "rows_cover_several": ("iterations", "shown_by"),  # a printed time covers so many; shown_by: a code of run.py
+    # a printed time covers so many, or, where iterations is None, all since the row before; shown_by: a code of run.py
+    "rows_cover_several": ("iterations", "shown_by"),
+    "clock_set_to_zero": ("iteration", "left_out_s"),  # behind this iteration; the trainer's final time leaves it out
+    "rows_ahead_of_gpu": ("wait_ms",),  # for the GPU, at each evaluation: the clock of rows does not wait for it
+    "batch_scheduled": ("smallest", "largest"),  # tokens of a step
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow

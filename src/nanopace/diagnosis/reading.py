@@ -26,9 +26,8 @@ def reading_findings(run: Run) -> list[Finding]:
             Finding("unread_evaluations", {"count": unread.count, "line": unread.line, "line_text": unread.text})
         )
     if run.rows_cover > 1:
-        findings.append(
-            Finding("rows_cover_several", {"iterations": run.rows_cover, "shown_by": run.rows_cover_shown_by})
-        )
+        exact = run.rows_cover if run.rows_cover_shown_by != "clock" else None  # it is not the same in all rows
+        findings.append(Finding("rows_cover_several", {"iterations": exact, "shown_by": run.rows_cover_shown_by}))
     findings += [Finding(each.code, each.numbers) for each in run.caveats]
     return findings
 

@@ -48,6 +48,21 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "rows_cover_several": say(
         "The time of a row covers {iterations} iterations here, not one: {shown_by}. All times below are per iteration."
+    )
+    | say(
+        "The time of a row covers all iterations since the row before: {shown_by}. All times below are per iteration."
+    ),
+    "clock_set_to_zero": say(
+        "The trainer set its clock to zero after iteration {iteration}: its final time leaves out the {left_out_s} "
+        "before that, which are counted here."
+    ),
+    "rows_ahead_of_gpu": say(
+        "The clock of a row does not wait for the GPU; at an evaluation it does, for {wait_ms} on average. This wait "
+        "is given back to the rows that are short by it, so single rows are estimates, and their sums are exact."
+    ),
+    "batch_scheduled": say(
+        "The batch changes during the run, from {smallest} to {largest} tokens as the code in the log says: a step "
+        "takes longer where the batch is larger."
     ),
     # --- slow rows
     "evaluation_rows": say_n(

@@ -157,13 +157,14 @@ def _covered(run: Run, marks: Marks) -> Sequence[int]:
     if run.rows_cover == 1:
         return ()
     covered, last = array("q"), 0
-    from_start = run.rows_cover_shown_by == "trainer"
+    from_start = run.rows_cover_shown_by in ("trainer", "clock")
+    most = run.rows_cover if run.rows_cover_shown_by != "clock" else run.rows.last_iteration[-1]
     for index, (first, end, count) in enumerate(
         zip(run.rows.iteration, run.rows.last_iteration, run.rows.count, strict=True)
     ):
         alone = index in marks.first and not (index == 0 and from_start)
         since = first - last if count == 1 else run.rows_cover
-        covered.append(1 if alone else min(run.rows_cover, max(1, since)))
+        covered.append(1 if alone else min(most, max(1, since)))
         last = end
     return covered
 
