@@ -343,6 +343,7 @@ class Run(Record):
     untimed: Mapping[Stage, int] = MappingProxyType({})  # rows without a time that follow, by stage
     untimed_rows: Rows = Rows()  # iterations and losses of a log that has no times at all; `rows` is then empty
     caveats: tuple[Caveat, ...] = ()
+    clock_ms: float = 0.0  # the times of rows are differences of a clock that is rounded to this
 
     def value(self, name: str) -> FactValue | None:
         """A fact's value, or None where it is unknown."""

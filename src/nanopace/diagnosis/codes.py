@@ -31,6 +31,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "clock_set_to_zero": ("iteration", "left_out_s"),  # behind this iteration; the trainer's final time leaves it out
     "rows_ahead_of_gpu": ("wait_ms",),  # for the GPU, at each evaluation: the clock of rows does not wait for it
     "batch_scheduled": ("smallest", "largest"),  # tokens of a step
+    "attention_scheduled": (),  # the window of the attention changes during the run
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow
@@ -61,6 +62,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "long_events": ("count", "total_s", "largest_s", "iteration"),  # evaluations and checkpoints outside of the rows
     "uneven_rows": ("rows", "normal_rows", "excess_share", "total_s"),
     "level_shift": _SHIFT,
+    "level_shift_scheduled": _SHIFT,  # in a run whose steps are made larger as it goes
     "level_shift_at_power_limit": (*_SHIFT, "at_limit", "samples"),
     "level_shift_at_nan": (*_SHIFT, "nan_iteration"),
     "level_shift_at_batch": (*_SHIFT, "work_ratio"),  # mfu x time changed like the time: the tokens of an iteration did
@@ -70,6 +72,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "cpu_pace": ("changes", "fastest_ms", "slowest_ms"),  # level shifts of a run without a card
     "memory_spill": (*_SHIFT, "ratio"),  # a level shift of 1.8 x and more
     "drift": (*_FIFTHS, "drift_share"),
+    "slower_as_scheduled": _FIFTHS,
     "slower_at_the_end": _FIFTHS,
     "faster_at_the_end": _FIFTHS,
     "no_plain_row": ("rows",),  # each contains an evaluation or a start-up, so what a step takes is unknown

@@ -48,6 +48,8 @@ class LogFormat(Record):
     rows_cover: bool = False  # all do
     running_clock: bool = False  # its reader takes times from a clock that runs on, and divides them by the iterations
 
+    clock_ms: float = 0.0  # its times are differences of a clock that is rounded to this
+
     # --- what its log leaves out ---
     has_stages: bool = False  # one log holds several trainings: base, mid, SFT
     nanogpt_knobs: bool = False  # it is set by nanoGPT's knobs, such as dtype

@@ -62,7 +62,11 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "batch_scheduled": say(
         "The batch changes during the run, from {smallest} to {largest} tokens as the code in the log says: a step "
-        "takes longer where the batch is larger."
+        "takes longer where the batch is larger, and tokens per second are not computed."
+    ),
+    "attention_scheduled": say(
+        "The window of the attention changes during the run, as the code in the log says: a step takes longer where it "
+        "is wider."
     ),
     # --- slow rows
     "evaluation_rows": say_n(
@@ -210,6 +214,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). A card that "
         "changes its clock with its temperature or another program on it is the usual reason: watch nvidia-smi."
     ),
+    "level_shift_scheduled": say(
+        "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). The code in "
+        "the log changes what a step does as the run goes on, so this need not be another speed."
+    ),
     "level_shift_at_power_limit": say(
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). The card was "
         "at its power limit in {at_limit} of {samples} samples: there its clock, and the speed with it, moves with its "
@@ -252,6 +260,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "drift": say(
         "The step time changed gradually over the run: {first_ms} in the first fifth, {last_ms} in the last "
         "({change_share})."
+    ),
+    "slower_as_scheduled": say(
+        "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). The "
+        "code in the log changes what a step does as the run goes on, so this need not be another speed."
     ),
     "slower_at_the_end": say(
         "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). "

@@ -1,12 +1,12 @@
 """The rows that modded-nanogpt and parameter-golf print, in every form that they had.
 
-    step:250/6200 train_loss:4.4653 train_time:51849ms step_avg:216.04ms     October to December 2024; parameter-golf
-    step:250/1770 train_time:24037ms step_avg:96.15ms                         since December 2024
-    step:250/1770 val_loss:4.1116 train_time:24131ms step_avg:96.53ms         an evaluation, in all of them
-    step:250/3350 val_loss:4.10812 train_time:39.812s step_avg:154.91ms       track 3, with more fields behind
-    step:200/20000 val_loss:2.0598 val_bpb:1.2199 train_time:600061ms         parameter-golf
-    500/20000 train_loss: 3.3363 train_time: 0.8m tok/s: 7727074              parameter-golf since April 2026
-    4000/20000 val_loss: 2.9184 val_bpb: 1.1298
+step:250/6200 train_loss:4.4653 train_time:51849ms step_avg:216.04ms     October to December 2024; parameter-golf
+step:250/1770 train_time:24037ms step_avg:96.15ms                         since December 2024
+step:250/1770 val_loss:4.1116 train_time:24131ms step_avg:96.53ms         an evaluation, in all of them
+step:250/3350 val_loss:4.10812 train_time:39.812s step_avg:154.91ms       track 3, with more fields behind
+step:200/20000 val_loss:2.0598 val_bpb:1.2199 train_time:600061ms         parameter-golf
+500/20000 train_loss: 3.3363 train_time: 0.8m tok/s: 7727074              parameter-golf since April 2026
+4000/20000 val_loss: 2.9184 val_bpb: 1.1298
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MS = {"ms": 1.0, "s": 1000.0}
 _COMPLETE = re.compile(r"(?<!\S)(?:train_time|t):\d[\d.]{0,25}m?s(?:\s|$)")
 _MINUTES_OFF = 0.06  # the printed minutes have one decimal
 
-STOPPED = re.compile(r"^(?:\d[\d.]{0,12} )?stopping_early: wallclock_cap train_time: ?(\d{1,15})ms")
+STOPPED = re.compile(r"^(?:\d[\d.]{0,20} )?stopping_early: wallclock_cap train_time: ?(\d{1,15})ms")
 STOPPED_AT = re.compile(r" step: ?(\d{1,12})/\d{1,12}")
 
 

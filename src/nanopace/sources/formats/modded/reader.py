@@ -6,7 +6,7 @@ What the figures mean, which the log does not say:
   it.
 - `train_time` runs on from row to row. It stops for evaluations, and waits for the GPU there alone (running_clock.py).
 - Until January 2025 it was set to 0 after step 10: the final time has neither the first steps nor the compilation.
-- `train_loss` is that of the last micro-batch on the first GPU (modded-nanogpt), or of all on the first (parameter-golf).
+- `train_loss` is that of the last micro-batch on the first GPU, in parameter-golf of all that it had in this step.
 - Before its rows, the log of modded-nanogpt has the whole program, and then what nvidia-smi says (source_code.py).
 """
 
@@ -38,6 +38,8 @@ _GOLF = tuple(
 )
 _MATERIAL_WAIT = 0.1  # of a step, for each evaluation
 _FIRST_STEPS = 10  # that the clock leaves out, where it was set to 0
+_OTHER_SPEED = 0.2  # of the run before: a clock that began at the first step shows at least this for each step
+_MOST_REMEMBERED = 10_000  # evaluations
 
 
 class ModdedReader:
@@ -51,6 +53,7 @@ class ModdedReader:
         self._cards: list[str] = []  # of nvidia-smi, one for each GPU
         self._head: dict[str, int | str] = {}  # facts of the lines before the rows
         self._stepped = False  # a row has been read since the head began
+        self._evaluated: dict[int, float | None] = {}  # by step: the clock at each evaluation of this process
 
     def feed(self, line: str) -> bool:
         if not line or line.isspace():
@@ -72,6 +75,8 @@ class ModdedReader:
 
     def _row(self, row: Printed) -> None:
         clock = self._clock
+        if self._is_repeated(row):
+            return
         if not self._stepped or row.step < clock.step:
             self._begin_process(row)
         if row.at_ms is None:
@@ -86,15 +91,29 @@ class ModdedReader:
         if row.is_evaluation:
             clock.finish()
             self._builder.evaluation(row.step, None, row.loss, bits_per_byte=row.bits_per_byte)
+            if len(self._evaluated) < _MOST_REMEMBERED:
+                self._evaluated[row.step] = row.at_ms
+
+    def _is_repeated(self, row: Printed) -> bool:
+        """Whether it is an evaluation of before, once more: scripts print the last ones again."""
+        known = row.is_evaluation and self._stepped and row.step in self._evaluated
+        return known and row.step < self._clock.step + 1 and self._evaluated[row.step] == row.at_ms
 
     def _begin_process(self, row: Printed) -> None:
         again = self._stepped
+        fresh = row.step <= 1 or (again and self._is_from_start(row))
         self._end_process()
-        if again or row.step <= 1:
-            self._builder.begin_process(fresh=row.step <= 1 or None)
-        self._clock.begin(max(0, row.step - 1) if again else 0)
+        if again or fresh:
+            self._builder.begin_process(fresh=fresh or None)
+        self._clock.begin(max(0, row.step - 1) if again and not fresh else 0)
         self._stepped, self._in_code = True, False
+        self._evaluated.clear()
         self._tell_facts(row.of)
+
+    def _is_from_start(self, row: Printed) -> bool:
+        """Whether the clock has all steps so far, and not only those since a checkpoint."""
+        usual_ms = self._clock.at_ms / max(1, self._clock.step)
+        return row.at_ms is not None and row.at_ms > _OTHER_SPEED * usual_ms * row.step
 
     def _end_process(self) -> None:
         """What only all of its rows together show."""
@@ -145,6 +164,8 @@ class ModdedReader:
             self._builder.fact(name, value)
         if (schedule := self._code.schedule) is not None:
             self._builder.caveat("batch_scheduled", smallest=schedule[0], largest=schedule[1])
+        if self._code.schedules_attention:
+            self._builder.caveat("attention_scheduled")
 
     def _read_head(self, line: str) -> bool:
         """Everything that is no row. Source code counts as understood: it is no prose around a log."""

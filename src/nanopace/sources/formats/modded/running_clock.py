@@ -4,6 +4,9 @@ The clock of a row does not wait for the GPU, and that of an evaluation does. So
 runs ahead: its first rows are too short, and what they lack is waited for at the next evaluation. That wait is given
 back to them. What it is longer than they are short, all rows since the last evaluation share. So from evaluation to
 evaluation the rows add up to what the clock says.
+
+The clock is printed in whole milliseconds. Neighbours that differ by no more than that share their mean, or steps of
+32.4 ms would be rows of 32 and 33.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from nanopace.run import Row
 _MOST_HELD = 1024  # rows that wait for an evaluation
 _AHEAD = 16  # rows at most in which the program gets ahead of the GPU
 _NEAR = 48  # rows that show what those should take
+_ROUNDING_MS = 1.0  # between two rows that take the same time
+_MOST_ALIKE = 32  # rows
 
 
 class _Held:
@@ -69,6 +74,7 @@ class RunningClock:
     def _settle(self, wait_ms: float) -> None:
         if wait_ms > 0 and self._held:
             self._give_back(wait_ms)
+        _even_out(self._held)
         for each in self._held:
             self._emit(Row(each.step, each.ms / each.steps, each.loss))
         self._held.clear()
@@ -82,3 +88,23 @@ class RunningClock:
         share = wait_ms / sum(each.steps for each in self._held)
         for each in self._held:
             each.ms += share * each.steps
+
+
+def _even_out(rows: list[_Held]) -> None:
+    """Rows of one step that only their rounding tells apart, as far as is known."""
+    alike: list[_Held] = []
+    low = high = 0.0
+    for each in rows:
+        low, high = (min(low, each.ms), max(high, each.ms)) if alike else (each.ms, each.ms)
+        if each.steps > 1 or high - low > _ROUNDING_MS or len(alike) == _MOST_ALIKE:
+            _share(alike)
+            alike, low, high = [], each.ms, each.ms
+        alike.append(each)
+    _share(alike)
+
+
+def _share(rows: list[_Held]) -> None:
+    if len(rows) > 1:
+        mean_ms = sum(each.ms for each in rows) / len(rows)
+        for each in rows:
+            each.ms = mean_ms

@@ -17,8 +17,11 @@ _SCHEDULE = re.compile(r"^\s{0,16}train_bs_schedule\s?:\s?tuple\s?=\s?\((.{1,300
 _EACH = re.compile(_PRODUCT)
 _GPUS = re.compile(r"^\s{0,16}assert\s{1,4}(?:dist\.get_)?world_size(?:\(\))?\s?==\s?(\d{1,4})\b")
 _SHARED = re.compile(r"^\s{0,16}grad_accum_steps\s?=\s?(\d{1,4})\s?//\s?world_size\b")
+_ATTENTION = re.compile(
+    r"^[^#]{0,200}\b(?:attn_blocksize|sliding_window_\w{1,20}|window_size_blocks|ws_schedule|window_sizes)\b"
+)
 _LOADER = re.compile(r"^\s{0,16}train_loader\s?=.{0,120}?[(,]\s?(world_size\s?\*\s?)?args\.(train_seq_len|seq_len)\b")
-_WORDS = ("batch_size", "seq", "world_size", "train_bs_schedule")
+_WORDS = ("batch_size", "seq", "world_size", "train_bs_schedule", "window", "ws_schedule", "attn_blocksize")
 _MOST_SIZES = 64
 
 
@@ -31,6 +34,7 @@ class SourceCode:
         self._in_sequences = False
         self._gpus: set[int] = set()
         self._shared: set[int] = set()
+        self.schedules_attention = False
         self._loader = ""  # what the loader of training data is given: one of two forms
 
     def read(self, line: str) -> bool:
@@ -38,6 +42,7 @@ class SourceCode:
         if not any(word in line for word in _WORDS):
             return False
         line = line[:400]
+        self.schedules_attention |= _ATTENTION.match(line) is not None
         if found := _ASSIGNED.match(line):
             self._in_sequences |= found[1] == "sequence_length"
             _add(self._sizes.setdefault(found[1], set()), found[3])

@@ -19,6 +19,7 @@ MODDED = LogFormat(
     row_contains_evaluation=False,
     row_loss="micro-batch",  # the last one of the first GPU
     running_clock=True,
+    clock_ms=1.0,
     ends_at_max_iters=True,
 )
 
@@ -27,14 +28,15 @@ GOLF = LogFormat(
     trainer="parameter-golf",
     reader=_READER,
     row=r"(?<!\w)step:\d{1,12}/\d{1,12} val_loss:\S{1,24} val_bpb:\S{1,24} train_time:\d"
-    r"|^(?:\d[\d.]{0,12} )?\d{1,12}/\d{1,12} train_loss: \S{1,24} train_time: \d[\d.]{0,12}m tok/s: \d",
+    r"|^(?:\d[\d.]{0,20} )?\d{1,12}/\d{1,12} train_loss: \S{1,24} train_time: \d[\d.]{0,12}m tok/s: \d",
     header=r"^\s{0,2}train_batch_tokens: ?\d|^val_bpb:enabled tokenizer",
     words=("step:", "train_loss: ", "train_batch_tokens:", "val_bpb:enabled"),
     anchors=(r"step:\d", r"train_loss: \d", r"train_batch_tokens: ?\d", r"val_bpb:enabled"),
     extends="modded-nanogpt",
-    row_start=r"(?:(?<!\w)step:|^(?:\d[\d.]{0,12} )?)(\d{1,12})/\d{1,12} (?:train_)?loss:",
+    row_start=r"(?:(?<!\w)step:|^(?:\d[\d.]{0,20} )?)(\d{1,12})/\d{1,12} (?:train_)?loss:",
     row_contains_evaluation=False,
     running_clock=True,
+    clock_ms=1.0,
     ends_at_max_iters=True,
 )
 
