@@ -48,6 +48,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "checkpoint_not_first": ("total_s",),  # there is no checkpoint in the first row
     "startup": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),
     "startup_compile": ("iteration", "total_s", "step_s"),  # where no evaluation is inside of it
+    "startup_of_several": ("iterations", "total_s", "step_s"),  # the same of a first row that covers several
     "startup_bounded": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),  # at most and at least
     "startup_together": ("iteration", "total_s", "step_s"),  # with an evaluation of unknown cost
     "startup_unsplit": ("iteration", "total_s", "step_s"),  # the log shows no evaluation

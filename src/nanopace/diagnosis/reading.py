@@ -19,7 +19,7 @@ def reading_findings(run: Run) -> list[Finding]:
     if run.quoted is not None:
         findings.append(Finding("quoted_log", _quoted(*run.quoted, rows=run.rows.lines)))
     if run.truncated:
-        findings.append(Finding("log_truncated", {"last_iteration": run.rows.last_iteration[-1]}))
+        findings.append(Finding("log_truncated", {"last_iteration": run.logged.last_iteration[-1]}))
     if run.unread is not None:
         unread = run.unread
         findings.append(

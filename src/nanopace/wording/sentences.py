@@ -142,6 +142,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "startup_compile": say(
         "Iteration {iteration} took {total_s} instead of {step_s}: compile and warm-up. This happens once per start."
     ),
+    "startup_of_several": say(
+        "The first {iterations} iterations took {total_s} instead of {step_s}: compile and warm-up. This happens once "
+        "per start."
+    ),
     "startup_bounded": say(
         "Iteration {iteration} took {total_s}: the first evaluation at most {evaluation_s}, as much as later ones take "
         "with their checkpoint, so compile and warm-up at least {compile_s}; the step itself {step_s}. This happens "

@@ -91,7 +91,7 @@ def find_pace(run: Run) -> Pace:
     for index, typical_row in typical_rows.items():
         around[index] = around[typical_row]
     usual_ms = max(LEAST_MS, median(rows.ms[plain[position]] for position in kept))
-    rounded = ROUNDED_CLOCK * run.clock_ms / (run.rows_cover * usual_ms)
+    rounded = min(1.0, ROUNDED_CLOCK * run.clock_ms / (run.rows_cover * usual_ms))
     kind, noise = _classify(rows, plain, logs, kept, special, around, rounded)
 
     normal = [index for index in plain if kind[index] != SLOW]
