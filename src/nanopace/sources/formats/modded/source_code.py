@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from math import prod
 
-_PRODUCT = r"(\d{1,12}(?:\s?\*\s?\d{1,12}){0,5})(?![\w.*])"
+_PRODUCT = r"(\d{1,12}(?:\s?\*\s?\d{1,12}){0,5})(?=\s{0,20}(?:$|[#,);]))"
 _ASSIGNED = re.compile(
     r"^\s{0,16}(batch_size|sequence_length|train_batch_size|train_seq_len|seq_len)(\s?:\s?int)?\s?=\s?" + _PRODUCT
 )
+_SEQUENCES = re.compile(r"^\s{0,16}sequence_length\s?[:=]")
 _STAGE = re.compile(r"TrainingStage\(.{0,200}?\bbatch_size\s?=\s?" + _PRODUCT)
 _SCHEDULE = re.compile(r"^\s{0,16}train_bs_schedule\s?:\s?tuple\s?=\s?\((.{1,300})")
 _EACH = re.compile(_PRODUCT)
@@ -43,8 +44,8 @@ class SourceCode:
             return False
         line = line[:400]
         self.schedules_attention |= _ATTENTION.match(line) is not None
+        self._in_sequences |= _SEQUENCES.match(line) is not None
         if found := _ASSIGNED.match(line):
-            self._in_sequences |= found[1] == "sequence_length"
             _add(self._sizes.setdefault(found[1], set()), found[3])
         elif found := _STAGE.search(line):
             _add(self._scheduled, found[1])
