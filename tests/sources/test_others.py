@@ -11,7 +11,6 @@ from nanopace.sources.runs import open_runs
 
 ROWS = {
     "build-nanogpt": "step    {n} | loss: 9.{n}00000 | lr 1.0000e-06 | norm: 3.0000 | dt: 150.00ms | tok/sec: 3000.00",
-    "modded-nanogpt": "step:{n}/1000 train_loss:9.{n}000 train_time:{n}00ms step_avg:50.00ms",
     "llm.c": "step    {n}/1000 | loss 9.{n}00000 (+nanz)| norm 3.0000 (+nanz)| lr 1.00e-06 | 150.00 ms",
     "llama2.c": "{n} | loss 9.{n}000 | lr 5.000000e-04 | 150.00ms | mfu 12.00%",
     "torchtitan": "[rank0]:[titan] 2025-01-01 10:00:0{n},000 - root - INFO - step:  {n}  loss:  9.{n}0000  tps: 900",

@@ -26,7 +26,12 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "quoted_log": ("log_lines", "lines", "rows"),  # the first two, or the last, may be None
     "log_truncated": ("last_iteration",),  # the compressed file ends before its log does
     "unread_evaluations": ("count", "line", "line_text"),  # line: number of the first one, line_text: it, shortened
-    "rows_cover_several": ("iterations", "shown_by"),  # a printed time covers so many; shown_by: a code of run.py
+    # a printed time covers so many, or, where iterations is None, all since the row before; shown_by: a code of run.py
+    "rows_cover_several": ("iterations", "shown_by"),
+    "clock_set_to_zero": ("iteration", "left_out_s"),  # behind this iteration; the trainer's final time leaves it out
+    "rows_ahead_of_gpu": ("wait_ms",),  # for the GPU, at each evaluation: the clock of rows does not wait for it
+    "batch_scheduled": ("smallest", "largest"),  # tokens of a step
+    "attention_scheduled": (),  # the window of the attention changes during the run
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow
@@ -43,6 +48,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "checkpoint_not_first": ("total_s",),  # there is no checkpoint in the first row
     "startup": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),
     "startup_compile": ("iteration", "total_s", "step_s"),  # where no evaluation is inside of it
+    "startup_of_several": ("iterations", "total_s", "step_s"),  # the same of a first row that covers several
     "startup_bounded": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),  # at most and at least
     "startup_together": ("iteration", "total_s", "step_s"),  # with an evaluation of unknown cost
     "startup_unsplit": ("iteration", "total_s", "step_s"),  # the log shows no evaluation
@@ -57,6 +63,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "long_events": ("count", "total_s", "largest_s", "iteration"),  # evaluations and checkpoints outside of the rows
     "uneven_rows": ("rows", "normal_rows", "excess_share", "total_s"),
     "level_shift": _SHIFT,
+    "level_shift_scheduled": _SHIFT,  # in a run whose steps are made larger as it goes
     "level_shift_at_power_limit": (*_SHIFT, "at_limit", "samples"),
     "level_shift_at_nan": (*_SHIFT, "nan_iteration"),
     "level_shift_at_batch": (*_SHIFT, "work_ratio"),  # mfu x time changed like the time: the tokens of an iteration did
@@ -66,6 +73,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "cpu_pace": ("changes", "fastest_ms", "slowest_ms"),  # level shifts of a run without a card
     "memory_spill": (*_SHIFT, "ratio"),  # a level shift of 1.8 x and more
     "drift": (*_FIFTHS, "drift_share"),
+    "slower_as_scheduled": _FIFTHS,
     "slower_at_the_end": _FIFTHS,
     "faster_at_the_end": _FIFTHS,
     "no_plain_row": ("rows",),  # each contains an evaluation or a start-up, so what a step takes is unknown

@@ -19,16 +19,15 @@ def reading_findings(run: Run) -> list[Finding]:
     if run.quoted is not None:
         findings.append(Finding("quoted_log", _quoted(*run.quoted, rows=run.rows.lines)))
     if run.truncated:
-        findings.append(Finding("log_truncated", {"last_iteration": run.rows.last_iteration[-1]}))
+        findings.append(Finding("log_truncated", {"last_iteration": run.logged.last_iteration[-1]}))
     if run.unread is not None:
         unread = run.unread
         findings.append(
             Finding("unread_evaluations", {"count": unread.count, "line": unread.line, "line_text": unread.text})
         )
     if run.rows_cover > 1:
-        findings.append(
-            Finding("rows_cover_several", {"iterations": run.rows_cover, "shown_by": run.rows_cover_shown_by})
-        )
+        exact = run.rows_cover if run.rows_cover_shown_by != "clock" else None  # it is not the same in all rows
+        findings.append(Finding("rows_cover_several", {"iterations": exact, "shown_by": run.rows_cover_shown_by}))
     findings += [Finding(each.code, each.numbers) for each in run.caveats]
     return findings
 

@@ -11,6 +11,7 @@ from nanopace.wording.catalog import UNKNOWN, Words
 READING = (
     *("many_runs", "other_ranks", "interleaved_processes"),
     *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several"),
+    *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled"),
 )
 
 # Under which section a finding is said. Advice has a section of its own.
@@ -19,7 +20,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "no_plain_row",
         *("pace_changes", "memory_spill", "level_shift", "level_shift_at_power_limit", "level_shift_at_nan"),
         *("level_shift_at_batch", "level_shift_at_restart", "slow_beginning", "cpu_pace"),
-        *("drift", "slower_at_the_end", "faster_at_the_end"),
+        *("level_shift_scheduled", "drift", "slower_as_scheduled", "slower_at_the_end", "faster_at_the_end"),
         "straggler",
         "micro_batch_reduced_at_start",
         "micro_batch_reduced",
@@ -33,7 +34,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("evaluation_rows", "checkpoint_measured", "checkpoint_stamped", "checkpoint_within_scatter"),
         *("checkpoint_few_saves", "save_in_doubt"),
         *("checkpoint_bounded", "checkpoint_other_speed", "checkpoint_unknown", "checkpoint_at_least"),
-        *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile"),
+        *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile", "startup_of_several"),
         "checkpoint_not_first",
         *("hidden_evaluations", "align_log_interval", "hidden_unpriced", "after_last_row"),
         *("evaluations_outside_clock", "gap_between_rows"),

@@ -128,6 +128,7 @@ COVER_EVIDENCE: Mapping[str, str] = {
     "stamps": label("the time stamps only fit that"),
     "first_row": label("the first row, with an evaluation in it, takes less than half of any other"),
     "trainer": label("this trainer always prints it so"),
+    "clock": label("it is read from a clock that runs on"),
 }
 
 CLOCKS: Mapping[str, str] = {

@@ -48,6 +48,25 @@ SENTENCES: Mapping[str, Sentence] = {
     ),
     "rows_cover_several": say(
         "The time of a row covers {iterations} iterations here, not one: {shown_by}. All times below are per iteration."
+    )
+    | say(
+        "The time of a row covers all iterations since the row before: {shown_by}. All times below are per iteration."
+    ),
+    "clock_set_to_zero": say(
+        "The trainer set its clock to zero after iteration {iteration}: its final time leaves out the {left_out_s} "
+        "before that, which are counted here."
+    ),
+    "rows_ahead_of_gpu": say(
+        "The clock of a row does not wait for the GPU; at an evaluation it does, for {wait_ms} on average. This wait "
+        "is given back to the rows that are short by it, so single rows are estimates, and their sums are exact."
+    ),
+    "batch_scheduled": say(
+        "The batch changes during the run, from {smallest} to {largest} tokens as the code in the log says: a step "
+        "takes longer where the batch is larger, and tokens per second are not computed."
+    ),
+    "attention_scheduled": say(
+        "The window of the attention changes during the run, as the code in the log says: a step takes longer where it "
+        "is wider."
     ),
     # --- slow rows
     "evaluation_rows": say_n(
@@ -123,6 +142,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "startup_compile": say(
         "Iteration {iteration} took {total_s} instead of {step_s}: compile and warm-up. This happens once per start."
     ),
+    "startup_of_several": say(
+        "The first {iterations} iterations took {total_s} instead of {step_s}: compile and warm-up. This happens once "
+        "per start."
+    ),
     "startup_bounded": say(
         "Iteration {iteration} took {total_s}: the first evaluation at most {evaluation_s}, as much as later ones take "
         "with their checkpoint, so compile and warm-up at least {compile_s}; the step itself {step_s}. This happens "
@@ -195,6 +218,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). A card that "
         "changes its clock with its temperature or another program on it is the usual reason: watch nvidia-smi."
     ),
+    "level_shift_scheduled": say(
+        "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). The code in "
+        "the log changes what a step does as the run goes on, so this need not be another speed."
+    ),
     "level_shift_at_power_limit": say(
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). The card was "
         "at its power limit in {at_limit} of {samples} samples: there its clock, and the speed with it, moves with its "
@@ -237,6 +264,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "drift": say(
         "The step time changed gradually over the run: {first_ms} in the first fifth, {last_ms} in the last "
         "({change_share})."
+    ),
+    "slower_as_scheduled": say(
+        "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). The "
+        "code in the log changes what a step does as the run goes on, so this need not be another speed."
     ),
     "slower_at_the_end": say(
         "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). "

@@ -38,5 +38,19 @@ def test_what_the_figures_mean() -> None:
             "gpt2_shape": True,
         },
         "ledger": {"row_contains_evaluation": False, "nanogpt_knobs": True, "gpt2_shape": True},
+        "modded-nanogpt": {
+            "row_contains_evaluation": False,
+            "row_loss": "micro-batch",
+            "running_clock": True,
+            "clock_ms": 1.0,
+            "ends_at_max_iters": True,
+        },
+        "parameter-golf": {
+            "row_contains_evaluation": False,
+            "running_clock": True,
+            "clock_ms": 1.0,
+            "ends_at_max_iters": True,
+        },
     }
-    assert [each.trainer for each in BUILT_IN] == ["nanoGPT", "nanochat", "nanopace", "nanopace"]
+    trainers = ["nanoGPT", "nanochat", "nanopace", "nanopace", "modded-nanogpt", "parameter-golf"]
+    assert [each.trainer for each in BUILT_IN] == trainers

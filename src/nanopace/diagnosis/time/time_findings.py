@@ -178,7 +178,10 @@ def _startup(run: Run, breakdown: Breakdown) -> list[Finding]:
     total = {"iteration": run.rows.iteration[0], "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
     evaluations = breakdown.costs.evaluations
     most_ms, over_ms = evaluations.each_ms, startup.total_ms - startup.step_ms
-    if not run.row_contains_evaluation:
+    if run.rows_cover_shown_by == "clock" and run.rows.iteration[0] > 1:
+        first_row = {"iterations": run.rows.iteration[0], "total_s": total["total_s"], "step_s": total["step_s"]}
+        findings = [Finding("startup_of_several", first_row)]
+    elif not run.row_contains_evaluation:
         findings = [Finding("startup_compile", total)]
     elif (
         startup.evaluation_ms is None

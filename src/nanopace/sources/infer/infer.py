@@ -86,6 +86,8 @@ def complete(
     format = find_format(run.format)
     if format.rows_cover:
         run = divide_rows(run, known.number("log_interval") or 1, "trainer")
+    elif format.running_clock and len(run.rows) and (cover := _usual_cover(run.rows)) > 1:
+        run = replace(run, rows_cover=cover, rows_cover_shown_by="clock")
     elif format.rows_may_cover:
         run = divide_covering_rows(
             run, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints
@@ -168,6 +170,11 @@ def _usual_spacing(groups: Iterable[tuple[int, int, int]]) -> int | None:
         start, reach, inside = first, last, count
     _add_spacing(spacings, start, reach, inside)
     return spacings.most_common(1)[0][0] if spacings else None
+
+
+def _usual_cover(rows: Rows) -> int:
+    """The iterations since the row before, as they are most often; a row alone has all since the start."""
+    return _usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)) or rows.iteration[0]
 
 
 def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> None:
