@@ -32,7 +32,7 @@ _FEWEST = 2  # rows: fewer are an example in a text
 
 
 class Grep(NamedTuple):
-    """How a trainer prints: groups step, loss, time and unit, if there are several; of its evaluations the group val."""
+    """How a trainer prints: groups step, loss, time and, if there are several, unit; of its evaluations val."""
 
     row: str
     val: str = ""

@@ -18,11 +18,12 @@ from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.gpt2 import build_nanogpt_lines as lines
 from nanopace.sources.formats.gpt2.build_nanogpt_lines import Printed, read_row
+from nanopace.sources.formats.gpt2.endings import ending_of
 from nanopace.sources.formats.gpt2.gpt2_shape import give_shape, read_groups
 from nanopace.sources.formats.gpt2.next_row import NextRow
 from nanopace.sources.formats.gpt2.rate import StepTokens
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
-from nanopace.sources.processes.died import ENDINGS, RANK
+from nanopace.sources.processes.died import RANK
 
 if TYPE_CHECKING:
     from nanopace.sources.head.head import Head
@@ -47,6 +48,7 @@ class BuildNanogptReader:
         self._rows_seen = False
         self._sampling = False  # the lines since the last one of these are what the model writes
         self._ranks = 0  # that print samples
+        self._groups_printed = 0
         self._doubtful: Printed | None = None  # a row between samples that does not follow the last one
         self._spacing = 1
         self._open = ""  # the beginning of a line that a terminal broke
@@ -108,8 +110,8 @@ class BuildNanogptReader:
             self._say_what_dt_holds()
         elif found := lines.CHECKPOINT.match(line):
             self._checkpoint(found["path"])
-        elif found := lines.ENDED.search(line):
-            self._builder.ending(ENDINGS[found.lastgroup or ""])
+        elif (ending := ending_of(line)) is not None:
+            self._builder.ending(ending)
         else:
             return self._header(line)
         return True
@@ -118,17 +120,21 @@ class BuildNanogptReader:
 
     def _follows(self, row: Printed) -> bool:
         """Whether a row between samples is one. If it may be of a process that went back, the next one shows it."""
-        last = self._next.last
         if row.start:
             return False
-        if last is None or last < row.step <= last + 2 * self._spacing:
+        if self._continues(row.step):
             return True
         self._sampling, self._doubtful = False, row
         return False
 
+    def _continues(self, step: int) -> bool:
+        last = self._next.last
+        return last is None or last < step <= last + 2 * self._spacing
+
     def _row(self, row: Printed, line: str) -> None:
         doubtful, self._doubtful = self._doubtful, None
-        if doubtful is not None and doubtful.step < row.step <= doubtful.step + 2 * self._spacing:
+        behind = doubtful is not None and doubtful.step < row.step <= doubtful.step + 2 * self._spacing
+        if doubtful is not None and behind and not self._continues(row.step):
             self._add(doubtful, None)
         self._add(row, self._at_s(line[: row.start]))
 
@@ -183,13 +189,14 @@ class BuildNanogptReader:
         builder = self._builder
         if found := lines.BATCH.search(line):
             self._begin_process()
-            self._tokens_printed = True
+            self._tokens_printed, self._groups_printed = True, 0
             builder.fact("tokens_per_iteration", to_int(found[1]))
         elif found := lines.ACCUMULATION.search(line):
             if self._one_process:
                 builder.fact("gradient_accumulation_steps", int(found[1]))
         elif groups := read_groups(line):
             self._groups |= groups
+            self._groups_printed += line.lower().count("num decayed")
         elif found := lines.DEVICE.search(line):
             self._begin_process()
             self._device(found[1].lower(), several=found[2] is not None)
@@ -214,6 +221,7 @@ class BuildNanogptReader:
             self._end_process()
             self._next, self._rate, self._groups = NextRow(self._builder), StepTokens(), {}
             self._tokens_printed = self._one_process = False
+            self._ranks = self._groups_printed = 0
         self._sampling, self._doubtful = False, None
         self._builder.begin_process(fresh=fresh)
         self._open_head()
@@ -231,3 +239,5 @@ class BuildNanogptReader:
             self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
         if self._ranks > 1:
             self._builder.fact("gpu_count", self._ranks)
+        elif self._tokens_printed and self._groups_printed > 1:  # the first is printed by one rank, these by all
+            self._builder.fact("gpu_count", self._groups_printed, "inferred", "trainer")

@@ -13,8 +13,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from nanopace.sources.processes.died import ENDING
-
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?|nan|inf)"
 _LONGEST_TAIL = 300  # characters of a row behind its loss
 
@@ -31,7 +29,9 @@ _TIME = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _BARE_TIME = re.compile(rf"[|,]\s{{0,8}}{_NUMBER}\s{{0,2}}(?P<unit>ms)(?![A-Za-z/])", re.IGNORECASE | re.ASCII)
-_OTHER_TIME = re.compile(r"(?i:total|elapsed|eta|remaining|wall|eval|val)[\s_]{0,2}$")  # before the word: not of a step
+_OTHER_TIME = re.compile(
+    r"(?i:total|train|elapsed|eta|remaining|wall|eval|val)[\s_]{0,2}$"
+)  # before the word: not of a step
 _RATE = re.compile(
     r"tok(?:en)?s?[\s_]{0,2}(?:/|per)[\s_]{0,2}s(?:ec(?:ond)?)?\s{0,2}[:=]?\s{0,4}"
     r"(?P<rate>\d[\d,]{0,20}(?:\.\d{1,20})?)\s?(?P<thousands>[km](?![a-z]))?",
@@ -66,7 +66,6 @@ STARTS = re.compile(
     r"\bloaded \d{1,15} tokens|\bfound \d{1,9} shards for (?:the )?split train", re.IGNORECASE | re.ASCII
 )
 RESUMES = re.compile(r"\b(?:loaded|resum(?:ed|ing)|loading)\b.{0,40}\bcheckpoint\b", re.IGNORECASE | re.ASCII)
-ENDED = re.compile(ENDING)
 # What a terminal may have broken off.
 OPENS = re.compile(r"(?<![\w-])step\s{0,8}[:=#]?\s{0,8}\d{1,12}\s{0,12}[|,]", re.IGNORECASE | re.ASCII)
 
@@ -94,8 +93,8 @@ def read_row(text: str) -> Printed | None:
     at = 0
     while (head := HEAD.search(text, at)) is not None:
         at = head.end()
-        # llm.c has a total and no colon; without a mark and a colon it may be any sentence.
-        if not head["colon"] and (head["total"] or not head["mark"]):
+        # llm.c has a total and no colon, modded-nanogpt a total and no mark; without both it may be any sentence.
+        if not (head["colon"] and head["mark"]) and (head["total"] or not (head["colon"] or head["mark"])):
             continue
         following = HEAD.search(text, at, at + _LONGEST_TAIL)
         stop = following.start() if following else min(len(text), at + _LONGEST_TAIL)

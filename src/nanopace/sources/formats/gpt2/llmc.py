@@ -18,13 +18,14 @@ from __future__ import annotations
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.gpt2 import llmc_lines as lines
+from nanopace.sources.formats.gpt2.endings import ending_of
 from nanopace.sources.formats.gpt2.gpt2_shape import give_shape, read_groups
 from nanopace.sources.formats.gpt2.llmc_lines import Printed, read_row
 from nanopace.sources.formats.gpt2.llmc_sensors import Sensors
 from nanopace.sources.formats.gpt2.next_row import NextRow
 from nanopace.sources.formats.gpt2.rate import SmoothedStepTokens
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
-from nanopace.sources.processes.died import ENDINGS, RANK
+from nanopace.sources.processes.died import RANK
 
 A100_TFLOPS = 312.0
 _MOST_PIECES = 8  # of a line that a terminal broke
@@ -115,8 +116,14 @@ class LlmcReader:
             self._sensors.add(found)
         elif lines.SKIPPED.search(line):
             self._skipped = True
-        elif found := lines.ENDED.search(line):
-            self._builder.ending(ENDINGS.get(found.lastgroup or "", "finished"))
+        elif lines.FINISHED.match(line):
+            self._builder.ending("finished")
+        elif line.startswith("[CUDA ERROR]"):
+            self._builder.ending("error")
+        elif line.strip() == "out of memory":  # behind it
+            self._builder.ending("out_of_memory")
+        elif (ending := ending_of(line)) is not None:
+            self._builder.ending(ending)
         else:
             return self._header(line)
         return True

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nanopace.run import FactValue
-from nanopace.sources.processes.died import ENDING
 
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,20})?|nan|inf)"
 _STEP = r"(?<![\w-])step\s{1,8}(?P<step>\d{1,12})"
 _TOTAL = r"/(?P<total>\d{1,12})"
 _MS = r"(?P<ms>\d{1,12}\.\d{1,9})"
 _RATE = r"(?P<rate>\d{1,15}(?:\.\d{1,9})?)\stok/s"
-_Z = r"\s?(?:\((?:z\s)?[+-](?:\d{1,9}\.\d\d|nan|inf)z?\))?"
+_Z = r"\s?(?:\((?:z\s)?[+-](?:\d{1,9}(?:\.\d{1,4})?|nan|inf)z?\))?"
 
 # The CUDA and the C program: since May 2024, with z-scores since the summer; in April and May; train_gpt2.c.
 _PIPES = (
@@ -54,7 +53,7 @@ SENSORS = re.compile(
     r" MHz /\s{1,6}\d{1,5} MHz \|\s{1,5}(?P<watts>\d{1,5}) W /\s{1,5}\d{1,5} W \| (?P<celsius>\d{1,3})°C / \d{1,3}°C"
     r" \| (?P<cap>[a-z ]{1,20})"
 )
-ENDED = re.compile(rf"(?P<finished>^total average iteration time: |^final \d{{1,9}} iters avg: )|{ENDING}")
+FINISHED = re.compile(r"total average iteration time: |final \d{1,9} iters avg: ", re.ASCII)
 
 TABLE = re.compile(r"\|\s([\w() ]{1,21}?)\s{1,21}\|\s(\S.{0,400}?)\s{1,80}\|\s{0,80}$", re.ASCII)
 ACCUMULATION = re.compile(r"=> setting grad_accum_steps=(\d{1,9})\b", re.ASCII)

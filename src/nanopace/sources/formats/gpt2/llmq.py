@@ -18,9 +18,9 @@ from typing import Any
 
 from nanopace.run import FactValue, Row
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.gpt2.endings import ending_of
 from nanopace.sources.formats.gpt2.rate import StepTokens
 from nanopace.sources.printed_numbers import nan_as_inf
-from nanopace.sources.processes.died import ENDING, ENDINGS
 
 _LOSS = r"(-?(?:\d{1,9}\.\d{1,12}|nan|inf))"
 _TIME = r"time:\s{0,8}(\d{1,12})\s{1,2}(ms|s)"
@@ -37,7 +37,6 @@ _DEVICE = re.compile(r"^  Device \d{1,4}: (\S.{0,100}?)\s{0,80}$", re.ASCII)
 _MEMORY = re.compile(r"^  Memory: \d{1,9} MiB / (\d{1,9}) MiB", re.ASCII)
 _FLOP = re.compile(r"^  (Blocks|LM-Head|Attention):\s{1,8}(\d{1,9}\.\d) ([GM])FLOP", re.ASCII)
 _DONE_TRAINING = re.compile(r"^Done\. validation loss ")
-_ENDED = re.compile(ENDING)
 
 _KNOBS = {  # as nanoGPT has them
     "micro-batch": "batch_size",
@@ -60,6 +59,7 @@ class _Settings:
         self._builder = builder
         self._options: dict[str, float] = {}
         self._flop: dict[str, float] = {}
+        self.knows_tokens = False
 
     def option(self, name: str, value: object) -> None:
         if name == "matmul-dtype" and isinstance(value, str):
@@ -70,6 +70,7 @@ class _Settings:
         number = _number(value)
         if number is None or number <= 0:
             return
+        self.knows_tokens |= name == "total-batch"
         self._options[name] = number
         if name in _KNOBS:
             whole: FactValue = int(number) if number == int(number) else number
@@ -115,8 +116,8 @@ class LlmqReader:
             self._saved(float(found[1]) * (1.0 if found[2] == "ms" else 1000.0))
         elif _DONE_TRAINING.match(line):
             self._builder.ending("finished")
-        elif found := _ENDED.search(line):
-            self._builder.ending(ENDINGS[found.lastgroup or ""])
+        elif (ending := ending_of(line)) is not None:
+            self._builder.ending(ending)
         else:
             return self._header(line)
         return True
@@ -188,7 +189,7 @@ class LlmqReader:
         self._builder.begin_process()
 
     def _end_process(self) -> None:
-        if (tokens := self._rate.plausible) is not None:
+        if not self._settings.knows_tokens and (tokens := self._rate.plausible) is not None:
             self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
 
 

@@ -7,15 +7,23 @@ from nanopace.sources.log_format import LogFormat
 _HERE = "nanopace.sources.formats.gpt2"
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?|nan|inf)"
 
+# A step, its loss and a time. llm.c has a total and no colon, modded-nanogpt a total and no mark before the loss.
+_STEP = r"(?<![\w-])step\s{0,8}[:=#]?\s{0,8}\d{1,12}"
+_BEFORE_LOSS = r"(?:\s{0,4}/\s{0,4}\d{1,12}(?=\s{0,8}[|,][^:=]{0,60}loss\s{0,4}[:=]))?\s{0,12}"
+_LOSS = (
+    r"(?:(?:[|,]{1,2}|with\b)\s{0,12}(?:train(?:ing)?[\s_]{0,4})?loss\s{0,4}[:=]?|loss\s{0,4}[:=])"
+    rf"\s{{0,12}}{_REAL}(?![\w.])"
+)
+_TIME = (
+    r"(?:(?<![A-Za-z_])(?<!total\s)(?<!elapsed\s)(?:dt|(?:(?:step|iter)[\s_])?time|took)[\s:=]{0,8}"
+    r"|[|,]\s{0,8}(?=\S{1,32}\s?ms))\d{1,12}(?:\.\d{1,20})?\s{0,4}(?:ms|s(?:ecs?|econds)?)(?![A-Za-z/])"
+)
+
 BUILD_NANOGPT = LogFormat(
     name="build_nanogpt",
     trainer="build-nanogpt",
     reader=f"{_HERE}.build_nanogpt:BuildNanogptReader",
-    # A step, its loss and a time; llm.c's has a total and no colon.
-    row=r"(?i:(?<![\w-])step\s{0,8}[:=#]?\s{0,8}\d{1,12}(?:\s{0,4}/\s{0,4}\d{1,12}(?=[^:=]{0,60}loss\s{0,4}[:=]))?\s{0,12}"
-    r"(?:(?:[|,]{1,2}|with\b)\s{0,12}(?:train(?:ing)?[\s_]{0,4})?loss\s{0,4}[:=]?|loss\s{0,4}[:=])"
-    rf"\s{{0,12}}{_REAL}(?![\w.]).{{0,200}}?(?:(?:dt|time|took)[\s:=]{{0,8}}|[|,]\s{{0,8}}(?=\S{{1,32}}\s?ms))"
-    r"\d{1,12}(?:\.\d{1,20})?\s{0,4}(?:ms|s(?:ecs?|econds)?)(?![A-Za-z/]))",
+    row=rf"(?i:{_STEP}{_BEFORE_LOSS}{_LOSS}.{{0,200}}?{_TIME})",
     header=r"total desired batch size:?\s{0,4}\d|=> calculated gradient accumulation steps:|^HellaSwag accuracy: \d",
     words=("step", "Step", "STEP", "total desired batch size", "gradient accumulation steps", "HellaSwag accuracy"),
     anchors=(
@@ -61,7 +69,7 @@ LLMC = LogFormat(
     trainer="llm.c",
     reader=f"{_HERE}.llmc:LlmcReader",
     row=rf"{_LLMC_STEP}/\d{{1,12}} \| (?:train )?loss\s{{1,12}}{_REAL}[^|]{{0,20}}\| norm [^|]{{1,40}}"
-    r"\| lr [^|]{1,20}\| \d"
+    r"\| lr [^|]{1,20}\| \d{1,12}\.\d{1,9} ms"
     rf"|{_LLMC_STEP}/\d{{1,12}}: train loss {_REAL} [^|]{{0,80}}?\d ms|{_LLMC_STEP}: train loss {_REAL} \(took \d",
     header=r"^\| (?:micro batch size B|padded_vocab_size Vp|val_loss_every) ",
     words=("step ", "micro batch size B", "padded_vocab_size", "val_loss_every"),
