@@ -172,7 +172,7 @@ class LlmcReader:
             self._table_row(found[1].strip(), found[2].strip())
         elif found := lines.ACCUMULATION.search(line):
             self._begin_process()
-            processes = int(self._table.get("num_processes", "0"))
+            processes = lines.whole(self._table.get("num_processes", ""))
             if processes:  # nanoGPT's knob counts the micro-batches of all GPUs, the line those of one
                 self._builder.fact("gradient_accumulation_steps", int(found[1]) * processes)
         elif found := lines.TOKENS.search(line):

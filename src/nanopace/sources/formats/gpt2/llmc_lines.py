@@ -100,7 +100,8 @@ def read_row(text: str, forms: tuple[re.Pattern[str], ...]) -> Printed | None:
 
 
 def whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+    """A number of things, of which there are some."""
+    return (int(text) or None) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _positive(text: str) -> float | None:

@@ -12,6 +12,7 @@ What the figures mean, which the log does not say:
 from __future__ import annotations
 
 import json
+import math
 import re
 from contextlib import suppress
 from typing import Any
@@ -57,7 +58,7 @@ class _Settings:
 
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
-        self._options: dict[str, float] = {}
+        self._options: dict[str, int] = {}
         self._flop: dict[str, float] = {}
         self.knows_tokens = False
 
@@ -68,26 +69,27 @@ class _Settings:
                 self._builder.fact("dtype", precision)
             return
         number = _number(value)
-        if number is None or number <= 0:
+        if number is None or not number > 1e-9:
             return
         self.knows_tokens |= name == "total-batch"
-        self._options[name] = number
+        known: FactValue = int(number) if number == int(number) else number
         if name in _KNOBS:
-            whole: FactValue = int(number) if number == int(number) else number
-            self._builder.fact(_KNOBS[name], whole)
+            self._builder.fact(_KNOBS[name], known)
+        if isinstance(known, int):
+            self._options[name] = known
         batch, context, steps, total = (
             self._options.get(each) for each in ("micro-batch", "seq-len", "grad-accumulation", "total-batch")
         )
         if batch and context and steps and total and not total % (batch * context * steps):
-            gpus = int(total // (batch * context * steps))
+            gpus = total // (batch * context * steps)
             self._builder.fact("gpu_count", gpus)
-            self._builder.fact("gradient_accumulation_steps", int(steps) * gpus)
+            self._builder.fact("gradient_accumulation_steps", steps * gpus)
 
     def flop(self, part: str, count: float) -> None:
         """Of a token, forward and backward; attention is counted by half, since it is causal."""
         self._flop[part] = count
-        if len(self._flop) == 3:
-            causal = sum(self._flop.values())
+        causal = sum(self._flop.values())
+        if len(self._flop) == len(_PARTS) and 0 < causal < math.inf:
             self._builder.fact("flops_per_token", causal + self._flop["attention"], "inferred", "model_shape")
             self._builder.fact("flops_per_token_causal", causal, "inferred", "model_shape")
 

@@ -8,14 +8,17 @@ _HERE = "nanopace.sources.formats.gpt2"
 _REAL = r"-?(?:\d{1,9}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?|nan|inf)"
 
 # A step, its loss and a time. llm.c has a total and no colon, modded-nanogpt a total and no mark before the loss.
-_STEP = r"(?<![\w-])step\s{0,8}[:=#]?\s{0,8}\d{1,12}"
-_BEFORE_LOSS = r"(?:\s{0,4}/\s{0,4}\d{1,12}(?=\s{0,8}[|,][^:=]{0,60}loss\s{0,4}[:=]))?\s{0,12}"
+# Spelled out, since an expression that ignores case takes several times as long.
+_STEP = r"(?<![\w-])[sS](?:tep|TEP)\s{0,8}[:=#]?\s{0,8}\d{1,12}"
+_WORD = r"[lL](?:oss|OSS)\s{0,4}"
+_BEFORE_LOSS = rf"(?:\s{{0,4}}/\s{{0,4}}\d{{1,12}}(?=\s{{0,8}}[|,][^:=]{{0,60}}{_WORD}[:=]))?\s{{0,12}}"
 _LOSS = (
-    r"(?:(?:[|,]{1,2}|with\b)\s{0,12}(?:train(?:ing)?[\s_]{0,4})?loss\s{0,4}[:=]?|loss\s{0,4}[:=])"
+    rf"(?:(?:[|,]{{1,2}}|with\b)\s{{0,12}}(?:[tT]rain(?:ing)?[\s_]{{0,4}})?{_WORD}[:=]?|{_WORD}[:=])"
     rf"\s{{0,12}}{_REAL}(?![\w.])"
 )
 _TIME = (
-    r"(?:(?<![A-Za-z_])(?<!total\s)(?<!elapsed\s)(?:dt|(?:(?:step|iter)[\s_])?time|took)[\s:=]{0,8}"
+    r"(?:(?<![A-Za-z_])(?<![tT]otal\s)(?<![eE]lapsed\s)"
+    r"(?:dt|DT|(?:(?:[sS]tep|[iI]ter)[\s_])?(?:[tT]ime|TIME)|[tT]ook)[\s:=]{0,8}"
     r"|[|,]\s{0,8}(?=\S{1,32}\s?ms))\d{1,12}(?:\.\d{1,20})?\s{0,4}(?:ms|s(?:ecs?|econds)?)(?![A-Za-z/])"
 )
 
@@ -23,7 +26,7 @@ BUILD_NANOGPT = LogFormat(
     name="build_nanogpt",
     trainer="build-nanogpt",
     reader=f"{_HERE}.build_nanogpt:BuildNanogptReader",
-    row=rf"(?i:{_STEP}{_BEFORE_LOSS}{_LOSS}.{{0,200}}?{_TIME})",
+    row=rf"{_STEP}{_BEFORE_LOSS}{_LOSS}.{{0,200}}?{_TIME}",
     header=r"total desired batch size:?\s{0,4}\d|=> calculated gradient accumulation steps:|^HellaSwag accuracy: \d",
     words=("step", "Step", "STEP", "total desired batch size", "gradient accumulation steps", "HellaSwag accuracy"),
     anchors=(
