@@ -34,6 +34,7 @@ NOT_IN_TEXT_LOGS: Mapping[str, str] = {
     "rate_smoothed": "llm.c",
     "mfu_causal": "llm.c",
     "evaluation_with_samples": "build-nanogpt",
+    "gpus_unknown": "build-nanogpt under torchrun",
     "many_runs": "a file of hundreds of runs; none is built here",
     "other_ranks": "a rank before each line; none is built here",
     "interleaved_processes": "two processes in one log; none is built here",

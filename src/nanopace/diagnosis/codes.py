@@ -93,6 +93,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "mfu_disagrees": ("steady_printed", "computed_mfu"),  # computed_mfu: of FLOPs, tokens and step time
     "mfu_other_card": ("steady_printed", "printed_peak_tflops", "card", "card_name", "card_tflops"),
     "mfu_card_unknown": ("achieved_tflops", "steady_printed", "printed_peak_tflops"),
+    "gpus_unknown": (),  # how many trained together: TFLOP/s are those of all of them
     "mfu_causal": ("trainer",),  # its printed mfu counts half of attention's FLOPs
     "ran_on_cpu": (),
     "mfu_unknown": ("missing",),  # which facts are missing, as a list of knobs

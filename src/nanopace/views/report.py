@@ -47,7 +47,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("utilisation_half_idle", "utilisation_mostly_idle", "utilisation_measured"),
         *("card_above_peak", "card_without_peak", "card_variants", "dtype_float32", "mfu_disagrees"),
         *("mfu_other_card", "mfu_card_unknown", "mfu_over_100", "mfu_zero", "mfu_smoothed"),
-        *("mfu_smoothed_and_slower", "mfu_smoothed_only", "mfu_unknown", "mfu_causal", "ran_on_cpu"),
+        *("mfu_smoothed_and_slower", "mfu_smoothed_only", "mfu_unknown", "mfu_causal", "gpus_unknown"),
+        "ran_on_cpu",
         *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),
     ),
     "loss": (

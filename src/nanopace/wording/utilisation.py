@@ -28,6 +28,10 @@ UTILISATION: Mapping[str, Sentence] = {
         "The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the trainer assumes for any "
         "card. Of the {card_name} ({card_tflops}) it is {card}."
     ),
+    "gpus_unknown": say(
+        "The log does not say how many GPUs trained together, and TFLOP/s here are those of all of them. Pass --gpu "
+        "with their number, such as --gpu '8x H100'."
+    ),
     "mfu_causal": say(
         "{trainer} counts half of attention's FLOPs in its mfu, since attention is causal. nanoGPT counts all of them, "
         "and so do the figures here that do not say otherwise."

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nanopace import diagnose
 from nanopace.run import Fact
 from nanopace.sources.formats.gpt2.build_nanogpt_lines import read_row
 from nanopace.sources.infer.infer import complete
+from nanopace.sources.runs import open_runs
 
 from ...reading import detected
 from ..examples.gpt2 import BUILD_NANOGPT, BUILD_NANOGPT_LOG
@@ -263,3 +266,26 @@ def test_the_log_of_losses() -> None:
     assert scores(run) == [(0, 0.247), (3, 0.248)]
     more = run_of("0 train 10.548814 ce=10.548814 aux=0.000000\n1 train 10.2 lr 6.0e-04 dt 12.0\n2 train 10.1")
     assert list(more.untimed_rows.iteration) == [0, 1]  # a last number may be cut
+
+
+def test_under_torchrun_the_number_of_gpus_is_unknown() -> None:
+    """The device is only printed where a process trains alone."""
+    text = BUILD_NANOGPT.replace("using device: cuda\n", "")
+    run = run_of(text)
+    assert (run.value("gpu_count"), run.value("gradient_accumulation_steps")) == (None, None)
+    assert "gpus_unknown" in {finding.code for finding in diagnose(run).findings}
+    (told,) = open_runs(io.BytesIO(text.encode()), gpu="2x H100")
+    assert "gpus_unknown" not in {finding.code for finding in diagnose(told).findings}
+    assert "gpus_unknown" not in {finding.code for finding in diagnose(run_of(BUILD_NANOGPT)).findings}
+
+
+def test_fewer_batches_are_no_advice() -> None:
+    """An evaluation is mostly HellaSwag and samples: fewer batches would not make it as much shorter."""
+    lines = []
+    for n in range(2000):
+        if n % 20 == 0:
+            lines += ["validation loss: 3.1000", "HellaSwag accuracy: 2510/10042=0.2500"]
+        lines += rows(n, ms=9000.0 if n % 20 == 0 else 500.0)
+    codes = {finding.code for finding in diagnose(run_of(log(lines))).findings}
+    assert "raise_eval_interval" in codes
+    assert not codes & {"lower_eval_iters", "lower_eval_iters_unknown"}

@@ -194,7 +194,7 @@ def test_train_gpt2_py() -> None:
     ]
     assert losses(run) == [(0, 11.0079345703125, 0), (2, 10.84321, 2), (3, 10.62109375, None)]
     assert run.ending == "finished"
-    assert caveats(run) == ["counts_from_one"]
+    assert caveats(run) == ["counts_from_one", "gpus_unknown"]
     assert (run.value("vocab_size"), run.value("block_size")) == (50257, 1024)
     assert run.value("tokens_per_iteration") == 524288
 
@@ -221,3 +221,14 @@ def test_a_terminal_that_broke_the_rows() -> None:
 def test_a_finished_training_has_nothing_to_go() -> None:
     assert all(b > a for a, b in pairwise(run_of(LLMC).rows.iteration))
     assert diagnose(run_of(LLMC[: LLMC.index("val loss 10.700000")])).ahead.remaining_iterations == 0
+
+
+@pytest.mark.parametrize(
+    ("devices", "gpus"),
+    [(["cuda"], 1), (["cuda:0"], None), (["cuda:1", "cuda:0", "cuda:2"], 3), ([], None)],
+)
+def test_every_rank_of_train_gpt2_py_prints_its_device(devices: list[str], gpus: int | None) -> None:
+    run = run_of(LLMC_PYTHON.replace("using device: cuda:0\n", "".join(f"using device: {each}\n" for each in devices)))
+    assert run.value("gpu_count") == gpus
+    said = {finding.code for finding in diagnose(run).findings}
+    assert ("gpus_unknown" in said) == (gpus is None)

@@ -241,3 +241,5 @@ class BuildNanogptReader:
             self._builder.fact("gpu_count", self._ranks)
         elif self._tokens_printed and self._groups_printed > 1:  # the first is printed by one rank, these by all
             self._builder.fact("gpu_count", self._groups_printed, "inferred", "trainer")
+        elif self._tokens_printed and not self._one_process:
+            self._builder.caveat("gpus_unknown")

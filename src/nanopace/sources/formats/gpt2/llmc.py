@@ -45,6 +45,7 @@ class LlmcReader:
         self._sensors = Sensors()
         self._table: dict[str, str] = {}
         self._groups: dict[str, int] = {}
+        self._devices = 0  # that the ranks of train_gpt2.py print
         self._tokens_printed = False
         self._total: int | None = None  # steps, as the last row has it
         self._sampling, self._rules = False, 0
@@ -180,6 +181,9 @@ class LlmcReader:
             self._give_tokens(to_int(found[1]))
         elif lines.STARTS.match(line):
             self._begin_process()
+        elif found := lines.DEVICE.match(line):
+            self._begin_process()
+            self._device(found[1], several=found[2] is not None)
         elif groups := read_groups(line):
             self._groups |= groups
         else:
@@ -191,6 +195,7 @@ class LlmcReader:
             self._next.finish()
             self._end_process()
             self._next, self._rate, self._table, self._groups = NextRow(self._builder), SmoothedStepTokens(), {}, {}
+            self._devices = 0
         self._began, self._skipped = True, False
         self._builder.begin_process(fresh=fresh)
 
@@ -209,6 +214,13 @@ class LlmcReader:
             if (number := read(value)) is not None:
                 self._builder.fact(fact, number)
 
+    def _device(self, device: str, *, several: bool) -> None:
+        """Every rank prints its own, with a number where there are several. One alone may be all that was kept."""
+        self._devices += 1
+        self._builder.fact("device", device)
+        if self._devices > 1 or not several:
+            self._builder.fact("gpu_count", self._devices)
+
     def _give_tokens(self, tokens: int) -> None:
         if tokens > 0:
             self._tokens_printed = True
@@ -224,6 +236,8 @@ class LlmcReader:
     def _end_process(self) -> None:
         if not self._tokens_printed and (tokens := self._rate.plausible) is not None:
             self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
+        if self._groups and self._devices < 2:
+            self._builder.caveat("gpus_unknown")
 
 
 class LlmcPythonReader(LlmcReader):

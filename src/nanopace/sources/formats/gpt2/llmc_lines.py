@@ -58,6 +58,7 @@ FINISHED = re.compile(r"total average iteration time: |final \d{1,9} iters avg: 
 TABLE = re.compile(r"\|\s([\w() ]{1,21}?)\s{1,21}\|\s(\S.{0,400}?)\s{1,80}\|\s{0,80}$", re.ASCII)
 ACCUMULATION = re.compile(r"=> setting grad_accum_steps=(\d{1,9})\b", re.ASCII)
 TOKENS = re.compile(r"total desired batch size: (\d[\d,]{0,20})", re.ASCII)
+DEVICE = re.compile(r"^using device: (cuda|mps|cpu)(:\d{1,3})?\s{0,8}$", re.ASCII)  # of each rank, in train_gpt2.py
 STARTS = re.compile(r"\|\sParameter\s{1,21}\|\sValue\s|Running pytorch \d", re.ASCII)
 # Without its end, where a terminal broke it.
 OPENS = re.compile(
