@@ -91,10 +91,13 @@ def test_the_json() -> None:
         '  {"log": "step", "time": "x", "step": 3, "duration_ms": [], "loss": 3.0},',
         '  {"log": "option", "time": "x", "step": 0, "name": "total-batch", "value": 1e400},',
         '  {"log": "eval", "time": "x"},',
+        '  {"log": "eval", "time": "x", "step": 3, "duration_ms": -1, "loss": 3.0},',
+        '  {"log": "info", "step": 3, "message": "saving checkpoint to `a`", "duration_ms": 1e999},',
         '  {"log": ' + "[" * 5000,
     ],
 )
 def test_lines_that_no_trainer_writes(line: str) -> None:
     run = run_of(LLMQ_JSON.replace("\n]\n", ",\n" + line + "\n]\n"))
     assert list(run.rows.iteration) == [0, 1, 2]
+    assert (len(run.evaluations), len(run.checkpoints)) == (1, 1)
     assert run.value("tokens_per_iteration") == 131072

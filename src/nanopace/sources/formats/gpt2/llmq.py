@@ -195,6 +195,7 @@ class LlmqReader:
             self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
 
 
+_LONGEST_MS = 1e15  # far beyond any training
 _PARTS = {"Blocks": "blocks", "LM-Head": "lm_head", "Attention": "attention"}
 
 
@@ -248,11 +249,10 @@ class LlmqJsonReader:
         elif kind == "info" and _DONE_TRAINING.match(str(entry.get("message"))):
             self._builder.ending("finished")
         elif kind == "info" and "duration_ms" in entry and _SAVING.match(str(entry["message"])):
-            self._builder.checkpoint(_step(entry), str(entry["message"]).split("`")[1], ms=float(entry["duration_ms"]))
+            self._builder.checkpoint(_step(entry), str(entry["message"]).split("`")[1], ms=_ms(entry))
 
     def _row(self, entry: dict[str, Any]) -> None:
-        ms = float(entry["duration_ms"])
-        if not 0 < ms < 1e15:
+        if not (ms := _ms(entry)):  # the clock stood still
             return
         loss = nan_as_inf(float(entry["loss"]))
         if tokens := _number(entry.get("step_tokens")):
@@ -266,7 +266,7 @@ class LlmqJsonReader:
             _step(entry),
             sum(losses) / len(losses) if losses else None,
             nan_as_inf(float(entry["loss"])),
-            ms=float(entry["duration_ms"]),
+            ms=_ms(entry),
             train_steps=len(losses) or None,
             at_s=self._stamps.read(str(entry.get("time", ""))[:40]),
         )
@@ -277,6 +277,13 @@ def _step(entry: dict[str, Any]) -> int:
     if not 0 <= step < 10**12:
         raise ValueError(step)
     return step
+
+
+def _ms(entry: dict[str, Any]) -> float:
+    ms = float(entry["duration_ms"])
+    if not 0 <= ms < _LONGEST_MS:
+        raise ValueError(ms)
+    return ms
 
 
 def _number(value: object) -> float | None:
