@@ -23,7 +23,8 @@ Phase = Literal[
 ]
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
 RowLoss = Literal["step", "micro-batch", "smoothed"]  # of a whole step, of its last micro-batch, or over several steps
-Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss
+Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss;
+# core: the score of a benchmark, which rises: nanochat's CORE, or HellaSwag
 CoverEvidence = Literal["tokens", "stamps", "first_row", "trainer", "clock"]  # see sources/infer/cover.py
 Stage = Literal["base", "mid", "sft", "rl"]  # of nanochat, which trains one model in several programs
 

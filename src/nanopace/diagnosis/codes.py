@@ -32,6 +32,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "rows_ahead_of_gpu": ("wait_ms",),  # for the GPU, at each evaluation: the clock of rows does not wait for it
     "batch_scheduled": ("smallest", "largest"),  # tokens of a step
     "attention_scheduled": (),  # the window of the attention changes during the run
+    "counts_from_one": ("trainer",),  # its steps; iterations are counted from 0
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow
@@ -57,6 +58,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "after_last_row": ("iteration", "after_s"),  # an evaluation, with what it saved
     "gap_between_rows": ("count", "total_s", "largest_s", "iteration"),  # that only the time stamps show
     "hidden_unpriced": ("hidden", "count"),  # none is visible, so what they cost is unknown
+    "evaluation_with_samples": ("trainer",),  # what is called evaluation is more than that
     "evaluations_outside_clock": ("count",),  # this trainer stops its clock for evaluation
     "periodic_stalls": ("rows", "interval", "each_s", "total_s", "total_share"),
     "stalls": ("rows", "largest_s", "iteration", "total_s", "total_share"),
@@ -99,6 +101,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "mfu_disagrees": ("steady_printed", "computed_mfu"),  # computed_mfu: of FLOPs, tokens and step time
     "mfu_other_card": ("steady_printed", "printed_peak_tflops", "card", "card_name", "card_tflops"),
     "mfu_card_unknown": ("achieved_tflops", "steady_printed", "printed_peak_tflops"),
+    "gpus_unknown": (),  # how many trained together: TFLOP/s are those of all of them
+    "mfu_causal": ("trainer",),  # its printed mfu counts half of attention's FLOPs
     "ran_on_cpu": (),
     "mfu_unknown": ("missing",),  # which facts are missing, as a list of knobs
     "mfu_over_100": ("steady_printed", "printed_peak_tflops", "achieved_tflops"),
@@ -121,6 +125,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "throttled_power": ("throttled_share", "median_watts", "median_mhz"),  # the last two may be None
     "energy": ("energy_kwh", "mean_watts"),  # mean_watts may be None
     "tokens_unknown": ("missing",),
+    "rate_smoothed": ("trainer",),  # its printed tokens per second are a moving average
     "printed_rate_wrong": ("printed_batch", "batch"),  # in tokens
     # --- loss
     "skipped_steps": ("count", "streaks", "iterations"),  # iterations: the first of them, as a list

@@ -28,8 +28,13 @@ def reading_findings(run: Run) -> list[Finding]:
     if run.rows_cover > 1:
         exact = run.rows_cover if run.rows_cover_shown_by != "clock" else None  # it is not the same in all rows
         findings.append(Finding("rows_cover_several", {"iterations": exact, "shown_by": run.rows_cover_shown_by}))
-    findings += [Finding(each.code, each.numbers) for each in run.caveats]
+    findings += [Finding(each.code, each.numbers) for each in run.caveats if not _settled(each.code, run)]
     return findings
+
+
+def _settled(caveat: str, run: Run) -> bool:
+    """Whether somebody has said since what the log does not say."""
+    return caveat == "gpus_unknown" and run.number("gpu_count") is not None
 
 
 def _quoted(log_lines: int, lines: int, rows: int) -> dict[str, Number]:

@@ -17,12 +17,6 @@ _INT, _REAL = r"\d{1,12}", r"-?(?:\d{1,9}(?:\.\d{1,15})?(?:[eE][+-]?\d{1,3})?|na
 _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
-        (
-            "build-nanogpt",
-            rf"\bstep\s{{1,9}}{_INT}\s?[|,]{{1,2}}\s?(?:train )?loss\s?:\s?{_REAL}.{{0,120}}?\bdt:?\s?{_REAL}\s?m?s",
-        ),
-        ("llm.c", rf"\bstep\s+{_INT}/{_INT} \| (?:train )?loss {_REAL} ?[(|]|^s:{_INT} (?:trl|tel|eval):"),
-        ("llama2.c", rf"^{_INT} \| loss {_REAL} \| lr {_REAL} \| {_REAL}ms"),
         ("torchtitan", rf"\bstep:\s{{1,8}}{_INT}\s{{1,8}}loss:\s{{0,8}}{_REAL}\s.{{0,120}}?\btps:"),
         ("Megatron", rf"\biteration\s{{1,12}}{_INT}/\s{{0,12}}{_INT} \|.{{0,120}}?elapsed time per iteration"),
         ("litgpt", rf"\biter {_INT} step {_INT} \| loss train: |^iter {_INT}: val loss {_REAL}, val time: "),

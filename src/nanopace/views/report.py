@@ -12,6 +12,7 @@ READING = (
     *("many_runs", "other_ranks", "interleaved_processes"),
     *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several"),
     *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled"),
+    "counts_from_one",
 )
 
 # Under which section a finding is said. Advice has a section of its own.
@@ -37,17 +38,18 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile", "startup_of_several"),
         "checkpoint_not_first",
         *("hidden_evaluations", "align_log_interval", "hidden_unpriced", "after_last_row"),
-        *("evaluations_outside_clock", "gap_between_rows"),
+        *("evaluation_with_samples", "evaluations_outside_clock", "gap_between_rows"),
         *("periodic_stalls", "stalls", "long_events", "data_stalls", "suspended", "uneven_rows", "restarts"),
         "rollbacks",
     ),
-    "throughput": ("tokens_unknown", "printed_rate_wrong"),
+    "throughput": ("tokens_unknown", "printed_rate_wrong", "rate_smoothed"),
     "gpu": (
         *("utilisation_near_limit", "utilisation_good", "utilisation_power_limited"),
         *("utilisation_half_idle", "utilisation_mostly_idle", "utilisation_measured"),
         *("card_above_peak", "card_without_peak", "card_variants", "dtype_float32", "mfu_disagrees"),
         *("mfu_other_card", "mfu_card_unknown", "mfu_over_100", "mfu_zero", "mfu_smoothed"),
-        *("mfu_smoothed_and_slower", "mfu_smoothed_only", "mfu_unknown", "ran_on_cpu"),
+        *("mfu_smoothed_and_slower", "mfu_smoothed_only", "mfu_unknown", "mfu_causal", "gpus_unknown"),
+        "ran_on_cpu",
         *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),
     ),
     "loss": (

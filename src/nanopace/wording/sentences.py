@@ -68,6 +68,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "The window of the attention changes during the run, as the code in the log says: a step takes longer where it "
         "is wider."
     ),
+    "counts_from_one": say(
+        "{trainer} counts its steps from 1; here iterations are counted from 0, so its step 1 is iteration 0."
+    ),
     # --- slow rows
     "evaluation_rows": say_n(
         "{slow} of {rows} rows is slow, and it is not slow training: its time contains evaluation and saving "
@@ -186,6 +189,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "Hidden between the rows: {hidden} of {count} evaluations. No row, or only one, shows what one like them "
         "costs. "
         "A log_interval that divides eval_interval would show it."
+    ),
+    "evaluation_with_samples": say(
+        "{trainer}'s clock runs on during validation, HellaSwag and samples, and while it saves, which it does not "
+        "print. All of that together is called evaluation here."
     ),
     "evaluations_outside_clock": say(
         "This trainer stops its clock for evaluations ({count} here): no row is slow because of them, and the log does "

@@ -51,6 +51,18 @@ def test_what_the_figures_mean() -> None:
             "clock_ms": 1.0,
             "ends_at_max_iters": True,
         },
+        "build_nanogpt": {"rows_may_cover": True, "gpt2_shape": True},
+        "build_nanogpt_log": {"row_contains_evaluation": False},
+        "llama2c": {
+            "mfu_smoothing": 0.9,
+            "printed_peak": 312.0,
+            "row_loss": "micro-batch",
+            "nanogpt_knobs": True,
+            "ends_at_max_iters": True,
+        },
+        "llmc": {"row_contains_evaluation": False, "gpt2_shape": True, "ends_at_max_iters": True},
+        "llmc_python": {"gpt2_shape": True, "ends_at_max_iters": True},
+        "llmc_log": {"row_contains_evaluation": False},
+        "llmq": {"row_contains_evaluation": False, "ends_at_max_iters": True},
+        "llmq_json": {"row_contains_evaluation": False, "ends_at_max_iters": True},
     }
-    trainers = ["nanoGPT", "nanochat", "nanopace", "nanopace", "modded-nanogpt", "parameter-golf"]
-    assert [each.trainer for each in BUILT_IN] == trainers
