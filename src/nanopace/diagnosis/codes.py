@@ -27,6 +27,9 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "log_truncated": ("last_iteration",),  # the compressed file ends before its log does
     "unread_evaluations": ("count", "line", "line_text"),  # line: number of the first one, line_text: it, shortened
     "rows_cover_several": ("iterations", "shown_by"),  # a printed time covers so many; shown_by: a code of run.py
+    "rate_per_gpu": ("per_gpu", "gpus", "total"),  # printed tokens per second; gpus and total may be None
+    "rate_wrong": ("printed", "tokens", "training_s", "rate"),  # tokens per second at the end; rate: what they are
+    "iterations_are_micro_batches": ("per_step",),
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow

@@ -46,6 +46,7 @@ class LogFormat(Record):
     row_loss: RowLoss = "step"
     rows_may_cover: bool = False  # some print the time of all iterations since the row before
     rows_cover: bool = False  # all do
+    row_is_mean: bool = False  # it is the mean of all iterations since the row before
 
     # --- what its log leaves out ---
     has_stages: bool = False  # one log holds several trainings: base, mid, SFT

@@ -49,6 +49,20 @@ SENTENCES: Mapping[str, Sentence] = {
     "rows_cover_several": say(
         "The time of a row covers {iterations} iterations here, not one: {shown_by}. All times below are per iteration."
     ),
+    "rate_per_gpu": say(
+        "The tokens per second that are printed ({per_gpu}) are those of one GPU; all {gpus} together do {total}."
+    )
+    | say(
+        "The tokens per second that are printed ({per_gpu}) are those of one GPU, and the log does not say how many "
+        "there were."
+    ),
+    "rate_wrong": say(
+        "The printed “Tok/sec” ({printed}) is wrong: this trainer divides by a time stamp. {tokens} tokens in "
+        "{training_s} are {rate} per second."
+    ),
+    "iterations_are_micro_batches": say(
+        "An iteration of this log is one micro-batch on each GPU; {per_step} of them make a step."
+    ),
     # --- slow rows
     "evaluation_rows": say_n(
         "{slow} of {rows} rows is slow, and it is not slow training: its time contains evaluation and saving "

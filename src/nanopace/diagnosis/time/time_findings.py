@@ -89,10 +89,10 @@ def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Findi
     evaluations, findings = breakdown.costs.evaluations, []
     last = run.rows.last_iteration[-1] if len(run.rows) else 0
     unseen = [each for each in breakdown.costs.counted if each.row is None]
-    hidden = sum(each.count for each in unseen if each.iteration <= last)
-    after = [each for each in unseen if each.iteration > last]
+    hidden = sum(each.count for each in unseen if each.iteration < last)
+    after = [each for each in unseen if each.iteration >= last]  # what is before the last row is inside of it
     without_cost = breakdown.costs.without_cost
-    if any(each.iteration <= last for each in without_cost):
+    if any(each.iteration < last for each in without_cost):
         findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
     elif hidden and evaluations.interval and (logged := log_interval(run)):
         intervals: dict[str, Number] = {"log_interval": logged, "eval_interval": evaluations.interval}
@@ -100,7 +100,7 @@ def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Findi
         findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
         if evaluations.interval % logged:
             findings.append(Finding("align_log_interval", intervals))
-    if after and not any(each.iteration > last for each in without_cost):
+    if after and not any(each.iteration >= last for each in without_cost):
         findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
     return findings
 
