@@ -14,10 +14,6 @@ ROWS = {
     "modded-nanogpt": "step:{n}/1000 train_loss:9.{n}000 train_time:{n}00ms step_avg:50.00ms",
     "llm.c": "step    {n}/1000 | loss 9.{n}00000 (+nanz)| norm 3.0000 (+nanz)| lr 1.00e-06 | 150.00 ms",
     "llama2.c": "{n} | loss 9.{n}000 | lr 5.000000e-04 | 150.00ms | mfu 12.00%",
-    "torchtitan": "[rank0]:[titan] 2025-01-01 10:00:0{n},000 - root - INFO - step:  {n}  loss:  9.{n}0000  tps: 900",
-    "Megatron": " iteration        {n}/    1000 | consumed samples:  4{n} | elapsed time per iteration (ms): 150.0 |",
-    "litgpt": "Epoch 1 | iter {n} step {n} | loss train: 9.{n}00, val: n/a | iter time: 150.00 ms (step)",
-    "lingua": "0: INFO    25-01-01 10:00:0{n}.000000 - 0:00:0{n} - step: {n}  acc: 0  loss:  9.{n}  wps: 1.00e+03",
     "LLaMA-Factory": '{{"current_steps": {n}, "total_steps": 1000, "loss": 9.{n}, "elapsed_time": "0:00:0{n}"}}',
     "Hugging Face Trainer": "{{'loss': 9.{n}, 'grad_norm': 3.0, 'learning_rate': 5e-05, 'epoch': 0.0{n}}}",
 }

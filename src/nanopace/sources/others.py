@@ -24,10 +24,6 @@ _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("modded-nanogpt", rf"^step:{_INT}/{_INT} .{{0,60}}?train_time:"),
         ("llm.c", rf"\bstep\s+{_INT}/{_INT} \| (?:train )?loss {_REAL} ?[(|]|^s:{_INT} (?:trl|tel|eval):"),
         ("llama2.c", rf"^{_INT} \| loss {_REAL} \| lr {_REAL} \| {_REAL}ms"),
-        ("torchtitan", rf"\bstep:\s{{1,8}}{_INT}\s{{1,8}}loss:\s{{0,8}}{_REAL}\s.{{0,120}}?\btps:"),
-        ("Megatron", rf"\biteration\s{{1,12}}{_INT}/\s{{0,12}}{_INT} \|.{{0,120}}?elapsed time per iteration"),
-        ("litgpt", rf"\biter {_INT} step {_INT} \| loss train: |^iter {_INT}: val loss {_REAL}, val time: "),
-        ("lingua", rf"\bstep: {_INT}\s{{1,4}}acc: {_INT}\s{{1,4}}loss: |\"speed/wps\": "),
         ("LLaMA-Factory", rf"^\{{\"current_steps\": {_INT}, \"total_steps\": {_INT}, "),
         ("Hugging Face Trainer", r"\{'(?:loss|eval_loss|train_runtime)': .{1,400}?'epoch': "),
     )

@@ -61,7 +61,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "{training_s} are {rate} per second."
     ),
     "iterations_are_micro_batches": say(
-        "An iteration of this log is one micro-batch on each GPU; {per_step} of them make a step."
+        "This log counts micro-batches: {per_step} of them make one update of the weights. What is called a step "
+        "below is one micro-batch."
     ),
     # --- slow rows
     "evaluation_rows": say_n(

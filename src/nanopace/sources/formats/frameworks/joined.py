@@ -37,7 +37,7 @@ class JoiningReader(ABC):
     def read_row(self, text: str) -> bool:
         """A row, wherever it is in the text. True if there is one."""
 
-    def read_partial(self, text: str) -> None:  # noqa: ARG002, B027  # most rows are of no use in part
+    def read_partial(self, text: str) -> None:  # noqa: B027  # most rows are of no use in part
         """The beginning of a row that no line completes."""
 
     @abstractmethod
@@ -56,8 +56,7 @@ class JoiningReader(ABC):
             return True
         if opens:
             self._open, self._pieces = line, 1
-            return False
-        if self._open:
+        elif self._open:
             self._open, self._pieces = self._open + line, self._pieces + 1
             if self.read_row(self._open):
                 self._open = ""

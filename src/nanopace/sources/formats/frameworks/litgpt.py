@@ -116,7 +116,7 @@ class LitgptReader(JoiningReader):
         tokens, seconds = self._process.tokens, self._process.seconds
         if tokens and seconds and abs(printed * seconds / tokens - 1) > _WRONG:
             self._builder.caveat(
-                "rate_wrong", printed=printed, tokens=tokens, training_s=seconds, rate=tokens / seconds
+                "rate_wrong", printed=printed, tokens=tokens, training_s=seconds, rate=round(tokens / seconds)
             )
 
     def _header(self, line: str) -> bool:

@@ -60,4 +60,6 @@ class PerGpuRate:
         if not self._rates or gpus == 1:
             return
         rate = upper_median(self._rates)
-        builder.caveat("rate_per_gpu", per_gpu=rate, gpus=gpus, total=None if gpus is None else rate * gpus)
+        builder.caveat(
+            "rate_per_gpu", per_gpu=round(rate), gpus=gpus, total=None if gpus is None else round(rate * gpus)
+        )

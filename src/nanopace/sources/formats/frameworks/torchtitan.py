@@ -3,8 +3,8 @@
 What the figures mean, which the log does not say:
 
 - A row is of all steps since the clock was last set: by the row before, or by a validation. `tps` (`wps` in 2024) is
-  the tokens of those steps over that time, for one GPU: what a step took is its tokens over its rate. Where the log does
-  not say how many tokens that are, the time stamps of the rows tell.
+  the tokens of those steps over that time, for one GPU: what a step took is its tokens over its rate. Where the log
+  does not say how many tokens that are, the time stamps of the rows tell.
 - A checkpoint that was written since then is in that time, and its seconds are printed: they are taken out.
 - The first row contains what came before it: building the model, loading a checkpoint, compiling.
 - With pipeline parallelism only the last stage has the loss. The others print -1 or, later, -2.
@@ -86,7 +86,7 @@ class _Process:
 class TorchtitanReader(JoiningReader):
     """Feeds the lines of a torchtitan log to a builder."""
 
-    opens = re.compile(r"\bstep:\s{1,8}\d{1,12}\s", re.ASCII)
+    opens = re.compile(r"(?<!validate )\bstep:\s{1,8}\d{1,12}\s", re.ASCII)
     complete = re.compile(r"\bmfu:\s{0,8}(?:\d{1,6}\.\d\d%|N/A)", re.ASCII)
 
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
