@@ -192,7 +192,8 @@ def autoresearch_log(steps: int = 40) -> str:
     return (
         "Vocab size: 8,192\nModel config: {'sequence_len': 2048, 'vocab_size': 8192, 'n_layer': 8, 'n_head': 4, "
         "'n_kv_head': 4, 'n_embd': 512, 'window_pattern': 'SSSL'}\nParameter counts:\n"
-        "  wte                     : 4,194,304\n  total                   : 50,332,176\nEstimated FLOPs per token: 2.400000e+08\nTime budget: 300s\n"
+        "  wte                     : 4,194,304\n  total                   : 50,332,176\n"
+        "Estimated FLOPs per token: 2.400000e+08\nTime budget: 300s\n"
         f"Gradient accumulation steps: 2\n{rows}\n---\nval_bpb:          0.997900\ntraining_seconds: 300.1\n"
         "total_seconds:    325.9\npeak_vram_mb:     45060.2\nmfu_percent:      39.80\ntotal_tokens_M:   21.0\n"
         f"num_steps:        {steps}\nnum_params_M:     50.3\ndepth:            8\n"

@@ -120,9 +120,12 @@ class LinguaMetricsReader:
         self._builder = builder
         self._steps = _Steps()
         self._console = LinguaReader(builder)  # reads its stamps
+        self._last = ""
 
     def feed(self, line: str) -> bool:
-        row = _object(line)
+        if line == self._last:
+            return True
+        row, self._last = _object(line), line
         step, loss = _number(row, "global_step"), next((each for name in _LOSSES if (each := _number(row, name))), None)
         alone_s = _number(row, "speed/curr_iter_time")
         if step is None or alone_s is None or not step.is_integer() or not 0 <= step < 1e12:

@@ -22,7 +22,9 @@ _WRONG = 0.05  # of a rate, which is rounded, as the time is
 
 _REAL = r"(?:\d{1,9}\.\d{1,9}|nan|inf)"
 _ROW = re.compile(
-    r"\biter (?P<iter>\d{1,12})(?: \|)? step (?P<step>\d{1,12})(?::| \|) loss(?: train:?)?:? (?P<loss>" + _REAL + r")"
+    r"\biter {1,9}(?P<iter>\d{1,12})(?: \|)? step {1,9}(?P<step>\d{1,12})(?::| \|) loss(?: train:?)?:? {1,4}(?P<loss>"
+    + _REAL
+    + r")"
     r".{0,80}?\biter time: {1,6}(?P<ms>\d{1,12}\.\d\d) ?ms(?P<update> \((?:optimizer\.)?step\))?"
     r"(?P<pretraining>,? remaining time: )?",
     re.ASCII,
@@ -59,7 +61,8 @@ class _Process:
 class LitgptReader(JoiningReader):
     """Feeds the lines of a litgpt log to a builder."""
 
-    opens = re.compile(r"\biter \d{1,12}(?: \|)? step \d{1,12}", re.ASCII)
+    opens = re.compile(r"\biter {1,9}\d{1,12}(?: \|)? step {1,9}\d{1,12}", re.ASCII)
+    continues = re.compile(r"^[ (\w.]{0,18}\)|iter time|\bms\b|remaining time", re.ASCII)
     complete = re.compile(r"\biter time: {1,6}\d{1,12}\.\d\d ?ms", re.ASCII)
 
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
@@ -68,8 +71,17 @@ class LitgptReader(JoiningReader):
 
     def read_row(self, text: str) -> bool:
         found = _ROW.search(text)
-        if found is None:
-            return False
+        whole = found is not None and (found["update"] or found["pretraining"])
+        if found is not None and whole:
+            self._row(found)
+        return bool(whole)
+
+    def read_partial(self, text: str) -> None:
+        """Finetuning, without an update."""
+        if (found := _ROW.search(text)) is not None:
+            self._row(found)
+
+    def _row(self, found: re.Match[str]) -> None:
         process, iteration, ms = self._process, int(found["iter"]), float(found["ms"])
         if process.last and iteration <= process.last:
             self._end_process()
@@ -80,7 +92,6 @@ class LitgptReader(JoiningReader):
             self._update(iteration, int(found["step"]))
         if ms > 0:
             self._builder.row(Row(iteration, ms, nan_as_inf(float(found["loss"]))))
-        return True
 
     def _update(self, iteration: int, step: int) -> None:
         """How many micro-batches a step has, by two updates."""
@@ -101,6 +112,8 @@ class LitgptReader(JoiningReader):
             builder.ending("finished")
         elif found := _SAVED.search(line):
             builder.checkpoint(process.last, found[1])
+        elif "remaining time: " in line:  # of a row that a terminal broke
+            process.pretraining = True
         elif found := _TOKENS.search(line):
             process.tokens = to_int(found[1])
         elif found := _TIME.search(line):

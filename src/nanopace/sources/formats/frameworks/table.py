@@ -15,7 +15,7 @@ TORCHTITAN = LogFormat(
     header=r"\[titan\] \d{4}-\d\d-\d\d |torchtitan version: ",
     words=("step:", "titan"),
     anchors=(r"\bstep:\s{1,8}\d{1,12}\s{1,8}loss:", r"\[titan\] \d", "torchtitan version: "),
-    row_start=r"(?<!validate )\bstep:\s{1,8}(\d{1,12})\s{1,8}loss:\s{0,8}(?!-)",  # those without a loss print -1
+    row_start=r"(?<!validate )\bstep:\s{1,8}(\d{1,12})\s{1,8}loss:(?!\s{0,8}-)",  # those without a loss print -1
     row_contains_evaluation=False,
     row_is_mean=True,
 )
@@ -50,14 +50,14 @@ MEGATRON_2021 = LogFormat(
     row_is_mean=True,
 )
 
-_LITGPT_ROW = r"\biter \d{1,12}(?: \|)? step \d{1,12}"
-_LITGPT_START = r"\biter (\d{1,12})(?: \|)? step \d{1,12}(?::| \|) loss"
+_LITGPT_ROW = r"\biter {1,9}\d{1,12}(?: \|)? step {1,9}\d{1,12}"
+_LITGPT_START = r"\biter {1,9}(\d{1,12})(?: \|)? step {1,9}\d{1,12}(?::| \|) loss"
 
 LITGPT = LogFormat(
     name="litgpt",
     trainer="litgpt",
     reader=f"{_HERE}.litgpt:LitgptReader",
-    row=rf"{_LITGPT_ROW} \| loss train: {_LOSS},? .{{0,40}}?\biter time: ",
+    row=rf"{_LITGPT_ROW} \| loss train: {{1,4}}{_LOSS},? .{{0,40}}?\biter time: ",
     words=("iter time",),
     row_start=_LITGPT_START,
     row_contains_evaluation=False,
@@ -100,8 +100,8 @@ AUTORESEARCH = LogFormat(
     trainer="autoresearch",
     reader=f"{_HERE}.autoresearch:AutoresearchReader",
     row=r"step\s*\d{1,9} \(\d{1,3}\.\d%\) \| loss: [^|]{1,40}\|.{0,200}?\| remaining: \d",
-    header=r"^Time budget: \d{1,9}s$",
-    words=("remaining: ", "Time budget: "),
+    header=r"^Time budget: \d{1,9}s$|^Model config: \{'sequence_len': \d",
+    words=("remaining: ", "Time budget: ", "Model config: "),
     extends="nanochat",  # whose rows begin alike
     row_start=r"\bstep (\d{1,9}) \(\d{1,3}\.\d%\) \|",
     row_contains_evaluation=False,

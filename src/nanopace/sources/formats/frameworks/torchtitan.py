@@ -87,6 +87,7 @@ class TorchtitanReader(JoiningReader):
     """Feeds the lines of a torchtitan log to a builder."""
 
     opens = re.compile(r"(?<!validate )\bstep:\s{1,8}\d{1,12}\s", re.ASCII)
+    continues = re.compile(r"\b(?:mfu|tflops|[tw]ps|memory|loss):", re.ASCII)
     complete = re.compile(r"\bmfu:\s{0,8}(?:\d{1,6}\.\d\d%|N/A)", re.ASCII)
 
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
@@ -96,18 +97,29 @@ class TorchtitanReader(JoiningReader):
 
     def read_row(self, text: str) -> bool:
         found = _ROW.search(text)
-        if found is None or (not found["mfu"] and found.end() == len(text) == self._width):
-            return False  # a terminal may have broken it in the middle of its rate
+        if found is not None and found["mfu"]:  # else a terminal may have broken it, even in the middle of its rate
+            self._row(found, text)
+        return found is not None and found["mfu"] is not None
+
+    def read_partial(self, text: str) -> None:
+        """Without an mfu: of spring 2024, or a fork's."""
+        found = _ROW.search(text)
+        if found is not None:
+            self._row(found, text)
+
+    def _row(self, found: re.Match[str], text: str) -> None:
         process, step = self._process, int(found["step"])
         if found[0] == process.last:
-            return True  # two handlers print it
+            return  # two handlers print it
         loss = float(found["loss"])
         rank = RANK.search(text, 0, found.start())
         if loss < 0 and process.has_loss:
             if rank is not None and process.loss_rank is not None and int(rank[1]) != process.loss_rank:
                 self._builder.row_of_rank(process.loss_rank, int(rank[1]))
-            return True
-        if process.since_step is not None and process.last and step <= process.since_step and loss >= 0:
+            return
+        if loss >= 0 and not process.has_loss and self._waiting:
+            process.since_s = process.since_step = None  # another rank's
+        if process.since_step is not None and process.last and step <= process.since_step:
             self._end_process()  # an excerpt behind another: nothing that was known holds
             process = self._process
         process.last = found[0]
@@ -125,7 +137,6 @@ class TorchtitanReader(JoiningReader):
         process.since_s, process.since_step, process.saved_ms = at_s, step, 0.0
         process.rate.add(rate, float(found["tflops"].replace(",", "")) if found["tflops"] else None)
         self._give(printed)
-        return True
 
     def _ms_of_step(self, step: int, rate: int, at_s: float | None) -> float | None:
         process = self._process
