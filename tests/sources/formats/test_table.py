@@ -38,5 +38,16 @@ def test_what_the_figures_mean() -> None:
             "gpt2_shape": True,
         },
         "ledger": {"row_contains_evaluation": False, "nanogpt_knobs": True, "gpt2_shape": True},
+        "torchtitan": {"row_contains_evaluation": False, "row_is_mean": True},
+        "megatron": {"row_contains_evaluation": False, "row_is_mean": True},
+        "megatron-2021": {"row_is_mean": True},
+        "litgpt": {"row_contains_evaluation": False},
+        "lit-gpt": {"row_contains_evaluation": False, "row_loss": "micro-batch"},
+        "lingua": {"row_is_mean": True, "row_loss": "micro-batch"},
+        "lingua-metrics": {"row_is_mean": True, "row_loss": "micro-batch"},
+        "autoresearch": {"row_contains_evaluation": False, "row_loss": "smoothed"},
     }
-    assert [each.trainer for each in BUILT_IN] == ["nanoGPT", "nanochat", "nanopace", "nanopace"]
+    assert [each.trainer for each in BUILT_IN] == [
+        *("nanoGPT", "nanochat", "nanopace", "nanopace"),
+        *("torchtitan", "Megatron", "Megatron", "litgpt", "litgpt", "lingua", "lingua", "autoresearch"),
+    ]

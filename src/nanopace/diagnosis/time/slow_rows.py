@@ -169,9 +169,10 @@ def _startup(run: Run, pace: Pace, costs: Costs, parts: Mapping[int, Mapping[Cau
     if 0 not in costs.cold_rows or pace.kind[0] != SLOW or pace.basis == "none":
         return None
     each = {cause: ms / run.rows.count[0] for cause, ms in parts[0].items()}  # it may be folded with others like it
+    several = pace.covers(0) > 1  # of which one, the first, was slow
     evaluation = each.get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
     return Startup(
-        total_ms=run.rows.ms[0],
+        total_ms=pace.baseline_ms[0] + sum(each.values()) if several else run.rows.ms[0],
         step_ms=pace.baseline_ms[0],
         evaluation_ms=evaluation,
         compile_ms=None if evaluation is None else each["compile"],

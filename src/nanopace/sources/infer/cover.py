@@ -68,6 +68,8 @@ def mark_mean_rows(run: Run, interval: int) -> Run:
 
     These trainers count from 1: an evaluation of the same number as a row follows it, and is in the time of the next.
     """
+    if not len(run.rows):
+        return run
     return replace(
         run,
         evaluations=tuple(_in_next_row(each, run) for each in run.evaluations),

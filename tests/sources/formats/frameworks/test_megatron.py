@@ -99,3 +99,26 @@ def test_a_second_process(line: str, restarts: int, runs: int) -> None:
     text = "".join(megatron_row(10 * n, 1000.0) for n in range(1, 8)) + said
     found = open_runs(io.BytesIO((text + "".join(megatron_row(10 * n, 1000.0) for n in range(6, 9))).encode()))
     assert (len(found), sum(len(each.restarts) for each in found)) == (runs, restarts)
+
+
+def test_a_slow_first_row_is_a_start_though_no_header_says_so() -> None:
+    """The mean of ten iterations is 2.5 s, of which nine took 1 s. An excerpt of later rows begins with no start."""
+    rows = [megatron_row(10 * n, 2500.0 if n == 1 else 1000.0) for n in range(1, 20)]
+    found = diagnose(read("".join(rows)))
+    (startup,) = (each for each in found.findings if each.code.startswith("startup"))
+    assert (startup.numbers["iteration"], startup.numbers["total_s"]) == (1, pytest.approx(16.0))
+    assert found.wall.startup_s == pytest.approx(15.0)
+    later = [megatron_row(1000 + 10 * n, 2500.0 if n == 1 else 1000.0) for n in range(1, 20)]
+    assert diagnose(read("".join(later))).wall.startup_s == 0
+
+
+def test_an_evaluation_behind_the_last_row_is_not_hidden_between_rows() -> None:
+    line = " validation loss at iteration {} | lm loss value: 7.000000E+00 | lm loss PPL: 1.096633E+03 | \n"
+    text = "".join(
+        megatron_row(n, 2000.0 if n % 50 == 10 and n > 50 else 1000.0) + (line.format(n) if n % 50 == 0 else "")
+        for n in range(10, 201, 10)
+    )
+    found = {each.code: each.numbers for each in diagnose(read(text)).findings}
+    assert not {"hidden_unpriced", "hidden_evaluations", "align_log_interval"} & set(found)
+    assert (found["after_last_row"]["iteration"], found["after_last_row"]["after_s"]) == (200, pytest.approx(10.0))
+    assert found["evaluation_rows"]["each_s"] == pytest.approx(10.0)

@@ -7,6 +7,8 @@ from array import array
 from nanopace.medians import upper_median
 from nanopace.sources.build import RunBuilder
 
+_MOST = 1e15  # that a GPU of any year may reach
+
 
 class TokensOfStep:
     """The tokens of a step, by printed rates and times.
@@ -49,8 +51,10 @@ class PerGpuRate:
         return len(self._rates)
 
     def add(self, rate: float, tflops: float | None = None) -> None:
+        if not 0 < rate < _MOST:
+            return
         self._rates.append(rate)
-        if tflops and rate:
+        if tflops and 0 < tflops < _MOST:
             self._flops.append(tflops * 1e12 / rate)
 
     def tell(self, builder: RunBuilder, gpus: int | None) -> None:
