@@ -212,10 +212,15 @@ NEEDED = {
     "ablate": ["nothing-here", "nothing-here"],
     "cards": [],
     "doctor": [],
+    "profile": ["--trace=trace.json"],
+    "export": ["train.log", "--to=csv"],
     "convert": ["nothing-here", "written.pt"],
 }  # else: no such file
 # "" is wrong, no more
-ANY_TEXT = ("start", "model", "gpu", "text_field", "name", "out", "html", "config", "set", "tokenizer", "write", "keep")
+ANY_TEXT = (
+    *("start", "model", "gpu", "text_field", "name", "out", "html", "config", "set", "tokenizer", "write", "keep"),
+    "project",
+)
 
 
 def _actions(command: str) -> Iterator[argparse.Action]:

@@ -147,6 +147,21 @@ OPTIONS = {
     "verify": ["--help", "--lang", "--which"],
     "cards": ["--help", "--lang"],
     "completion": ["--help"],
+    "profile": sorted(
+        [
+            "--auto",
+            "--config",
+            "--help",
+            "--lang",
+            "--no-color",
+            "--skip",
+            "--steps",
+            "--trace",
+            "--width",
+            *(f"--{knob}" for knob in KNOBS),
+        ]
+    ),
+    "export": ["--config", "--help", "--lang", "--out", "--project", "--set", "--stage", "--to"],
     "doctor": ["--help", "--lang", "--out_dir"],
 }
 

@@ -24,10 +24,12 @@ from nanopace.spelling import nearest
 COMMANDS: Mapping[str, str] = {
     "explain": "what each slow row of a training log is, what it costs, and what to change",
     "compare": "two or more runs: which is better, at equal tokens and equal time, and why",
+    "export": "a run for TensorBoard, Trackio, W&B and MLflow, as a table, or as a trace",
     "recommend": "what to train on a card, and how: what fits, how fast, how long, to which loss",
     "tune": "the fastest setting of a config on this machine, by short trials",
     "ablate": "which knob did it: what lies between two configs, measured",
     "train": "train a GPT as nanoGPT does, without its slow iterations",
+    "profile": "what the GPU computes in some steps of a training, and what it waits for",
     "prepare": "turn text into the tokens that training reads",
     "sample": "let a trained model write",
     "convert": "weights to and from nanoGPT's and Hugging Face's forms",

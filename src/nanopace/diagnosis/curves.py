@@ -39,7 +39,7 @@ def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> 
         row_mfu_true=tuple(_true_mfu(run, pace, mfu, index) for index in chosen),
         row_seconds=tuple(clock.row_end_s[index] for index in chosen),
         eval_iteration=tuple(each.iteration for each in evaluations),
-        eval_seconds=tuple(_eval_seconds(run, pace, clock, evaluations)),
+        eval_seconds=tuple(eval_seconds(run, pace, clock, evaluations)),
         eval_train=tuple(each.train for each in evaluations),
         eval_train_steps=tuple(each.train_steps for each in evaluations),
         eval_val=tuple(each.val for each in evaluations),
@@ -102,7 +102,7 @@ def _true_mfu(run: Run, pace: Pace, mfu: Mfu, index: int) -> float | None:
     return mfu.steady_printed * pace.step.median_ms / step_ms if mfu.steady_printed is not None and step_ms else None
 
 
-def _eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Evaluation]) -> Iterator[float]:
+def eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Evaluation]) -> Iterator[float]:
     """The wall clock at the end of each evaluation, before the step of its iteration."""
     rows, ends = run.rows, clock.row_end_s
     at = [event.iteration for event in clock.events]

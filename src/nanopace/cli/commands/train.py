@@ -34,8 +34,19 @@ NOT_SAVED = 1  # also where it was interrupted: whoever goes on in out_dir would
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
+    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
+    parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
+    parser.add_argument(
+        "--log_to", metavar="TRACKERS", help="send the figures to these, too: wandb, tensorboard, trackio, mlflow"
+    )
+    parser.add_argument("--no-report", action="store_true", help="end without the report")
+    add_knobs(parser)
+
+
+def add_knobs(parser: argparse.ArgumentParser) -> None:
+    """Configs and knobs, as nanoGPT takes them; `read_asked` reads them."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--config",
         action=KeepOrder,
@@ -45,14 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(in_order=())
     add_language(parser)
     parser.add_argument("--auto", action="store_true", help="the machine decides what configs and knobs leave open")
-    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
-    parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
-    parser.add_argument(
-        "--log_to",
-        metavar="TRACKERS",
-        help="send the figures to these, too: wandb, tensorboard, trackio, mlflow",
-    )
-    parser.add_argument("--no-report", action="store_true", help="end without the report")
     knobs = parser.add_argument_group("knobs")
     for knob in KNOBS.values():
         shown = knob.why.replace("%", "%%")
