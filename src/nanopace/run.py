@@ -37,6 +37,7 @@ Because = Literal[
     "batch_shape",  # batch_size x gradient_accumulation_steps x block_size
     "mfu_time_parameters",  # printed mfu x peak x time / FLOPs per token
     "printed_rate",  # printed tokens per second x time
+    "printed_tflops",  # printed TFLOP/s of a GPU over its tokens per second
     "row_spacing",  # the distance of the rows, or of the evaluations, in the log
     "trainer",  # what this trainer always does, such as nanoGPT's peak of 312 TFLOP/s
 ]

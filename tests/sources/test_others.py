@@ -10,10 +10,6 @@ from nanopace.errors import NotALog
 from nanopace.sources.runs import open_runs
 
 ROWS = {
-    "torchtitan": "[rank0]:[titan] 2025-01-01 10:00:0{n},000 - root - INFO - step:  {n}  loss:  9.{n}0000  tps: 900",
-    "Megatron": " iteration        {n}/    1000 | consumed samples:  4{n} | elapsed time per iteration (ms): 150.0 |",
-    "litgpt": "Epoch 1 | iter {n} step {n} | loss train: 9.{n}00, val: n/a | iter time: 150.00 ms (step)",
-    "lingua": "0: INFO    25-01-01 10:00:0{n}.000000 - 0:00:0{n} - step: {n}  acc: 0  loss:  9.{n}  wps: 1.00e+03",
     "LLaMA-Factory": '{{"current_steps": {n}, "total_steps": 1000, "loss": 9.{n}, "elapsed_time": "0:00:0{n}"}}',
     "Hugging Face Trainer": "{{'loss': 9.{n}, 'grad_norm': 3.0, 'learning_rate': 5e-05, 'epoch': 0.0{n}}}",
 }

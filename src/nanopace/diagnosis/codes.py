@@ -33,6 +33,9 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "batch_scheduled": ("smallest", "largest"),  # tokens of a step
     "attention_scheduled": (),  # the window of the attention changes during the run
     "counts_from_one": ("trainer",),  # its steps; iterations are counted from 0
+    "rate_per_gpu": ("per_gpu", "gpus", "total"),  # printed tokens per second; gpus and total may be None
+    "rate_wrong": ("printed", "tokens", "training_s", "rate"),  # tokens per second at the end; rate: what they are
+    "iterations_are_micro_batches": ("per_step",),
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow

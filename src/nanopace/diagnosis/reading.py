@@ -17,7 +17,7 @@ def reading_findings(run: Run) -> list[Finding]:
     if run.rows_of_others:
         findings.append(Finding("interleaved_processes", {"rows": run.rows_of_others}))
     if run.quoted is not None:
-        findings.append(Finding("quoted_log", _quoted(*run.quoted, rows=run.rows.lines)))
+        findings.append(Finding("quoted_log", _quoted(*run.quoted, rows=run.logged.lines)))
     if run.truncated:
         findings.append(Finding("log_truncated", {"last_iteration": run.logged.last_iteration[-1]}))
     if run.unread is not None:

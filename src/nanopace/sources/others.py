@@ -17,10 +17,6 @@ _INT, _REAL = r"\d{1,12}", r"-?(?:\d{1,9}(?:\.\d{1,15})?(?:[eE][+-]?\d{1,3})?|na
 _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
-        ("torchtitan", rf"\bstep:\s{{1,8}}{_INT}\s{{1,8}}loss:\s{{0,8}}{_REAL}\s.{{0,120}}?\btps:"),
-        ("Megatron", rf"\biteration\s{{1,12}}{_INT}/\s{{0,12}}{_INT} \|.{{0,120}}?elapsed time per iteration"),
-        ("litgpt", rf"\biter {_INT} step {_INT} \| loss train: |^iter {_INT}: val loss {_REAL}, val time: "),
-        ("lingua", rf"\bstep: {_INT}\s{{1,4}}acc: {_INT}\s{{1,4}}loss: |\"speed/wps\": "),
         ("LLaMA-Factory", rf"^\{{\"current_steps\": {_INT}, \"total_steps\": {_INT}, "),
         ("Hugging Face Trainer", r"\{'(?:loss|eval_loss|train_runtime)': .{1,400}?'epoch': "),
     )

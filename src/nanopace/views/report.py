@@ -13,6 +13,7 @@ READING = (
     *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several"),
     *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled"),
     "counts_from_one",
+    *("rate_per_gpu", "rate_wrong", "iterations_are_micro_batches"),
 )
 
 # Under which section a finding is said. Advice has a section of its own.

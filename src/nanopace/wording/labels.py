@@ -48,6 +48,7 @@ BECAUSE: Mapping[str, str] = {
     "batch_shape": label("from batch, accumulation and block size"),
     "mfu_time_parameters": label("from mfu, time and parameters"),
     "printed_rate": label("from the printed tokens per second and dt"),
+    "printed_tflops": label("from the printed TFLOP/s"),
     "row_spacing": label("from the spacing of the rows"),
     "trainer": label("what this trainer always does"),
 }

@@ -71,6 +71,21 @@ SENTENCES: Mapping[str, Sentence] = {
     "counts_from_one": say(
         "{trainer} counts its steps from 1; here iterations are counted from 0, so its step 1 is iteration 0."
     ),
+    "rate_per_gpu": say(
+        "The tokens per second that are printed ({per_gpu}) are those of one GPU; all {gpus} together do {total}."
+    )
+    | say(
+        "The tokens per second that are printed ({per_gpu}) are those of one GPU, and the log does not say how many "
+        "there were."
+    ),
+    "rate_wrong": say(
+        "The printed “Tok/sec” ({printed}) is wrong: this trainer divides by a time stamp. {tokens} tokens in "
+        "{training_s} are {rate} per second."
+    ),
+    "iterations_are_micro_batches": say(
+        "This log counts micro-batches: {per_step} of them make one update of the weights. What is called a step "
+        "below is one micro-batch."
+    ),
     # --- slow rows
     "evaluation_rows": say_n(
         "{slow} of {rows} rows is slow, and it is not slow training: its time contains evaluation and saving "

@@ -65,4 +65,12 @@ def test_what_the_figures_mean() -> None:
         "llmc_log": {"row_contains_evaluation": False},
         "llmq": {"row_contains_evaluation": False, "ends_at_max_iters": True},
         "llmq_json": {"row_contains_evaluation": False, "ends_at_max_iters": True},
+        "torchtitan": {"row_contains_evaluation": False, "row_is_mean": True},
+        "megatron": {"row_contains_evaluation": False, "row_is_mean": True},
+        "megatron-2021": {"row_is_mean": True},
+        "litgpt": {"row_contains_evaluation": False},
+        "lit-gpt": {"row_contains_evaluation": False, "row_loss": "micro-batch"},
+        "lingua": {"row_is_mean": True, "row_loss": "micro-batch"},
+        "lingua-metrics": {"row_is_mean": True, "row_loss": "micro-batch"},
+        "autoresearch": {"row_contains_evaluation": False, "row_loss": "smoothed"},
     }
