@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from nanopace.medians import median
 from nanopace.record import replace
-from nanopace.run import Metric, Row
+from nanopace.run import Metric, Row, Span
 from nanopace.sources.build import RunBuilder
 
 MOST_STEPS = 10**12
@@ -69,7 +69,7 @@ class RunningClock:
             self._first(step, at_s, loss)
             return
         if self._reached == self._begins and step - self._begins < self._begins:
-            self._waiting.clear()  # the log begins in the middle: which of the first row's steps its time covers, is unknown
+            self._waiting.clear()  # the log begins in the middle: how many steps the first time covers, is unknown
             self._waiting_s = 0.0
         seconds = max(0.0, at_s - self._at_s)
         self._distance = max(1, step - self._reached)
@@ -88,7 +88,8 @@ class RunningClock:
         ms: float | None = None,
         metric: Metric = "loss",
     ) -> None:
-        """An evaluation after a step, that took `ms`, or had ended when the clock showed `at_s`."""
+        """An evaluation after a step, that took `ms`, or had ended when the clock showed `at_s`. One without a loss is
+        of another data set, and only its time counts."""
         if not 0 <= step < MOST_STEPS or (ms is not None and not 0 <= ms < 1000 * _MOST_S):
             return
         self.flush()
@@ -101,7 +102,10 @@ class RunningClock:
         self._measured |= ms is not None
         if self._builder.format.row_contains_evaluation == self._measured:
             self._builder.format = replace(self._builder.format, row_contains_evaluation=not self._measured)
-        self._builder.evaluation(step, None, val, metric=metric, ms=ms)
+        if val is not None:
+            self._builder.evaluation(step, None, val, metric=metric, ms=ms)
+        elif ms is not None:
+            self._builder.span(Span("evaluation", step, ms))
 
     def flush(self) -> None:
         """Give the builder the rows that wait."""

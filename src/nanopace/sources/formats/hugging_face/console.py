@@ -1,7 +1,7 @@
 """The console of Hugging Face's Trainer, and of what is built on it: TRL, Axolotl, LLaMA-Factory, ms-swift.
 
 Its dicts have a loss, the mean of the steps since the one before, and an epoch, but neither a step nor a time. Both are
-in the progress bar, whose clock shows whole seconds and runs on during evaluations; how long these took, their dict says.
+in the progress bar. Its clock shows whole seconds and runs on during evaluations; how long these took, their dict says.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet
 from nanopace.sources.formats.hugging_face.progress import Progress
 from nanopace.sources.formats.hugging_face.steps_of_epochs import Epochs, steps_between_logs
 from nanopace.sources.running_clock import RunningClock
-from nanopace.sources.scalars import to_number
+from nanopace.sources.scalars import to_count, to_number
 
+_WIPED = 20  # blanks, with which tqdm wipes a bar
 _MOST_BARS = 64  # of different lengths that are remembered
 _END = ("train_runtime", "train_steps_per_second")
 
@@ -31,6 +32,7 @@ class Logged(NamedTuple):
     step: int | None = None  # that it names, or the bar just before it in its line
     at_s: float | None = None  # that it names
     shown: int = -1  # the step of the bar when it was printed
+    tokens: int | None = None  # of all steps so far
 
 
 class ConsoleReader:
@@ -46,9 +48,14 @@ class ConsoleReader:
         self._epochs = Epochs()
         self._validation = ValidationSet()
         self._processes = 1
+        self._wiped = False
+        self._last_total = 0
         self._end: dict[str, object] = {}  # the last dict of all
 
     def feed(self, line: str) -> bool:
+        if line.isspace():
+            self._wiped |= len(line) >= _WIPED
+            return True
         total = total_steps(line)
         if total is not None:
             self._announced = total
@@ -89,7 +96,8 @@ class ConsoleReader:
             if self._training is not None and self._training.total == bar.total:
                 self._training = progress
             self._bars[bar.total] = progress
-        progress.add(bar)
+        progress.add(bar, wiped=self._wiped and self._last_total == bar.total)  # else it wiped the other one
+        self._wiped, self._last_total = False, bar.total
         if progress is self._training:
             self._resolve()
 
@@ -110,8 +118,11 @@ class ConsoleReader:
         if step is None and before is not None and training is not None and before.total == training.total:
             step = before.step
         elapsed_s = seconds(entry.get("elapsed_time"))
+        if elapsed_s is None and training is None:
+            elapsed_s = to_number(entry.get("train_runtime"))  # there where tokens are counted; of four digits
         shown = training.step if training is not None else -1
-        self._waiting.append(Logged(str(entry.get("epoch", "")), loss, evaluated, step, elapsed_s, shown))
+        tokens = to_count(entry.get("num_input_tokens_seen"))
+        self._waiting.append(Logged(str(entry.get("epoch", "")), loss, evaluated, step, elapsed_s, shown, tokens))
         self._resolve()
 
     def _ended(self, entry: dict[str, object]) -> None:
@@ -167,7 +178,7 @@ class ConsoleReader:
                 return step
             training.painted_again.popleft()
         later = self._waiting[1].shown if len(self._waiting) > 1 else -1
-        return logged.shown if not training.paints_again and 0 < logged.shown < later else None
+        return logged.shown if not training.last_painted_again and 0 < logged.shown < later else None
 
     def _settle(self) -> None:
         """No more bars of this process: what is left is of the steps that the bar showed, or that the epochs tell."""
@@ -181,6 +192,10 @@ class ConsoleReader:
 
     def _tell(self, logged: Logged, step: int) -> None:
         self._epochs.add(step, logged.epoch)
+        if logged.tokens and step and logged.tokens % step == 0:
+            self._builder.fact("tokens_per_iteration", logged.tokens // step)
+        else:
+            self._builder.drop_fact("tokens_per_iteration")  # they are not the same in all
         training = self._training
         at_s = logged.at_s
         if at_s is None and training is not None:

@@ -18,7 +18,8 @@ _PAIR = re.compile(r"(['\"])([\w/()]{1,80})\1: ?(?:(['\"])([^'\"]{0,60})\3|([-+.
 _LONGEST_ENTRY = 16_000  # characters
 
 _BAR = re.compile(
-    r"\d{1,3}%(?:\|[^|\r\n]{0,400}\|)?\s{1,4}(\d{1,12})/(\d{1,12}) \[(\d{1,6}(?::\d\d){1,2})<[^\]{}]{0,60}?(?:s/it|it/s)"
+    r"\d{1,3}%(?:\|[^|\r\n]{0,400}\|)?\s{1,4}(\d{1,12})/(\d{1,12}) \[(\d{1,6}(?::\d\d){1,2})<"
+    r"[^\]{}]{0,60}?(?:s/it|it/s)"
 )
 _DESCRIBED = re.compile(r"[\w)]\s{0,3}:$")  # before a bar: not "[rank0]:"
 _OF_TRAINING = re.compile(r"(?i:train(?:ing)?)\s{0,3}:$")

@@ -16,7 +16,7 @@ class ValidationSet:
         self._name = ""
 
     def read(self, entry: Mapping[str, object]) -> tuple[float | None, float | None] | None:
-        """The loss and the milliseconds of an evaluation; the loss of another set is None. None: it is no evaluation."""
+        """The loss and the milliseconds of an evaluation; the loss of another set is None. None: it is none."""
         name = "eval_loss" if "eval_loss" in entry else next(filter(_is_loss, entry), "")
         if not name or entry[name] is None:
             return None

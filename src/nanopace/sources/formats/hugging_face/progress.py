@@ -1,8 +1,8 @@
 """A training's progress bar: which steps were logged, and when each step ended.
 
-Whenever something is logged, tqdm wipes the bar, prints the text and paints the bar again: the same step twice in a row
-is a step that was logged. That also tells to which step a dict belongs that comes late, in a block of many, because
-standard output was a pipe.
+Whenever something is logged, tqdm wipes the bar, prints the text and paints the bar again. So a step that is painted
+behind blanks, or twice in a row, was logged. That also tells to which step a dict belongs that comes late, in a block
+of many, because standard output was a pipe.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ class Progress:
         self.total = total
         self.step = -1
         self.elapsed_s = 0.0
-        self.painted_again: deque[int] = deque()  # steps
-        self.paints_again = False
+        self.painted_again: deque[int] = deque()  # steps that were logged, and no dict is known to be of
+        self.last_painted_again = 0
         self._steps: list[int] = []
         self._ends_s: list[float] = []
 
     def begins_anew(self, bar: Bar) -> bool:
         return bar.step < self.step or bar.elapsed_s < self.elapsed_s
 
-    def add(self, bar: Bar) -> None:
+    def add(self, bar: Bar, *, wiped: bool) -> None:
+        if (wiped or bar.step == self.step) and bar.step > self.last_painted_again:
+            self.painted_again.append(bar.step)
+            self.last_painted_again = bar.step
         if bar.step > self.step:
             self._steps.append(bar.step)
             self._ends_s.append(bar.elapsed_s)
             if len(self._steps) > _MOST_POINTS:
                 del self._steps[::2], self._ends_s[::2]
-        elif bar.step and (not self.painted_again or self.painted_again[-1] != bar.step):
-            self.painted_again.append(bar.step)
-            self.paints_again = True
         self.step, self.elapsed_s = bar.step, bar.elapsed_s
 
     def ended_s(self, step: int) -> float | None:

@@ -42,7 +42,7 @@ class Epochs:
 
 
 def steps_between_logs(epochs: Sequence[str], end: Mapping[str, object]) -> int | None:
-    """From one row to the next, by the epochs of all and by what is printed at the end; None where that leaves a doubt."""
+    """From one row to the next, by their epochs and by what is printed at the end; None where that leaves a doubt."""
     runtime, rate = to_number(end.get("train_runtime")), to_number(end.get("train_steps_per_second"))
     last, final = to_number(epochs[-1]), to_number(end.get("epoch"))
     if not runtime or not rate or not last or not final or min(runtime, rate, last, final) <= 0:
@@ -55,6 +55,6 @@ def steps_between_logs(epochs: Sequence[str], end: Mapping[str, object]) -> int 
 
 
 def _rounding(text: str) -> float:
-    """What a printed number may be wrong by."""
+    """What a printed number may be wrong by. There were at least two decimals, before zeros were taken off the end."""
     _, _, decimals = text.partition(".")
-    return 0.5 * 10.0 ** -len(decimals.split("e")[0])
+    return 0.5 * 10.0 ** -max(2, len(decimals.split("e")[0]))

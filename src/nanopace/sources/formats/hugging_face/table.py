@@ -14,6 +14,8 @@ TRAINER_STATE = LogFormat(
     r'|\[\s{0,80}\{(?=[^{}]{0,4000}"step"\s{0,8}:)(?=[^{}]{0,4000}"epoch"\s{0,8}:)[^{}]{0,4000}"(?:eval_)?loss"\s{0,8}:)',
     row_contains_evaluation=False,
     row_loss="smoothed",
+    rows_cover=True,
+    ends_at_max_iters=True,
 )
 
 CONSOLE = LogFormat(
@@ -26,6 +28,7 @@ CONSOLE = LogFormat(
     anchors=(r"\{['\"](?:eval_)?loss['\"]: ", r"\{'train_runtime': "),
     row_contains_evaluation=False,  # see running_clock.py
     row_loss="smoothed",
+    ends_at_max_iters=True,
     rows_cover=True,
 )
 
@@ -38,6 +41,7 @@ LLAMA_FACTORY = LogFormat(
     row_start=r'^\s{0,8}\{"current_steps": (\d{1,12}), "total_steps": \d{1,12}, "(?:loss": [^n]|percentage)',
     row_contains_evaluation=False,  # see running_clock.py
     row_loss="smoothed",
+    ends_at_max_iters=True,
     rows_cover=True,
 )
 

@@ -1,8 +1,8 @@
 """trainer_state.json, which Hugging Face's Trainer writes into every checkpoint: its log without a clock.
 
 `log_history` has an entry for each log, with its step. An entry with a `loss` is a row: the mean of the steps since the
-one before. None has a time, except evaluations and, at the end, the whole training. People also save `log_history`
-alone.
+one before. It has no time, unless the Trainer was told to count tokens: then `train_runtime` is the time so far. Else
+this is there once, at the end. What evaluations took is always known. People also save `log_history` alone.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable
 
 from nanopace.errors import InputError, NotALog
-from nanopace.run import Span
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet
+from nanopace.sources.running_clock import RunningClock
 from nanopace.sources.scalars import to_count, to_number
 
 MOST_BYTES = 256 << 20
@@ -25,6 +25,8 @@ class TrainerStateReader:
     def __init__(self, builder: RunBuilder) -> None:
         self._builder = builder
         self._validation = ValidationSet()
+        self._clock = RunningClock(builder)
+        self._runtime = 0.0
         self._rows = 0
         self._evaluation_ms = 0.0
         self._runtimes: list[float] = []
@@ -47,6 +49,7 @@ class TrainerStateReader:
             ) from None
         if not self._rows:
             raise NotALog("{path}: its log_history has no loss; there is nothing to explain", path=self._builder.name)
+        self._clock.flush()
         if self._runtimes:
             self._builder.ending("finished")
         # What a run of several processes took is unknown. One that resumed has the time of its last process alone.
@@ -67,17 +70,23 @@ class TrainerStateReader:
     def _entry(self, step: int, entry: dict[str, object]) -> None:
         loss, runtime = to_number(entry.get("loss")), to_number(entry.get("train_runtime"))
         if loss is not None:
-            self._builder.untimed_row(step, loss)
-            self._rows += 1
+            self._row(step, loss, runtime)
         if (evaluated := self._validation.read(entry)) is not None:
             val, ms = evaluated
             self._evaluation_ms += ms or 0.0
-            if val is not None:
-                self._builder.evaluation(step, None, val, ms=ms)
-            elif ms is not None:
-                self._builder.span(Span("evaluation", step, ms))
-        if runtime is not None and 0 < runtime < MOST_S:
+            self._clock.evaluation(step, val, ms=ms)
+        if loss is None and runtime is not None and 0 < runtime < MOST_S:
             self._runtimes.append(runtime)
+
+    def _row(self, step: int, loss: float, runtime: float | None) -> None:
+        self._rows += 1
+        if runtime is None:
+            self._builder.untimed_row(step, loss)
+            return
+        if runtime < self._runtime:
+            self._clock.restart()
+        self._runtime = runtime
+        self._clock.row(step, runtime, loss)
 
     def _tokens(self, tokens: int | None, steps: int | None) -> None:
         """Per step, where all steps can have had the same number of them."""
