@@ -12,6 +12,8 @@ evaluation, until there is one that they do.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nanopace.medians import median
 from nanopace.record import replace
 from nanopace.run import Metric, Row, Span
@@ -20,7 +22,22 @@ from nanopace.sources.build import RunBuilder
 MOST_STEPS = 10**12
 _MOST_S = 1e12
 _ENOUGH = 200  # times the resolution: rows that are taken together span no more
+_MOST_WAITING = 4096  # rows
 _ALIKE = 2  # times the resolution: both ends of a row are known to one of it
+
+
+class _Row(NamedTuple):
+    step: int
+    steps: int  # since the row before
+    seconds: float
+    loss: float | None
+
+
+class _Evaluation(NamedTuple):
+    step: int
+    val: float | None
+    ms: float | None
+    metric: Metric
 
 
 class RunningClock:
@@ -36,12 +53,11 @@ class RunningClock:
         self._at_s = starts_s  # when the last row, or the evaluation behind it, ended
         self._shown_s = starts_s or 0.0  # by the clock then
         self._reached = 0  # the step of the last row
-        self._waiting: list[tuple[int, int, float, float | None]] = []  # rows: step, steps, seconds and loss
+        self._waiting: list[_Row | _Evaluation] = []
+        self._rows_wait = False
         self._waiting_s = 0.0
         self._measured = False  # an evaluation
         self._drawn = 1
-        self._per_step_s = 0.0
-        self._distance = 1  # of the last two rows
         self._restarted = False
         self._begins = -1  # the step of the run's first row; -1 before it
 
@@ -69,14 +85,15 @@ class RunningClock:
             self._first(step, at_s, loss)
             return
         if self._reached == self._begins and step - self._begins < self._begins:
-            self._waiting.clear()  # the log begins in the middle: how many steps the first time covers, is unknown
+            # The log begins in the middle: how many steps the first time covers, is unknown.
+            self._waiting = [each for each in self._waiting if isinstance(each, _Evaluation)]
             self._waiting_s = 0.0
         seconds = max(0.0, at_s - self._at_s)
-        self._distance = max(1, step - self._reached)
-        self._waiting.append((step, self._distance, seconds, loss))
-        self._waiting_s += seconds
+        self._waiting.append(_Row(step, max(1, step - self._reached), seconds, loss))
+        self._rows_wait, self._waiting_s = True, self._waiting_s + seconds
         self._reached, self._at_s, self._shown_s = step, at_s, at_s
-        if self._waiting_s >= _ENOUGH * self._resolution_s and step != self._begins:
+        enough = self._waiting_s >= _ENOUGH * self._resolution_s or len(self._waiting) >= _MOST_WAITING
+        if enough and step != self._begins:
             self.flush()
 
     def evaluation(
@@ -92,13 +109,35 @@ class RunningClock:
         of another data set, and only its time counts."""
         if not 0 <= step < MOST_STEPS or (ms is not None and not 0 <= ms < 1000 * _MOST_S):
             return
-        self.flush()
         if self._at_s is not None:
             if ms is not None:
                 self._at_s += ms / 1000
             elif at_s is not None and self._any and step == self._reached and self._shown_s < at_s < _MOST_S:
                 ms = 1000 * max(0.0, at_s - self._at_s)
                 self._at_s = self._shown_s = at_s
+        self._waiting.append(_Evaluation(step, val, ms, metric))
+        if not self._rows_wait:
+            self.flush()
+
+    def flush(self) -> None:
+        """Give the builder the rows that wait, and the evaluations between them."""
+        rows = [each for each in self._waiting if isinstance(each, _Row)]
+        alike, per_step = _alike(rows, _ALIKE * self._resolution_s)
+        unknown = iter(self._unknown_s(len(alike)))
+        for each in self._waiting:
+            if isinstance(each, _Evaluation):
+                self._evaluate(each)
+                continue
+            seconds = each.seconds
+            if each.step in alike:
+                seconds = per_step * each.steps
+                seconds += min(1.0, seconds / self._resolution_s) * next(unknown)
+            self._builder.row(Row(each.step, 1000 * seconds, each.loss))
+        self._waiting.clear()
+        self._rows_wait, self._waiting_s = False, 0.0
+
+    def _evaluate(self, evaluation: _Evaluation) -> None:
+        step, val, ms, metric = evaluation
         self._measured |= ms is not None
         if self._builder.format.row_contains_evaluation == self._measured:
             self._builder.format = replace(self._builder.format, row_contains_evaluation=not self._measured)
@@ -106,25 +145,6 @@ class RunningClock:
             self._builder.evaluation(step, None, val, metric=metric, ms=ms)
         elif ms is not None:
             self._builder.span(Span("evaluation", step, ms))
-
-    def flush(self) -> None:
-        """Give the builder the rows that wait."""
-        if not self._waiting:
-            return
-        usual = median([seconds / steps for _, steps, seconds, _ in self._waiting])
-        most_s = _ALIKE * self._resolution_s
-        alike = [abs(seconds - usual * steps) < most_s for _, steps, seconds, _ in self._waiting]
-        if any(alike):
-            rows = [row for row, is_alike in zip(self._waiting, alike, strict=True) if is_alike]
-            usual = sum(seconds for _, _, seconds, _ in rows) / sum(steps for _, steps, _, _ in rows)
-        unknown = iter(self._unknown_s(sum(alike)))
-        for (step, steps, seconds, loss), is_alike in zip(self._waiting, alike, strict=True):
-            if is_alike:
-                seconds = usual * steps + min(1.0, usual * steps / self._resolution_s) * next(unknown)
-            self._builder.row(Row(step, 1000 * seconds, loss))
-        self._per_step_s = usual
-        self._waiting.clear()
-        self._waiting_s = 0.0
 
     def _unknown_s(self, rows: int) -> list[float]:
         """For each row what the clock leaves unknown: up to half of its resolution, and nothing in all."""
@@ -136,13 +156,20 @@ class RunningClock:
         return [each - mean for each in drawn] if rows > 1 else [0.0] * rows
 
     def _first(self, step: int, at_s: float, loss: float | None) -> None:
-        """The first row of a clock whose start is unknown has no time. That of a process that resumed covers as many
-        steps as the rows before it, of which all but one count as steps like those."""
+        """The first row of a process. Where the start of its clock is unknown, it has no time, and is left out."""
         self.flush()
         if self._at_s is not None:
-            steps, seconds = self._distance, max(0.0, at_s - self._at_s)
-            ms = 1000 * max(seconds / steps, seconds - (steps - 1) * self._per_step_s)
-            self._builder.row(Row(step, ms, loss), restarted=True)
+            self._builder.row(Row(step, 1000 * max(0.0, at_s - self._at_s), loss), restarted=True)
         self._restarted = False
         self._reached = step
         self._at_s = self._shown_s = at_s
+
+
+def _alike(rows: list[_Row], most_s: float) -> tuple[set[int], float]:
+    """The steps of rows that the clock cannot tell apart, and what they took per step."""
+    if not rows or not most_s:
+        return set(), 0.0
+    usual = median([row.seconds / row.steps for row in rows])
+    alike = [row for row in rows if abs(row.seconds - usual * row.steps) < most_s]
+    steps = sum(row.steps for row in alike)
+    return {row.step for row in alike}, sum(row.seconds for row in alike) / steps if steps else 0.0

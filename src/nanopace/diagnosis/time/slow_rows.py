@@ -171,8 +171,8 @@ def _startup(run: Run, pace: Pace, costs: Costs, parts: Mapping[int, Mapping[Cau
     each = {cause: ms / run.rows.count[0] for cause, ms in parts[0].items()}  # it may be folded with others like it
     evaluation = each.get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
     return Startup(
-        total_ms=run.rows.ms[0],
-        step_ms=pace.baseline_ms[0],
+        total_ms=pace.covers(0) * run.rows.ms[0],
+        step_ms=pace.covers(0) * pace.baseline_ms[0],
         evaluation_ms=evaluation,
         compile_ms=None if evaluation is None else each["compile"],
     )

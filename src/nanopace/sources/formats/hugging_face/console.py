@@ -50,7 +50,7 @@ class ConsoleReader:
         self._processes = 1
         self._wiped = False
         self._last_total = 0
-        self._end: dict[str, object] = {}  # the last dict of all
+        self._end: dict[str, object] = {}  # what a process printed last
 
     def feed(self, line: str) -> bool:
         if line.isspace():
@@ -78,8 +78,11 @@ class ConsoleReader:
     def finish(self) -> None:
         self._settle()
         self._clock.flush()
-        if self._waiting and any(each.loss is not None for each in self._waiting):
+        if any(each.loss is not None for each in self._waiting):
             self._without_bars()
+        runtime = to_number(self._end.get("train_runtime"))
+        if self._processes == 1 and runtime is not None and 0 < runtime < MOST_S:
+            self._builder.wall_ms(1000 * runtime)
 
     # --- what is printed ---------------------------------------------------------------------------------------------
 
@@ -112,6 +115,8 @@ class ConsoleReader:
             return
         if self._training is None and (loss is not None or total is not None):
             self._training = self._choose(total)
+            if self._training is not None and self._end:
+                self._begin_process()
         training = self._training
         if training is not None or total is not None:
             self._builder.fact("max_iters", total or (training.total if training else 0))
@@ -128,16 +133,11 @@ class ConsoleReader:
     def _ended(self, entry: dict[str, object]) -> None:
         """The last dict of a process. Those before it are all there, even if they came late."""
         self._end = entry
-        runtime = to_number(entry.get("train_runtime"))
         self._settle()
         self._clock.flush()
         self._builder.ending("finished")
-        if self._processes == 1 and runtime is not None and 0 < runtime < MOST_S:
-            self._builder.wall_ms(1000 * runtime)
-        if self._training is not None:
-            self._begin_process()
-            self._bars.clear()
-            self._training = None
+        self._training = None
+        self._bars.clear()
 
     def _begin_process(self) -> None:
         self._settle()
@@ -224,3 +224,5 @@ class ConsoleReader:
         for logged in self._waiting:
             step += between if logged.loss is not None else 0
             self._tell(logged, step)
+        self._waiting.clear()
+        self._clock.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nanopace.sources.running_clock import MOST_STEPS
 from nanopace.sources.scalars import to_number
 
 
@@ -29,7 +30,7 @@ class Epochs:
 
     def step_of(self, epoch: str) -> int | None:
         expected = self._expected(epoch)
-        return None if expected is None else round(expected[0])
+        return None if expected is None or expected[0] >= MOST_STEPS else round(expected[0])
 
     def _expected(self, epoch: str) -> tuple[float, float] | None:
         """The step, and by how much rounding may have made it wrong."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 
 from nanopace.errors import InputError, NotALog
 from nanopace.sources.build import RunBuilder
@@ -42,8 +43,8 @@ class TensorboardReader:
 def _scalars(path: str, shown: str) -> Iterator[tuple[float, int, str, float]]:
     """Time, step, tag and value of each; without a tag, just the time of an event. A torn file is read up to there."""
     try:
-        from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-        from tensorboard.util.tensor_util import make_ndarray
+        loader = import_module("tensorboard.backend.event_processing.event_file_loader").EventFileLoader
+        make_ndarray = import_module("tensorboard.util.tensor_util").make_ndarray
     except ImportError:
         raise InputError(
             "{path}: reading an event file takes TensorBoard's own reader: pip install 'nanopace[tensorboard]'",
@@ -51,7 +52,7 @@ def _scalars(path: str, shown: str) -> Iterator[tuple[float, int, str, float]]:
         ) from None
     logging.getLogger("tensorboard").setLevel(logging.CRITICAL)
     try:
-        for event in EventFileLoader(path).Load():
+        for event in loader(path).Load():
             yield event.wall_time, event.step, "", 0.0
             for value in event.summary.value:
                 if value.metadata.plugin_data.plugin_name == "scalars":

@@ -10,6 +10,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from typing import Any
 
 from nanopace.errors import InputError, NotALog
@@ -33,8 +34,8 @@ class WandbReader:
 
     def read(self, chunks: Iterable[bytes]) -> None:
         try:
-            from google.protobuf.message import DecodeError
-            from wandb.proto.wandb_internal_pb2 import Record
+            decode_error = import_module("google.protobuf.message").DecodeError
+            record_class = import_module("wandb.proto.wandb_internal_pb2").Record
         except ImportError:
             raise InputError(
                 "{path}: reading a run of W&B takes its library: pip install 'nanopace[wandb]'", path=self._builder.name
@@ -42,8 +43,8 @@ class WandbReader:
         history, config = History(), dict[str, object]()
         for data in records(chunks):
             try:
-                record = Record.FromString(data)
-            except DecodeError:
+                record = record_class.FromString(data)
+            except decode_error:
                 break
             if record.HasField("history"):
                 values = {name: to_number(value) for name, value in _items(record.history.item)}
