@@ -26,6 +26,9 @@ CHECKS: dict[str, Checker] = {}
 # Findings that no text log of nanoGPT leads to, each with what it takes. One that appears all the same is false.
 NOT_IN_TEXT_LOGS: Mapping[str, str] = {
     "evaluations_outside_clock": "nanochat's clock, which stops for evaluations; nanoGPT's runs on",
+    "whole_seconds": "Hugging Face's Trainer, whose progress bar has no fractions",
+    "rate_with_evaluations": "the same",
+    "tracked_series": "a tracker's file",
     "untimed_sft": "nanochat",
     "untimed_rl": "nanochat",
     "printed_rate_wrong": "nanochat",

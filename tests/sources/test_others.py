@@ -18,8 +18,6 @@ ROWS = {
     "Megatron": " iteration        {n}/    1000 | consumed samples:  4{n} | elapsed time per iteration (ms): 150.0 |",
     "litgpt": "Epoch 1 | iter {n} step {n} | loss train: 9.{n}00, val: n/a | iter time: 150.00 ms (step)",
     "lingua": "0: INFO    25-01-01 10:00:0{n}.000000 - 0:00:0{n} - step: {n}  acc: 0  loss:  9.{n}  wps: 1.00e+03",
-    "LLaMA-Factory": '{{"current_steps": {n}, "total_steps": 1000, "loss": 9.{n}, "elapsed_time": "0:00:0{n}"}}',
-    "Hugging Face Trainer": "{{'loss': 9.{n}, 'grad_norm': 3.0, 'learning_rate': 5e-05, 'epoch': 0.0{n}}}",
 }
 
 
@@ -48,22 +46,6 @@ def test_evaluations_as_nanogpt_has_them_do_not_hide_whose_rows_they_are() -> No
     assert "llama2.c" in refused(log)
 
 
-def test_a_trainer_state() -> None:
-    entries = ",".join(f'{{"epoch": 0.1, "loss": 9.{n}, "step": {n}}}' for n in range(5))
-    assert "5 lines look like rows of Hugging Face Trainer" in refused(
-        f'{{"log_history": [{entries}], "max_steps": 9}}'
-    )
-
-
-def test_a_csv_of_lightning() -> None:
-    assert "3 lines look like rows of Lightning" in refused("epoch,step,train_loss\n0,49,2.62\n0,99,2.47\n0,149,2.43\n")
-
-
-def test_an_event_file_of_tensorboard() -> None:
-    head = bytes.fromhex("18000000000000009c8a5d2b09") + b"\0\0\0\xc0\x15\xf2\xd8A\x1a\rbrain.Event:2" + bytes(99)
-    assert "an event file of TensorBoard" in refused(head)
-
-
 def test_the_line_that_is_nearest() -> None:
     said = refused("hello\nthe loss was 3\nepoch 4 has loss 2.5000 and took 3.5 s\nepoch 5 has loss 2.4\n")
     assert said == (
@@ -87,11 +69,6 @@ def test_one_part_of_a_row_is_not_near() -> None:
 def test_2000_characters_of_a_line_are_looked_at(before: int, known: bool) -> None:
     row = " step 3/9 | loss 9.100000 (+"
     assert ("looks like a row of llm.c" in refused("x" * before + row + "\n")) == known
-
-
-@pytest.mark.parametrize(("before", "known"), [(187, True), (188, False)])
-def test_the_mark_of_an_event_file_is_in_its_first_200_bytes(before: int, known: bool) -> None:
-    assert ("TensorBoard" in refused(b"x" * before + b"brain.Event:2" + b"\n")) == known
 
 
 def test_the_trainer_with_the_most_rows_is_named() -> None:

@@ -27,6 +27,9 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "log_truncated": ("last_iteration",),  # the compressed file ends before its log does
     "unread_evaluations": ("count", "line", "line_text"),  # line: number of the first one, line_text: it, shortened
     "rows_cover_several": ("iterations", "shown_by"),  # a printed time covers so many; shown_by: a code of run.py
+    "whole_seconds": (),  # the clock of the log shows no fractions
+    "rate_with_evaluations": ("printed", "evaluation_s", "runtime_s"),  # steps per second that the trainer prints
+    "tracked_series": ("train", "validation"),  # which of a tracker's is which loss; the latter may be None
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow

@@ -11,6 +11,7 @@ from nanopace.wording.catalog import UNKNOWN, Words
 READING = (
     *("many_runs", "other_ranks", "interleaved_processes"),
     *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several"),
+    *("tracked_series", "whole_seconds", "rate_with_evaluations"),
 )
 
 # Under which section a finding is said. Advice has a section of its own.

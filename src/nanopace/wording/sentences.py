@@ -49,6 +49,16 @@ SENTENCES: Mapping[str, Sentence] = {
     "rows_cover_several": say(
         "The time of a row covers {iterations} iterations here, not one: {shown_by}. All times below are per iteration."
     ),
+    "whole_seconds": say(
+        "The clock of this log shows whole seconds: a single row is known to about a second, and rows that it cannot "
+        "tell apart are given their mean."
+    ),
+    "rate_with_evaluations": say(
+        "The {printed} steps per second that are printed at the end count evaluation as training: {evaluation_s} of "
+        "{runtime_s}."
+    ),
+    "tracked_series": say("The training loss is the series “{train}”, the validation loss “{validation}”.")
+    | say("The training loss is the series “{train}”; none is surely the validation loss."),
     # --- slow rows
     "evaluation_rows": say_n(
         "{slow} of {rows} rows is slow, and it is not slow training: its time contains evaluation and saving "

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nanopace.errors import NotALog
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.hugging_face.console_lines import Bar, bars, entries, seconds, step_of, total_steps
-from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet
+from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet, tell_rate
 from nanopace.sources.formats.hugging_face.progress import Progress
 from nanopace.sources.formats.hugging_face.steps_of_epochs import Epochs, steps_between_logs
 from nanopace.sources.running_clock import RunningClock
@@ -47,6 +47,7 @@ class ConsoleReader:
         self._waiting: deque[Logged] = deque()
         self._epochs = Epochs()
         self._validation = ValidationSet()
+        self._evaluation_ms = 0.0
         self._processes = 1
         self._wiped = False
         self._last_total = 0
@@ -83,6 +84,7 @@ class ConsoleReader:
         runtime = to_number(self._end.get("train_runtime"))
         if self._processes == 1 and runtime is not None and 0 < runtime < MOST_S:
             self._builder.wall_ms(1000 * runtime)
+            tell_rate(self._builder, self._end, self._evaluation_ms)
 
     # --- what is printed ---------------------------------------------------------------------------------------------
 
@@ -203,9 +205,11 @@ class ConsoleReader:
             training.forget(step)
         if logged.evaluated is not None:
             val, ms = logged.evaluated
+            self._evaluation_ms += ms or 0.0
             self._clock.evaluation(step, val, ms=ms)
         elif at_s is not None:
             self._clock.row(step, at_s, logged.loss)
+            self._builder.caveat("whole_seconds")
         else:
             self._builder.untimed_row(step, logged.loss)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nanopace.sources.build import RunBuilder
 from nanopace.sources.scalars import to_number
 
 MOST_S = 1e9  # that something may have taken
@@ -28,3 +29,10 @@ class ValidationSet:
 
 def _is_loss(key: str) -> bool:
     return key.startswith("eval_") and key.endswith("_loss")
+
+
+def tell_rate(builder: RunBuilder, end: Mapping[str, object], evaluation_ms: float) -> None:
+    """What the Trainer's rate at the end does not mean: it is of all its time, with evaluations."""
+    runtime_s, rate = to_number(end.get("train_runtime")), to_number(end.get("train_steps_per_second"))
+    if runtime_s and rate and 0 < runtime_s < MOST_S and 10 * runtime_s <= evaluation_ms <= 1000 * runtime_s:
+        builder.caveat("rate_with_evaluations", printed=rate, evaluation_s=evaluation_ms / 1000, runtime_s=runtime_s)

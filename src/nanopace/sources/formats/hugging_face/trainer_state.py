@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from nanopace.errors import InputError, NotALog
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet
+from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet, tell_rate
 from nanopace.sources.running_clock import RunningClock
 from nanopace.sources.scalars import to_count, to_number
 
@@ -29,7 +29,7 @@ class TrainerStateReader:
         self._runtime = 0.0
         self._rows = 0
         self._evaluation_ms = 0.0
-        self._runtimes: list[float] = []
+        self._ends: list[dict[str, object]] = []  # entries that processes wrote last
 
     def read(self, chunks: Iterable[bytes]) -> None:
         data = bytearray()
@@ -50,11 +50,13 @@ class TrainerStateReader:
         if not self._rows:
             raise NotALog("{path}: its log_history has no loss; there is nothing to explain", path=self._builder.name)
         self._clock.flush()
-        if self._runtimes:
+        if self._ends:
             self._builder.ending("finished")
         # What a run of several processes took is unknown. One that resumed has the time of its last process alone.
-        if len(self._runtimes) == 1 and 1000 * self._runtimes[0] >= self._evaluation_ms:
-            self._builder.wall_ms(1000 * self._runtimes[0])
+        runtime = to_number(self._ends[0]["train_runtime"]) if len(self._ends) == 1 else None
+        if runtime is not None and self._evaluation_ms <= 1000 * runtime < 1000 * MOST_S:
+            self._builder.wall_ms(1000 * runtime)
+            tell_rate(self._builder, self._ends[0], self._evaluation_ms)
 
     def _object(self, found: dict[str, object]) -> object:
         """Any object of the document, the innermost first."""
@@ -75,8 +77,8 @@ class TrainerStateReader:
             val, ms = evaluated
             self._evaluation_ms += ms or 0.0
             self._clock.evaluation(step, val, ms=ms)
-        if loss is None and runtime is not None and 0 < runtime < MOST_S:
-            self._runtimes.append(runtime)
+        if loss is None and runtime:
+            self._ends.append(entry)
 
     def _row(self, step: int, loss: float, runtime: float | None) -> None:
         self._rows += 1

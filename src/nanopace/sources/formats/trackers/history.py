@@ -21,6 +21,7 @@ from nanopace.sources.formats.trackers.names import (
     is_bits_per_byte,
     is_wanted,
     listed,
+    shortened,
 )
 from nanopace.sources.running_clock import MOST_STEPS, RunningClock
 
@@ -83,6 +84,7 @@ class History:
             if record in evaluated:
                 clock.evaluation(step, evaluated[record], at_s=at_s, ms=ms, metric=metric)
         clock.flush()
+        builder.caveat("tracked_series", train=shortened(train), validation=validation and shortened(validation))
 
     def _column(self, name: str | None) -> dict[int, float]:
         """A series by record."""

@@ -68,8 +68,11 @@ def is_bits_per_byte(name: str) -> bool:
 def listed(names: Iterable[str]) -> str:
     """A few names, for a message."""
     known = sorted(name for name in names if not name.startswith("_"))
-    shown = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in known[:_MOST_NAMED]]
-    return ", ".join(shown) + (", …" if len(known) > _MOST_NAMED else "")
+    return ", ".join(map(shortened, known[:_MOST_NAMED])) + (", …" if len(known) > _MOST_NAMED else "")
+
+
+def shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _words(name: str) -> list[str]:
