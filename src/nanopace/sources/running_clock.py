@@ -72,7 +72,9 @@ class RunningClock:
 
     def row(self, step: int, at_s: float, loss: float | None) -> None:
         """A step ended when the clock showed `at_s`."""
-        if not 0 <= step < MOST_STEPS or not 0 <= at_s < _MOST_S or (self._any and step == self._reached):
+        if not 0 <= step < MOST_STEPS or not 0 <= at_s < _MOST_S:
+            return
+        if self._any and step == self._reached and not self._restarted:
             return
         if self._any and step < self._reached and not self._restarted:
             self.restart(None)
