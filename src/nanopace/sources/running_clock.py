@@ -68,6 +68,8 @@ class RunningClock:
     def restart(self, starts_s: float | None = 0.0) -> None:
         """Another process: its clock begins anew."""
         self.flush()
+        if self._any:
+            self._builder.begin_process(fresh=False)
         self._at_s, self._shown_s, self._restarted = starts_s, starts_s or 0.0, self._any
 
     def row(self, step: int, at_s: float, loss: float | None) -> None:
@@ -161,7 +163,7 @@ class RunningClock:
         """The first row of a process. Where the start of its clock is unknown, it has no time, and is left out."""
         self.flush()
         if self._at_s is not None:
-            self._builder.row(Row(step, 1000 * max(0.0, at_s - self._at_s), loss), restarted=True)
+            self._builder.row(Row(step, 1000 * max(0.0, at_s - self._at_s), loss))
         self._restarted = False
         self._reached = step
         self._at_s = self._shown_s = at_s

@@ -115,10 +115,13 @@ class ConsoleReader:
         evaluated = None if loss is not None else self._validation.read(entry)
         if loss is None and evaluated is None:
             return
-        if self._training is None and (loss is not None or total is not None):
-            self._training = self._choose(total)
+        if self._training is None:
+            self._training = self._choose(total, finished=loss is not None)
             if self._training is not None and self._end:
                 self._begin_process()
+        if self._training is None and evaluated is not None and not self._waiting and not to_number(entry.get("epoch")):
+            self._builder.evaluation(0, None, evaluated[0], ms=evaluated[1])  # before training, and its clock, began
+            return
         training = self._training
         if training is not None or total is not None:
             self._builder.fact("max_iters", total or (training.total if training else 0))
@@ -147,10 +150,11 @@ class ConsoleReader:
         self._epochs = Epochs()
         self._processes += 1
 
-    def _choose(self, total: int | None) -> Progress | None:
-        """The bar of the training. Those of evaluations are shorter than it, and behind it in time."""
+    def _choose(self, total: int | None, *, finished: bool) -> Progress | None:
+        """The bar of the training, which may have `finished`. Those of evaluations have not run as long."""
         named = self._bars.get(total or self._announced or -1)
-        running = [each for each in self._bars.values() if each.step < each.total] or [*self._bars.values()]
+        running = [each for each in self._bars.values() if each.step < each.total]
+        running = running or [*self._bars.values()] if finished else running
         return named or max(running, key=lambda each: each.elapsed_s, default=None)
 
     # --- of which step a dict is -------------------------------------------------------------------------------------

@@ -49,10 +49,11 @@ def steps_between_logs(epochs: Sequence[str], end: Mapping[str, object]) -> int 
     if not runtime or not rate or not last or not final or min(runtime, rate, last, final) <= 0:
         return None
     between = runtime * rate * last / final / len(epochs)
-    wrong = _rounding(str(end["train_steps_per_second"])) / rate + _rounding(epochs[-1]) / last
-    wrong = between * (wrong + _rounding(str(end["train_runtime"])) / runtime)
+    printed = [(epochs[-1], last), (str(end["epoch"]), final), (str(end["train_runtime"]), runtime)]
+    printed.append((str(end["train_steps_per_second"]), rate))
+    wrong = 1.1 * between * sum(_rounding(text) / number for text, number in printed)
     nearest = round(between) if between < 1e9 else 0
-    return nearest if nearest and wrong < 0.5 and abs(between - nearest) <= wrong + 0.05 else None
+    return nearest if nearest and wrong < 0.5 and abs(between - nearest) <= wrong else None
 
 
 def _rounding(text: str) -> float:

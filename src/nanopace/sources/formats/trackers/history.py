@@ -68,9 +68,11 @@ class History:
         metric: Metric = "bpb" if validation is not None and is_bits_per_byte(validation) else "loss"
         step = 0
         for record in sorted({*losses, *evaluated}):
-            counted = step_of.get(record, float(step))
+            counted = step_of.get(record, float(step))  # an evaluation may be logged without it
             if not 0 <= counted < MOST_STEPS:
                 continue
+            if record not in step_of:
+                losses.pop(record, None)
             step, at_s = int(counted), self._times[record]
             ms = runtime.get(counted)
             if math.isnan(at_s):

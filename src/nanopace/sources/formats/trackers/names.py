@@ -56,9 +56,9 @@ def find_runtime(points: Iterable[str]) -> str | None:
 
 
 def find_steps(points: Mapping[str, int], train: str) -> str | None:
-    """The counter of steps: one that has a point wherever the training loss has."""
+    """The counter of steps: one that has a point nearly wherever the training loss has."""
     names = (*_STEPS, *LAST_STEPS)
-    return next((name for name in names if points.get(name, 0) >= points[train]), None)
+    return next((name for name in names if points.get(name, 0) >= 0.5 * points[train]), None)
 
 
 def is_bits_per_byte(name: str) -> bool:
