@@ -70,6 +70,7 @@ def test_a_history_of_whole_seconds() -> None:
     (run,) = read("_step,_runtime,loss\n" + rows)
     assert sum(run.rows.ms) == pytest.approx(260_000)
     assert run.rows.ms[50] == pytest.approx(2600, abs=1000)
+    assert [each.code for each in run.caveats] == ["whole_seconds", "tracked_series"]
 
 
 @pytest.mark.parametrize(

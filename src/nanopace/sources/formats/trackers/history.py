@@ -64,7 +64,10 @@ class History:
         for record, seconds in runtimes.items():
             if 0 <= seconds < _MOST_S and record in step_of:
                 runtime[step_of[record]] = 1000 * seconds
-        clock = RunningClock(builder, resolution_s=self._resolution_s(), starts_s=starts_s)
+        resolution_s = self._resolution_s()
+        if resolution_s:
+            builder.caveat("whole_seconds")
+        clock = RunningClock(builder, resolution_s=resolution_s, starts_s=starts_s)
         metric: Metric = "bpb" if validation is not None and is_bits_per_byte(validation) else "loss"
         step = 0
         for record in sorted({*losses, *evaluated}):
@@ -93,4 +96,6 @@ class History:
         return {} if name is None else dict(zip(self._records[name], self._values[name], strict=True))
 
     def _resolution_s(self) -> float:
-        return 1.0 if all(math.isnan(at_s) or at_s == int(at_s) for at_s in self._times) else 0.0
+        """Of the times: whole seconds, or fractions; 0 where there are none."""
+        times = [at_s for at_s in self._times if not math.isnan(at_s)]
+        return 1.0 if times and all(at_s.is_integer() for at_s in times) else 0.0
