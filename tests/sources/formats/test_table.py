@@ -8,6 +8,9 @@ from nanopace.sources.log_format import LogFormat
 
 FIGURES = field_names(LogFormat)[field_names(LogFormat).index("row_contains_evaluation") :]
 
+TRACKED = {"row_contains_evaluation": False, "rows_cover": True}
+HUGGING_FACE = TRACKED | {"row_loss": "smoothed", "ends_at_max_iters": True}
+
 
 def test_what_the_figures_mean() -> None:
     plain = LogFormat("", "", "")
@@ -38,5 +41,16 @@ def test_what_the_figures_mean() -> None:
             "gpt2_shape": True,
         },
         "ledger": {"row_contains_evaluation": False, "nanogpt_knobs": True, "gpt2_shape": True},
+        "hf_trainer_state": HUGGING_FACE,
+        "hf_console": HUGGING_FACE,
+        "llama_factory": HUGGING_FACE,
+        "lightning": {"row_contains_evaluation": False},
+        "wandb_csv": TRACKED,
+        "tensorboard": TRACKED,
+        "wandb": TRACKED,
     }
-    assert [each.trainer for each in BUILT_IN] == ["nanoGPT", "nanochat", "nanopace", "nanopace"]
+    assert [each.trainer for each in BUILT_IN] == [
+        *("nanoGPT", "nanochat", "nanopace", "nanopace"),
+        *("Hugging Face Trainer", "Hugging Face Trainer", "LLaMA-Factory"),
+        *("Lightning", "W&B", "TensorBoard", "W&B"),
+    ]
