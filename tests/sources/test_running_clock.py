@@ -36,7 +36,7 @@ def test_whole_seconds_do_not_shift_what_a_row_takes(row_s: float, rows: int, st
     run = run_of(clock, builder)
     assert median(run.rows.ms) == pytest.approx(1000 * row_s, rel=0.02, abs=10)
     assert sum(run.rows.ms) == pytest.approx(1000 * math.floor(start_s + rows * row_s), abs=1e-3)
-    assert min(run.rows.ms) >= 0
+    assert min(run.rows.ms) > 0
     if row_s >= 1:  # what the clock leaves unknown, and no more
         assert all(abs(ms - 1000 * row_s) < 1000 + 20 * row_s for ms in run.rows.ms[1:])
 
@@ -131,3 +131,12 @@ def test_a_clock_whose_start_is_unknown() -> None:
     for step in (10, 20, 30):
         clock.row(step, 1e9 + step, 2.0)
     assert list(run_of(clock, builder).rows.iteration) == [20, 30]
+
+
+@pytest.mark.parametrize("resolution_s", [0.0, 1.0])
+def test_where_no_time_passes_there_is_none(resolution_s: float) -> None:
+    clock, builder = ticking(resolution_s)
+    for step in (10, 20, 30):
+        clock.row(step, 0.0, 2.0)
+    run = run_of(clock, builder)
+    assert (len(run.rows), list(run.untimed_rows.iteration)) == (0, [10, 20, 30])

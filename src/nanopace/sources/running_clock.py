@@ -136,9 +136,16 @@ class RunningClock:
             if each.step in alike:
                 seconds = per_step * each.steps
                 seconds += min(1.0, seconds / self._resolution_s) * next(unknown)
-            self._builder.row(Row(each.step, 1000 * seconds, each.loss))
+            self._tell(each.step, seconds, each.loss)
         self._waiting.clear()
         self._rows_wait, self._waiting_s = False, 0.0
+
+    def _tell(self, step: int, seconds: float, loss: float | None) -> None:
+        """A row; where no time passed, as far as the clock shows, one without a time."""
+        if seconds > 0:
+            self._builder.row(Row(step, 1000 * seconds, loss))
+        else:
+            self._builder.untimed_row(step, loss)
 
     def _evaluate(self, evaluation: _Evaluation) -> None:
         step, val, ms, metric = evaluation
@@ -163,7 +170,7 @@ class RunningClock:
         """The first row of a process. Where the start of its clock is unknown, it has no time, and is left out."""
         self.flush()
         if self._at_s is not None:
-            self._builder.row(Row(step, 1000 * max(0.0, at_s - self._at_s), loss))
+            self._tell(step, at_s - self._at_s, loss)
         self._restarted = False
         self._reached = step
         self._at_s = self._shown_s = at_s
