@@ -25,6 +25,11 @@ from nanopace.sources.formats.trackers.names import find_steps, find_train, find
         ({"Loss/train": 9, "Loss/valid": 9, "Loss/test": 9}, "Loss/train", "Loss/valid"),
         ({"loss": 9, "accuracy": 9, "val_loss": 9}, "loss", "val_loss"),
         ({"training_loss": 9, "loss": 9, "dev-loss": 9}, "training_loss", "dev-loss"),
+        (
+            {"train_loss_local": 9, "lr": 9, "val_loss/dataloader_idx_0": 3},
+            "train_loss_local",
+            "val_loss/dataloader_idx_0",
+        ),
         # what is something else
         ({"gen_loss": 9, "disc_loss": 9, "train/aux_loss": 9, "test_loss": 9}, None, None),
         ({"eval/wiki_loss": 3, "eval/code_loss": 3, "accuracy": 9}, None, None),

@@ -92,3 +92,11 @@ def test_cells_that_are_no_numbers_and_lines_of_another_width() -> None:
     (run,) = read("epoch,step,train_loss\n0,1,2.5\n0,2\n0,3,nan\n0,x,2\n0,-4,2\n0,5,2.5,9\n\n0,6,2.25\n")
     assert list(run.untimed_rows.iteration) == [1, 3, 6]
     assert run.untimed_rows.loss[1] == float("inf")
+
+
+@pytest.mark.parametrize(("step_ms", "timed"), [(0.9, False), (1.1, True)])
+def test_what_was_written_after_the_fact_has_no_times(step_ms: float, timed: bool) -> None:
+    rows = "".join(f"{n},{0.5 + n * step_ms / 1000:.6f},{5 - n / 100}\n" for n in range(100))
+    (run,) = read("_step,_runtime,loss\n" + rows)
+    assert (len(run.rows) > 0) == timed
+    assert len(run.logged) == 100

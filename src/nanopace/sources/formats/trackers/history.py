@@ -27,6 +27,7 @@ from nanopace.sources.running_clock import MOST_STEPS, RunningClock
 
 _MOST_NAMES = 1000
 _MOST_S = 1e9
+_LEAST_S = 0.001  # that a step takes
 
 
 class History:
@@ -64,6 +65,8 @@ class History:
         for record, seconds in runtimes.items():
             if 0 <= seconds < _MOST_S and record in step_of:
                 runtime[step_of[record]] = 1000 * seconds
+        if self._is_written_later([*losses], step_of):
+            self._times = array("d", [math.nan]) * len(self._times)
         resolution_s = self._resolution_s()
         if resolution_s:
             builder.caveat("whole_seconds")
@@ -94,6 +97,12 @@ class History:
     def _column(self, name: str | None) -> dict[int, float]:
         """A series by record."""
         return {} if name is None else dict(zip(self._records[name], self._values[name], strict=True))
+
+    def _is_written_later(self, records: list[int], step_of: Mapping[int, float]) -> bool:
+        """Whether the points were written faster than anybody trains, after the fact: their times say nothing."""
+        first, last = records[0], records[-1]
+        steps = step_of.get(last, 0.0) - step_of.get(first, 0.0)
+        return steps > 0 and self._times[last] - self._times[first] < _LEAST_S * steps
 
     def _resolution_s(self) -> float:
         """Of the times: whole seconds, or fractions; 0 where there are none."""

@@ -14,7 +14,11 @@ _WORD = re.compile(r"[a-z]+|\d+")
 _TRAIN = frozenset(("train", "training", "tr", "trainer"))
 _VALIDATION = frozenset(("val", "valid", "validation", "eval", "evaluation", "dev"))
 _PLAIN = frozenset(
-    ("step", "metrics", "avg", "mean", "global", "lm", "ce", "total", "batch", "iter", "per", "run", "nll")
+    (
+        *("step", "iter", "batch", "minibatch", "mini", "micro", "per", "run", "metrics", "value", "interval"),
+        *("avg", "mean", "global", "local", "rank", "total", "running", "smooth", "smoothed", "ema"),
+        *("lm", "ce", "xent", "cross", "entropy", "nll", "dataloader", "idx", "0"),
+    )
 )
 _STEPS = ("iter", "iteration", "train/global_step", "trainer/global_step", "global_step", "train/iter", "train/step")
 LAST_STEPS = ("step", "_step", "Step")  # which may count what was logged, and not the steps
