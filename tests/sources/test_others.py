@@ -10,8 +10,6 @@ from nanopace.errors import NotALog
 from nanopace.sources.runs import open_runs
 
 ROWS = {
-    "LLaMA-Factory": '{{"current_steps": {n}, "total_steps": 1000, "loss": 9.{n}, "elapsed_time": "0:00:0{n}"}}',
-    "Hugging Face Trainer": "{{'loss': 9.{n}, 'grad_norm': 3.0, 'learning_rate': 5e-05, 'epoch': 0.0{n}}}",
 }
 
 
@@ -40,22 +38,6 @@ def test_evaluations_as_nanogpt_has_them_do_not_hide_whose_rows_they_are() -> No
     assert "litgpt" in refused(log)
 
 
-def test_a_trainer_state() -> None:
-    entries = ",".join(f'{{"epoch": 0.1, "loss": 9.{n}, "step": {n}}}' for n in range(5))
-    assert "5 lines look like rows of Hugging Face Trainer" in refused(
-        f'{{"log_history": [{entries}], "max_steps": 9}}'
-    )
-
-
-def test_a_csv_of_lightning() -> None:
-    assert "3 lines look like rows of Lightning" in refused("epoch,step,train_loss\n0,49,2.62\n0,99,2.47\n0,149,2.43\n")
-
-
-def test_an_event_file_of_tensorboard() -> None:
-    head = bytes.fromhex("18000000000000009c8a5d2b09") + b"\0\0\0\xc0\x15\xf2\xd8A\x1a\rbrain.Event:2" + bytes(99)
-    assert "an event file of TensorBoard" in refused(head)
-
-
 def test_the_line_that_is_nearest() -> None:
     said = refused("hello\nthe loss was 3\nepoch 4 has loss 2.5000 and took 3.5 s\nepoch 5 has loss 2.4\n")
     assert said == (
@@ -79,11 +61,6 @@ def test_one_part_of_a_row_is_not_near() -> None:
 def test_2000_characters_of_a_line_are_looked_at(before: int, known: bool) -> None:
     row = " step: 3  loss: 9.1  tps:"
     assert ("looks like a row of torchtitan" in refused("x" * before + row + "\n")) == known
-
-
-@pytest.mark.parametrize(("before", "known"), [(187, True), (188, False)])
-def test_the_mark_of_an_event_file_is_in_its_first_200_bytes(before: int, known: bool) -> None:
-    assert ("TensorBoard" in refused(b"x" * before + b"brain.Event:2" + b"\n")) == known
 
 
 def test_the_trainer_with_the_most_rows_is_named() -> None:

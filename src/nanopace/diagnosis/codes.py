@@ -36,6 +36,9 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "rate_per_gpu": ("per_gpu", "gpus", "total"),  # printed tokens per second; gpus and total may be None
     "rate_wrong": ("printed", "tokens", "training_s", "rate"),  # tokens per second at the end; rate: what they are
     "iterations_are_micro_batches": ("per_step",),
+    "whole_seconds": (),  # the clock of the log shows no fractions
+    "rate_with_evaluations": ("printed", "evaluation_s", "runtime_s"),  # steps per second that the trainer prints
+    "tracked_series": ("train", "validation"),  # which of a tracker's is which loss; the latter may be None
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow

@@ -17,14 +17,8 @@ _INT, _REAL = r"\d{1,12}", r"-?(?:\d{1,9}(?:\.\d{1,15})?(?:[eE][+-]?\d{1,3})?|na
 _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
-        ("LLaMA-Factory", rf"^\{{\"current_steps\": {_INT}, \"total_steps\": {_INT}, "),
-        ("Hugging Face Trainer", r"\{'(?:loss|eval_loss|train_runtime)': .{1,400}?'epoch': "),
     )
 )
-_TRAINER_STATE = '"log_history"'  # without it, a "loss" in a JSON file may be anybody's
-_STATE_ROW = re.compile(r"\"(?:loss|eval_loss)\": ?\d")
-_CSV_HEADER = re.compile(r"^(?=(?:[\w/]{1,40},){0,40}step(?:,|$))(?=(?:[\w/]{1,40},){0,40}epoch(?:,|$))[\w/,]{1,400}$")
-_TFEVENTS = b"brain.Event:2"
 
 # What a row has: a step, a loss, a time.
 _PARTS = (
@@ -44,23 +38,11 @@ class Others(NamedTuple):
     near_text: str
 
 
-def is_tensorboard(head: bytes) -> bool:
-    """Whether these are the first bytes of a TensorBoard event file."""
-    return _TFEVENTS in head[:200]
-
-
 def look_for_others(printed: Iterator[str]) -> Others:
     """The trainer with the most rows, or else the line that looks most like a row."""
     rows: Counter[str] = Counter()
-    nearest, near_line, near_text, in_state = _FEWEST_PARTS - 1, 0, "", False
+    nearest, near_line, near_text = _FEWEST_PARTS - 1, 0, ""
     for number, line in enumerate(islice(printed, _MOST_LINES), start=1):
-        if number == 1 and "loss" in line and _CSV_HEADER.match(line):
-            rows["Lightning"] = sum(1 for row in islice(printed, _MOST_LINES) if row.strip())
-            break
-        in_state |= _TRAINER_STATE in line
-        if in_state:
-            rows["Hugging Face Trainer"] += len(_STATE_ROW.findall(line))
-            continue
         line = line[:_LONGEST_LINE]
         if (name := _trainer_of(line)) is not None:
             rows[name] += 1

@@ -158,11 +158,9 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
 
 def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
     """The error that says why a file cannot be read, by what is in it."""
-    from nanopace.sources.others import is_tensorboard, look_for_others
+    from nanopace.sources.others import look_for_others
 
     path = _shown_name(source)
-    if head and is_tensorboard(head[0]):
-        return NotALog("{path}: an event file of TensorBoard, which nanopace cannot read yet", path=path)
     if head and looks_binary(head[0][:SNIFF_BYTES]):
         return NotALog(
             "{path}: a binary file, not a training log; known are the logs of {formats}",

@@ -14,6 +14,7 @@ READING = (
     *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled"),
     "counts_from_one",
     *("rate_per_gpu", "rate_wrong", "iterations_are_micro_batches"),
+    *("tracked_series", "whole_seconds", "rate_with_evaluations"),
 )
 
 # Under which section a finding is said. Advice has a section of its own.

@@ -128,7 +128,7 @@ COVER_EVIDENCE: Mapping[str, str] = {
     "tokens": label("the printed tokens per second only fit that"),
     "stamps": label("the time stamps only fit that"),
     "first_row": label("the first row, with an evaluation in it, takes less than half of any other"),
-    "trainer": label("this trainer always prints it so"),
+    "trainer": label("that is how this log keeps time"),
     "clock": label("it is read from a clock that runs on"),
 }
 

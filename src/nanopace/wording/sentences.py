@@ -86,6 +86,16 @@ SENTENCES: Mapping[str, Sentence] = {
         "This log counts micro-batches: {per_step} of them make one update of the weights. What is called a step "
         "below is one micro-batch."
     ),
+    "whole_seconds": say(
+        "The clock of this log shows whole seconds: a single row is known to about a second, and rows that it cannot "
+        "tell apart are given their mean."
+    ),
+    "rate_with_evaluations": say(
+        "The {printed} steps per second that are printed at the end count evaluation as training: {evaluation_s} of "
+        "{runtime_s}."
+    ),
+    "tracked_series": say("The training loss is the series “{train}”, the validation loss “{validation}”.")
+    | say("The training loss is the series “{train}”; none is surely the validation loss."),
     # --- slow rows
     "evaluation_rows": say_n(
         "{slow} of {rows} rows is slow, and it is not slow training: its time contains evaluation and saving "

@@ -8,6 +8,9 @@ from nanopace.sources.log_format import LogFormat
 
 FIGURES = field_names(LogFormat)[field_names(LogFormat).index("row_contains_evaluation") :]
 
+TRACKED = {"row_contains_evaluation": False, "rows_cover": True}
+HUGGING_FACE = TRACKED | {"row_loss": "smoothed", "ends_at_max_iters": True}
+
 
 def test_what_the_figures_mean() -> None:
     plain = LogFormat("", "", "")
@@ -73,4 +76,11 @@ def test_what_the_figures_mean() -> None:
         "lingua": {"row_is_mean": True, "row_loss": "micro-batch"},
         "lingua-metrics": {"row_is_mean": True, "row_loss": "micro-batch"},
         "autoresearch": {"row_contains_evaluation": False, "row_loss": "smoothed"},
+        "hf_trainer_state": HUGGING_FACE,
+        "hf_console": HUGGING_FACE,
+        "llama_factory": HUGGING_FACE,
+        "lightning": {"row_contains_evaluation": False},
+        "wandb_csv": TRACKED,
+        "tensorboard": TRACKED,
+        "wandb": TRACKED,
     }

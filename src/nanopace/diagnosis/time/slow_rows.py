@@ -96,7 +96,7 @@ def _stalls_without_baseline(run: Run, pace: Pace) -> dict[int, Mapping[Cause, f
         own = [
             row for row in sorted(pace.marks.evaluation - pace.marks.first) if (row in pace.marks.checkpoint) == saves
         ]
-        samples = [Sample(run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
+        samples = [Sample(pace.covers(row) * run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
         if len(own) > NEIGHBOURS:  # the speed may change
             usual = rolling_median([sample.excess_ms for sample in samples], NEIGHBOURS)
         else:
