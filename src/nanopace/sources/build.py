@@ -106,21 +106,29 @@ class RunBuilder:
 
     def row(self, row: Row, *, restarted: bool = False) -> None:
         """A line with a time. `restarted`: it shows by itself that its process is a new one."""
+        draft = self._draft
+        if not draft.timed and draft.rows and not self._began and draft.rows.last_iteration[-1] == row.iteration:
+            draft.rows.cut(len(draft.rows) - 1)  # told twice, now with its time
+        if not self._is_repeated(row):
+            self._append(row, restarted=restarted)
+
+    def _is_repeated(self, row: Row) -> bool:
+        """Whether it is the same line twice: two log handlers, or a log pasted twice."""
         rows = self._draft.rows
-        if (
+        return bool(
             rows
             and not self._pending_evals
             and not self._began
             and not self._rollbacks
             and rows.last_iteration[-1] == row.iteration == row.last_iteration
             and rows[-1] == replace(row, at_s=rows[-1].at_s)
-        ):
-            return  # the same line twice: two log handlers, or a log pasted twice
-        self._append(row, restarted=restarted)
+        )
 
     def _append(self, row: Row, *, restarted: bool = False, timed: bool = True) -> None:
         self._continue_or_restart(row.iteration, restarted)
         draft = self._draft
+        if not timed and draft.timed and len(draft.rows):
+            return  # of a process that resumed a run with times
         if timed and not draft.timed:
             draft.rows.cut(0)
         draft.timed = timed
@@ -133,9 +141,10 @@ class RunBuilder:
 
     def untimed_row(self, iteration: int, loss: float | None) -> None:
         """A line with a loss and no time. It counts where no row of its run has a time."""
-        if len(self._draft.rows) and self._draft.timed and not self._began:
-            return
-        self._append(Row(iteration, 0.0, loss), timed=False)
+        row = Row(iteration, 0.0, loss)
+        is_beside_timed = len(self._draft.rows) and self._draft.timed and not self._began
+        if not is_beside_timed and not self._is_repeated(row):
+            self._append(row, timed=False)
 
     def mixture(self, folded: Mixture) -> None:
         """A stretch of rows with the evaluations among them. Nothing is pending, and it follows the last row."""

@@ -84,7 +84,7 @@ def complete(
     hints = {name: known.facts.pop(name).value for name in _HINTS if name in known.facts}
     _infer_intervals(known, run)
     format = find_format(run.format)
-    if format.rows_cover:
+    if format.rows_cover and len(run.rows):
         run = divide_rows(run, known.number("log_interval") or 1, "trainer")
     elif format.rows_may_cover:
         run = divide_covering_rows(
