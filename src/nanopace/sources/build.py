@@ -69,6 +69,7 @@ class RunBuilder:
         self._draft = Draft()
         self._pending_evals: list[Evaluation] = []  # since the last row: does the next one contain them?
         self._pending_saves: list[Checkpoint] = []
+        self._after_row: set[int] = set()  # iterations of those that the next row contains, whatever its own
         self._began = False  # a process announced itself and has no row yet
         self._fresh: bool | None = None  # it starts from scratch (True), from a checkpoint (False), or does not say
         self._failed = False  # an attempt ended before its first row
@@ -172,9 +173,12 @@ class RunBuilder:
         train_steps: int | None = None,
         bits_per_byte: float | None = None,
         at_s: float | None = None,
+        after_row: bool = False,
     ) -> None:
-        """An evaluation; the row that contains it is found by its iteration."""
+        """An evaluation; the row that contains it is found by its iteration, or is the next one, `after_row`."""
         self.evaluations_seen += 1
+        if after_row:
+            self._after_row.add(iteration)
         if self._pending_evals and iteration < self._pending_evals[-1].iteration and not self._began:
             self._flush_pending()  # the earlier ones belong to what came before
         self._pending_evals.append(
@@ -350,10 +354,12 @@ class RunBuilder:
         if not self.format.row_contains_evaluation:
             index = None
         for evaluation in self._pending_evals:
-            row = index if evaluation.iteration == iteration else None
+            inside = evaluation.iteration == iteration or evaluation.iteration in self._after_row
+            row = index if inside else None
             self._draft.evaluate(evaluation if row is None else replace(evaluation, row=row))
         for save in self._pending_saves:
             row = index if save.iteration == iteration else None
             self._draft.save(save if row is None else replace(save, row=row))
         self._pending_evals.clear()
         self._pending_saves.clear()
+        self._after_row.clear()

@@ -80,13 +80,13 @@ def look_for_others(printed: Iterator[str]) -> Others:
             nearest, near_line, near_text = parts, number, line
     trainer = max(rows, key=rows.__getitem__, default=None)
     count = rows[trainer] if trainer else 0
-    return Others(trainer if count else None, count, near_line, _shortened(near_text))
+    return Others(trainer if count else None, count, near_line, shortened(near_text))
 
 
 def _trainer_of(line: str) -> str | None:
     return next((name for name, pattern in _ROWS if pattern.search(line)), None)
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

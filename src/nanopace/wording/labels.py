@@ -95,6 +95,7 @@ PARTS: Mapping[str, str] = {
 # Others are called as their trainer.
 FORMATS: Mapping[str, str] = {
     "ledger": label("nanopace ledger"),
+    **dict.fromkeys(("pattern", "pattern_elapsed"), label("read by --pattern")),
 }
 
 ENDINGS: Mapping[str, str] = {

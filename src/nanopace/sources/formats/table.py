@@ -87,6 +87,10 @@ LEDGER = LogFormat(
     gpt2_shape=True,
 )
 
+# What a person describes with --pattern: never detected, so not among those below.
+PATTERN = LogFormat(name="pattern", trainer="", reader=f"{_HERE}.pattern_reader:PatternReader")
+PATTERN_ELAPSED = LogFormat(name="pattern_elapsed", trainer="", reader=PATTERN.reader, rows_cover=True)
+
 BUILT_IN = (
     *(NANOGPT, NANOCHAT, NANOPACE, LEDGER),
     *modded.FORMATS,
