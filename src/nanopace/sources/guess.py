@@ -200,10 +200,14 @@ def _escaped(literal: str) -> str:
 def _group(name: str, texts: Sequence[str]) -> str:
     if name in ("loss", "val"):
         return rf"(?P<{name}>[\w.+-]+)"
+    thousands = any("," in text for text in texts)
+    whole = r"\d+(?:,\d+)*" if thousands else r"\d+"
     if name == "iteration":
-        return r"(?P<iteration>[\d,]+)" if any("," in text for text in texts) else r"(?P<iteration>\d+)"
-    more = "".join(mark for mark in ",:" if any(mark in text for text in texts))
-    more += "eE+-" if any(text[-4:].lower().count("e") for text in texts) else ""
+        return f"(?P<iteration>{whole})"
+    if thousands:
+        return rf"(?P<{name}>{whole}(?:\.\d+)?)"
+    more = ":" if any(":" in text for text in texts) else ""
+    more += "eE+-" if any("e" in text.lower() for text in texts) else ""
     return rf"(?P<{name}>[\d.{more}]+)"
 
 

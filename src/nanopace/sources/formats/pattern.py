@@ -7,29 +7,29 @@ make an innocent expression hang; it is imported only here. See docs/pattern.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nanopace.errors import UsageError
 from nanopace.sources.formats.table import PATTERN, PATTERN_ELAPSED
 from nanopace.sources.log_format import LogFormat
 
-# What a group is called, and what it holds.
-GROUPS: Mapping[str, str] = {
-    "iteration": "the number of the step",
-    "ms": "milliseconds of one iteration",
-    "s": "seconds of one iteration",
-    "it_per_s": "iterations per second",
-    "elapsed_ms": "milliseconds since the start",
-    "elapsed_s": "seconds since the start, or h:mm:ss",
-    "tokens": "tokens of one iteration",
-    "tokens_per_s": "tokens per second",
-    "loss": "the loss of the row",
-    "val": "the validation loss: the line is an evaluation",
-    "train": "the training loss of an evaluation",
-    "mfu": "as a fraction",
-    "mfu_percent": "the same in per cent",
-}
+# What a group is called.
+GROUPS = (
+    "iteration",  # the number of the step
+    "ms",  # milliseconds of one iteration
+    "s",  # seconds of one iteration
+    "it_per_s",
+    "elapsed_ms",  # since the start
+    "elapsed_s",  # the same in seconds, or h:mm:ss
+    "tokens",  # of one iteration
+    "tokens_per_s",
+    "loss",  # of the row
+    "val",  # the validation loss: the line is an evaluation
+    "train",  # the training loss of an evaluation
+    "mfu",  # as a fraction
+    "mfu_percent",
+)
 _ALIASES = {"val_loss": "val", "train_loss": "train", "seconds": "s"}
 TIMES = ("ms", "s", "it_per_s", "elapsed_ms", "elapsed_s")
 
@@ -81,13 +81,13 @@ def _compiled(text: str) -> LinePattern:
     options = re2.Options()
     options.log_errors = False
     try:
-        expression = re2.compile(text.encode(), options)
+        expression = re2.compile(text.encode(errors="surrogatepass"), options)
     except re2.error as error:
         why = error.args[0] if error.args else ""
         why = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
         raise UsageError("--pattern {pattern}: {why}", pattern=text, why=why) from None
     named = {_name(name): index for name, index in expression.groupindex.items()}
-    if unknown := sorted(named.keys() - GROUPS.keys()):
+    if unknown := sorted(named.keys() - {*GROUPS}):
         known = ", ".join(GROUPS)
         raise UsageError("--pattern: no group is called {name}; known are {known}", name=unknown[0], known=known)
     if "iteration" not in named:
