@@ -39,6 +39,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "whole_seconds": (),  # the clock of the log shows no fractions
     "rate_with_evaluations": ("printed", "evaluation_s", "runtime_s"),  # steps per second that the trainer prints
     "tracked_series": ("train", "validation"),  # which of a tracker's is which loss; the latter may be None
+    # of a log without step times; total_s, and mean_step_s of that without evaluations, may be None
+    "untimed_log": ("rows", "total_s", "mean_step_s"),
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow
@@ -136,6 +138,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # --- loss
     "skipped_steps": ("count", "streaks", "iterations"),  # iterations: the first of them, as a list
     "loss_spikes": ("count", "largest_z", "iteration"),  # largest_z: in standard deviations
+    "training_loss_course": ("first_loss", "last_loss", "rows"),  # means of so many rows; of a log without times
     "core_metric": ("score", "core", "core_iteration", "best_core", "best_core_iteration"),  # the last two: or None
     "loss_noise": ("noise", "accumulation"),  # accumulation may be None
     # train_steps: the training loss is the mean of so many steps; None: measured like validation. gap_trend may be None
@@ -163,6 +166,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_speed_equal": ("tokens_per_s",),
     "compare_speed_unclear": ("faster", "slower", "faster_tokens_per_s", "slower_tokens_per_s"),  # by their medians
     "compare_speed_unknown": ("missing",),
+    "compare_untimed": ("run",),  # its log has no step times
+    "compare_both_untimed": (),
     "compare_step_unknown": ("run",),  # no row of it is a plain step
     "compare_time_per_iteration": ("faster", "slower", "faster_ms", "slower_ms"),  # where tokens are unknown
     # each: its factor on tokens/s, less 1; gpu_count_share is None where the counts are the same, or one is unknown

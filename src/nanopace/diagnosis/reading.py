@@ -1,9 +1,34 @@
-"""Findings about how the log was read. They come first: everything else depends on them."""
+"""What was read, and findings about how. They come first: everything else depends on them."""
 
 from __future__ import annotations
 
-from nanopace.diagnosis.result import Finding, Number
+from nanopace.diagnosis.result import Finding, Model, Number, Source
+from nanopace.diagnosis.time.counting import log_interval
 from nanopace.run import Run
+
+
+def describe_source(run: Run) -> Source:
+    """Which log this is, and how far it goes."""
+    rows = run.logged
+    return Source(
+        name=run.name,
+        format=run.format,
+        rows=rows.lines,
+        first_iteration=rows.iteration[0] if len(rows) else 0,
+        last_iteration=rows.last_iteration[-1] if len(rows) else 0,
+        log_interval=log_interval(run),
+        ending=run.ending,
+        stage=run.stage,
+    )
+
+
+def describe_model(run: Run) -> Model:
+    """The size of the model, as far as it is known."""
+    return Model(
+        parameters=run.number("parameters"),
+        flops_per_token=run.number("flops_per_token"),
+        flops_per_token_causal=run.number("flops_per_token_causal"),
+    )
 
 
 def reading_findings(run: Run) -> list[Finding]:

@@ -10,7 +10,7 @@ from nanopace.wording.catalog import UNKNOWN, Words
 # What has to be known before anything else: how the log was read. It is said below the title.
 READING = (
     *("many_runs", "other_ranks", "interleaved_processes"),
-    *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several"),
+    *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several", "untimed_log"),
     *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled"),
     "counts_from_one",
     *("rate_per_gpu", "rate_wrong", "iterations_are_micro_batches"),
@@ -56,6 +56,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "loss": (
         "loss_diverged",
+        "training_loss_course",
         "skipped_steps",
         "loss_spikes",
         "overfitting",
@@ -190,7 +191,7 @@ def gap_name(words: Words, loss: Loss) -> str:
 def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
     """The wall clock's parts, in the order in which every view shows them."""
     unknown = wall.unknown_s
-    if unknown is not None and unknown < _DUST * wall.total_s:
+    if unknown is not None and unknown < _DUST * (wall.total_s or 0.0):
         unknown = 0.0
     parts = {
         "training": wall.training_s,
@@ -208,14 +209,17 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
 
 
 def phase_name(diagnosis: Diagnosis, phase: str, words: Words) -> str:
-    """Where no row is a plain step, the time of training has the evaluations in it."""
+    """Where no row is a plain step, the time of training has the evaluations in it; where no row has a time, all that
+    the log does not tell apart is training and the rest."""
+    if phase == "unknown" and not diagnosis.timed:
+        return words.text("training and the rest")
     undivided = phase == "training" and not diagnosis.step.normal_rows and diagnosis.evaluations.visible
     return words.text("training and evaluation") if undivided else words.phase(phase)
 
 
 def _is_nothing(seconds: float | None, wall: Wall) -> bool:
     """Whether a phase would be shown as 0.0% and less than a millisecond."""
-    return seconds is not None and seconds < _LEAST_S and seconds < _LEAST_SHARE * wall.total_s
+    return seconds is not None and seconds < _LEAST_S and seconds < _LEAST_SHARE * (wall.total_s or 0.0)
 
 
 def short_checksum(text: str) -> str:
@@ -240,6 +244,12 @@ def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
         together = words.text("{n} processes", n=facts["world_size"].value)
         parts.append(f"{together} ({facts['parallel'].value})" if "parallel" in facts else together)
     return parts
+
+
+def total_time(diagnosis: Diagnosis, words: Words) -> list[str]:
+    """How long it took, for a title; nothing where that is unknown."""
+    total_s = diagnosis.wall.total_s
+    return [] if total_s is None else [words.duration(total_s)]
 
 
 def share_done(diagnosis: Diagnosis) -> float | None:
@@ -282,7 +292,7 @@ def _cut_note(text: str) -> str:
 
 def parts_of_phases(phases: Phases | None, wall: Wall) -> dict[str, dict[str, float]]:
     """What a phase was made of, where that was measured, in the order in which every view shows it."""
-    if phases is None:
+    if phases is None or wall.startup_s is None or wall.total_s is None:
         return {}
     startup = {"startup": phases.startup_s}
     if phases.compile_s:

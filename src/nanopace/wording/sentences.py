@@ -46,6 +46,12 @@ SENTENCES: Mapping[str, Sentence] = {
         "{line}: “{line_text}”.",
         count="count",
     ),
+    "untimed_log": say(
+        "This log prints no step times, so only its loss can be explained. The run took {total_s}: {mean_step_s} for "
+        "each step on average, with everything but evaluations."
+    )
+    | say("This log prints no step times, so only its loss can be explained. The run took {total_s}.")
+    | say("This log prints no step times, so only its loss can be explained."),
     "rows_cover_several": say(
         "The time of a row covers {iterations} iterations here, not one: {shown_by}. All times below are per iteration."
     )
@@ -406,6 +412,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "The loss jumped {count} times, most at iteration {iteration}: {largest_z} standard deviations above the steps "
         "before it. That does no harm if it comes back each time.",
         count="count",
+    ),
+    "training_loss_course": say_n(
+        "The training loss went from {first_loss} in the first row to {last_loss} in the last.",
+        "The training loss went from {first_loss} to {last_loss}, both the mean of {rows} rows.",
+        count="rows",
     ),
     "core_metric": say(
         "{score} is {core} at iteration {core_iteration}; its best was {best_core}, at iteration {best_core_iteration}."

@@ -93,7 +93,7 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
         "lost_s": _cost_s(levels, number),
     }
     row = bisect_left(run.rows.last_iteration, after.first_iteration)
-    astray = PLACED * (pace.step.spread / max(LEAST_SHIFT, abs(math.log(ratio)))) ** 2
+    astray = PLACED * (pace.spread / max(LEAST_SHIFT, abs(math.log(ratio)))) ** 2
     near = min(SAME_ROWS + round(astray), MOST_ASTRAY) + len(run.rows) // MOST_BLOCKS
     if nan_row is not None and abs(nan_row - row) <= near:
         return Finding("level_shift_at_nan", {**numbers, "nan_iteration": run.rows.iteration[nan_row]})

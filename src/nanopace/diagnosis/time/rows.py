@@ -18,6 +18,7 @@ from nanopace.diagnosis.time.baseline_rows import LEAST_MS, SLOW_RATIO, baseline
 from nanopace.diagnosis.time.levels import MAD, MEDIAN_ERROR, baseline, drift, fifths, level_starts, trend
 from nanopace.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.run import Rows, Run
+from nanopace.sources.infer.cover import since_row_before
 
 NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
 
@@ -59,6 +60,16 @@ class Pace(NamedTuple):
     marks: Marks
     basis: StepBasis  # "none": no row is a plain step, and what a step takes is unknown
     covered: Sequence[int] = ()  # iterations that the time of each row is the mean of; () is one each
+
+    @property
+    def step_ms(self) -> float:
+        """What a normal step takes."""
+        return self.step.median_ms or 0.0
+
+    @property
+    def spread(self) -> float:
+        """The scatter of normal steps, as a fraction."""
+        return self.step.spread or 0.0
 
     def covers(self, index: int) -> int:
         """The iterations that one row's time is the mean of."""
@@ -123,7 +134,8 @@ def steady(step: Step) -> bool:
     fifth of the run like the first. Few rows that scatter do not tell."""
     if len(step.levels) > 1 or step.drift_share is not None or not step.first_fifth_ms or not step.last_fifth_ms:
         return False
-    error = MEDIAN_ERROR * step.spread * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
+    of_a_row = MEDIAN_ERROR * (step.spread or 0.0)
+    error = of_a_row * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
     return error <= STEADY_ERROR and abs(step.last_fifth_ms / step.first_fifth_ms - 1) <= STEADY_SHARE
 
 
@@ -159,9 +171,11 @@ def _covered(run: Run, marks: Marks) -> Sequence[int]:
     """For each row the iterations since the one before; of a process that starts anew, it has one behind it."""
     if run.rows_cover == 1:
         return ()
+    if run.rows_cover_shown_by == "trainer":
+        return since_row_before(run)
     covered, last = array("q"), 0
-    from_start = run.rows_cover_shown_by in ("trainer", "clock")
-    most = run.rows_cover if run.rows_cover_shown_by != "clock" else run.rows.last_iteration[-1]
+    from_start = run.rows_cover_shown_by == "clock"
+    most = run.rows.last_iteration[-1] if from_start and len(run.rows) else run.rows_cover
     for index, (first, end, count) in enumerate(
         zip(run.rows.iteration, run.rows.last_iteration, run.rows.count, strict=True)
     ):

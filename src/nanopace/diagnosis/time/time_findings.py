@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
-from nanopace.diagnosis.time.counting import most_frequent
+from nanopace.diagnosis.time.counting import log_interval
 from nanopace.diagnosis.time.experiment import SEVERAL
 from nanopace.diagnosis.time.faults import (
     data_stall_findings,
@@ -38,17 +38,13 @@ def time_findings(
         (wall.rollback_s, rollback_findings(faults, wall)),
         (lost_to_levels_s(pace.step), of_steps),
     ]
-    groups.sort(key=lambda group: -group[0])
-    return [*_ending(run), *(finding for _, group in groups for finding in group), *_conflicts(run), *_untimed(run)]
-
-
-def log_interval(run: Run) -> int | None:
-    """The knob where it is known, else the most frequent distance of the rows."""
-    knob = run.number("log_interval")
-    if knob is not None and knob > 0:
-        return int(knob)
-    some = run.rows[:10_000]
-    return most_frequent(start - end for end, start in zip(some.last_iteration, some.iteration[1:], strict=False))
+    groups.sort(key=lambda group: -(group[0] or 0.0))
+    return [
+        *ending_findings(run),
+        *(finding for _, group in groups for finding in group),
+        *conflicts(run),
+        *_untimed(run),
+    ]
 
 
 def _evaluations(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Clock) -> list[Finding]:
@@ -275,13 +271,13 @@ def _restarts(restarts: Restarts) -> Sequence[Finding]:
     return (Finding("restarts", numbers),)
 
 
-def _ending(run: Run) -> list[Finding]:
-    if run.ending in (None, "finished") or not len(run.rows):
+def ending_findings(run: Run) -> list[Finding]:
+    if run.ending in (None, "finished") or not len(run.logged):
         return []
-    return [Finding(f"ended_{run.ending}", {"last_iteration": run.rows.last_iteration[-1]})]
+    return [Finding(f"ended_{run.ending}", {"last_iteration": run.logged.last_iteration[-1]})]
 
 
-def _conflicts(run: Run) -> list[Finding]:
+def conflicts(run: Run) -> list[Finding]:
     return [Finding("conflict", {"knob": knob, "used": used, "other": other}) for knob, used, other in run.conflicts]
 
 
