@@ -20,8 +20,8 @@ from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
 from nanopace.run import Because, Fact, FactValue, Rows, Run
 from nanopace.sources.formats.registry import find_format
+from nanopace.sources.head.parameter_groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.infer.cover import divide_covering_rows, divide_rows, mark_mean_rows
-from nanopace.sources.infer.parameter_groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 

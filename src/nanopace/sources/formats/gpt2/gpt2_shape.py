@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.infer.parameter_groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
-from nanopace.sources.infer.vocabulary_of_loss import COMMON
+from nanopace.sources.head.parameter_groups import COMMON, GROUP_FACTS, shape_of_groups, vocabulary_of_groups
 from nanopace.sources.printed_numbers import to_int
 
 _GROUP = re.compile(

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nanopace.sources.infer.vocabulary_of_loss import COMMON
-
 GROUP_FACTS = ("decayed_tensors", "decayed_parameters", "non_decayed_tensors", "non_decayed_parameters")
+
+CHARACTERS = (65, 256)  # vocabularies of characters or bytes
+# What people train with, as nanoGPT pads it. Those of nearly the same size cannot be told apart by a loss.
+COMMON = (*CHARACTERS, 4096, 8192, 16384, 32000, 32768, 50304, 65536, 100277, 128256, 151936, 200019)
 
 _ROUNDING = 5001  # of the printed millions, which have two decimals
 
