@@ -17,8 +17,7 @@ from nanopace.medians import median
 from nanopace.run import Row
 
 _MOST_HELD = 1024  # rows that wait for an evaluation
-_AHEAD = 16  # rows at most in which the program gets ahead of the GPU
-_NEAR = 48  # rows that show what those should take
+_AHEAD = 16  # rows in which the program gets ahead of the GPU, and whose median shows what they should take
 _ROUNDING_MS = 1.0  # between two rows that take the same time
 _MOST_ALIKE = 32  # rows
 
@@ -80,7 +79,7 @@ class RunningClock:
         self._held.clear()
 
     def _give_back(self, wait_ms: float) -> None:
-        usual_ms = median(each.ms / each.steps for each in self._held[:_NEAR])
+        usual_ms = median(each.ms / each.steps for each in self._held[:_AHEAD])
         for each in self._held[:_AHEAD]:
             given = min(wait_ms, max(0.0, usual_ms * each.steps - each.ms))
             each.ms += given
