@@ -117,8 +117,10 @@ def test_a_stall_stays_where_it_was() -> None:
 
 def test_rows_after_an_evaluation_are_not_made_like_those_of_a_larger_batch() -> None:
     """Shortly after the evaluation of iteration 250, steps take twice as long."""
-    run = only(simulate(Era(SCHEDULED), [*[30.0] * 268, *[60.0] * 232], launch_ms=2.0).text)
-    assert max(run.rows.ms[:267]) < 36
+    for change in (254, 258, 268):
+        step_ms = [30.0 if step < change else 60.0 for step in range(STEPS)]
+        run = only(simulate(Era(SCHEDULED), step_ms, launch_ms=2.0).text)
+        assert max(run.rows.ms[: change - 1]) < 36
 
 
 @pytest.mark.parametrize("ms", [25.5, 32.4, 57.7])
