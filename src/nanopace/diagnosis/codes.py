@@ -31,6 +31,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "clock_set_to_zero": ("iteration", "left_out_s"),  # behind this iteration; the trainer's final time leaves it out
     "rows_ahead_of_gpu": ("wait_ms",),  # for the GPU, at each evaluation: the clock of rows does not wait for it
     "batch_scheduled": ("smallest", "largest"),  # tokens of a step
+    "layers_repeated": ("iteration",),  # from here on some are computed several times
     "attention_scheduled": (),  # the window of the attention changes during the run
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
