@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from nanopace.errors import InputError
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.detect import Detector
 from nanopace.sources.formats.table import BUILT_IN
@@ -68,7 +69,11 @@ def test_a_header_alone_is_no_row() -> None:
 @pytest.mark.parametrize("format", BUILT_IN, ids=lambda format: format.name)
 def test_every_format_has_a_reader(format: LogFormat) -> None:
     builder = RunBuilder("log")
-    assert format.open_reader(builder).feed("no line of a trainer") is False
+    if format.opening:
+        with pytest.raises(InputError, match=r"^log: "):
+            format.read_document(builder, [b"no file of a trainer"])
+    else:
+        assert format.open_reader(builder).feed("no line of a trainer") is False
     assert builder.format is format
 
 

@@ -19,7 +19,7 @@ class StepTokens(PrintedRate):
     def bound(self, ms: float, ms_error: float, rate: float, rate_error: float) -> None:
         """A row: both figures may be off by so much, in either direction."""
         low = (rate - rate_error) * (ms - ms_error) / 1000
-        self._narrow(low, (rate + rate_error) * (ms + ms_error) / 1000, rows=1)
+        self.narrow(low, (rate + rate_error) * (ms + ms_error) / 1000)
 
     @property
     def plausible(self) -> int | None:
