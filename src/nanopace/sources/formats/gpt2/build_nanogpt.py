@@ -94,20 +94,20 @@ class BuildNanogptReader:
         self._end_process()
 
     def _read(self, line: str) -> bool:
-        if (sample := lines.SAMPLE.search(line)) is not None:
+        if " sample " in line and (sample := lines.SAMPLE.search(line)) is not None:
             self._sampling = True
             self._ranks = max(self._ranks, int(sample[1]) + 1)
             self._say_what_dt_holds()
-        elif (row := read_row(line)) is not None:
+        elif ("tep" in line or "TEP" in line) and (row := read_row(line)) is not None:
             if self._sampling and not self._follows(row):
                 return True
             self._row(row, line)
-        elif found := lines.EVALUATION.fullmatch(line):
+        elif ("oss" in line or "OSS" in line) and (found := lines.EVALUATION.fullmatch(line)):
             self._evaluation(found["step"], found["train"], found["val"])
-        elif found := lines.HELLASWAG.search(line):
+        elif "wag" in line and (found := lines.HELLASWAG.search(line)):
             self._next.evaluation(float(found[1]), metric="core")
             self._say_what_dt_holds()
-        elif found := lines.CHECKPOINT.match(line):
+        elif "heckpoint" in line and (found := lines.CHECKPOINT.match(line)):
             self._checkpoint(found["path"])
         elif (ending := ending_of(line)) is not None:
             self._builder.ending(ending)
