@@ -9,8 +9,8 @@ import pytest
 from nanopace.ledger.codec import to_json
 from nanopace.record import replace
 from nanopace.run import Evaluation, Fact, Row, Rows, Run
-from nanopace.sources.head.parameter_groups import shape_of_groups, vocabulary_of_groups
 from nanopace.sources.infer.infer import complete
+from nanopace.sources.infer.parameter_groups import shape_of_groups, vocabulary_of_groups
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 from nanopace.sources.runs import open_runs
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 
 from nanopace.run import Run
-from nanopace.sources.head.parameter_groups import CHARACTERS, COMMON
+
+_CHARACTERS = (65, 256)  # vocabularies of characters or bytes
+# What people train with, as nanoGPT pads it. Those of nearly the same size cannot be told apart by a loss.
+COMMON = (*_CHARACTERS, 4096, 8192, 16384, 32000, 32768, 50304, 65536, 100277, 128256, 151936, 200019)
 
 
 def vocabulary_of_loss(run: Run, width: int | None) -> int | None:
@@ -17,7 +20,7 @@ def vocabulary_of_loss(run: Run, width: int | None) -> int | None:
     if len(fits) != 1:
         return None
     # A GPT-2 that is finetuned may start at such a loss too, but it does not fall to that of a model of characters.
-    if fits[0] in CHARACTERS and not min(run.logged.loss) < 0.6 * first:
+    if fits[0] in _CHARACTERS and not min(run.logged.loss) < 0.6 * first:
         return None
     return fits[0]
 
@@ -33,5 +36,5 @@ def _first_loss(run: Run) -> float | None:
 
 def _most_excess(vocabulary: int, width: int | None) -> float:
     """About 0.0002 per channel is measured: 0.05 at 384, 0.17 at 768."""
-    most = 0.15 if vocabulary in CHARACTERS else 0.35
+    most = 0.15 if vocabulary in _CHARACTERS else 0.35
     return most if width is None else min(most, 0.05 + 0.0003 * width)
