@@ -165,6 +165,18 @@ def test_steps_between_logs_are_right_or_unknown(between: int, rows: int, per_ep
     assert found in (between, None)
 
 
+def test_a_training_that_logs_no_loss() -> None:
+    """Shorter than logging_steps, which are 500 unless told otherwise: the bar alone has the times."""
+    log = re.sub(r"\r {50}\r\{'loss'[^}]*\}\n\r[^\r\n]*", "", LOG)
+    (run,) = read(log)
+    assert list(run.rows.iteration) == list(range(1, 121))
+    assert sum(run.rows.ms) == pytest.approx(120 * 1300, rel=0.01)
+    assert [(each.iteration, each.ms) for each in run.evaluations] == EVALUATED
+    assert run.rows[5].loss is None
+    with pytest.raises(NotALog, match="a training of Hugging Face Trainer that logged no loss"):
+        read(log[log.index("{'train_runtime'") :])
+
+
 def test_tokens_that_are_counted() -> None:
     counted = LOG.replace("'epoch': 0.1}", "'epoch': 0.1, 'num_input_tokens_seen': 5120}")
     assert read(counted)[0].value("tokens_per_iteration") is None  # the later ones do not say

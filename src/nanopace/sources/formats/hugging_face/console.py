@@ -15,7 +15,7 @@ from nanopace.sources.formats.hugging_face.console_lines import Bar, bars, entri
 from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet, tell_rate
 from nanopace.sources.formats.hugging_face.progress import Progress
 from nanopace.sources.formats.hugging_face.steps_of_epochs import Epochs, steps_between_logs
-from nanopace.sources.running_clock import RunningClock
+from nanopace.sources.formats.hugging_face.told import Told
 from nanopace.sources.scalars import to_count, to_number
 
 _WIPED = 20  # blanks, with which tqdm wipes a bar
@@ -40,14 +40,13 @@ class ConsoleReader:
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
-        self._clock = RunningClock(builder, resolution_s=1.0)
+        self._told = Told(builder)
         self._bars: dict[int, Progress] = {}
         self._training: Progress | None = None
         self._announced: int | None = None  # total steps
         self._waiting: deque[Logged] = deque()
         self._epochs = Epochs()
         self._validation = ValidationSet()
-        self._evaluation_ms = 0.0
         self._processes = 1
         self._wiped = False
         self._last_total = 0
@@ -78,13 +77,18 @@ class ConsoleReader:
 
     def finish(self) -> None:
         self._settle()
-        self._clock.flush()
+        self._rows_of_bars()
         if any(each.loss is not None for each in self._waiting):
             self._without_bars()
+        if self._end and self._told.nothing:
+            raise NotALog(
+                "{path}: a training of Hugging Face Trainer that logged no loss; there is nothing to explain",
+                path=self._builder.name,
+            )
         runtime = to_number(self._end.get("train_runtime"))
         if self._processes == 1 and runtime is not None and 0 < runtime < MOST_S:
             self._builder.wall_ms(1000 * runtime)
-            tell_rate(self._builder, self._end, self._evaluation_ms)
+            tell_rate(self._builder, self._end, self._told.evaluation_ms)
 
     # --- what is printed ---------------------------------------------------------------------------------------------
 
@@ -139,14 +143,14 @@ class ConsoleReader:
         """The last dict of a process. Those before it are all there, even if they came late."""
         self._end = entry
         self._settle()
-        self._clock.flush()
+        self._rows_of_bars()
         self._builder.ending("finished")
         self._training = None
         self._bars.clear()
 
     def _begin_process(self) -> None:
         self._settle()
-        self._clock.restart()
+        self._told.restart()
         self._epochs = Epochs()
         self._processes += 1
 
@@ -208,14 +212,16 @@ class ConsoleReader:
             at_s = training.ended_s(step)
             training.forget(step)
         if logged.evaluated is not None:
-            val, ms = logged.evaluated
-            self._evaluation_ms += ms or 0.0
-            self._clock.evaluation(step, val, ms=ms)
-        elif at_s is not None:
-            self._clock.row(step, at_s, logged.loss)
-            self._builder.caveat("whole_seconds")
+            self._told.evaluation(step, *logged.evaluated)
         else:
-            self._builder.untimed_row(step, logged.loss)
+            self._told.row(step, at_s, logged.loss)
+
+    def _rows_of_bars(self) -> None:
+        """A training shorter than logging_steps logs no loss, but its bar has the times."""
+        training = self._training or self._choose(None, finished=True)
+        if training is not None and not self._waiting:
+            self._told.rows_of_bar(training)
+        self._told.flush()
 
     def _without_bars(self) -> None:
         """Steps from the epochs and the end, where these leave no doubt."""
@@ -233,4 +239,4 @@ class ConsoleReader:
             step += between if logged.loss is not None else 0
             self._tell(logged, step)
         self._waiting.clear()
-        self._clock.flush()
+        self._told.flush()
