@@ -53,7 +53,9 @@ def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
         "nanopace": "nanopace",
         "ledger": "nanopace-Ledger",
         **dict.fromkeys(("hf_trainer_state", "hf_console"), "Hugging Face Trainer"),
-        **{"llama_factory": "LLaMA-Factory", "lightning": "Lightning", "tensorboard": "TensorBoard"},
+        "llama_factory": "LLaMA-Factory",
+        "lightning": "Lightning",
+        "tensorboard": "TensorBoard",
         **dict.fromkeys(("wandb_csv", "wandb"), "W&B"),
     }
 
