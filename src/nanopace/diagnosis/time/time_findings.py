@@ -175,10 +175,10 @@ def _startup(run: Run, breakdown: Breakdown) -> list[Finding]:
     startup = breakdown.startup
     if startup is None:
         return []
-    first = run.rows.iteration[0]
+    iteration = run.rows.iteration[0]
     if run.rows_cover_shown_by == "trainer":
-        first = max(1, first - run.rows_cover + 1)  # of those that the row covers
-    total = {"iteration": first, "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
+        iteration = max(1, iteration - run.rows_cover + 1)  # the first of those that the row covers
+    total = {"iteration": iteration, "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
     evaluations = breakdown.costs.evaluations
     most_ms, over_ms = evaluations.each_ms, startup.total_ms - startup.step_ms
     if not run.row_contains_evaluation:

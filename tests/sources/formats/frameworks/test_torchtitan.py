@@ -120,6 +120,17 @@ def test_a_validation_between_rows_sets_the_clock() -> None:
     assert [(each.iteration, each.val, each.ms) for each in run.evaluations] == [(15, 8.75, None)]
 
 
+@pytest.mark.parametrize("words", ["saving the checkpoint (or staging if async is enabled)", "staging the checkpoint "])
+def test_a_checkpoint_is_taken_out_of_the_row_behind_it(words: str) -> None:
+    """Ten steps of 0.5 s and a save of 5 s: the rate of the row is half of what it was, as is its mfu."""
+    saved = titan(f"Finished {words}in 5.00 seconds.", 110)
+    rows = [titan(titan_row(10, 9.0, 8192), 105), saved, titan(titan_row(20, 8.0, 4096), 115)]
+    for head in (TITAN_HEAD, ""):  # by the tokens, and by the stamps
+        run = read(head + "".join(rows))
+        assert run.rows[-1].ms == pytest.approx(500.0)
+        assert [(each.iteration, each.ms) for each in run.checkpoints] == [(10, 5000.0)]
+
+
 def test_a_resumed_process_and_another_run() -> None:
     """The first row behind the checkpoint contains the start, and is not a hundred steps long."""
     resumed = TITAN_HEAD.replace("starts at step 1.", "starts at step 31.").replace(" 2025-06-04 00", " 2025-06-04 01")
