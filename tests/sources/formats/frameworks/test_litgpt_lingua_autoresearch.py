@@ -43,8 +43,10 @@ def test_litgpt_of_every_year(era: str) -> None:
 
 @pytest.mark.parametrize(("printed", "wrong"), [("25,600.00", False), ("25600.00", False), ("12.34", True)])
 def test_a_rate_is_only_called_wrong_if_it_is(printed: str, wrong: bool) -> None:
-    run = read(EXAMPLES["litgpt"].replace("12.34", printed))
-    assert ("rate_wrong" in {each.code for each in run.caveats}) == wrong
+    text = EXAMPLES["litgpt"].replace("12.34", printed)
+    assert ("rate_wrong" in {each.code for each in read(text).caveats}) == wrong
+    resumed = read(text.replace("Measured TFLOPs", "Resuming training from out/step-00000010\nMeasured TFLOPs"))
+    assert "rate_wrong" not in {each.code for each in resumed.caveats}
 
 
 def test_sequences_of_finetuning_have_no_one_length() -> None:
