@@ -62,6 +62,12 @@ def test_lingua_that_went_on_in_the_same_file() -> None:
     assert [(each.iteration, each.lost.lines) for each in run.restarts] == [(80, 3)]
 
 
+def test_lingua_whose_clock_stood_still() -> None:
+    rows = [json.loads(line) for line in lingua_metrics().splitlines()]
+    text = "".join(json.dumps({**row, "created_at": rows[0]["created_at"]}) + "\n" for row in rows)
+    assert list(read(text).rows.ms) == pytest.approx([860.0] * 10)
+
+
 def test_lingua_with_accumulation_and_losses_of_other_names() -> None:
     rows = [json.loads(line) for line in lingua_metrics().splitlines()]
     for row in rows:
@@ -87,6 +93,15 @@ def test_autoresearch_on_another_card() -> None:
     assert "printed_peak_tflops" not in unknown.facts
     assert {row.mfu for row in unknown.rows} == {None}
     assert len(unknown.rows) == 40
+
+
+def test_autoresearch_excerpts_of_two_batch_sizes() -> None:
+    row = (
+        "step {n:05d} (1.0%) | loss: 9.000000 | lrm: 1.00 | dt: 310ms | tok/sec: {rate:,} | epoch: 1 | remaining: 9s\n"
+    )
+    tokens = (524288, 262144)
+    text = "".join(row.format(n=n, rate=int(each / 0.31)) for each in tokens for n in range(20))
+    assert [each.value("tokens_per_iteration") for each in open_runs(io.BytesIO(text.encode()))] == [*tokens]
 
 
 def test_autoresearch_that_failed_and_several_in_one_file() -> None:
