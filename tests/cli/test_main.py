@@ -38,7 +38,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"nanopace {__version__}\n"
 
 
-@pytest.mark.parametrize("flag", ["--gpu", "--config", "--set", "--html"])
+@pytest.mark.parametrize("flag", ["--gpu", "--config", "--set", "--html", "--pattern"])
 def test_dashes_are_no_value(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     """argparse takes them for the end of all flags, even behind an equals sign."""
     assert main(["explain", "some.log", f"{flag}=--"]) == 2
@@ -47,7 +47,7 @@ def test_dashes_are_no_value(flag: str, capsys: pytest.CaptureFixture[str]) -> N
 
 OF_LOGS = [
     *("--config", "--gpu", "--help", "--html", "--json"),
-    *("--lang", "--no-color", "--set", "--stage", "--verbose", "--width"),
+    *("--lang", "--no-color", "--pattern", "--set", "--stage", "--verbose", "--width"),
 ]
 OPTIONS = {
     "train": sorted(

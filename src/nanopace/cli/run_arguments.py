@@ -27,9 +27,14 @@ class Settings(Record):
     config: str | None = None
     overrides: Mapping[str, Value] = MappingProxyType({})
     gpu: str | None = None
+    patterns: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Complain now, and not after a gigabyte of log."""
+        if self.patterns:
+            from nanopace.sources.formats.pattern import compile_patterns
+
+            compile_patterns(self.patterns)
         if self.config is not None:
             from nanopace.config_text import read_config
 
@@ -47,8 +52,10 @@ def override(text: str) -> tuple[str, Value]:
     return read_override(text)
 
 
-def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
+def find_sources(arguments: Sequence[str], words: Words, patterns: Sequence[str] = ()) -> list[str]:
     """The logs that are meant: a directory stands for those in it, which are named on stderr."""
+    if patterns:
+        return list(arguments)  # which of a directory's files they fit, nobody knows
     from nanopace.sources.formats.registry import known_trainers
     from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
     from nanopace.sources.runs import find_logs
@@ -84,7 +91,12 @@ def read_runs(source: str, settings: Settings) -> list[Run]:
 
     with _Bar(source) as bar:
         return open_runs(
-            source, config=settings.config, overrides=settings.overrides, gpu=settings.gpu, progress=bar.update
+            source,
+            config=settings.config,
+            overrides=settings.overrides,
+            gpu=settings.gpu,
+            patterns=settings.patterns,
+            progress=bar.update,
         )
 
 

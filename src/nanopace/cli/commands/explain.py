@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nanopace.cli.main import complain
-from nanopace.cli.options import add_output, add_stage, check_output, show, words_of
+from nanopace.cli.options import add_output, add_pattern, add_stage, check_output, show, words_of
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import NanopaceError
 
@@ -29,13 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090" (nanopace cards lists them)'
     )
+    add_pattern(group)
     add_stage(parser)
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Settings(args.config, dict(map(override, args.set)), args.gpu)
+    settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
     settings.check()
     check_output(args)
     if any(name.removesuffix(".gz").endswith(".json") for name in args.logs):
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
         if traces := [name for name in args.logs if is_trace(name)]:
             return show_traces(traces, [name for name in args.logs if name not in traces], args, words)
-    diagnoses, failed = _diagnosed(find_sources(args.logs, words), settings, args.stage, words)
+    diagnoses, failed = _diagnosed(find_sources(args.logs, words, args.pattern), settings, args.stage, words)
     if diagnoses:
         show(diagnoses, args, words)
     return 2 if failed else 0

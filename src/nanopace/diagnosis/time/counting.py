@@ -49,6 +49,15 @@ def evaluation_interval(run: Run) -> int | None:
     return most_frequent(after - before for before, after in pairwise(iterations))
 
 
+def log_interval(run: Run) -> int | None:
+    """The knob where it is known, else the most frequent distance of the rows."""
+    knob = run.number("log_interval")
+    if knob is not None and knob > 0:
+        return int(knob)
+    some = run.logged[:10_000]
+    return most_frequent(start - end for end, start in zip(some.last_iteration, some.iteration[1:], strict=False))
+
+
 def most_frequent(distances: Iterable[int]) -> int | None:
     """The distance that occurs most often, the smaller one of two that do."""
     seen: dict[int, int] = {}

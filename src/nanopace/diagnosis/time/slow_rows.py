@@ -96,7 +96,7 @@ def _stalls_without_baseline(run: Run, pace: Pace) -> dict[int, Mapping[Cause, f
         own = [
             row for row in sorted(pace.marks.evaluation - pace.marks.first) if (row in pace.marks.checkpoint) == saves
         ]
-        samples = [Sample(run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
+        samples = [Sample(pace.covers(row) * run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
         if len(own) > NEIGHBOURS:  # the speed may change
             usual = rolling_median([sample.excess_ms for sample in samples], NEIGHBOURS)
         else:
@@ -111,10 +111,10 @@ def _event_parts(excess: float, index: int, count: int, pace: Pace, costs: Costs
     """An evaluation, a save, or both, and a stall if it took far longer than such rows do; `count` times."""
     saves, evaluates = index in pace.marks.checkpoint, index in pace.marks.evaluation
     around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change just here
-    slower = max(1.0, around_ms / pace.step.median_ms)  # where steps take longer, evaluations may, too
+    slower = max(1.0, around_ms / pace.step_ms)  # where steps take longer, evaluations may, too
     usual_ms = costs.usual_ms.get(saves) if evaluates else costs.checkpoint_ms
     expected = excess if usual_ms is None else count * usual_ms * (slower if evaluates else 1.0)
-    most = max(STALLED * expected, expected + count * VISIBLE * pace.step.spread * around_ms)
+    most = max(STALLED * expected, expected + count * VISIBLE * pace.spread * around_ms)
     stall = excess - expected if excess > most else 0.0
     parts: dict[Cause, float] = {"evaluation" if evaluates else "checkpoint": excess - stall}
     if evaluates and saves and costs.checkpoint_ms is not None:
@@ -169,11 +169,10 @@ def _startup(run: Run, pace: Pace, costs: Costs, parts: Mapping[int, Mapping[Cau
     if 0 not in costs.cold_rows or pace.kind[0] != SLOW or pace.basis == "none":
         return None
     each = {cause: ms / run.rows.count[0] for cause, ms in parts[0].items()}  # it may be folded with others like it
-    several = pace.covers(0) > 1  # of which one, the first, was slow
     evaluation = each.get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
     return Startup(
-        total_ms=pace.baseline_ms[0] + sum(each.values()) if several else run.rows.ms[0],
-        step_ms=pace.baseline_ms[0],
+        total_ms=pace.covers(0) * run.rows.ms[0],
+        step_ms=pace.covers(0) * pace.baseline_ms[0],
         evaluation_ms=evaluation,
         compile_ms=None if evaluation is None else each["compile"],
     )

@@ -39,18 +39,22 @@ def divide_covering_rows(run: Run, number: Number, *, row_tokens: object = None,
     `number` gives facts, `row_tokens` are the tokens a second of a row times its time, and `a_fork` says that the rows
     are not as nanoGPT prints them.
     """
-    interval = int(number("log_interval") or 1)
+    interval = int(number("log_interval") or 1) if len(run.rows) else 1
     evidence = _evidence(run, interval, number, row_tokens, a_fork) if interval > 1 else None
     return run if evidence is None else divide_rows(run, interval, evidence)
 
 
 def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
-    """The same, where each row covers the iterations since the one before, `interval` at most."""
-    firsts = {each.row for each in run.restarts} | {each.row for each in run.rollbacks}
-    rows = Rows()
-    for index, row in enumerate(run.rows):
-        alone = index in firsts or (index == 0 and row.iteration == 0)
-        rows.append(row if alone else _divided(row, _covered(run.rows, index, interval)))
+    """The same, where each row covers the iterations since the one before: `interval` at most, but where the trainer
+    always prints such rows, however far apart they are."""
+    if evidence == "trainer":
+        covered = since_row_before(run)
+        interval = interval if interval > 1 else max(covered)
+    else:
+        firsts = {each.row for each in run.restarts} | {each.row for each in run.rollbacks}
+        firsts |= {0} if run.rows.iteration[0] == 0 else set()
+        covered = [1 if each in firsts else _covered(run.rows, each, interval) for each in range(len(run.rows))]
+    rows = Rows([_divided(row, by) for row, by in zip(run.rows, covered, strict=True)])
     return replace(
         run,
         rows=rows,
@@ -131,6 +135,23 @@ def _by_first_row(run: Run, interval: int) -> bool:
         return False
     typical = upper_median(others[:_SOON])  # later ones may be of another speed
     return 2 * first.ms < min(others) and typical <= _SCATTER * interval * first.ms
+
+
+def since_row_before(run: Run) -> list[int]:
+    """For each row the iterations since the one before, or since its process went on. The first row of a log may be
+    that of an excerpt: it covers no more than the second."""
+    rows = run.rows
+    resumed = {each.row: each.iteration for each in run.restarts}
+    resumed |= {each.row: each.iteration for each in run.rollbacks}
+    usual = rows.iteration[1] - rows.last_iteration[0] if len(rows) > 1 else rows.iteration[0]
+    covered = [max(1, min(rows.iteration[0], usual))]
+    for index in range(1, len(rows)):
+        at, before = rows.iteration[index], rows.last_iteration[index - 1]
+        if (went_on := resumed.get(index, before)) < at:
+            before = max(before, went_on)
+        each = (rows.last_iteration[index] - at) // (rows.count[index] - 1) if rows.count[index] > 1 else at - before
+        covered.append(max(1, each))
+    return covered
 
 
 def _covered(rows: Rows, index: int, interval: int) -> int:

@@ -84,8 +84,10 @@ def complete(
     hints = {name: known.facts.pop(name).value for name in _HINTS if name in known.facts}
     _infer_intervals(known, run)
     format = find_format(run.format)
-    if format.rows_cover:
+    if format.rows_cover and len(run.rows):
         run = divide_rows(run, known.number("log_interval") or 1, "trainer")
+    elif format.running_clock and len(run.rows) and (cover := _usual_cover(run.rows)) > 1:
+        run = replace(run, rows_cover=cover, rows_cover_shown_by="clock")
     elif format.row_is_mean:
         run = mark_mean_rows(run, known.number("log_interval") or 1)
     elif format.rows_may_cover:
@@ -170,6 +172,11 @@ def _usual_spacing(groups: Iterable[tuple[int, int, int]]) -> int | None:
         start, reach, inside = first, last, count
     _add_spacing(spacings, start, reach, inside)
     return spacings.most_common(1)[0][0] if spacings else None
+
+
+def _usual_cover(rows: Rows) -> int:
+    """The iterations since the row before, as they are most often; a row alone has all since the start."""
+    return _usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)) or rows.iteration[0]
 
 
 def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> None:
