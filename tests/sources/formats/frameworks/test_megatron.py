@@ -74,12 +74,12 @@ def test_what_a_rising_batch_leaves_unknown() -> None:
 
 
 def test_losses_of_the_test_set_are_not_validation() -> None:
-    line = " validation loss at {} | lm loss value: 7.000000E+00 | lm loss PPL: 1.096633E+03 | \n"
+    line = " validation loss at {} | lm loss value: {}.000000E+00 | lm loss PPL: 1.096633E+03 | \n"
     places = ("iteration 90", "iteration 100 on validation set", "iteration 100 on test set")
-    text = "".join(megatron_row(n, 1000.0) for n in (90, 100)) + "".join(map(line.format, places))
-    assert [each.iteration for each in read(text).evaluations] == [90, 100]
-    end = line.format("the end of training for val data") + line.format("the end of training for test data")
-    assert [each.iteration for each in read(megatron_row(80, 1.0) + end).evaluations] == [80]
+    text = "".join(megatron_row(n, 1000.0) for n in (90, 100)) + "".join(map(line.format, places, (7, 6, 5)))
+    assert [(each.iteration, each.val) for each in read(text).evaluations] == [(90, 7.0), (100, 6.0)]
+    end = line.format("the end of training for val data", 4) + line.format("the end of training for test data", 3)
+    assert [(each.iteration, each.val) for each in read(megatron_row(80, 1.0) + end).evaluations] == [(80, 4.0)]
 
 
 def test_a_row_without_a_loss_and_a_skipped_step() -> None:
