@@ -59,6 +59,8 @@ def printed(line: Print, rows: int = 60, every: int = 10, seed: int = 1) -> list
         (lambda i, _, s, loss: f"step:{i:4d} time:{s:.3f}s loss:{loss:.3e}", "elapsed_s", (2, 3)),
         (lambda i, _, s, loss: f"update {i} train_time_ms={1000 * s:.0f} loss={loss}", "elapsed_ms", (2, 3)),
         (lambda i, _, __, loss: f"({i}) train_loss: {loss:.4f} lr: 0.1", "loss", (1, 3)),
+        (lambda i, ms, _, __: f"iter {i} eta 12.5s data_time: 0.012s batch_time: {ms / 1000:.3f}s", "s", (2, 8)),
+        (lambda i, ms, _, loss: f"step {i} norm {loss:.2f} s {ms / 1000:.3f}", "s", (2, 6)),  # s is a name here
     ],
 )
 def test_rows_of_hand_written_loops(line: Print, kind: str, columns: tuple[int, int]) -> None:
@@ -82,10 +84,19 @@ def test_rows_of_hand_written_loops(line: Print, kind: str, columns: tuple[int, 
         [f"step {i} eta 0:{59 - i:02d}:00 lr 0.{i}" for i in range(50)],
         [f"step {i} time {50 + i % 7}.5 lr 3" for i in range(50)],  # a time of what unit?
         [f"{i},3.{i},12{i % 3}.5" for i in range(50)],  # columns without names
+        [f"step {i % 4} of step {i} lr 1 took 12{i % 10}.5ms" for i in range(50)],  # no name tells the two apart
+        [line for i in range(50) for line in (f"step {i} dt 12.5ms", f"kernel: step {i % 4} dt 3.5ms in all")],
     ],
 )
 def test_nothing_is_offered_for_other_text(lines: list[str]) -> None:
     assert guess(lines) is None
+
+
+def test_the_loss_is_that_of_training() -> None:
+    lines = printed(lambda i, ms, _, loss: f"step {i} val loss 9.5 train loss {loss:.4f} dt {ms:.1f}ms")
+    text = "".join(f"{line}\n" for line in lines).encode()
+    (run,) = open_runs(io.BytesIO(text), patterns=offered(text))
+    assert max(run.rows.loss) < 5
 
 
 def test_evaluations_are_offered_with_the_rows() -> None:
@@ -173,6 +184,7 @@ def offered(text: bytes) -> list[str]:
     """The patterns that the refusal names, as a shell would take them."""
     said = offer_pattern("x.log", (line for line, _ in clean_lines([text])))
     assert said is not None, text[-200:]
+    assert '"\'"' not in str(said)  # a quote in a quote: nobody could read it
     flags = shlex.split(str(said).partition("read them with ")[2])
     assert flags[::2] == ["--pattern"] * (len(flags) // 2)
     return flags[1::2]
