@@ -170,9 +170,10 @@ def _startup(run: Run, pace: Pace, costs: Costs, parts: Mapping[int, Mapping[Cau
         return None
     each = {cause: ms / run.rows.count[0] for cause, ms in parts[0].items()}  # it may be folded with others like it
     evaluation = each.get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
+    step_ms = pace.baseline_ms[0]
     return Startup(
-        total_ms=run.rows.ms[0],
-        step_ms=pace.baseline_ms[0],
+        total_ms=step_ms + pace.covers(0) * (run.rows.ms[0] - step_ms) if pace.covers(0) > 1 else run.rows.ms[0],
+        step_ms=step_ms,
         evaluation_ms=evaluation,
         compile_ms=None if evaluation is None else each["compile"],
     )
