@@ -58,6 +58,7 @@ OPTIONS = {
             "--gpus",
             "--help",
             "--lang",
+            "--log_to",
             "--no-report",
             *(f"--{knob}" for knob in KNOBS),
         ]
@@ -145,6 +146,23 @@ OPTIONS = {
     ],
     "verify": ["--help", "--lang", "--which"],
     "cards": ["--help", "--lang"],
+    "completion": ["--help"],
+    "profile": sorted(
+        [
+            "--auto",
+            "--config",
+            "--help",
+            "--lang",
+            "--no-color",
+            "--skip",
+            "--steps",
+            "--trace",
+            "--width",
+            *(f"--{knob}" for knob in KNOBS),
+        ]
+    ),
+    "export": ["--config", "--help", "--lang", "--out", "--project", "--set", "--stage", "--to"],
+    "doctor": ["--help", "--lang", "--out_dir"],
 }
 
 
@@ -160,7 +178,8 @@ def test_the_options_are_frozen(command: str, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explian"], f"explian: is no command; there are {', '.join(COMMANDS)}"),
+        (["explian"], "explian: is no command; did you mean nanopace explain?"),
+        (["frobnicate"], f"frobnicate: is no command; there are {', '.join(COMMANDS)}"),
         (["explain"], "the following arguments are required: LOG (nanopace explain --help)"),
         (["explain", "--frobnicate", "x"], "unrecognized arguments: --frobnicate (nanopace explain --help)"),
         (["train", "--batch_sise=8"], "unrecognized arguments: --batch_sise=8; did you mean --batch_size? (nanopace"),

@@ -52,6 +52,12 @@ def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
         "nanochat": "nanochat",
         "nanopace": "nanopace",
         "ledger": "nanopace-Ledger",
+        "modded-nanogpt": "modded-nanogpt",
+        "parameter-golf": "parameter-golf",
+        **dict.fromkeys(("build_nanogpt", "build_nanogpt_log"), "build-nanogpt"),
+        "llama2c": "llama2.c",
+        **dict.fromkeys(("llmc", "llmc_python", "llmc_log"), "llm.c"),
+        **dict.fromkeys(("llmq", "llmq_json"), "LLM.Q"),
     }
 
 

@@ -40,7 +40,7 @@ def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> 
         row_mfu_printed=tuple(_known(rows.mfu[index]) if measured else None for index in chosen),
         row_mfu_true=tuple(_true_mfu(run, pace, mfu, index) for index in chosen),
         row_seconds=tuple(clock.row_end_s[index] for index in chosen),
-        eval_seconds=tuple(_eval_seconds(run, pace, clock, evaluations)),
+        eval_seconds=tuple(eval_seconds(run, pace, clock, evaluations)),
         save_ms=tuple(ms for ms, _ in saves),
         save_seconds=tuple(end_s for _, end_s in saves),
     )
@@ -129,7 +129,7 @@ def _true_mfu(run: Run, pace: Pace, mfu: Mfu, index: int) -> float | None:
     return mfu.steady_printed * pace.step_ms / step_ms if mfu.steady_printed is not None and step_ms else None
 
 
-def _eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Evaluation]) -> Iterator[float]:
+def eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Evaluation]) -> Iterator[float]:
     """The wall clock at the end of each evaluation, before the step of its iteration."""
     rows, ends = run.rows, clock.row_end_s
     at = [event.iteration for event in clock.events]

@@ -51,11 +51,15 @@ def reading_findings(run: Run) -> list[Finding]:
             Finding("unread_evaluations", {"count": unread.count, "line": unread.line, "line_text": unread.text})
         )
     if run.rows_cover > 1:
-        findings.append(
-            Finding("rows_cover_several", {"iterations": run.rows_cover, "shown_by": run.rows_cover_shown_by})
-        )
-    findings += [Finding(each.code, each.numbers) for each in run.caveats]
+        exact = run.rows_cover if run.rows_cover_shown_by != "clock" else None  # it is not the same in all rows
+        findings.append(Finding("rows_cover_several", {"iterations": exact, "shown_by": run.rows_cover_shown_by}))
+    findings += [Finding(each.code, each.numbers) for each in run.caveats if not _settled(each.code, run)]
     return findings
+
+
+def _settled(caveat: str, run: Run) -> bool:
+    """Whether somebody has said since what the log does not say."""
+    return caveat == "gpus_unknown" and run.number("gpu_count") is not None
 
 
 def _quoted(log_lines: int, lines: int, rows: int) -> dict[str, Number]:

@@ -100,7 +100,7 @@ def _read_by(patterns: Sequence[str], source: Source, progress: Progress | None)
     """By the expressions of --pattern, whatever the log looks like."""
     from nanopace.sources.formats.pattern import compile_patterns
     from nanopace.sources.formats.pattern_reader import PatternReader
-    from nanopace.sources.others import shortened
+    from nanopace.sources.nearest_row import shortened
 
     builder = RunBuilder("")
     reader = PatternReader(builder, compile_patterns(patterns))
@@ -189,31 +189,15 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
 
 def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
     """The error that says why a file cannot be read, by what is in it."""
+    from nanopace.sources.nearest_row import nearest_row
     from nanopace.sources.offer import offer_pattern
-    from nanopace.sources.others import is_tensorboard, look_for_others
 
     path = _shown_name(source)
-    if head and is_tensorboard(head[0]):
-        return NotALog("{path}: an event file of TensorBoard, which nanopace cannot read yet", path=path)
     if head and looks_binary(head[0][:SNIFF_BYTES]):
         return NotALog(
             "{path}: a binary file, not a training log; known are the logs of {formats}",
             path=path,
             formats=known_trainers(),
-        )
-    found = look_for_others(line for line, _ in lines(head))
-    if found.trainer is not None:
-        if found.rows == 1:
-            return NotALog(
-                "{path}: one line looks like a row of {trainer}, which nanopace cannot read yet",
-                path=path,
-                trainer=found.trainer,
-            )
-        return NotALog(
-            "{path}: {count} lines look like rows of {trainer}, which nanopace cannot read yet",
-            path=path,
-            count=found.rows,
-            trainer=found.trainer,
         )
     if log.truncated:
         return truncated(path)
@@ -225,12 +209,13 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
             path=path,
             count=builder.evaluations_seen,
         )
-    if found.near_text and not detector.has_row:  # a row that is there was cut off
+    number, text = nearest_row(line for line, _ in lines(head))
+    if text and not detector.has_row:  # a row that is there was cut off
         return NotALog(
             "{path}: no line with a step and a time; the nearest is line {line}: {text}",
             path=path,
-            line=found.near_line,
-            text=found.near_text,
+            line=number,
+            text=text,
         )
     if detector.format is not None:
         return NotALog("{path}: the beginning of a training log, but no row with a time yet", path=path)

@@ -11,6 +11,10 @@ from nanopace.wording.catalog import UNKNOWN, Words
 READING = (
     *("many_runs", "other_ranks", "interleaved_processes"),
     *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several", "untimed_log"),
+    *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled"),
+    "counts_from_one",
+    *("rate_per_gpu", "rate_wrong", "iterations_are_micro_batches"),
+    *("tracked_series", "whole_seconds", "rate_with_evaluations"),
 )
 
 # Under which section a finding is said. Advice has a section of its own.
@@ -19,7 +23,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "no_plain_row",
         *("pace_changes", "memory_spill", "level_shift", "level_shift_at_power_limit", "level_shift_at_nan"),
         *("level_shift_at_batch", "level_shift_at_restart", "slow_beginning", "cpu_pace"),
-        *("drift", "slower_at_the_end", "faster_at_the_end"),
+        *("level_shift_scheduled", "drift", "slower_as_scheduled", "slower_at_the_end", "faster_at_the_end"),
         "straggler",
         "micro_batch_reduced_at_start",
         "micro_batch_reduced",
@@ -33,20 +37,21 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("evaluation_rows", "checkpoint_measured", "checkpoint_stamped", "checkpoint_within_scatter"),
         *("checkpoint_few_saves", "save_in_doubt"),
         *("checkpoint_bounded", "checkpoint_other_speed", "checkpoint_unknown", "checkpoint_at_least"),
-        *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile"),
+        *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile", "startup_of_several"),
         "checkpoint_not_first",
         *("hidden_evaluations", "align_log_interval", "hidden_unpriced", "after_last_row"),
-        *("evaluations_outside_clock", "gap_between_rows"),
+        *("evaluation_with_samples", "evaluations_outside_clock", "gap_between_rows"),
         *("periodic_stalls", "stalls", "long_events", "data_stalls", "suspended", "uneven_rows", "restarts"),
         "rollbacks",
     ),
-    "throughput": ("tokens_unknown", "printed_rate_wrong"),
+    "throughput": ("tokens_unknown", "printed_rate_wrong", "rate_smoothed"),
     "gpu": (
         *("utilisation_near_limit", "utilisation_good", "utilisation_power_limited"),
         *("utilisation_half_idle", "utilisation_mostly_idle", "utilisation_measured"),
         *("card_above_peak", "card_without_peak", "card_variants", "dtype_float32", "mfu_disagrees"),
         *("mfu_other_card", "mfu_card_unknown", "mfu_over_100", "mfu_zero", "mfu_smoothed"),
-        *("mfu_smoothed_and_slower", "mfu_smoothed_only", "mfu_unknown", "ran_on_cpu"),
+        *("mfu_smoothed_and_slower", "mfu_smoothed_only", "mfu_unknown", "mfu_causal", "gpus_unknown"),
+        "ran_on_cpu",
         *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),
     ),
     "loss": (

@@ -91,4 +91,4 @@ def _with_bars(wall: Section, width: int) -> Section:
         for row in table.rows
         for name in row[:1]
     ]
-    return replace(wall, blocks=[Table(rows, "lrrl"), *lines])
+    return replace(wall, blocks=[Table(rows, "".join([*table.align, "l"])), *lines])

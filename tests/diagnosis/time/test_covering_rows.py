@@ -94,7 +94,8 @@ def test_a_first_row_that_covers_several_iterations_has_one_start_up() -> None:
     rows[0] = (10, rows[0][1] + 5000)
     found = explained(rows, inside=False)
     assert found.startup is not None
-    assert (found.startup.total_ms, found.startup.compile_ms) == (pytest.approx(5000 + STEP_MS), pytest.approx(5000))
+    parts = (found.startup.step_ms, found.startup.compile_ms, found.startup.total_ms)
+    assert parts == (pytest.approx(10 * STEP_MS), pytest.approx(5000), pytest.approx(5000 + 10 * STEP_MS))
     assert found.wall.startup_s == pytest.approx(5)
 
 

@@ -8,6 +8,9 @@ from nanopace.sources.log_format import LogFormat
 
 FIGURES = field_names(LogFormat)[field_names(LogFormat).index("row_contains_evaluation") :]
 
+TRACKED = {"row_contains_evaluation": False, "rows_cover": True}
+HUGGING_FACE = TRACKED | {"row_loss": "smoothed", "ends_at_max_iters": True}
+
 
 def test_what_the_figures_mean() -> None:
     plain = LogFormat("", "", "")
@@ -38,5 +41,46 @@ def test_what_the_figures_mean() -> None:
             "gpt2_shape": True,
         },
         "ledger": {"row_contains_evaluation": False, "nanogpt_knobs": True, "gpt2_shape": True},
+        "modded-nanogpt": {
+            "row_contains_evaluation": False,
+            "row_loss": "micro-batch",
+            "running_clock": True,
+            "clock_ms": 1.0,
+            "ends_at_max_iters": True,
+        },
+        "parameter-golf": {
+            "row_contains_evaluation": False,
+            "running_clock": True,
+            "clock_ms": 1.0,
+            "ends_at_max_iters": True,
+        },
+        "build_nanogpt": {"rows_may_cover": True, "gpt2_shape": True},
+        "build_nanogpt_log": {"row_contains_evaluation": False},
+        "llama2c": {
+            "mfu_smoothing": 0.9,
+            "printed_peak": 312.0,
+            "row_loss": "micro-batch",
+            "nanogpt_knobs": True,
+            "ends_at_max_iters": True,
+        },
+        "llmc": {"row_contains_evaluation": False, "gpt2_shape": True, "ends_at_max_iters": True},
+        "llmc_python": {"gpt2_shape": True, "ends_at_max_iters": True},
+        "llmc_log": {"row_contains_evaluation": False},
+        "llmq": {"row_contains_evaluation": False, "ends_at_max_iters": True},
+        "llmq_json": {"row_contains_evaluation": False, "ends_at_max_iters": True},
+        "torchtitan": {"row_contains_evaluation": False, "row_is_mean": True},
+        "megatron": {"row_contains_evaluation": False, "row_is_mean": True},
+        "megatron-2021": {"row_is_mean": True},
+        "litgpt": {"row_contains_evaluation": False},
+        "lit-gpt": {"row_contains_evaluation": False, "row_loss": "micro-batch"},
+        "lingua": {"row_is_mean": True, "row_loss": "micro-batch"},
+        "lingua-metrics": {"row_is_mean": True, "row_loss": "micro-batch"},
+        "autoresearch": {"row_contains_evaluation": False, "row_loss": "smoothed"},
+        "hf_trainer_state": HUGGING_FACE,
+        "hf_console": HUGGING_FACE,
+        "llama_factory": HUGGING_FACE,
+        "lightning": {"row_contains_evaluation": False},
+        "wandb_csv": TRACKED,
+        "tensorboard": TRACKED,
+        "wandb": TRACKED,
     }
-    assert [each.trainer for each in BUILT_IN] == ["nanoGPT", "nanochat", "nanopace", "nanopace"]

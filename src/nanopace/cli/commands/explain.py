@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("logs", nargs="+", metavar="LOG", help="a log, a directory of logs, or - for standard input")
+    parser.add_argument(
+        "logs",
+        nargs="+",
+        metavar="LOG",
+        help="a log, a directory of logs, or - for standard input; or a trace of torch.profiler",
+    )
     group = parser.add_argument_group("what the log does not say")
     group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file; it is read, never executed")
     group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob, such as batch_size=8")
@@ -34,6 +39,11 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
     settings.check()
     check_output(args)
+    if any(name.removesuffix(".gz").endswith(".json") for name in args.logs):
+        from nanopace.cli.traces import is_trace, show_traces  # a log is seldom called so, and need not wait for it
+
+        if traces := [name for name in args.logs if is_trace(name)]:
+            return show_traces(traces, [name for name in args.logs if name not in traces], args, words)
     diagnoses, failed = _diagnosed(find_sources(args.logs, words, args.pattern), settings, args.stage, words)
     if diagnoses:
         show(diagnoses, args, words)

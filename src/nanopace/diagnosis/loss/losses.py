@@ -104,7 +104,7 @@ def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:
     """The last score, and the best one where that is another."""
     fallen = loss.best_core != loss.core
     return {
-        "score": "ChatCORE" if run.stage == "sft" else "CORE",
+        "score": "HellaSwag" if not run.has_stages else "ChatCORE" if run.stage == "sft" else "CORE",
         "core": loss.core,
         "core_iteration": loss.core_iteration,
         "best_core": loss.best_core if fallen else None,

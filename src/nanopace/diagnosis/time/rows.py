@@ -25,6 +25,7 @@ NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, an
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
 CLEARLY_SLOW = 4.5  # the same for a row that is called slow: of some hundred rows, one is beyond 3.5 by chance
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
+ROUNDED_CLOCK = 0.3  # of what a clock is rounded to: the median error of the difference of two of its times
 ROUNDING = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
 STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
 STEADY_ERROR = 0.01  # what is less sure may hide a change of several per cent
@@ -100,7 +101,9 @@ def find_pace(run: Run) -> Pace:
     around = _baseline_around(rows, plain, logs, kept, starts)
     for index, typical_row in typical_rows.items():
         around[index] = around[typical_row]
-    kind, noise = _classify(rows, plain, logs, kept, special, around)
+    usual_ms = max(LEAST_MS, median(rows.ms[plain[position]] for position in kept))
+    rounded = min(1.0, ROUNDED_CLOCK * run.clock_ms / (run.rows_cover * usual_ms))
+    kind, noise = _classify(rows, plain, logs, kept, special, around, rounded)
 
     normal = [index for index in plain if kind[index] != SLOW]
     times, weights = [rows.ms[index] for index in normal], [rows.count[index] for index in normal]
@@ -171,12 +174,14 @@ def _covered(run: Run, marks: Marks) -> Sequence[int]:
     if run.rows_cover_shown_by == "trainer":
         return since_row_before(run)
     covered, last = array("q"), 0
+    from_start = run.rows_cover_shown_by == "clock"
+    most = run.rows.last_iteration[-1] if from_start and len(run.rows) else run.rows_cover
     for index, (first, end, count) in enumerate(
         zip(run.rows.iteration, run.rows.last_iteration, run.rows.count, strict=True)
     ):
-        alone = index in marks.first
+        alone = index in marks.first and not (index == 0 and from_start)
         since = first - last if count == 1 else run.rows_cover
-        covered.append(1 if alone else min(run.rows_cover, max(1, since)))
+        covered.append(1 if alone else min(most, max(1, since)))
         last = end
     return covered
 
@@ -213,10 +218,11 @@ def _classify(
     kept: Sequence[int],
     special: frozenset[int],
     around: array[float],
+    rounded: float,
 ) -> tuple[bytearray, float]:
-    """The kind of every row, and the noise of the plain ones (scaled MAD)."""
+    """The kind of every row, and the noise of the plain ones (scaled MAD), which is no less than that of rounding."""
     residuals = [log - math.log(max(around[index], LEAST_MS)) for index, log in zip(plain, logs, strict=True)]
-    deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in kept])
+    deviation = max(rounded, _deviation([(residuals[position], rows.count[plain[position]]) for position in kept]))
     noise = max(deviation, LEAST_NOISE) / MAD
     bound, slow = OUTSIDE_NOISE * noise, max(CLEARLY_SLOW * noise, math.log(SLOW_RATIO))
     kind = bytearray(len(rows))

@@ -96,7 +96,7 @@ def _stalls_without_baseline(run: Run, pace: Pace) -> dict[int, Mapping[Cause, f
         own = [
             row for row in sorted(pace.marks.evaluation - pace.marks.first) if (row in pace.marks.checkpoint) == saves
         ]
-        samples = [Sample(run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
+        samples = [Sample(pace.covers(row) * run.rows.ms[row], run.rows.count[row], 1.0, saves) for row in own]
         if len(own) > NEIGHBOURS:  # the speed may change
             usual = rolling_median([sample.excess_ms for sample in samples], NEIGHBOURS)
         else:
@@ -170,10 +170,9 @@ def _startup(run: Run, pace: Pace, costs: Costs, parts: Mapping[int, Mapping[Cau
         return None
     each = {cause: ms / run.rows.count[0] for cause, ms in parts[0].items()}  # it may be folded with others like it
     evaluation = each.get("evaluation", None if 0 in pace.marks.evaluation else 0.0)
-    step_ms = pace.baseline_ms[0]
     return Startup(
-        total_ms=step_ms + pace.covers(0) * (run.rows.ms[0] - step_ms) if pace.covers(0) > 1 else run.rows.ms[0],
-        step_ms=step_ms,
+        total_ms=pace.covers(0) * run.rows.ms[0],
+        step_ms=pace.covers(0) * pace.baseline_ms[0],
         evaluation_ms=evaluation,
         compile_ms=None if evaluation is None else each["compile"],
     )

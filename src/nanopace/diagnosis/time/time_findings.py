@@ -28,7 +28,7 @@ def time_findings(
     of_steps = step_findings(run, pace)
     groups = [
         ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, breakdown, wall, clock)),
-        (wall.startup_s, _startup(run, breakdown)),
+        (wall.startup_s, _startup(run, pace, breakdown)),
         (_total_s(_gaps(clock)), _largest_of("gap_between_rows", _gaps(clock))),
         (_sum_s(breakdown, "periodic") + _sum_s(breakdown, "stall"), _stalls(breakdown, wall)),
         (_total_s(_unexplained_stalls(clock)), _largest_of("long_events", _unexplained_stalls(clock))),
@@ -85,10 +85,10 @@ def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Findi
     evaluations, findings = breakdown.costs.evaluations, []
     last = run.rows.last_iteration[-1] if len(run.rows) else 0
     unseen = [each for each in breakdown.costs.counted if each.row is None]
-    hidden = sum(each.count for each in unseen if each.iteration <= last)
-    after = [each for each in unseen if each.iteration > last]
+    hidden = sum(each.count for each in unseen if each.iteration < last)
+    after = [each for each in unseen if each.iteration >= last]  # what is before the last row is inside of it
     without_cost = breakdown.costs.without_cost
-    if any(each.iteration <= last for each in without_cost):
+    if any(each.iteration < last for each in without_cost):
         findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
     elif hidden and evaluations.interval and (logged := log_interval(run)):
         intervals: dict[str, Number] = {"log_interval": logged, "eval_interval": evaluations.interval}
@@ -96,7 +96,7 @@ def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Findi
         findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
         if evaluations.interval % logged:
             findings.append(Finding("align_log_interval", intervals))
-    if after and not any(each.iteration > last for each in without_cost):
+    if after and not any(each.iteration >= last for each in without_cost):
         findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
     return findings
 
@@ -167,14 +167,17 @@ def _seconds(ms: float | None) -> float | None:
     return None if ms is None else ms / 1000
 
 
-def _startup(run: Run, breakdown: Breakdown) -> list[Finding]:
+def _startup(run: Run, pace: Pace, breakdown: Breakdown) -> list[Finding]:
     startup = breakdown.startup
     if startup is None:
         return []
     total = {"iteration": run.rows.iteration[0], "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
     evaluations = breakdown.costs.evaluations
     most_ms, over_ms = evaluations.each_ms, startup.total_ms - startup.step_ms
-    if not run.row_contains_evaluation:
+    if pace.covers(0) > 1:
+        first_row = {"iterations": pace.covers(0), "total_s": total["total_s"], "step_s": total["step_s"]}
+        findings = [Finding("startup_of_several", first_row)]
+    elif not run.row_contains_evaluation:
         findings = [Finding("startup_compile", total)]
     elif (
         startup.evaluation_ms is None

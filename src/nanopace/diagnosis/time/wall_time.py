@@ -96,8 +96,8 @@ def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts,
             row_end_s,
             tuple(events),
             event_end_s,
-            hidden_s=sum(event.ms for event in hidden if event.iteration <= last) / 1000,
-            after_s=sum(event.ms for event in hidden if event.iteration > last) / 1000,
+            hidden_s=sum(event.ms for event in hidden if event.iteration < last) / 1000,
+            after_s=sum(event.ms for event in hidden if event.iteration >= last) / 1000,
         ),
     )
 

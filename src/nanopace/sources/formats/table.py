@@ -1,7 +1,6 @@
 """The formats that nanopace reads.
 
-To add one: a reader in a room of its family, its declaration in that room's table, and its line in `sources/others.py`
-goes. See docs/adding-a-format.md.
+To add one: a reader in a room of its family, and its declaration in that room's table. See docs/adding-a-format.md.
 """
 
 from __future__ import annotations

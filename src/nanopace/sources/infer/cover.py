@@ -67,6 +67,22 @@ def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
     )
 
 
+def mark_mean_rows(run: Run, interval: int) -> Run:
+    """The same, where each row is the mean of them already.
+
+    These trainers count from 1: an evaluation of the same number as a row follows it, and is in the time of the next.
+    """
+    if not len(run.rows):
+        return run
+    return replace(
+        run,
+        evaluations=tuple(_in_next_row(each, run) for each in run.evaluations),
+        checkpoints=tuple(_in_next_row(each, run) for each in run.checkpoints),
+        rows_cover=interval,
+        rows_cover_shown_by="trainer" if interval > 1 else None,
+    )
+
+
 def _evidence(run: Run, interval: int, number: Number, row_tokens: object, a_fork: bool) -> CoverEvidence | None:
     stamps = _by_stamps(run)
     if stamps is not None:
@@ -147,6 +163,12 @@ def _covered(rows: Rows, index: int, interval: int) -> int:
 def _in_its_row(event: Event, run: Run) -> Event:
     """What happened between two rows is in the time of the later one, unless the clock stops for it."""
     row = bisect_left(run.rows.last_iteration, event.iteration)
+    inside = run.row_contains_evaluation and event.row is None and 0 < row < len(run.rows)
+    return replace(event, row=row) if inside else event
+
+
+def _in_next_row(event: Event, run: Run) -> Event:
+    row = bisect_right(run.rows.last_iteration, event.iteration)
     inside = run.row_contains_evaluation and event.row is None and 0 < row < len(run.rows)
     return replace(event, row=row) if inside else event
 

@@ -4,4 +4,45 @@ from __future__ import annotations
 
 from nanopace.sources.log_format import LogFormat
 
-FORMATS: tuple[LogFormat, ...] = ()
+_HERE = "nanopace.sources.formats.hugging_face"
+
+TRAINER_STATE = LogFormat(
+    name="hf_trainer_state",
+    trainer="Hugging Face Trainer",
+    reader=f"{_HERE}.trainer_state:TrainerStateReader",
+    opening=r'\A(?:\xef\xbb\xbf)?\s{0,80}(?:\{[^\0]{0,8000}?"log_history"\s{0,8}:\s{0,8}\['
+    r'|\[\s{0,80}\{(?=[^{}]{0,4000}"step"\s{0,8}:)(?=[^{}]{0,4000}"epoch"\s{0,8}:)[^{}]{0,4000}"(?:eval_)?loss"\s{0,8}:)',
+    row_contains_evaluation=False,
+    row_loss="smoothed",
+    rows_cover=True,
+    ends_at_max_iters=True,
+)
+
+CONSOLE = LogFormat(
+    name="hf_console",
+    trainer="Hugging Face Trainer",
+    reader=f"{_HERE}.console:ConsoleReader",
+    row=r"\{'(?:loss|eval_loss|train_runtime)': .{1,4000}?'epoch': "
+    r"|\{(['\"])loss\1: .{1,4000}?\1(?:global_step(?:/max_steps)?|step)\1: ",
+    words=("loss", "train_runtime"),
+    anchors=(r"\{['\"](?:eval_)?loss['\"]: ", r"\{'train_runtime': "),
+    row_contains_evaluation=False,  # see running_clock.py
+    row_loss="smoothed",
+    ends_at_max_iters=True,
+    rows_cover=True,
+)
+
+LLAMA_FACTORY = LogFormat(
+    name="llama_factory",
+    trainer="LLaMA-Factory",
+    reader=f"{_HERE}.llama_factory:LlamaFactoryReader",
+    row=r'^\s{0,8}\{"current_steps": \d{1,12}, "total_steps": \d{1,12}, ',
+    words=("current_steps",),
+    row_start=r'^\s{0,8}\{"current_steps": (\d{1,12}), "total_steps": \d{1,12}, "(?:loss": [^n]|percentage)',
+    row_contains_evaluation=False,  # see running_clock.py
+    row_loss="smoothed",
+    ends_at_max_iters=True,
+    rows_cover=True,
+)
+
+FORMATS: tuple[LogFormat, ...] = (TRAINER_STATE, CONSOLE, LLAMA_FACTORY)

@@ -1,0 +1,86 @@
+"""What the Trainer prints: dicts of what it logs, and tqdm's bars between them.
+
+    {'loss': 2.92, 'grad_norm': 1.1, 'learning_rate': 4.9e-05, 'epoch': 0.04}       values are quoted since version 5
+     12%|█▏        | 199/1677 [05:36<41:13,  1.67s/it]
+
+ms-swift, which is built on it, says more: 'global_step/max_steps': '5/94', 'elapsed_time': '1m 9s'. It writes the same
+as lines of JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_ENTRY = re.compile(r"\{(['\"])(?:loss|eval_\w{0,60}?loss|train_runtime)\1: ")
+_PAIR = re.compile(r"(['\"])([\w/()]{1,80})\1: ?(?:(['\"])([^'\"]{0,60})\3|([-+.\w]{1,40}))")
+_LONGEST_ENTRY = 16_000  # characters
+
+_BAR = re.compile(
+    r"\d{1,3}%(?:\|[^|\r\n]{0,400}\|)?\s{1,4}(\d{1,12})/(\d{1,12}) \[(\d{1,6}(?::\d\d){1,2})<"
+    r"[^\]{}]{0,60}?(?:s/it|it/s)"
+)
+_DESCRIBED = re.compile(r"[\w)]\s{0,3}:$")  # before a bar: not "[rank0]:"
+_OF_TRAINING = re.compile(r"(?i:train(?:ing)?)\s{0,3}:$")
+_TOTAL = re.compile(r"Total optimization steps = ([\d,]{1,15})$")
+_STEPS = re.compile(r"(\d{1,12})/(\d{1,12})")
+_ELAPSED = re.compile(r"(?:(\d{1,6})d )?(?:(\d{1,6})h )?(?:(\d{1,6})m )?(\d{1,6})s|(?:(\d{1,6}):)?(\d{1,6}):(\d\d)")
+
+
+class Bar(NamedTuple):
+    """A progress bar as it was printed once."""
+
+    step: int
+    total: int
+    elapsed_s: float
+    at: int  # where in its line it ends
+
+
+def bars(line: str) -> Iterator[Bar]:
+    """Those that may be the training's: the others say what they are of, such as "Loading weights"."""
+    if "[" not in line or "/" not in line:
+        return
+    end = 0
+    for found in _BAR.finditer(line):
+        before = line[end : found.start()].rstrip()[-80:]
+        end = found.end()
+        if not _DESCRIBED.search(before) or _OF_TRAINING.search(before):
+            elapsed_s = seconds(found[3])
+            if elapsed_s is not None:
+                yield Bar(int(found[1]), int(found[2]), elapsed_s, end)
+
+
+def entries(line: str) -> Iterator[tuple[int, dict[str, object]]]:
+    """The dicts of a line, each with its place there."""
+    if "{" not in line:
+        return
+    for found in _ENTRY.finditer(line):
+        text = line[found.start() : found.start() + _LONGEST_ENTRY]
+        text = text[: text.find("}") + 1]
+        if text:
+            yield found.start(), {each[2]: each[4] if each[3] else each[5] for each in _PAIR.finditer(text)}
+
+
+def total_steps(line: str) -> int | None:
+    """What the Trainer announces before it begins."""
+    found = _TOTAL.search(line.rstrip()) if "Total optimization" in line else None
+    return None if found is None else int(found[1].replace(",", "") or 0)
+
+
+def step_of(entry: dict[str, object]) -> tuple[int | None, int | None]:
+    """The step that an entry names, and the last one; the Trainer's own names none."""
+    found = _STEPS.fullmatch(str(entry.get("global_step/max_steps", "")))
+    if found is not None:
+        return int(found[1]), int(found[2])
+    named = str(entry.get("global_step", entry.get("step", "")))
+    return (int(named), None) if named.isascii() and named.isdigit() and len(named) <= 12 else (None, None)
+
+
+def seconds(elapsed: object) -> float | None:
+    """As tqdm and ms-swift write them."""
+    found = _ELAPSED.fullmatch(elapsed) if isinstance(elapsed, str) else None
+    if found is None:
+        return None
+    days, hours, minutes, rest, clock_hours, clock_minutes, clock_seconds = (int(part or 0) for part in found.groups())
+    return 86_400.0 * days + 3600 * (hours + clock_hours) + 60 * (minutes + clock_minutes) + rest + clock_seconds

@@ -1,0 +1,100 @@
+"""trainer_state.json, which Hugging Face's Trainer writes into every checkpoint: its log without a clock.
+
+`log_history` has an entry for each log, with its step. An entry with a `loss` is a row: the mean of the steps since the
+one before. It has no time, unless the Trainer was told to count tokens: then `train_runtime` is the time so far. Else
+this is there once, at the end. What evaluations took is always known. People also save `log_history` alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from nanopace.errors import InputError, NotALog
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.hugging_face.entries import MOST_S, ValidationSet, tell_rate
+from nanopace.sources.running_clock import RunningClock
+from nanopace.sources.scalars import to_count, to_number
+
+MOST_BYTES = 256 << 20
+
+
+class TrainerStateReader:
+    """Reads the document entry by entry: each is told to the builder as soon as it is parsed, and dropped."""
+
+    def __init__(self, builder: RunBuilder) -> None:
+        self._builder = builder
+        self._validation = ValidationSet()
+        self._clock = RunningClock(builder)
+        self._runtime = 0.0
+        self._rows = 0
+        self._evaluation_ms = 0.0
+        self._ends: list[dict[str, object]] = []  # entries that processes wrote last
+
+    def read(self, chunks: Iterable[bytes]) -> None:
+        data = bytearray()
+        for chunk in chunks:
+            data += chunk
+            if len(data) > MOST_BYTES:
+                raise InputError(
+                    "{path}: a trainer_state.json of more than {megabytes} MB is not read",
+                    path=self._builder.name,
+                    megabytes=MOST_BYTES >> 20,
+                )
+        try:
+            json.loads(data.decode("utf-8-sig", "replace"), object_hook=self._object)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                "{path}: is no complete JSON: {reason}", path=self._builder.name, reason=_reason(error)
+            ) from None
+        if not self._rows:
+            raise NotALog("{path}: its log_history has no loss; there is nothing to explain", path=self._builder.name)
+        self._clock.flush()
+        if self._ends:
+            self._builder.ending("finished")
+        # What a run of several processes took is unknown. One that resumed has the time of its last process alone.
+        runtime = to_number(self._ends[0]["train_runtime"]) if len(self._ends) == 1 else None
+        if runtime is not None and self._evaluation_ms <= 1000 * runtime < 1000 * MOST_S:
+            self._builder.wall_ms(1000 * runtime)
+            tell_rate(self._builder, self._ends[0], self._evaluation_ms)
+
+    def _object(self, found: dict[str, object]) -> object:
+        """Any object of the document, the innermost first."""
+        if "log_history" in found:
+            steps = to_count(found.get("max_steps"))
+            if steps:
+                self._builder.fact("max_iters", steps)
+            self._tokens(to_count(found.get("num_input_tokens_seen")), to_count(found.get("global_step")))
+        elif (step := to_count(found.get("step"))) is not None:
+            self._entry(step, found)
+        return None
+
+    def _entry(self, step: int, entry: dict[str, object]) -> None:
+        loss, runtime = to_number(entry.get("loss")), to_number(entry.get("train_runtime"))
+        if loss is not None:
+            self._row(step, loss, runtime)
+        if (evaluated := self._validation.read(entry)) is not None:
+            val, ms = evaluated
+            self._evaluation_ms += ms or 0.0
+            self._clock.evaluation(step, val, ms=ms)
+        if loss is None and runtime:
+            self._ends.append(entry)
+
+    def _row(self, step: int, loss: float, runtime: float | None) -> None:
+        self._rows += 1
+        if runtime is None:
+            self._builder.untimed_row(step, loss)
+            return
+        if runtime < self._runtime:
+            self._clock.restart()
+        self._runtime = runtime
+        self._clock.row(step, runtime, loss)
+
+    def _tokens(self, tokens: int | None, steps: int | None) -> None:
+        """Per step, where all steps can have had the same number of them."""
+        if tokens and steps and tokens % steps == 0:
+            self._builder.fact("tokens_per_iteration", tokens // steps)
+
+
+def _reason(error: Exception) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -1,0 +1,110 @@
+"""What a tracker recorded, and the run that this was.
+
+A record is what was logged together: some series have a value in it, and it has a time, perhaps. Only series that may
+matter are kept; of the others, their names.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping
+
+from nanopace.errors import NotALog
+from nanopace.run import Metric
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.trackers.names import (
+    find_runtime,
+    find_steps,
+    find_train,
+    find_validation,
+    is_bits_per_byte,
+    is_wanted,
+    listed,
+    shortened,
+)
+from nanopace.sources.running_clock import MOST_STEPS, RunningClock
+
+_MOST_NAMES = 1000
+_MOST_S = 1e9
+_LEAST_S = 0.001  # that a step takes
+
+
+class History:
+    """The records so far."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, bool] = {}  # whether a series is kept
+        self._times = array("d")  # of each record; nan where it is unknown
+        self._records: dict[str, array[int]] = {}
+        self._values: dict[str, array[float]] = {}
+
+    def add(self, at_s: float | None, values: Mapping[str, float | None]) -> None:
+        record = len(self._times)
+        self._times.append(math.nan if at_s is None else at_s)
+        for name, value in values.items():
+            if name not in self.names and len(self.names) < _MOST_NAMES:
+                self.names[name] = is_wanted(name)
+            if value is not None and self.names.get(name):
+                self._records.setdefault(name, array("q")).append(record)
+                self._values.setdefault(name, array("d")).append(value)
+
+    def tell(self, builder: RunBuilder, starts_s: float | None) -> None:
+        """Rows and evaluations to the builder, in the order of the records. `starts_s`: when training began."""
+        points = {name: len(values) for name, values in self._values.items()}
+        train, validation = find_train(points), find_validation(points)
+        steps = None if train is None else find_steps(points, train)
+        if train is None or steps is None:
+            raise NotALog(
+                "{path}: none of its series is surely the training loss by steps; it has {names}",
+                path=builder.name,
+                names=listed(self.names) or "none",
+            )
+        losses, evaluated, step_of = self._column(train), self._column(validation), self._column(steps)
+        runtimes, runtime = self._column(find_runtime(points)), {}
+        for record, seconds in runtimes.items():
+            if 0 <= seconds < _MOST_S and record in step_of:
+                runtime[step_of[record]] = 1000 * seconds
+        if self._is_written_later([*losses], step_of):
+            self._times = array("d", [math.nan]) * len(self._times)
+        resolution_s = self._resolution_s()
+        if resolution_s:
+            builder.caveat("whole_seconds")
+        clock = RunningClock(builder, resolution_s=resolution_s, starts_s=starts_s)
+        metric: Metric = "bpb" if validation is not None and is_bits_per_byte(validation) else "loss"
+        step = 0
+        for record in sorted({*losses, *evaluated}):
+            counted = step_of.get(record, float(step))  # an evaluation may be logged without it
+            if not 0 <= counted < MOST_STEPS:
+                continue
+            if record not in step_of:
+                losses.pop(record, None)
+            step, at_s = int(counted), self._times[record]
+            ms = runtime.get(counted)
+            if math.isnan(at_s):
+                if record in losses:
+                    builder.untimed_row(step, losses[record])
+                if record in evaluated:
+                    builder.evaluation(step, None, evaluated[record], ms=ms, metric=metric)
+                continue
+            if record in losses:
+                clock.row(step, at_s, losses[record])
+            if record in evaluated:
+                clock.evaluation(step, evaluated[record], at_s=at_s, ms=ms, metric=metric)
+        clock.flush()
+        builder.caveat("tracked_series", train=shortened(train), validation=validation and shortened(validation))
+
+    def _column(self, name: str | None) -> dict[int, float]:
+        """A series by record."""
+        return {} if name is None else dict(zip(self._records[name], self._values[name], strict=True))
+
+    def _is_written_later(self, records: list[int], step_of: Mapping[int, float]) -> bool:
+        """Whether the points were written faster than anybody trains, after the fact: their times say nothing."""
+        first, last = records[0], records[-1]
+        steps = step_of.get(last, 0.0) - step_of.get(first, 0.0)
+        return steps > 0 and self._times[last] - self._times[first] < _LEAST_S * steps
+
+    def _resolution_s(self) -> float:
+        """Of the times: whole seconds, or fractions; 0 where there are none."""
+        times = [at_s for at_s in self._times if not math.isnan(at_s)]
+        return 1.0 if times and all(at_s.is_integer() for at_s in times) else 0.0

@@ -1,0 +1,67 @@
+"""TensorBoard's event files, by TensorBoard's own reader.
+
+Every point of a series has a step and the time at which it was written, so the time of a row is that since the point
+before. The first one is counted from the file's beginning, which the writer makes when it starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+
+from nanopace.errors import InputError, NotALog
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.trackers.history import History
+
+
+class TensorboardReader:
+    """The scalars of one file."""
+
+    def __init__(self, builder: RunBuilder) -> None:
+        self._builder = builder
+
+    def read(self, chunks: Iterable[bytes]) -> None:
+        history, starts_s = History(), None
+        with tempfile.NamedTemporaryFile(prefix="nanopace-", suffix=".tfevents") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            for at_s, step, tag, value in _scalars(file.name, self._builder.name):
+                starts_s = at_s if starts_s is None else starts_s
+                if tag:
+                    history.add(at_s - starts_s, {tag: value, "_step": float(step)})
+        if not history.names:
+            raise NotALog(
+                "{path}: an event file of TensorBoard without a single scalar; there is nothing to explain",
+                path=self._builder.name,
+            )
+        history.tell(self._builder, 0.0)
+
+
+def _scalars(path: str, shown: str) -> Iterator[tuple[float, int, str, float]]:
+    """Time, step, tag and value of each; without a tag, just the time of an event. A torn file is read up to there."""
+    try:
+        loader = import_module("tensorboard.backend.event_processing.event_file_loader").EventFileLoader
+        make_ndarray = import_module("tensorboard.util.tensor_util").make_ndarray
+    except ImportError:
+        raise InputError(
+            "{path}: reading an event file takes TensorBoard's own reader: pip install 'nanopace[tensorboard]'",
+            path=shown,
+        ) from None
+    logging.getLogger("tensorboard").setLevel(logging.CRITICAL)
+    try:
+        for event in loader(path).Load():
+            yield event.wall_time, event.step, "", 0.0
+            for value in event.summary.value:
+                if value.metadata.plugin_data.plugin_name == "scalars":
+                    array = make_ndarray(value.tensor)
+                    if array.size == 1:
+                        yield event.wall_time, event.step, value.tag, float(array.item())
+    except Exception as error:  # its reader has no error of its own for what is no event
+        raise InputError(
+            "{path}: TensorBoard's reader gives up on it: {reason}",
+            path=shown,
+            reason=" ".join(str(error).split())[:200],
+        ) from None

@@ -1,0 +1,186 @@
+"""Rows of a log whose clock runs on: the time of a row is that since the row before, without the evaluation between.
+
+A clock of whole seconds says 10 s, 11 s, 10 s of rows that all take 10.4 s, and their median is wrong by 4%. So rows
+that its seconds cannot tell apart are given their mean, over 200 s at most: that is known to 0.5%. What each of them
+took is known to half a second only, so each is that much off the mean, at random, and their scatter is what the clock
+leaves unknown. A row that took longer than that explains keeps its own time.
+
+An evaluation is taken out of the rows' time where it is known how long it took: because the trainer says so, or because
+the row before it is of the same step. Else the next row contains it. So these formats declare that rows contain no
+evaluation, until there is one that they do.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nanopace.medians import median
+from nanopace.record import replace
+from nanopace.run import Metric, Row, Span
+from nanopace.sources.build import RunBuilder
+
+MOST_STEPS = 10**12
+_MOST_S = 1e12
+_ENOUGH = 200  # times the resolution: rows that are taken together span no more
+_MOST_WAITING = 4096  # rows
+_ALIKE = 2  # times the resolution: both ends of a row are known to one of it
+
+
+class _Row(NamedTuple):
+    step: int
+    steps: int  # since the row before
+    seconds: float
+    loss: float | None
+
+
+class _Evaluation(NamedTuple):
+    step: int
+    val: float | None
+    ms: float | None
+    metric: Metric
+
+
+class RunningClock:
+    """Takes what a log says of its steps and its clock, and tells the builder of rows and evaluations.
+
+    `resolution_s` is 1 where the clock shows whole seconds, cut off, and 0 where it shows fractions. `starts_s` is what
+    it showed when the first step began; None where that is unknown, and with it the time of the first row.
+    """
+
+    def __init__(self, builder: RunBuilder, *, resolution_s: float = 0.0, starts_s: float | None = 0.0) -> None:
+        self._builder = builder
+        self._resolution_s = resolution_s
+        self._at_s = starts_s  # when the last row, or the evaluation behind it, ended
+        self._shown_s = starts_s or 0.0  # by the clock then
+        self._reached = 0  # the step of the last row
+        self._waiting: list[_Row | _Evaluation] = []
+        self._rows_wait = False
+        self._waiting_s = 0.0
+        self._measured = False  # an evaluation
+        self._drawn = 1
+        self._restarted = False
+        self._begins = -1  # the step of the run's first row; -1 before it
+
+    @property
+    def _any(self) -> bool:
+        return self._begins >= 0
+
+    def restart(self, starts_s: float | None = 0.0) -> None:
+        """Another process: its clock begins anew."""
+        self.flush()
+        if self._any:
+            self._builder.begin_process(fresh=False)
+        self._at_s, self._shown_s, self._restarted = starts_s, starts_s or 0.0, self._any
+
+    def row(self, step: int, at_s: float, loss: float | None) -> None:
+        """A step ended when the clock showed `at_s`."""
+        if not 0 <= step < MOST_STEPS or not 0 <= at_s < _MOST_S:
+            return
+        if self._any and step == self._reached and not self._restarted:
+            return
+        if self._any and step < self._reached and not self._restarted:
+            self.restart(None)
+        if self._restarted and step <= self._begins:
+            self._builder.begin_process(fresh=True)
+            self._restarted, self._begins, self._reached = False, -1, 0
+        if not self._any:
+            self._begins = step
+        if self._at_s is None or self._restarted:
+            self._first(step, at_s, loss)
+            return
+        if self._reached == self._begins and step - self._begins < self._begins:
+            # The log begins in the middle: how many steps the first time covers, is unknown.
+            self._waiting = [each for each in self._waiting if isinstance(each, _Evaluation)]
+            self._waiting_s = 0.0
+        seconds = max(0.0, at_s - self._at_s)
+        self._waiting.append(_Row(step, max(1, step - self._reached), seconds, loss))
+        self._rows_wait, self._waiting_s = True, self._waiting_s + seconds
+        self._reached, self._at_s, self._shown_s = step, at_s, at_s
+        enough = self._waiting_s >= _ENOUGH * self._resolution_s or len(self._waiting) >= _MOST_WAITING
+        if enough and step != self._begins:
+            self.flush()
+
+    def evaluation(
+        self,
+        step: int,
+        val: float | None,
+        *,
+        at_s: float | None = None,
+        ms: float | None = None,
+        metric: Metric = "loss",
+    ) -> None:
+        """An evaluation after a step, that took `ms`, or had ended when the clock showed `at_s`. One without a loss is
+        of another data set, and only its time counts."""
+        if not 0 <= step < MOST_STEPS or (ms is not None and not 0 <= ms < 1000 * _MOST_S):
+            return
+        if self._at_s is not None:
+            if ms is not None:
+                self._at_s += ms / 1000
+            elif at_s is not None and self._any and step == self._reached and self._shown_s < at_s < _MOST_S:
+                ms = 1000 * max(0.0, at_s - self._at_s)
+                self._at_s = self._shown_s = at_s
+        self._waiting.append(_Evaluation(step, val, ms, metric))
+        if not self._rows_wait:
+            self.flush()
+
+    def flush(self) -> None:
+        """Give the builder the rows that wait, and the evaluations between them."""
+        rows = [each for each in self._waiting if isinstance(each, _Row)]
+        alike, per_step = _alike(rows, _ALIKE * self._resolution_s)
+        unknown = iter(self._unknown_s(len(alike)))
+        for each in self._waiting:
+            if isinstance(each, _Evaluation):
+                self._evaluate(each)
+                continue
+            seconds = each.seconds
+            if each.step in alike:
+                seconds = per_step * each.steps
+                seconds += min(1.0, seconds / self._resolution_s) * next(unknown)
+            self._tell(each.step, seconds, each.loss)
+        self._waiting.clear()
+        self._rows_wait, self._waiting_s = False, 0.0
+
+    def _tell(self, step: int, seconds: float, loss: float | None) -> None:
+        """A row; where no time passed, as far as the clock shows, one without a time."""
+        if seconds > 0:
+            self._builder.row(Row(step, 1000 * seconds, loss))
+        else:
+            self._builder.untimed_row(step, loss)
+
+    def _evaluate(self, evaluation: _Evaluation) -> None:
+        step, val, ms, metric = evaluation
+        self._measured |= ms is not None
+        if self._builder.format.row_contains_evaluation == self._measured:
+            self._builder.format = replace(self._builder.format, row_contains_evaluation=not self._measured)
+        if val is not None:
+            self._builder.evaluation(step, None, val, metric=metric, ms=ms)
+        elif ms is not None:
+            self._builder.span(Span("evaluation", step, ms))
+
+    def _unknown_s(self, rows: int) -> list[float]:
+        """For each row what the clock leaves unknown: up to half of its resolution, and nothing in all."""
+        drawn = []
+        for _ in range(rows):
+            self._drawn = self._drawn * 16807 % (2**31 - 1)  # Park and Miller's: the same for the same log
+            drawn.append(self._resolution_s * (self._drawn / (2**31 - 1) - 0.5))
+        mean = sum(drawn) / rows if rows else 0.0
+        return [each - mean for each in drawn] if rows > 1 else [0.0] * rows
+
+    def _first(self, step: int, at_s: float, loss: float | None) -> None:
+        """The first row of a process. Where the start of its clock is unknown, it has no time, and is left out."""
+        self.flush()
+        if self._at_s is not None:
+            self._tell(step, at_s - self._at_s, loss)
+        self._restarted = False
+        self._reached = step
+        self._at_s = self._shown_s = at_s
+
+
+def _alike(rows: list[_Row], most_s: float) -> tuple[set[int], float]:
+    """The steps of rows that the clock cannot tell apart, and what they took per step."""
+    if not rows or not most_s:
+        return set(), 0.0
+    usual = median([row.seconds / row.steps for row in rows])
+    alike = [row for row in rows if abs(row.seconds - usual * row.steps) < most_s]
+    steps = sum(row.steps for row in alike)
+    return {row.step for row in alike}, sum(row.seconds for row in alike) / steps if steps else 0.0

@@ -1,0 +1,208 @@
+"""The Trainer's console: dicts without a step, and bars that have it, however a pipe or a terminal mixed them."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nanopace.errors import NotALog
+from nanopace.run import Run
+from nanopace.sources.formats.hugging_face.console_lines import bars, entries, seconds, step_of
+from nanopace.sources.formats.hugging_face.steps_of_epochs import steps_between_logs
+from nanopace.sources.runs import open_runs
+
+from ..examples.hugging_face import EXAMPLES, bar
+
+LOG = str(EXAMPLES["hf_console"])
+STEPS = list(range(10, 130, 10))
+EVALUATED = [(40, 2500), (80, 2500), (120, 2500)]
+
+
+def read(text: str) -> list[Run]:
+    return open_runs(io.BytesIO(text.encode()))
+
+
+def dicts_of(log: str) -> list[str]:
+    return re.findall(r"\{[^}]*\}", log)
+
+
+def quoted(log: str) -> str:
+    """As since version 5: values are texts of four digits."""
+    return re.sub(r"': (-?[\d.e-]+)", lambda found: f"': '{float(found[1]):.4g}'", log)
+
+
+def in_blocks(log: str, size: int) -> str:
+    """As from a pipe: what goes to standard output comes in blocks, and bars before it."""
+    waiting: list[str] = []
+    out = ""
+    for part in re.split(r"(\{[^}]*\}\n)", log):
+        if part.startswith("{"):
+            waiting.append(part)
+        else:
+            out += part
+        if len(waiting) == size:
+            out, waiting = out + "".join(waiting), []
+    return out + "".join(waiting)
+
+
+def check(run: Run) -> None:
+    assert list(run.rows.iteration) == STEPS
+    assert [(each.iteration, each.ms) for each in run.evaluations] == EVALUATED
+    assert run.rows.loss[3] == pytest.approx(3.5537, abs=0.001)
+    assert sum(run.rows.ms) == pytest.approx(15_600, rel=0.02)
+    assert (run.value("max_iters"), run.ending, run.rows_cover, run.wall_ms) == (120, "finished", 10, 163_500)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("block", [1, 2, 5, 100])
+def test_dicts_find_their_steps(version: int, block: int) -> None:
+    log = in_blocks(LOG, block)
+    (run,) = read(log if version == 4 else quoted(log))
+    check(run)
+    assert [each.code for each in run.caveats] == ["whole_seconds"]
+
+
+def test_a_bar_that_is_not_painted_for_every_step() -> None:
+    """tqdm paints ten times a second at most."""
+    log = re.sub(r"\r[^\r\n]*\| (?!\d*0/|[17]/)\d+/120 \[[^\]]*\]", "", LOG)
+    assert log.count("/120 [") < 60
+    check(read(log)[0])
+
+
+def test_what_a_terminal_leaves() -> None:
+    """Of a line that was painted over, the last state: a bar, and a dict behind it or below it."""
+    for between in ("", "\n"):
+        lines = [f"{bar(step, 120, 1.3 * step)}{between}{{'loss': 2.5, 'epoch': {step / 100}}}\n" for step in STEPS]
+        (run,) = read("".join(lines))
+        assert list(run.rows.iteration) == STEPS
+        assert sum(run.rows.ms) == pytest.approx(15_600, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Map: 100%|██████████| 500/500 [00:09<00:00, 52.00 examples/s]\n",
+        "Loading checkpoint shards: 100%|██████████| 4/4 [10:09<00:00, 2.00s/it]\n",
+        bar(300, 300, 900) + "\n{'eval_loss': 9.5, 'eval_runtime': 900.0, 'epoch': 0}\n",
+    ],
+)
+def test_bars_of_other_things(before: str) -> None:
+    (run,) = read(before + LOG)
+    assert list(run.rows.iteration) == STEPS
+    assert run.value("max_iters") == 120
+    assert sum(run.rows.ms) == pytest.approx(15_600, rel=0.02)
+
+
+def test_evaluations_before_the_first_row() -> None:
+    """The Trainer logs every 500 steps unless it is told otherwise."""
+    log = re.sub(r"\r {50}\r\{'loss'[^}]*'epoch': 0\.[1-7]\}\n\r[^\r\n]*", "", LOG)
+    (run,) = read(log)
+    assert list(run.rows.iteration) == STEPS[8:]  # how much of the time before 80 was training, is unknown
+    assert [(each.iteration, each.ms) for each in run.evaluations] == EVALUATED
+
+
+def test_a_process_that_resumes() -> None:
+    """Its bar begins at 0 and jumps to the step that it resumes from."""
+    killed = LOG[: LOG.index("{'loss': 2.2555")]  # at step 100
+    rest = bar(0, 120, 0) + "\r" + bar(81, 120, 3)
+    for step in range(82, 121):
+        rest += "\r" + bar(step, 120, 3 + 1.3 * (step - 81))
+        if step % 10 == 0:
+            rest += f"\r{' ' * 50}\r{{'loss': 1.5, 'epoch': {step / 100}}}\n\r" + bar(step, 120, 3 + 1.3 * (step - 81))
+    (run,) = read(killed + "Killed\n\r" + rest + "\n")
+    assert list(run.rows.iteration) == STEPS
+    assert [(each.iteration, each.reached) for each in run.restarts] == [(90, 90)]
+    assert run.wall_ms is None
+
+
+def test_two_trainings_in_a_file() -> None:
+    first, second = read(
+        LOG + LOG.replace("/120 [", "/130 [").replace("'train_runtime': 163.5", "'train_runtime': 160")
+    )
+    assert list(first.rows.iteration) == list(second.rows.iteration) == STEPS
+    assert (first.value("max_iters"), second.value("max_iters")) == (120, 130)
+
+
+def test_dicts_that_name_their_step() -> None:
+    """ms-swift's, on the console and in its logging.jsonl."""
+    lines = [
+        f"{{'loss': 1.5, 'epoch': 0.1, 'global_step/max_steps': '{step}/94', 'elapsed_time': '{2 * step // 60}m "
+        f"{2 * step % 60}s', 'train_speed(iter/s)': 0.5}}\n"
+        for step in range(5, 95, 5)
+    ]
+    for log in ("".join(lines), "".join(lines).replace("'", '"')):
+        (run,) = read(log)
+        assert list(run.rows.iteration) == list(range(5, 95, 5))
+        assert sum(run.rows.ms) == pytest.approx(18 * 2000, rel=0.01)
+        assert run.value("max_iters") == 94
+    (run,) = read("".join(f"{{'loss': 1.5, 'epoch': 0.1, 'step': {step}}}\n" for step in (5, 10, 15)))
+    assert list(run.untimed_rows.iteration) == [5, 10, 15]
+
+
+def test_without_bars_the_end_tells_the_steps() -> None:
+    end = "{'train_runtime': 163.5, 'train_steps_per_second': 0.734, 'epoch': 1.2}"
+    rows = [each for each in dicts_of(LOG) if "train_runtime" not in each]
+    (run,) = read("\n".join([*rows, end]) + "\n")
+    assert list(run.untimed_rows.iteration) == STEPS
+    assert [each.iteration for each in run.evaluations] == [40, 80, 120]
+    assert run.wall_ms == 163_500
+    with pytest.raises(NotALog, match="12 rows of Hugging Face Trainer, but the progress bars are missing"):
+        read("\n".join(rows) + "\n")
+
+
+@given(
+    between=st.integers(1, 500), rows=st.integers(3, 400), per_epoch=st.integers(20, 20_000), step_s=st.floats(0.05, 30)
+)
+def test_steps_between_logs_are_right_or_unknown(between: int, rows: int, per_epoch: int, step_s: float) -> None:
+    total = between * rows + between // 2
+    epochs = [str(round(between * number / per_epoch, 2)) for number in range(1, rows + 1)]
+    end = {"train_runtime": round(total * step_s, 4), "train_steps_per_second": round(1 / step_s, 3)}
+    found = steps_between_logs(epochs, {**end, "epoch": round(total / per_epoch, 2)})
+    assert found in (between, None)
+
+
+def test_tokens_that_are_counted() -> None:
+    counted = LOG.replace("'epoch': 0.1}", "'epoch': 0.1, 'num_input_tokens_seen': 5120}")
+    assert read(counted)[0].value("tokens_per_iteration") is None  # the later ones do not say
+    for step in STEPS:
+        counted = counted.replace(
+            f"'epoch': {step / 100}}}", f"'epoch': {step / 100}, 'num_input_tokens_seen': {step}00}}"
+        )
+    assert read(counted)[0].value("tokens_per_iteration") == 100
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (" 12%|█▏        | 199/1677 [05:36<41:13,  1.67s/it]", [(199, 1677, 336.0)]),
+        ("  4% 99/2238 [1:48:23<35:43:37, 60.13s/it]", [(99, 2238, 6503.0)]),
+        ("Train:   2%|▎         | 1/40 [01:08<44:41, 68.75s/it]", [(1, 40, 68.0)]),
+        ("[rank0]:   2%|▎         | 1/40 [01:08<44:41, 68.75s/it]", [(1, 40, 68.0)]),
+        ("  0%|          | 0/40 [00:00<?, ?it/s]", [(0, 40, 0.0)]),
+        ("Epoch 1/3: 100%|██████████| 1250/1250 [00:45<00:00, 27.3it/s]", []),
+        ("100%|██████████| 35/35 [00:00<00:00, 1027.60ex/s]", []),
+        ("50%|##5| 1/2 [00:01<00:01, 1.0s/it]50%|##5| 2/2 [00:02<00:00, 1.0s/it]", [(1, 2, 1.0), (2, 2, 2.0)]),
+    ],
+)
+def test_bars(line: str, found: list[tuple[int, int, float]]) -> None:
+    assert [each[:3] for each in bars(line)] == found
+
+
+def test_entries_and_their_parts() -> None:
+    line = (
+        "x {'loss': '2.9', 'a/b(c)': nan, 'text': 'it's', 'epoch': 0.5} {'eval_x_loss': 1e-05, 'epoch': '1'} {'lr': 1}"
+    )
+    first, second = (entry for _, entry in entries(line))
+    assert (first["loss"], first["a/b(c)"], first["epoch"]) == ("2.9", "nan", "0.5")
+    assert second == {"eval_x_loss": "1e-05", "epoch": "1"}
+    assert step_of({"global_step/max_steps": "5/94"}) == (5, 94)
+    assert step_of({"global_step": "5"}) == (5, None)
+    assert step_of({"step": "²"}) == (None, None)
+    assert [seconds(text) for text in ("1d 2h 3m 4s", "9m 0s", "59s", "1:02:03", "02:03", "4", None)] == [
+        *(93_784, 540, 59, 3723, 123),
+        *(None, None),
+    ]

@@ -1,0 +1,122 @@
+"""trainer_state.json: rows without a time, unless tokens are counted, and evaluations of which set."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from nanopace.errors import InputError
+from nanopace.run import Run
+from nanopace.sources.formats.hugging_face import trainer_state
+from nanopace.sources.runs import open_runs
+
+from ..examples.hugging_face import EXAMPLES
+
+
+def state(*history: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"epoch": 1.0, "log_history": history, "max_steps": 40, **more}, indent=2)
+
+
+def read(text: str | bytes) -> Run:
+    (run,) = open_runs(io.BytesIO(text.encode() if isinstance(text, str) else text))
+    return run
+
+
+def row(step: int, loss: Any = 2.0, **more: Any) -> dict[str, Any]:
+    return {"epoch": step / 40, "loss": loss, "step": step, **more}
+
+
+def test_a_run_without_times() -> None:
+    run = read(EXAMPLES["hf_trainer_state"])
+    assert len(run.rows) == 0
+    assert list(run.untimed_rows.iteration) == list(range(10, 130, 10))
+    assert run.untimed_rows.loss[0] == 4.8859
+    assert [(each.iteration, each.val, each.ms) for each in run.evaluations] == [
+        (40, pytest.approx(3.6537), 2500),
+        (80, pytest.approx(2.6544), 2500),
+        (120, pytest.approx(2.1413), 2500),
+    ]
+    assert (run.value("max_iters"), run.wall_ms, run.ending) == (120, 46_700, "finished")
+    assert run.rows_cover == 1
+    assert run.row_loss == "smoothed"
+
+
+@pytest.mark.parametrize("before", ["", " \n", "\ufeff"])
+def test_the_history_alone_is_read_too(before: str) -> None:
+    run = read(before + json.dumps([row(10), row(20, 1.5), {"epoch": 1, "eval_loss": 1.7, "step": 20}]))
+    assert (list(run.untimed_rows.loss), len(run.evaluations)) == ([2.0, 1.5], 1)
+
+
+def test_where_tokens_are_counted_there_is_a_clock() -> None:
+    """It runs on during evaluations, and begins anew in a process that resumes."""
+    counted = [row(10, train_runtime=5.0), row(20, train_runtime=9.0), {"epoch": 1, "eval_loss": 2.1, "step": 20}]
+    counted[-1]["eval_runtime"] = 3.0
+    run = read(state(*counted, row(30, train_runtime=16.0), num_input_tokens_seen=30 * 512, global_step=30))
+    assert list(run.rows.ms) == [500, 400, 400]
+    assert (run.rows_cover, run.value("tokens_per_iteration")) == (10, 512)
+    assert run.row_contains_evaluation is False
+    resumed = read(state(*counted, row(30, train_runtime=6.0), row(40, train_runtime=10.0)))
+    assert [each.iteration for each in resumed.restarts] == [30]
+
+
+def test_tokens_that_differ_from_step_to_step_are_no_fact() -> None:
+    assert read(state(row(10), num_input_tokens_seen=5121, global_step=10)).value("tokens_per_iteration") is None
+
+
+def test_of_several_validation_sets_the_first_one_counts() -> None:
+    first, other = {"eval_wiki_loss": 3.0, "eval_wiki_runtime": 2.0}, {"eval_code_loss": 1.0, "eval_code_runtime": 4.0}
+    entries = [{"epoch": 1, "step": step, **each} for step in (10, 20) for each in (first, other)]
+    run = read(state(row(10), *entries[:2], row(20), *entries[2:]))
+    assert [(each.iteration, each.val, each.ms) for each in run.evaluations] == [(10, 3.0, 2000), (20, 3.0, 2000)]
+    assert [(span.iteration, span.ms) for span in run.spans] == [(10, 4000), (20, 4000)]
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "evaluation_s", "wall_ms"),
+    [((90.0,), 9.0, 90_000), ((90.0, 50.0), 9.0, None), ((5.0,), 9.0, None), ((), 9.0, None)],
+)
+def test_what_a_run_took_is_known_of_one_process(
+    runtimes: tuple[float, ...], evaluation_s: float, wall_ms: float | None
+) -> None:
+    evaluation = {"epoch": 1, "eval_loss": 2.1, "eval_runtime": evaluation_s, "step": 10}
+    ends = [{"epoch": 1, "step": 10, "train_runtime": each, "train_steps_per_second": 0.5} for each in runtimes]
+    run = read(state(row(10), evaluation, *ends))
+    assert run.wall_ms == wall_ms
+    assert run.ending == ("finished" if runtimes else None)
+    told = {each.code: dict(each.numbers) for each in run.caveats}
+    rate = {"printed": 0.5, "evaluation_s": 9.0, "runtime_s": 90.0}
+    assert told == ({"rate_with_evaluations": rate} if wall_ms else {})
+
+
+@pytest.mark.parametrize("loss", ["NaN", "Infinity", '"1.5"', "1e999"])
+def test_losses_as_json_has_them(loss: str) -> None:
+    run = read('{"log_history": [{"loss": ' + loss + ', "step": 1, "epoch": 1}]}')
+    assert run.untimed_rows.loss[0] == (1.5 if "1.5" in loss else float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (state(), "log: its log_history has no loss; there is nothing to explain"),
+        (state({"loss": True, "step": 1}, {"loss": 2.0, "step": -1}), "has no loss"),
+        (state({"loss": 2.0, "step": 10**30}, {"loss": 2.0}), "has no loss"),
+        (state(row(1))[:-9], "log: is no complete JSON: "),
+        ('{"log_history": [' + '{"a": ' * 100_000, "is no complete JSON"),
+        ('{"log_history": [' + "[" * 200_000, "nested too deeply"),
+        ('{"log_history": [1' + "0" * 5000 + "]}", "is no complete JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_a_line(text: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(text)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_too_large_a_file_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_state, "MOST_BYTES", 1 << 20)
+    with pytest.raises(InputError, match="of more than 1 MB is not read"):
+        read(state(row(1)) + " " * (1 << 20))
