@@ -7,7 +7,7 @@ from nanopace.diagnosis.result import Number
 from nanopace.wording.catalog import Words
 
 _MOST_DIGITS = 4
-_SIGNED = frozenset(("change", "low", "high", "least", "most"))
+_SIGNED = frozenset(("change", "low", "high", "lowest", "highest"))
 _SHARES = frozenset(("limit", "least_limit", "mfu", "overhead"))
 
 

@@ -17,9 +17,17 @@ GATES: Mapping[str, Sentence] = {
     "not_slower": say("not slower by {limit}: {compared}."),
     "slower_unclear": say("cannot tell: {compared}; log about {rows_more} more rows of {run}.")
     | say("cannot tell: {compared}; log about {rows_more} more rows of each run."),
+    "slower_unclear_wanders": say(
+        "cannot tell: {compared}; the difference wanders between {lowest} and {highest} in the course of the runs: log "
+        "about {rows_more} more rows of {run}."
+    )
+    | say(
+        "cannot tell: {compared}; the difference wanders between {lowest} and {highest} in the course of the runs: log "
+        "about {rows_more} more rows of each run."
+    ),
     "slower_unclear_unsteady": say(
-        "cannot tell: {compared}; the difference changes in the course of the runs, from {least} to {most}: nanopace "
-        "explain shows where."
+        "cannot tell: {compared}; the difference changes in the course of the runs, between {lowest} and {highest}: "
+        "nanopace explain shows where."
     ),
     "slower_unclear_digits": say(
         "cannot tell: {compared}; the logs print too few digits, and more rows are no help: print them, or allow more "

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(args.config, dict(map(override, args.set)), args.gpu)
     settings.check()
     runs = [_read(source, settings, args.stage, words) for source in (args.new, args.base) if source is not None]
-    if len({run.stage for run in runs}) > 1:
+    if len({run.stage for run in runs if run.stage is not None}) > 1:
         raise UsageError(
             "NEW and BASE are of different stages ({stages})", stages=", ".join(str(r.stage) for r in runs)
         )

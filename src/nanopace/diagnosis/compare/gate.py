@@ -30,7 +30,8 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "slower": _SLOWER,
     "not_slower": _SLOWER,
     "slower_unclear": (*_SLOWER, *_MORE_ROWS),
-    "slower_unclear_unsteady": (*_SLOWER, "least", "most"),
+    "slower_unclear_wanders": (*_SLOWER, *_MORE_ROWS, "lowest", "highest"),  # in the stretches of the runs
+    "slower_unclear_unsteady": (*_SLOWER, "lowest", "highest"),
     "slower_unclear_digits": _SLOWER,
     "slower_unclear_limit": (*_SLOWER, "least_limit"),
     "few_rows": ("run", "rows", "needed"),
@@ -164,12 +165,16 @@ def _why_unclear(found: Slowdown, limit: float, new: Sample, base: Sample) -> tu
     """What keeps the answer, and how many rows would give it. An interval that reaches no further than half of the
     limit to either side never holds both 0 and the limit."""
     half = math.log1p(limit) / 2
+    extremes: dict[str, Number] = {"lowest": found.lowest_share, "highest": found.highest_share}
     if not found.steady:
-        return "slower_unclear_unsteady", {"least": found.least_share, "most": found.most_share}
+        return "slower_unclear_unsteady", extremes
     if half <= BETWEEN_RUNS:
-        return "slower_unclear_limit", {"least_limit": 2 * BETWEEN_RUNS}
+        return "slower_unclear_limit", {"least_limit": math.expm1(2 * BETWEEN_RUNS)}
     enough = rows_enough(found, half)
-    return ("slower_unclear_digits", {}) if enough is None else ("slower_unclear", _more_rows(enough, new, base))
+    if enough is None:
+        return "slower_unclear_digits", {}
+    more = _more_rows(enough, new, base)
+    return ("slower_unclear_wanders", more | extremes) if found.wanders else ("slower_unclear", more)
 
 
 def _more_rows(enough: int, new: Sample, base: Sample) -> dict[str, Number]:

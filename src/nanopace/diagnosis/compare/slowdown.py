@@ -24,6 +24,7 @@ LEAST_ROWS = 30  # of each run: whether fewer scatter by chance or resemble thei
 STRETCHES = 20  # with more each is shorter, and more like its neighbours; with ten the intervals are wider by a seventh
 LEAST_EFFECTIVE = 3.0  # stretches, however alike neighbours are: an interval of fewer has no end
 MOST_ALIKE = 0.95
+FARTHEST = 30.0  # of a logarithm
 SAME = 1e-9  # of a time: what is closer was printed alike
 
 # Half the width of a 99% interval in standard errors, by degrees of freedom (Student's t), from 2 on.
@@ -47,8 +48,9 @@ class Slowdown(Record):
     high_share: float
     error_share: float  # its standard error by the scatter of the rows alone
     rounding_share: float  # how far it may be off because the logs print so few digits
-    least_share: float  # the change where it is least and most: the same unless it has levels or a drift
-    most_share: float
+    lowest_share: float  # the change in the stretch where it is lowest
+    highest_share: float
+    steady: bool  # it has neither levels nor a drift
     base_ms: float  # median step of the base
     new_ms: float  # the same of the new run, by the change
     new_rows: int  # that were compared
@@ -56,9 +58,9 @@ class Slowdown(Record):
     effective_stretches: float  # of 20: fewer where neighbours resemble each other
 
     @property
-    def steady(self) -> bool:
-        """Whether the change is the same from the beginning to the end."""
-        return self.least_share == self.most_share
+    def wanders(self) -> bool:
+        """Whether neighbouring stretches are so much alike that twenty tell no more than three."""
+        return self.effective_stretches <= LEAST_EFFECTIVE
 
 
 class Sample(NamedTuple):
@@ -111,22 +113,22 @@ def slowdown(new: Sample, base: Sample, tokens_ratio: float = 1.0) -> Slowdown |
     if len(means) < STRETCHES / 2:  # a very long log in which one row stands for most
         return None
     error, effective = _standard_error([mean - level for mean, level in zip(means, known, strict=True)])
-    step = _mean(means)
-    change = step - math.log(tokens_ratio)
-    least, most = change + min(known) - _mean(known), change + max(known) - _mean(known)
+    step, per_token = _mean(means), math.log(tokens_ratio)
+    change, level = step - per_token, _mean(known)
     rounding = new.rounding + base.rounding
     half = math.hypot(T99[int(effective) - 3] * error, BETWEEN_RUNS) + rounding
     base_ms = math.exp(median(base.log_ms))
     return Slowdown(
-        change_share=math.expm1(change),
-        low_share=math.expm1(least - half),
-        high_share=math.expm1(most + half),
+        change_share=_share(change),
+        low_share=_share(change + min(known) - level - half),  # where it has levels, it spans them
+        high_share=_share(change + max(known) - level + half),
         error_share=error,
         rounding_share=rounding,
-        least_share=math.expm1(least),
-        most_share=math.expm1(most),
+        lowest_share=_share(min(means) - per_token),
+        highest_share=_share(max(means) - per_token),
+        steady=max(known) == min(known),
         base_ms=base_ms,
-        new_ms=base_ms * math.exp(step),
+        new_ms=base_ms * (1 + _share(step)),
         new_rows=new.rows,
         base_rows=base.rows,
         effective_stretches=effective,
@@ -177,9 +179,9 @@ def _without_outliers(differences: Sequence[float]) -> tuple[list[float], list[f
         part = differences[begin:end]
         around += baseline(part)
         levels += [median(part)] * len(part)
-    creep = drift(differences) if len(starts) == 1 else None
-    if creep is not None:
-        levels = [math.log1p(creep) * position / len(differences) for position in range(len(differences))]
+    if len(starts) == 1:
+        creep = math.log1p(drift(differences) or 0.0) / len(differences)
+        levels = [creep * position for position in range(len(differences))]
     off = [each - near for each, near in zip(differences, around, strict=True)]
     edge = OUTSIDE_NOISE * max(LEAST_NOISE, median(map(abs, off)) / MAD)
     return [near + min(edge, max(-edge, each)) for near, each in zip(around, off, strict=True)], levels
@@ -226,6 +228,11 @@ def _rounding(times: Sequence[float]) -> float:
 def _last_digit(time: float) -> float:
     """Of a time that all rows have: its last decimal place, or a whole millisecond."""
     return float(10.0 ** -len(f"{time:.6f}".rstrip("0").partition(".")[2]))
+
+
+def _share(logarithm: float) -> float:
+    """A ratio, less 1. Times that differ by more than any clock can measure are still a ratio."""
+    return math.expm1(min(FARTHEST, max(-FARTHEST, logarithm)))
 
 
 def _mean(values: Sequence[float]) -> float:
