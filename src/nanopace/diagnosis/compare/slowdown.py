@@ -38,6 +38,7 @@ BETWEEN_RUNS = NORMAL99 * math.sqrt(2) * RUN_TO_RUN  # half an interval, were th
 
 # A standard error is uncertain itself, by a sixth and more: so many times the rows are enough in nine of ten cases.
 ROWS_TO_SPARE = 1.6
+AT_LEAST = 1.5  # times the rows there are, which were too few
 
 
 class Slowdown(Record):
@@ -141,9 +142,10 @@ def rows_enough(found: Slowdown, half: float) -> int | None:
     room = (half - found.rounding_share) ** 2 - BETWEEN_RUNS**2
     if half <= found.rounding_share + BETWEEN_RUNS or not found.steady:
         return None
-    rows = min(found.new_rows, found.base_rows) * ROWS_TO_SPARE * (T99[-1] * found.error_share) ** 2 / room
+    times = max(AT_LEAST, ROWS_TO_SPARE * (T99[-1] * found.error_share) ** 2 / room)
+    rows = times * min(found.new_rows, found.base_rows)
     digit = int(10 ** max(0, math.floor(math.log10(max(1.0, rows))) - 1))
-    return max(LEAST_ROWS, math.ceil(rows / digit) * digit)
+    return math.ceil(rows / digit) * digit
 
 
 def _common_span(new: Sample, base: Sample) -> tuple[Sample, Sample]:
