@@ -102,6 +102,10 @@ OPTIONS = {
     "convert": ["--force", "--help", "--lang", "--to", "--which"],
     "explain": OF_LOGS,
     "compare": OF_LOGS,
+    "gate": [
+        *("--config", "--gpu", "--help", "--json", "--lang", "--max-overhead", "--max-step-ratio", "--min-mfu"),
+        *("--set", "--slower", "--stage"),
+    ],
     "recommend": [
         "--batch",
         "--dataset",
