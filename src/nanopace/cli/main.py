@@ -23,6 +23,7 @@ from nanopace.errors import NanopaceError, UsageError
 COMMANDS: Mapping[str, str] = {
     "explain": "what each slow row of a training log is, what it costs, and what to change",
     "compare": "two or more runs: which is better, at equal tokens and equal time, and why",
+    "watch": "a training while it runs: its lines, and under them slow rows, time left and alerts",
     "recommend": "what to train on a card, and how: what fits, how fast, how long, to which loss",
     "tune": "the fastest setting of a config on this machine, by short trials",
     "ablate": "which knob did it: what lies between two configs, measured",

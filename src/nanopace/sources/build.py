@@ -6,6 +6,7 @@ process was restarted or another run begins in the same file, and keeps the iter
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Protocol
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
@@ -265,6 +266,20 @@ class RunBuilder:
         if len(runs) < self._done.count:
             runs[0] = replace(runs[0], runs_of_file=self._done.count)
         return runs
+
+    def snapshot(self, most_rows: int | None = None) -> Run | None:
+        """The run that is being read, as it stands; reading goes on. None before its first row.
+
+        `most_rows`: of more than so many rows since it was last asked, those that are alike are folded for good.
+        """
+        if not self._draft.rows:
+            return None
+        if most_rows is not None:
+            self._draft.fold_beyond(most_rows)
+        twin = copy(self)
+        twin._draft, twin._done = self._draft.twin(), Drafts()
+        twin._pending_evals, twin._pending_saves = [*self._pending_evals], [*self._pending_saves]
+        return twin.finish()[-1]
 
     # --- history -----------------------------------------------------------------------------------------------------
 
