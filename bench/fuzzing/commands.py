@@ -71,6 +71,7 @@ def call(arguments: list[str]) -> None:
 _BASES = {
     "explain": ("log.txt",),
     "compare": ("log.txt", "log.txt"),
+    "watch": ("log.txt", "no-second-log"),  # refused once its flags are read: it would wait for more
     "recommend": ("--gpu=4090",),
     "train": ("config.py", "--max_iters=1", "--no-report"),
     "prepare": ("text/a.txt", "--tokenizer=bytes", "--out=made"),

@@ -101,6 +101,20 @@ OPTIONS = {
     "convert": ["--force", "--help", "--lang", "--to", "--which"],
     "explain": OF_LOGS,
     "compare": OF_LOGS,
+    "watch": [
+        "--",  # and a command to start
+        "--config",
+        "--gpu",
+        "--help",
+        "--lang",
+        "--log",
+        "--no-color",
+        "--notify",
+        "--quiet",
+        "--set",
+        "--silent",
+        "--webhook",
+    ],
     "recommend": [
         "--batch",
         "--dataset",

@@ -198,6 +198,17 @@ def test_the_exit_code_of_a_started_command(here: Path, command: str, code: int)
     assert "iter 29:" in (here / "train.log").read_text()
 
 
+def test_alerts_and_the_end_are_told(here: Path) -> None:
+    """And a program that hangs keeps no line waiting."""
+    (here / "hook.sh").write_text('echo "$NANOPACE_EVENT $NANOPACE_ITERATION" >> told\n')
+    log = HEADER + training(60).replace("iter 43: loss", "iter 43: loss nan, was")
+    (here / "train.log").write_text(re.sub(r"nan, was [\d.]+", "nan", log))
+    code, out, err = Shell(f"cat train.log | {NANOPACE} watch --notify 'bash hook.sh'").wait()
+    assert (code, err) == (0, "")
+    assert "The loss is NaN or infinite at iteration 43." in out
+    assert (here / "told").read_text() == "nan 43\nended 59\n"
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -282,6 +293,8 @@ def _on_terminal(command: str, until: str) -> Iterator[str]:
         (["watch", "--log", "no/x.log", "--", "true"], "--log no/x.log: cannot be written: No such file or directory"),
         (["watch", ""], "argument LOG: is empty"),
         (["watch", "x.log", "--gpu", "potato"], "potato: "),
+        (["watch", "x.log", "--notify", "no-such-program"], "--notify no-such-program: there is no such program"),
+        (["watch", "x.log", "--webhook", "ftp://x/secret"], "--webhook: must be an address that begins with https://"),
         (["watch", "x.log", "--silent", "-1"], "argument --silent: invalid number of seconds value: '-1'"),
     ],
 )

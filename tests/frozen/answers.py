@@ -16,6 +16,7 @@ CACHE = "trials/cache"
 COMMANDS = (
     "explain",
     "compare",
+    "watch",
     "recommend",
     "tune",
     "ablate",

@@ -8,7 +8,7 @@ from nanopace.ledger import EndEvent, RunEvent, StallEvent, StepEvent
 from nanopace.ledger.codec import to_json
 from nanopace.live.watcher import AT_REST_S
 
-from .made_up import Heard, rows
+from .made_up import HEADER, Heard, rows
 
 
 def test_a_healthy_training_has_its_start_its_evaluations_and_its_status() -> None:
@@ -161,8 +161,9 @@ def test_an_error_is_told_before_the_pipe_closes_and_not_twice() -> None:
     assert heard.alerts == [("error", 59)]
 
 
-def test_where_its_end_is_unknown_nobody_calls_it_dead() -> None:
-    heard = Heard(header="")
+@pytest.mark.parametrize("header", ["", HEADER.replace("max_iters = 200\n", "")], ids=["unknown", "by default"])
+def test_where_its_end_is_unknown_nobody_calls_it_dead(header: str) -> None:
+    heard = Heard(header=header)
     heard.lines(rows(0, 60))
     heard.watcher.finish(closed=True)
     assert heard.alerts == [("ended", 59)]

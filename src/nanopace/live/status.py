@@ -101,7 +101,8 @@ def _how_far(status: Status, words: Words) -> list[str]:
     if status.max_iters:
         parts.append(words.percent(min(1.0, status.last.last_iteration / status.max_iters), 0))
     if status.left_s:
-        text = words.duration(status.left_s)
+        limit = status.diagnosis.facts.get("max_iters")
+        text = ("~" if limit is not None and limit.origin == "inferred" else "") + words.duration(status.left_s)
         _, counted = status.seconds_per_iteration
         parts.append(
             words.text("{time} left", time=text)

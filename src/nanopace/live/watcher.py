@@ -200,7 +200,7 @@ class Watcher:
             return
         elif ending == "finished":
             self._comment(Comment(words.text("The run is finished."), "finished", last))
-        elif ahead.remaining_iterations and ahead.remaining_iterations > max(1, diagnosis.source.log_interval or 1):
+        elif _is_short(diagnosis):
             said = words.text(
                 "The log ends at iteration {at} of {last}: the run died, or was stopped.",
                 at=words.count(last),
@@ -325,3 +325,11 @@ class Watcher:
     def _comment(self, comment: Comment) -> None:
         if self._live:
             self._say(comment)
+
+
+def _is_short(diagnosis: Diagnosis) -> bool:
+    """Whether it ends before its last iteration, where that one is known and not a trainer's default."""
+    last, left = diagnosis.facts.get("max_iters"), diagnosis.ahead.remaining_iterations
+    if last is None or last.origin == "inferred" or left is None:
+        return False
+    return left > max(1, diagnosis.source.log_interval or 1)

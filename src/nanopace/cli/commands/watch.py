@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nanopace.live.comments import Say
+    from nanopace.live.notify import Complain, Notifier
     from nanopace.live.passthrough import Bytes
     from nanopace.live.watcher import Watcher
     from nanopace.run import Run
@@ -55,6 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gpu", metavar="NAME", help='the card that runs, such as "4070" or "2x 4090" (nanopace cards lists them)'
     )
+    group = parser.add_argument_group("who else is told, of alerts and of the end")
+    group.add_argument(
+        "--notify", metavar="COMMAND", help="a program to run, without a shell; NANOPACE_MESSAGE and others say why"
+    )
+    group.add_argument("--webhook", metavar="URL", help="where to post JSON, such as a web hook of Slack or Discord")
     group = parser.add_argument_group("the answer")
     add_language(group)
     group.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
@@ -65,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(args.config, dict(map(override, args.set)), args.gpu)
     settings.check()
     complete = _completion(settings)
+    _check_notify(args)
     if args.log is not None:
         return _start_and_watch(args, words, complete)
     if len(args.words) > 1:
@@ -156,11 +163,47 @@ def _watch(
     color = terminal and not args.no_color and not os.environ.get("NO_COLOR")
     printer = Printer(_output(), terminal=terminal, color=color, encoding=sys.stdout.encoding)
 
+    name = "stdin" if path is None else os.path.basename(path)
+    notifier = _notifier(args, name, lambda error: printer.comment(words.error(error)))
+
     def make(say: Say) -> Watcher:
-        name = "stdin" if path is None else os.path.basename(path)
         return Watcher(name, words, say, complete, silent_s=args.silent, status_lines=not terminal)
 
-    Session(source, printer, make, words, footer=terminal, quiet=args.quiet, path=path).run(stop, exit_code)
+    tell = None if notifier is None else notifier.tell
+    session = Session(source, printer, make, words, footer=terminal, quiet=args.quiet, path=path, tell=tell)
+    try:
+        session.run(stop, exit_code)
+    finally:
+        if notifier is not None:
+            notifier.close()
+
+
+def _check_notify(args: argparse.Namespace) -> None:
+    """Complain before anything is watched."""
+    if args.notify is not None:
+        from nanopace.live.notify import split_command
+
+        split_command(args.notify)
+    if args.webhook is not None:
+        from nanopace.live.webhook import check_url
+
+        check_url(args.webhook)
+
+
+def _notifier(args: argparse.Namespace, name: str, complain: Complain) -> Notifier | None:
+    """Whoever is told besides the one who watches."""
+    if args.notify is None and args.webhook is None:
+        return None
+    from nanopace.live.notify import Channel, Notifier, Program
+
+    channels: list[Channel] = []
+    if args.notify is not None:
+        channels.append(Program(args.notify, complain))
+    if args.webhook is not None:
+        from nanopace.live.webhook import Webhook
+
+        channels.append(Webhook(args.webhook, complain))
+    return Notifier(name, channels)
 
 
 def _output() -> int:
