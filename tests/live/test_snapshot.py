@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
+from nanopace.live.observed import ObservedBuilder
 from nanopace.run import Row, Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import LEDGER, NANOGPT
@@ -58,14 +61,21 @@ def test_each_look_is_what_the_log_says_so_far_and_stays_that() -> None:
         )
 
 
+class Deaf:
+    """Is told of everything, and does nothing about it."""
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
 def test_rows_are_folded_where_it_is_asked_and_no_time_is_lost() -> None:
-    folded, single = RunBuilder("log", NANOGPT), RunBuilder("log", NANOGPT)
+    folded, single = ObservedBuilder("log", Deaf()), RunBuilder("log")
     for iteration in range(5000):
         row = Row(iteration, 2500.0 if iteration == 3456 else 100.0 + iteration % 7, 3.0)
         folded.row(row)
         single.row(row)
         if iteration % 1000 == 999:
-            folded.snapshot(most_rows=300)
+            folded.fold_beyond(300)
     seen, whole = folded.snapshot(), single.snapshot()
     assert seen is not None
     assert whole is not None

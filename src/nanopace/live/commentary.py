@@ -22,9 +22,11 @@ from nanopace.run import Span
 from nanopace.wording.catalog import Words
 
 NEAR = 50  # plain rows that the usual time is of
+USUAL_FOR = 5  # rows, before it is reckoned anew
 ENOUGH = 8  # of them, before a row is called slow
 LEVEL_ROWS = 200  # plain rows in which a change of the pace is looked for ...
 LEVEL_EVERY = 10  # ... each time that so many more have come
+LOOK_S = 0.1  # and not more often than this: it takes 1 to 2 ms
 NEW_LEVEL = 10  # rows that a new level has to have
 ON_CPU = 1.25  # on a CPU the pace changes all the time: less is not worth a word
 STALL_S, STALL_STEPS = 10.0, 5.0  # a row held up by so much is an alert
@@ -44,8 +46,11 @@ class Commentary:
 
     def _begin(self) -> None:
         self._near: deque[float] = deque(maxlen=NEAR)  # logarithms of plain rows' times
+        self._known: tuple[float, float] | None = None  # what is usual
+        self._rows_of_usual = 0  # for which that is used
         self._level: deque[tuple[int, float]] = deque(maxlen=LEVEL_ROWS)
         self._since_looked = 0
+        self._looked_s = -math.inf
         self._streak = 0  # slow rows without a reason, one after the other
         self._events_ms: deque[float] = deque(maxlen=9)  # what evaluations took beyond their row's steps
         self._losses: deque[float] = deque(maxlen=WINDOW)
@@ -117,17 +122,19 @@ class Commentary:
             self._slow_row(seen, usual_ms, now)
         self._level.append((seen.row.iteration, log))
         self._since_looked += 1
-        if self._since_looked >= LEVEL_EVERY:
-            self._since_looked = 0
+        if self._since_looked >= LEVEL_EVERY and now - self._looked_s >= LOOK_S:
+            self._since_looked, self._looked_s = 0, now
             self._look_for_shift()
 
     def _usual(self) -> tuple[float, float] | None:
-        """Level and noise of the plain rows before, as logarithms."""
-        if len(self._near) < ENOUGH:
-            return None
-        level = median(self._near)
-        noise = median(abs(each - level) for each in self._near)
-        return level, max(noise, LEAST_NOISE) / MAD
+        """Level and noise of the plain rows before, as logarithms; reckoned anew every few rows."""
+        self._rows_of_usual -= 1
+        if self._rows_of_usual < 0 and len(self._near) >= ENOUGH:
+            self._rows_of_usual = USUAL_FOR
+            level = median(self._near)
+            noise = median([abs(each - level) for each in self._near])
+            self._known = level, max(noise, LEAST_NOISE) / MAD
+        return self._known
 
     def _event_row(self, seen: Seen, usual_ms: float) -> None:
         """A row that contains an evaluation or a checkpoint, or both."""
@@ -185,6 +192,7 @@ class Commentary:
         iteration = self._level[start][0]
         self._level = deque(islice(self._level, start, None), maxlen=LEVEL_ROWS)
         self._near = deque(logs[start:][-NEAR:], maxlen=NEAR)
+        self._rows_of_usual = 0
         self._unsaid = 0
         if ratio > 1 or self._shifted:
             self._say_shift(iteration, math.exp(before), math.exp(after))

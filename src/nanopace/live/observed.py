@@ -62,6 +62,10 @@ class ObservedBuilder(RunBuilder):
         back = reached if first and not new_run and reached is not None and row.iteration <= reached else None
         self._observer.saw_row(Seen(row, evaluation, checkpoint, first, new_run or reached is None, back))
 
+    def fold_beyond(self, most: int) -> None:
+        """Fold rows that are alike where more than these stand for one line each."""
+        self._draft.fold_beyond(most)
+
     def evaluation(self, iteration: int, train: float | None, val: float | None, **more: Any) -> None:
         super().evaluation(iteration, train, val, **more)
         self._observer.saw_evaluation(iteration)

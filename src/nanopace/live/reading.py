@@ -67,7 +67,11 @@ class LiveReader:
 
     def snapshot(self) -> Run | None:
         """The run as it stands."""
-        return self._builder.snapshot(MOST_ROWS)
+        return self._builder.snapshot()
+
+    def fold(self) -> None:
+        """So that a run of any length fits into memory."""
+        self._builder.fold_beyond(MOST_ROWS)
 
     def _keep(self, data: bytes) -> None:
         """Of a very long beginning its middle is dropped."""

@@ -233,10 +233,11 @@ class Watcher:
             self._comment(Comment(said))
 
     def _look(self) -> None:
-        if self._rows >= FIRST_ROWS and self._rows != self._diagnosed_rows and self._now >= self._next_s:
-            self._diagnose()
+        self._reader.fold()
         if not self._live:
             return
+        if self._rows >= FIRST_ROWS and self._rows != self._diagnosed_rows and self._now >= self._next_s:
+            self._diagnose()
         self._look_for_silence()
         if self._ending in _ENDED and self._ending != self._told_ending and self._silence.lasts_s(self._now) > 1.0:
             self._say_ending(self._ending)  # a traceback says what it is in its last line

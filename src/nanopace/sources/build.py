@@ -267,15 +267,10 @@ class RunBuilder:
             runs[0] = replace(runs[0], runs_of_file=self._done.count)
         return runs
 
-    def snapshot(self, most_rows: int | None = None) -> Run | None:
-        """The run that is being read, as it stands; reading goes on. None before its first row.
-
-        `most_rows`: of more than so many rows since it was last asked, those that are alike are folded for good.
-        """
+    def snapshot(self) -> Run | None:
+        """The run that is being read, as it stands; reading goes on. None before its first row."""
         if not self._draft.rows:
             return None
-        if most_rows is not None:
-            self._draft.fold_beyond(most_rows)
         twin = copy(self)
         twin._draft, twin._done = self._draft.twin(), Drafts()
         twin._pending_evals, twin._pending_saves = [*self._pending_evals], [*self._pending_saves]
