@@ -18,8 +18,8 @@ def test_a_healthy_training_has_its_start_its_evaluations_and_its_status() -> No
     start, status, *evaluations = heard.texts
     assert start.startswith("Iteration 0 took 4.10 s instead of 100 ms: the first evaluation and the warm-up")
     assert status == (
-        "iteration 9 of 200, 4%, 19.1 s left without the evaluations, 81.9k tokens/s, 100.0 ms a step, "
-        "42% of the RTX 4090, evaluation at 50 in 4.10 s"
+        "iteration 4 of 200, 2%, 19.6 s left without the evaluations, 81.9k tokens/s, 100.1 ms a step, "
+        "42% of the RTX 4090, evaluation at 50 in 4.60 s"
     )
     assert evaluations == [
         f"Iteration {at} is not slow training: evaluation + checkpoint 4.00 s, the step 100 ms." for at in (50, 100)
@@ -31,6 +31,7 @@ HAPPENINGS = [
     ({"took": {60: 300.0}}, None, "Iteration 60 took 0.30 s instead of 100 ms, for no reason that the log names."),
     ({"losses": {70: "nan", 71: "nan"}}, ("nan", 70), "The loss is NaN or infinite at iteration 70."),
     ({"losses": {70: "9.9000"}}, ("spike", 70), "The loss jumped at iteration 70, to 9.9000: "),
+    ({"losses": {70: "9.9", 71: "9.95", 80: "9.99"}}, ("spike", 70), "The loss jumped at iteration 70, to 9.9000: "),
 ]
 
 
@@ -49,7 +50,7 @@ def test_what_happens_to_a_row_is_said_once(what: dict[str, dict[int, float]], a
 
 @pytest.mark.parametrize(
     ("ratio", "said"),
-    [(1.3, "From iteration 80 on a step takes 130"), (2.2, "From iteration 80 on a step takes 2.2 times as long")],
+    [(1.3, "From iteration 80 on a step takes 129.9"), (2.2, "From iteration 80 on a step takes 2.2 times as long")],
 )
 def test_a_slower_pace_is_an_alert_and_its_end_is_told(ratio: float, said: str) -> None:
     heard = Heard()

@@ -23,11 +23,12 @@ from nanopace.wording.catalog import Words
 
 NEAR = 50  # plain rows that the usual time is of
 USUAL_FOR = 5  # rows, before it is reckoned anew
-ENOUGH = 8  # of them, before a row is called slow
+ENOUGH = 5  # of them, before a row is called slow
 LEVEL_ROWS = 200  # plain rows in which a change of the pace is looked for ...
 LEVEL_EVERY = 10  # ... each time that so many more have come
 LOOK_S = 0.1  # and not more often than this: it takes 1 to 2 ms
 NEW_LEVEL = 10  # rows that a new level has to have
+NO_NEWS = 100  # rows: a change that took longer to be sure of is small, and the last words have it
 ON_CPU = 1.25  # on a CPU the pace changes all the time: less is not worth a word
 STALL_S, STALL_STEPS = 10.0, 5.0  # a row held up by so much is an alert
 REPEAT_S = 30.0  # unexplained slow rows are said at most so often
@@ -54,6 +55,7 @@ class Commentary:
         self._streak = 0  # slow rows without a reason, one after the other
         self._events_ms: deque[float] = deque(maxlen=9)  # what evaluations took beyond their row's steps
         self._losses: deque[float] = deque(maxlen=WINDOW)
+        self._since_spike = RISES  # rows: what rises on is one spike
         self._not_finite = False
         self._shifted = False  # the pace is slower than it was, and that has been said
         self._said_s = -math.inf
@@ -183,7 +185,7 @@ class Commentary:
             return
         logs = [log for _, log in self._level]
         start = level_starts(logs)[-1]
-        if start < NEW_LEVEL or len(logs) - start < NEW_LEVEL:
+        if start < NEW_LEVEL or not NEW_LEVEL <= len(logs) - start <= NO_NEWS:
             return
         before, after = median(logs[:start]), median(logs[start:])
         ratio = math.exp(after - before)
@@ -217,11 +219,13 @@ class Commentary:
             self._not_finite = True
             return
         self._not_finite = False
-        if not self.watches_loss and len(self._losses) >= FEWEST:
-            lately = list(self._losses)
-            if loss > max(lately[-RISES:]):
-                z = deviation(lately, loss)
+        self._since_spike += 1
+        if not self.watches_loss and len(self._losses) >= FEWEST and self._since_spike > RISES:
+            lately = list(islice(self._losses, len(self._losses) - RISES, None))
+            if loss > max(lately):
+                z = deviation(list(self._losses), loss)
                 if z >= STANDS_OUT:
+                    self._since_spike = 0
                     self._say_spike(LossSpike(iteration, z, loss))
         self._losses.append(loss)
 

@@ -22,7 +22,7 @@ from nanopace.views.status_lines import Losses
 from nanopace.views.summary import summary
 from nanopace.wording.catalog import Words
 
-FIRST_ROWS = 10  # before anything is said of the whole
+FIRST_ROWS = 5  # before anything is said of the whole
 LEAST_S = 1.0  # from one diagnosis to the next, and ...
 SHARE = 20.0  # ... so many times what one takes: a twentieth of a core
 STATUS_S = 300.0  # from one line of status to the next
