@@ -43,19 +43,20 @@ class Session:
         self._shown_s = 0.0
         self._complained = self._told_skipped = False
 
-    def run(self, stop: threading.Event, exit_code: Callable[[], int | None] = lambda: None) -> None:
-        """Until the log ends; a file also until `stop`, or until its run is finished.
+    def run(self, stop: threading.Event, exit_code: Callable[[], int | None] | None = None) -> None:
+        """Until the log ends, or `stop`; a file also until its run is finished. A command that writes it, and whose
+        `exit_code` will be known, may still have something to do then, and is waited for.
 
         Whatever fails here, a pipe is read to its end first: a trainer that cannot print any more dies."""
         sys.setswitchinterval(_TURNS_S)
         self._pump.start()
         try:
-            self._listen(stop)
+            self._listen(stop, until_finished=self._source.may_wait and exit_code is None)
             self._watcher.finish(
                 partial=self._source.skipped > 0,
                 closed=not stop.is_set() or self._watcher.over,
                 left_out=self._copies.left_out,
-                exit_code=exit_code(),
+                exit_code=None if exit_code is None else exit_code(),
                 path=self._path,
             )
         except Exception as error:
@@ -69,7 +70,7 @@ class Session:
             self._printer.close()
             self._complain()
 
-    def _listen(self, stop: threading.Event) -> None:
+    def _listen(self, stop: threading.Event, *, until_finished: bool) -> None:
         while (piece := self._copies.get(TICK_S)) is not None:
             self._watcher.feed(piece)
             if piece.live and self._source.skipped and not self._told_skipped:
@@ -79,7 +80,7 @@ class Session:
                     mb=self._words.count(self._source.skipped / 1e6),
                 )
                 self._printer.comment(text)
-            if self._source.may_wait and self._watcher.over:
+            if until_finished and self._watcher.over:
                 stop.set()
             if time.monotonic() - self._shown_s >= TICK_S:
                 self._shown_s = time.monotonic()

@@ -152,7 +152,7 @@ def _watch(
     words: Words,
     complete: Callable[[Run], Run],
     stop: threading.Event,
-    exit_code: Callable[[], int | None] = lambda: None,
+    exit_code: Callable[[], int | None] | None = None,
 ) -> None:
     from nanopace.live.printer import Printer
     from nanopace.live.session import Session
