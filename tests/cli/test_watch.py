@@ -92,9 +92,9 @@ def test_lines_pass_and_what_they_leave_out_stands_under_them() -> None:
     lines = out.splitlines()
     row = lines.index(next(line for line in lines if line.startswith("iter 40:")))
     said = lines.index(f"{PREFIX}Iteration 40 is not slow training: evaluation 4.00 s, the step 100 ms.")
-    assert row < said < row + 10
+    assert row < said
     assert any(
-        re.match(rf"{PREFIX}iteration \d+ of 60, .* left.*, 81\.8k tokens/s, 100\.1 ms a step, ", x) for x in lines
+        re.match(rf"{PREFIX}iteration \d+ of 60, .* left.*, 81\.\dk tokens/s, 100\.\d ms a step, ", x) for x in lines
     )
     assert lines[-1] == f"{PREFIX}The run is finished."
 
@@ -178,16 +178,16 @@ def test_a_started_command_outlives_a_watch_that_is_killed(here: Path) -> None:
 
 
 def test_a_started_command_outlives_control_c(here: Path) -> None:
-    shell = Shell(f"{NANOPACE} watch --log train.log -- {trainer(150, 0.02)}")
-    wait_for("iter 20:", file=here / "train.log")
+    shell = Shell(f"{NANOPACE} watch --log train.log -- {trainer(300, 0.02)} > out.log")
+    wait_for("iter 20:", file=here / "out.log")
     shell.interrupt()
-    code, out, err = shell.wait()
+    code, _, err = shell.wait()
     assert code == 0
-    assert "nanopace explain train.log tells more." in out
+    assert "nanopace explain train.log tells more." in (here / "out.log").read_text()
     pid = re.search(r"The training goes on as process (\d+)\.", err)
     assert pid is not None
     os.kill(int(pid[1]), 0)
-    wait_for("149", file=here / "done")
+    wait_for("299", file=here / "done")
 
 
 @pytest.mark.parametrize(("command", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("true", 0)])
@@ -218,16 +218,17 @@ def test_a_file_that_grows_is_followed_until_its_run_is_finished(here: Path) -> 
     log.write_text(HEADER.replace("log_interval", "max_iters = 59\nlog_interval") + training(30))
     (here / "out" / "older.log").write_text(HEADER + training(30))
     os.utime(here / "out" / "older.log", (1, 1))
-    shell = Shell(f"{NANOPACE} watch out/")
+    shell = Shell(f"{NANOPACE} watch out/ > out.log")
     rest = training(60).splitlines(keepends=True)
     rest = rest[rest.index(next(line for line in rest if line.startswith("step 30:"))) :]
-    time.sleep(1.0)
+    wait_for("iteration 29", file=here / "out.log")
     with log.open("a") as file:
         for line in rest:
             file.write(line)
             file.flush()
             time.sleep(0.01)
-    code, out, err = shell.wait()
+    code, _, err = shell.wait()
+    out = (here / "out.log").read_text()
     assert code == 0
     assert err == "nanopace: out/train.log\n"
     printed = without_comments(out).splitlines(keepends=True)
@@ -253,7 +254,7 @@ def test_control_c_ends_the_watching_of_a_file(here: Path) -> None:
 def test_the_footer_on_a_terminal() -> None:
     lines = list(_on_terminal(f"{trainer(61, 0.06)} | {NANOPACE} watch --gpu 4070", "iteration 4"))
     assert any(re.match(r"iteration \d+ of 60 ━+─+ \d+%, [\d.]+ s left", line) for line in lines)
-    assert any("81.8k tokens/s, 100.1 ms a step" in line and "evaluation at 60 in" in line for line in lines)
+    assert any(re.match(r"81\.\dk tokens/s, 100\.\d ms a step.*, evaluation at 60 in", line) for line in lines)
     assert any(
         re.match(r"start-up and compile [\d.]+%, |evaluation [\d.]+%, |training [\d.]+%, ", line) for line in lines
     )

@@ -162,12 +162,12 @@ class Watcher:
         self._reader.finish()
         self._live = True
         if self._reader.format is None or not self._rows:
-            from nanopace.sources.formats.registry import known_trainers
+            if closed:
+                from nanopace.sources.formats.registry import known_trainers
 
-            said = words.text(
-                "No training log is in these lines; known are the logs of {formats}.", formats=known_trainers()
-            )
-            self._comment(Comment(said, "ended" if closed else None))
+                known = known_trainers()
+                said = words.text("No training log is in these lines; known are the logs of {formats}.", formats=known)
+                self._comment(Comment(said, "ended"))
             return
         if left_out:
             self._comment(
