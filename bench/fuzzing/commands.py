@@ -73,6 +73,7 @@ _BASES = {
     "explain": ("log.txt",),
     "compare": ("log.txt", "log.txt"),
     "gate": ("log.txt", "log.txt", "--slower=1%"),
+    "watch": ("log.txt", "no-second-log"),  # refused once its flags are read: it would wait for more
     "recommend": ("--gpu=4090",),
     "train": ("config.py", "--max_iters=1", "--no-report"),
     "prepare": ("text/a.txt", "--tokenizer=bytes", "--out=made"),

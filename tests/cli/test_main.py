@@ -106,6 +106,20 @@ OPTIONS = {
         *("--config", "--gpu", "--help", "--json", "--lang", "--max-overhead", "--max-step-ratio", "--min-mfu"),
         *("--set", "--slower", "--stage"),
     ],
+    "watch": [
+        "--",  # and a command to start
+        "--config",
+        "--gpu",
+        "--help",
+        "--lang",
+        "--log",
+        "--no-color",
+        "--notify",
+        "--quiet",
+        "--set",
+        "--silent",
+        "--webhook",
+    ],
     "recommend": [
         "--batch",
         "--dataset",

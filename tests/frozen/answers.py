@@ -17,6 +17,7 @@ COMMANDS = (
     "explain",
     "compare",
     "gate",
+    "watch",
     "recommend",
     "tune",
     "ablate",

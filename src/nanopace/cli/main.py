@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "compare": "two or more runs: which is better, at equal tokens and equal time, and why",
     "export": "a run for TensorBoard, Trackio, W&B and MLflow, as a table, or as a trace",
     "gate": "for CI: is a run slower than another, its mfu too low, its overhead too high",
+    "watch": "a training while it runs: its lines, and under them slow rows, time left and alerts",
     "recommend": "what to train on a card, and how: what fits, how fast, how long, to which loss",
     "tune": "the fastest setting of a config on this machine, by short trials",
     "ablate": "which knob did it: what lies between two configs, measured",
