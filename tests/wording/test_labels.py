@@ -34,8 +34,10 @@ from nanopace.wording.catalog import LANGUAGES, words
             labels.PARTS,
             [
                 part
+                for optimizer_s in (1, 0)
                 for parts in parts_of_phases(
-                    result.Phases(1, 1, 1, 1, 1, 1, 0, 0), result.Wall(7, 3, 0, 0, 3, 0, 0, 0, 1, 0, 0.5, True)
+                    result.Phases(1, 1, optimizer_s, 1, 1, 1, 0, 0),
+                    result.Wall(7, 3, 0, 0, 3, 0, 0, 0, 1, 0, 0.5, True),
                 ).values()
                 for part in parts
             ],
@@ -52,6 +54,7 @@ def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
         "nanochat": "nanochat",
         "nanopace": "nanopace",
         "ledger": "nanopace-Ledger",
+        "clock": "nanopace Clock",
     }
 
 

@@ -87,8 +87,21 @@ LEDGER = LogFormat(
     gpt2_shape=True,
 )
 
+CLOCK = LogFormat(
+    name="clock",
+    trainer="nanopace Clock",  # whatever the loop is that it stands in
+    reader=f"{_HERE}.ledger:LedgerReader",
+    bulk_reader=f"{_BULK}.ledger:feed_bulk_ledger",
+    row=r'^\s*\{\s*"event"\s*:\s*"run"\s*,\s*"ledger"\s*:\s*"[\d.]{1,20}"\s*,\s*"trainer"\s*:',
+    words=("event",),
+    anchors=('"event"',),
+    extends="ledger",
+    row_contains_evaluation=False,
+    gpt2_shape=True,
+)
+
 BUILT_IN = (
-    *(NANOGPT, NANOCHAT, NANOPACE, LEDGER),
+    *(NANOGPT, NANOCHAT, NANOPACE, LEDGER, CLOCK),
     *modded.FORMATS,
     *gpt2.FORMATS,
     *hugging_face.FORMATS,
