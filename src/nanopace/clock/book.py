@@ -76,10 +76,10 @@ class Book:
             self.write_spans()
 
     def write_spans(self) -> None:
-        at_ms = self._now_ms()
+        at_ms, last = self._now_ms(), max(0, self.iteration - 1)
         for phase, ms in self._spans.items():
             if ms > 0:
-                self._put(partial(SpanEvent, phase, self.iteration, round(ms, 4), at_ms=at_ms))
+                self._put(partial(SpanEvent, phase, last, round(ms, 4), at_ms=at_ms))
         self._spans.clear()
         self._spans_written = time.perf_counter()
 
