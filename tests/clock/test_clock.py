@@ -92,7 +92,7 @@ def test_from_a_loop_to_a_report(tmp_path: Path) -> None:
     assert wall.evaluation_s is not None
     assert wall.evaluation_s >= 8 * 0.02
     text = render(diagnosis)
-    assert "forward, backward and optimizer" in text
+    assert "– computing" in text
     assert "– optimizer" not in text  # nobody told it from the rest
     assert compare(run, run).median_ms.ratio == 1
 

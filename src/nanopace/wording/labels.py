@@ -84,7 +84,7 @@ PHASES: Mapping[str, str] = {
 PARTS: Mapping[str, str] = {
     "data": label("waiting for data"),
     "forward_backward": label("forward and backward"),
-    "computing": label("forward, backward and optimizer"),
+    "computing": label("computing"),
     "optimizer": label("optimizer"),
     "startup": label("start-up"),
     "compile": label("compiling"),
