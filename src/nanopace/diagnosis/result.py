@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag, StallReason
-from nanopace.record import Record
+from nanopace.record import Record, shown_in_a_notebook
 from nanopace.run import Ending, Fact, GpuUse, Metric, Stage
 
 JSON_VERSION = 1
@@ -335,3 +335,7 @@ class Diagnosis(Record):
     faults: Faults = Faults()
     notes: tuple[Note, ...] = ()  # of the trainer, for a person
     version: int = JSON_VERSION
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return shown_in_a_notebook(self, "diagnosis_html")
