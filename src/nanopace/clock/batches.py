@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-if TYPE_CHECKING:
-    from nanopace.clock.clock import Clock
+from nanopace.clock.phases import Phase
 
 T = TypeVar("T")
 
 
 class Batches(Generic[T]):
-    """A loader whose batches are waited for inside `clock.data()`. Everything else is the loader's own."""
+    """A loader whose batches are waited for inside the phase `data`. Everything else is the loader's own."""
 
-    def __init__(self, clock: Clock, loader: Iterable[T]) -> None:
-        self._clock, self._loader = clock, loader
+    def __init__(self, data: Phase, loader: Iterable[T]) -> None:
+        self._data, self._loader = data, loader
 
     def __iter__(self) -> Iterator[T]:
-        data = self._clock.data()
-        with data:  # here a DataLoader starts its workers
+        with self._data:  # here a DataLoader starts its workers
             batches = iter(self._loader)
         while True:
-            with data:
+            with self._data:
                 try:
                     batch = next(batches)
                 except StopIteration:

@@ -132,7 +132,7 @@ class Clock:
 
     def batches(self, loader: Iterable[T]) -> Batches[T]:
         """The same batches; the wait for each is data."""
-        return Batches(self, loader)
+        return Batches(self.data(), loader)
 
     def passed(self, phase: Phase) -> None:
         """What passed since the last phase ended was this one: for callbacks, which hear of a thing when it is over."""

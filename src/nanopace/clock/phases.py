@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import wraps
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar
 
 from nanopace.ledger import CheckpointEvent, CompileEvent, EvalEvent, Event, StepEvent
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from nanopace.clock.clock import Clock
-
 P = ParamSpec("P")
 R = TypeVar("R")
 _DIGITS = 4  # of a millisecond
+
+
+class Times(Protocol):
+    """Who measures: the Clock."""
+
+    def enter(self, phase: Phase) -> None: ...
+
+    def leave(self, phase: Phase, *, failed: bool) -> None: ...
 
 
 class Phase:
@@ -30,7 +36,7 @@ class Phase:
 
     VALUES: ClassVar[tuple[str, ...]] = ()  # attributes that go into its event
 
-    def __init__(self, clock: Clock, name: str, iteration: object = None) -> None:
+    def __init__(self, clock: Times, name: str, iteration: object = None) -> None:
         self._clock = clock
         self.name = name
         self.iteration: Any = iteration  # a count from `__enter__` on
@@ -89,7 +95,7 @@ class Step(Phase):
 
     VALUES = ("loss", "tokens", "lr", "grad_norm", "skipped")
 
-    def __init__(self, clock: Clock, name: str = "step", iteration: object = None) -> None:
+    def __init__(self, clock: Times, name: str = "step", iteration: object = None) -> None:
         super().__init__(clock, name, iteration)
         self.loss: Any = None  # a number, or a tensor, which is read once the card is done with it
         self.tokens: Any = None
@@ -135,7 +141,7 @@ class Evaluation(Phase):
 
     VALUES = ("train", "val")
 
-    def __init__(self, clock: Clock, name: str = "evaluation", iteration: object = None) -> None:
+    def __init__(self, clock: Times, name: str = "evaluation", iteration: object = None) -> None:
         super().__init__(clock, name, iteration)
         self.train: Any = None
         self.val: Any = None
@@ -153,7 +159,7 @@ class Checkpoint(Phase):
 
     VALUES = ("bytes",)
 
-    def __init__(self, clock: Clock, name: str = "checkpoint", iteration: object = None) -> None:
+    def __init__(self, clock: Times, name: str = "checkpoint", iteration: object = None) -> None:
         super().__init__(clock, name, iteration)
         self.path: Any = None
         self.bytes: Any = None

@@ -75,7 +75,7 @@ class LedgerWriter:
         self._lost = 0
         self._trouble: str | None = None
         self._opening: list[bytes] = []
-        self._name_is_synced = False
+        self._name_is_synced = self._torn = False
         self._file = -1
         if path is not None:
             self._open()

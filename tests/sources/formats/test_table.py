@@ -38,5 +38,6 @@ def test_what_the_figures_mean() -> None:
             "gpt2_shape": True,
         },
         "ledger": {"row_contains_evaluation": False, "nanogpt_knobs": True, "gpt2_shape": True},
+        "clock": {"row_contains_evaluation": False, "gpt2_shape": True},
     }
     assert [each.trainer for each in BUILT_IN] == ["nanoGPT", "nanochat", "nanopace", "nanopace"]
