@@ -64,10 +64,10 @@ def test_the_time_of_a_step_is_the_cards(tmp_path: Path) -> None:
     steps = [event for event in events if isinstance(event, StepEvent)]
     assert len(steps) == 21
     assert launched * 1000 < 10 * expected  # the host was ahead of the card
-    assert [event.ms for event in steps] == pytest.approx([expected] * 21, rel=0.2)
+    assert [event.ms for event in steps] == pytest.approx([expected] * 21, rel=0.3)
     assert [event.loss for event in steps[1:]] == list(range(1, 21))
     [evaluated] = [event for event in events if isinstance(event, EvalEvent)]
-    assert (evaluated.ms, evaluated.val) == (pytest.approx(3 * expected, rel=0.2), 10.0)
+    assert (evaluated.ms, evaluated.val) == (pytest.approx(3 * expected, rel=0.3), 10.0)
     run = events[0]
     assert isinstance(run, RunEvent)
     assert run.gpu == torch.cuda.get_device_name()
@@ -83,6 +83,7 @@ def test_a_graph_can_be_captured_and_replayed_inside(tmp_path: Path) -> None:
     with Clock(tmp_path) as clock:
         for i in range(6):
             with clock.step() as step:
+                y += 0 * x.sum()  # what is captured has run before
                 if i == 2:
                     graph = torch.cuda.CUDAGraph()
                     with torch.cuda.graph(graph), clock.data(), clock.phase("optimizer"):

@@ -56,5 +56,7 @@ class LateValues:
         if not self._places:
             return None  # the host is a thousand values ahead
         place = self._places.popleft()
-        place.copy_(value.detach().reshape(()), non_blocking=True)
+        place.copy_(
+            value.detach().reshape(()).float(), non_blocking=True
+        )  # another dtype would take a detour, and wait
         return place

@@ -40,4 +40,4 @@ def test_what_the_figures_mean() -> None:
         "ledger": {"row_contains_evaluation": False, "nanogpt_knobs": True, "gpt2_shape": True},
         "clock": {"row_contains_evaluation": False, "gpt2_shape": True},
     }
-    assert [each.trainer for each in BUILT_IN] == ["nanoGPT", "nanochat", "nanopace", "nanopace"]
+    assert [each.trainer for each in BUILT_IN] == ["nanoGPT", "nanochat", "nanopace", "nanopace", "nanopace Clock"]
