@@ -131,6 +131,7 @@ def test_what_a_phase_inside_another_costs() -> None:
                     hands.work(5)
             with clock.phase("optimizer"):
                 hands.work(1)
+            step.loss = 6.5
         step.loss, evaluation.val = 4.5, 4.0  # in time, before the next phase
         hands.work(20)
         clock.close()
