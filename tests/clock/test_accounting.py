@@ -173,11 +173,15 @@ def test_a_captured_graph_is_left_alone(tmp_path: Path) -> None:
                 card.capturing = True
                 with clock.data():
                     hands.work(5)
+                for _ in range(2):
+                    with clock.evaluation():
+                        pass
                 card.capturing = False
                 hands.work(5)
         clock.close()
-    steps = [event.ms for event in ledger_of(tmp_path).events if isinstance(event, StepEvent)]
-    assert steps == pytest.approx([10, 10])
+    events = ledger_of(tmp_path).events
+    assert [event.ms for event in events if isinstance(event, StepEvent)] == pytest.approx([10, 10])
+    assert len([event for event in events if isinstance(event, EvalEvent)]) == 4
 
 
 def test_a_cards_timer_that_cannot_be_believed(tmp_path: Path) -> None:
