@@ -26,7 +26,7 @@ VALUES: tuple[Any, ...] = (
     *(float("nan"), float("inf"), float("-inf"), "", "a", "../victim.txt", "\0", "\ud800", "1", "nan", "x" * 2000),
     *([], [0], [None], [[]], [1, 2, 3], [-1, 1e308], {}, {"": ""}, {"a": {"a": {}}}, [10**400], ["a", 1]),
 )
-_JUNK = (b"\0", b"\r", b"\n", b"\r\n", b"\x1b[2K", b"\x1b]8;;x\x07", b"\xff", b"\xef\xbb\xbf", b"\xe2\x80\xae", b"\x08")
+JUNK = (b"\0", b"\r", b"\n", b"\r\n", b"\x1b[2K", b"\x1b]8;;x\x07", b"\xff", b"\xef\xbb\xbf", b"\xe2\x80\xae", b"\x08")
 
 
 def value(dice: Random) -> Any:
@@ -96,7 +96,7 @@ def spoil(dice: Random, data: bytes, most: int = 4) -> bytes:
             case 1 if changed:
                 changed[at - 1] ^= 1 << dice.randrange(8)
             case 2:
-                changed[at:at] = dice.choice(_JUNK) * dice.choice((1, 1, 3))
+                changed[at:at] = dice.choice(JUNK) * dice.choice((1, 1, 3))
             case 3:
                 del changed[at : at + dice.choice((1, 2, 8, 64))]
             case 4:

@@ -30,14 +30,15 @@ def open_run(
     config: str | Path | None = None,
     set: Mapping[str, Value] | None = None,
     gpu: str | None = None,
+    pattern: str | Sequence[str] = (),
     run: int | None = None,
 ) -> Run:
     """The run in a log: a path, "-" for standard input, or a binary file. `run` picks one of several, from 1 on.
 
     `config` is the run's nanoGPT config file (read, never executed), `set` knobs by name, and `gpu` the card that ran:
-    what the log itself does not say.
+    what the log itself does not say. `pattern` reads a log of any kind, as --pattern does (docs/pattern.md).
     """
-    runs = open_runs(source, config=config, set=set, gpu=gpu)
+    runs = open_runs(source, config=config, set=set, gpu=gpu, pattern=pattern)
     if run is None and len(runs) > 1:
         raise InputError(
             "{source}: holds {count} runs; pick one with run=1 to run={count}", source=source, count=len(runs)
@@ -56,6 +57,7 @@ def open_runs(
     config: str | Path | None = None,
     set: Mapping[str, Value] | None = None,
     gpu: str | None = None,
+    pattern: str | Sequence[str] = (),
 ) -> list[Run]:
     """All the runs in a log, in its order. See `open_run`."""
     from nanopace.sources.runs import open_runs as read
@@ -65,7 +67,8 @@ def open_runs(
         from nanopace.hardware.cards import find_cards, split_count
 
         find_cards(split_count(gpu)[1])
-    return read(source, config=config, overrides=overrides, gpu=gpu)
+    patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
+    return read(source, config=config, overrides=overrides, gpu=gpu, patterns=patterns)
 
 
 def diagnose(run: Run) -> Diagnosis:

@@ -15,11 +15,11 @@ from nanopace.config_program import Program
 from nanopace.errors import ConfigError, UsageError, reason_of
 from nanopace.knob import Knob
 from nanopace.literals import NotLiteralError, Value, evaluate, shown
+from nanopace.spelling import nearest
 
 if TYPE_CHECKING:
     from pathlib import Path  # 5 ms that only the type checker needs
 
-_LONGEST_NAME = 100  # that is compared with the knobs' names: it takes the square of the time
 _MOST_NAMES = 1000  # among which slips are looked for, a tenth of a millisecond each
 _LARGEST_FILE = 1 << 18  # bytes: a config has fifty lines; whatever is larger is something else
 _PATIENCE_S = 5.0  # until somebody has written something into a pipe
@@ -122,7 +122,7 @@ def _check_slips(tree: ast.Module, name: str, program: Program) -> None:
                 value=shown(program.values[target]),
             )
         least = 0.85 if len(target) > 2 else 0.8  # two letters of three: f8
-        near = None if target in KNOBS or target in used else _nearest(target, cutoff=least)
+        near = None if target in KNOBS or target in used else nearest(target, KNOBS, cutoff=least)
         if near is not None and near not in program.lines:
             raise ConfigError(
                 "{path}, line {line}: {knob} is no knob; did you mean {near}?",
@@ -190,13 +190,7 @@ def _literal_or_text(written: str, knob: Knob) -> Value:
 
 
 def _unknown_knob(name: str) -> UsageError:
-    near = _nearest(name, cutoff=0.5)
+    near = nearest(name, KNOBS, cutoff=0.5)
     if near is not None:
         return UsageError("--set {knob}: no such knob; did you mean {near}?", knob=name, near=near)
     return UsageError("--set {knob}: no such knob; nanoGPT's names are known, such as batch_size", knob=name)
-
-
-def _nearest(name: str, cutoff: float) -> str | None:
-    from difflib import get_close_matches  # 10 ms, and only a typing error needs it
-
-    return next(iter(get_close_matches(name[:_LONGEST_NAME], KNOBS, n=1, cutoff=cutoff)), None)

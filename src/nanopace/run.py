@@ -23,8 +23,9 @@ Phase = Literal[
 ]
 Ending = Literal["finished", "interrupted", "out_of_memory", "diverged", "error"]
 RowLoss = Literal["step", "micro-batch", "smoothed"]  # of a whole step, of its last micro-batch, or over several steps
-Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss
-CoverEvidence = Literal["tokens", "stamps", "first_row", "trainer"]  # see sources/infer/cover.py
+Metric = Literal["loss", "bpc", "bpb", "core"]  # bpc: bits per character, which some forks print as their loss;
+# core: the score of a benchmark, which rises: nanochat's CORE, or HellaSwag
+CoverEvidence = Literal["tokens", "stamps", "first_row", "trainer", "clock"]  # see sources/infer/cover.py
 Stage = Literal["base", "mid", "sft", "rl"]  # of nanochat, which trains one model in several programs
 
 # How an inferred fact was inferred. Wording has a short phrase for each.
@@ -36,6 +37,7 @@ Because = Literal[
     "batch_shape",  # batch_size x gradient_accumulation_steps x block_size
     "mfu_time_parameters",  # printed mfu x peak x time / FLOPs per token
     "printed_rate",  # printed tokens per second x time
+    "printed_tflops",  # printed TFLOP/s of a GPU over its tokens per second
     "row_spacing",  # the distance of the rows, or of the evaluations, in the log
     "trainer",  # what this trainer always does, such as nanoGPT's peak of 312 TFLOP/s
 ]
@@ -343,6 +345,7 @@ class Run(Record):
     untimed: Mapping[Stage, int] = MappingProxyType({})  # rows without a time that follow, by stage
     untimed_rows: Rows = Rows()  # iterations and losses of a log that has no times at all; `rows` is then empty
     caveats: tuple[Caveat, ...] = ()
+    clock_ms: float = 0.0  # the times of rows are differences of a clock that is rounded to this
 
     def value(self, name: str) -> FactValue | None:
         """A fact's value, or None where it is unknown."""

@@ -137,7 +137,7 @@ def test_a_value_that_would_fill_the_memory_when_shown(refused: Refused) -> None
 def test_of_a_file_full_of_names_the_first_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with every knob: for a megabyte of them it would take a minute."""
     compared: list[str] = []
-    monkeypatch.setattr(config_text, "_nearest", lambda name, cutoff: compared.append(name))  # noqa: ARG005
+    monkeypatch.setattr(config_text, "nearest", lambda name, known, cutoff: compared.append(name))  # noqa: ARG005
     Path("config.py").write_text("".join(f"learning_{number} = 1\n" for number in range(5_000)))
     assert len(read_config("config.py", to_train=True)) == 5_000
     assert len(compared) == 1_000
@@ -211,10 +211,16 @@ NEEDED = {
     "recommend": ["--gpu=4070"],
     "ablate": ["nothing-here", "nothing-here"],
     "cards": [],
+    "doctor": [],
+    "profile": ["--trace=trace.json"],
+    "export": ["train.log", "--to=csv"],
     "convert": ["nothing-here", "written.pt"],
 }  # else: no such file
 # "" is wrong, no more
-ANY_TEXT = ("start", "model", "gpu", "text_field", "name", "out", "html", "config", "set", "tokenizer", "write", "keep")
+ANY_TEXT = (
+    *("start", "model", "gpu", "text_field", "name", "out", "html", "config", "set", "tokenizer", "write", "keep"),
+    "project",
+)
 
 
 def _actions(command: str) -> Iterator[argparse.Action]:

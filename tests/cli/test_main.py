@@ -38,7 +38,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"nanopace {__version__}\n"
 
 
-@pytest.mark.parametrize("flag", ["--gpu", "--config", "--set", "--html"])
+@pytest.mark.parametrize("flag", ["--gpu", "--config", "--set", "--html", "--pattern"])
 def test_dashes_are_no_value(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     """argparse takes them for the end of all flags, even behind an equals sign."""
     assert main(["explain", "some.log", f"{flag}=--"]) == 2
@@ -47,7 +47,7 @@ def test_dashes_are_no_value(flag: str, capsys: pytest.CaptureFixture[str]) -> N
 
 OF_LOGS = [
     *("--config", "--gpu", "--help", "--html", "--json"),
-    *("--lang", "--no-color", "--set", "--stage", "--verbose", "--width"),
+    *("--lang", "--no-color", "--pattern", "--set", "--stage", "--verbose", "--width"),
 ]
 OPTIONS = {
     "train": sorted(
@@ -58,6 +58,7 @@ OPTIONS = {
             "--gpus",
             "--help",
             "--lang",
+            "--log_to",
             "--no-report",
             *(f"--{knob}" for knob in KNOBS),
         ]
@@ -101,6 +102,10 @@ OPTIONS = {
     "convert": ["--force", "--help", "--lang", "--to", "--which"],
     "explain": OF_LOGS,
     "compare": OF_LOGS,
+    "gate": [
+        *("--config", "--gpu", "--help", "--json", "--lang", "--max-overhead", "--max-step-ratio", "--min-mfu"),
+        *("--set", "--slower", "--stage"),
+    ],
     "recommend": [
         "--batch",
         "--dataset",
@@ -145,6 +150,23 @@ OPTIONS = {
     ],
     "verify": ["--help", "--lang", "--which"],
     "cards": ["--help", "--lang"],
+    "completion": ["--help"],
+    "profile": sorted(
+        [
+            "--auto",
+            "--config",
+            "--help",
+            "--lang",
+            "--no-color",
+            "--skip",
+            "--steps",
+            "--trace",
+            "--width",
+            *(f"--{knob}" for knob in KNOBS),
+        ]
+    ),
+    "export": ["--config", "--help", "--lang", "--out", "--project", "--set", "--stage", "--to"],
+    "doctor": ["--help", "--lang", "--out_dir"],
 }
 
 
@@ -160,7 +182,8 @@ def test_the_options_are_frozen(command: str, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explian"], f"explian: is no command; there are {', '.join(COMMANDS)}"),
+        (["explian"], "explian: is no command; did you mean nanopace explain?"),
+        (["frobnicate"], f"frobnicate: is no command; there are {', '.join(COMMANDS)}"),
         (["explain"], "the following arguments are required: LOG (nanopace explain --help)"),
         (["explain", "--frobnicate", "x"], "unrecognized arguments: --frobnicate (nanopace explain --help)"),
         (["train", "--batch_sise=8"], "unrecognized arguments: --batch_sise=8; did you mean --batch_size? (nanopace"),

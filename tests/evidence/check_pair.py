@@ -133,6 +133,11 @@ def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     return "rows of it are plain steps" if pair.named(said["run"]).plain else None
 
 
+@check("compare_untimed", "compare_both_untimed")
+def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
+    return "its rows have times" if comparison.a.timed and comparison.b.timed else None
+
+
 @check("compare_clock_unknown")
 def _(pair: Pair, said: Numbers, comparison: Comparison) -> str | None:
     truth = pair.named(said["run"])

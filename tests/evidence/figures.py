@@ -32,6 +32,9 @@ def complaints(truth: Truth, diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 def _figures(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
+    if not d.timed:
+        yield from _untimed_figures(truth, d)
+        return
     low, high = sorted(truth.levels)[len(truth.levels) // 3], sorted(truth.levels)[-1 - len(truth.levels) // 3]
     own = median(row.step_ms for row in truth.plain or truth.rows)
     low, high = min(low, own), max(high, own)
@@ -56,12 +59,32 @@ def _figures(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
         inferred = 0.0 if d.facts["tokens_per_iteration"].origin == "log" else 0.1
         by = rates[1] * (open_step(truth) + inferred + 0.2 * held)
         yield from _one("tokens_per_s", off("tokens/s", d.throughput.tokens_per_s, *rates, by=by))
+    yield from _losses(truth, d)
+    if d.startup is not None and not truth.begins:
+        yield "startup", "the log does not begin with the start"
+
+
+def _losses(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
     if truth.curve:
         best = min(truth.curve, key=lambda point: (point[1], point[0]))
         yield from _one("loss.best_val", _count(d.loss.best_val, best[1]))
         yield from _one("loss.last_val", _count(d.loss.last_val, truth.curve[-1][1]))
-    if d.startup is not None and not truth.begins:
-        yield "startup", "the log does not begin with the start"
+
+
+def _untimed_figures(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
+    """Of a log without times: the losses, and nothing else."""
+    yield from _one("source.rows", _count(d.source.rows, len(truth.rows)))
+    yield from _losses(truth, d)
+    wall = d.wall
+    for figure in (
+        d.step.median_ms,
+        wall.training_s,
+        wall.goodput,
+        wall.stall_s,
+        d.throughput.tokens_per_s,
+        d.mfu.card,
+    ):
+        yield from _one("time", None if figure is None else f"{figure}, and the log has no times")
 
 
 def _levels(truth: Truth, d: Diagnosis) -> Iterator[tuple[str, str]]:
@@ -120,7 +143,7 @@ def _together(d: Diagnosis) -> Iterator[tuple[str, str]]:
     if len(starts := {code for code in codes if code.startswith("startup")}) > 1:
         yield "startup", f"{', '.join(sorted(starts))} on one page"
     for each in advice:
-        if each.saves_s is not None and each.saves_s > d.wall.total_s:
+        if each.saves_s is not None and each.saves_s > (d.wall.total_s or 0.0):
             yield each.code, "saves more than the whole run"
 
 

@@ -12,6 +12,35 @@ from .time_checks import excess_ms, usual_levels
 from .truth import Truth, val_of
 
 
+@check("untimed_log")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """Of a mean all is known but for the evaluations, and the checkpoints are in it, as the sentence says."""
+    if d.timed:
+        return "the rows have times"
+    steps = max(row.iteration for row in (*truth.rows, *truth.evaluations)) + 1
+    evaluated_s = sum(each.ms for each in truth.evaluations if not truth.lost(each)) / 1000
+    return first_of(
+        exactly("rows", said["rows"], len(truth.rows)),
+        off("total_s", said["total_s"], truth.total_s),
+        off("mean_step_s", said["mean_step_s"], (truth.total_s - evaluated_s) / steps),
+        "steps were done again" if said["mean_step_s"] is not None and truth.resumed else None,
+    )
+
+
+@check("training_loss_course")
+def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
+    """Means of the first and the last rows, whose scatter they have, as the loss falls between them."""
+    losses = [row.loss for row in truth.rows if math.isfinite(row.loss)]
+    ends = losses[: said["rows"]], losses[-said["rows"] :]
+    return first_of(
+        "one row tells nothing" if len(losses) < 2 else None,
+        *(
+            off(name, said[name], min(end), max(end))
+            for name, end in zip(("first_loss", "last_loss"), ends, strict=True)
+        ),
+    )
+
+
 @check("loss_spikes")
 def _(truth: Truth, said: Numbers, d: Diagnosis) -> str | None:
     place = truth.plan.losses.spike_at

@@ -16,6 +16,7 @@ CACHE = "trials/cache"
 COMMANDS = (
     "explain",
     "compare",
+    "gate",
     "recommend",
     "tune",
     "ablate",

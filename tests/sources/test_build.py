@@ -34,6 +34,20 @@ def iterations(run: Run) -> list[int]:
     return list(run.rows.iteration)
 
 
+def told(*steps: int | str) -> list[tuple[list[int], list[int]]]:
+    """Rows with a time by their iteration, u10 one without, F and R headers as above: (timed, untimed) of each run."""
+    builder = RunBuilder("log")
+    for step in steps:
+        match step:
+            case int():
+                builder.row(Row(step, 10.0, 3.0))
+            case "F" | "R":
+                builder.begin_process(fresh=step == "F")
+            case str():
+                builder.untimed_row(int(step[1:]), 3.0)
+    return [(list(run.rows.iteration), list(run.untimed_rows.iteration)) for run in builder.finish()]
+
+
 def test_an_evaluation_is_inside_the_row_of_its_iteration() -> None:
     (run,) = build("e0", 0, 200, 400, "e500", "s", 600, 800, "e1000", "s", 1000)
     assert [(e.iteration, e.row) for e in run.evaluations] == [(0, 0), (500, None), (1000, 5)]
@@ -319,3 +333,59 @@ def test_a_group_of_evaluations_is_divided_by_a_restart(
         (0, 40, 5, left)
     ]
     assert [(each.iteration, each.count, each.row) for each in run.checkpoints] == [(40, 5, 0)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "runs"),
+    [
+        (("u0", "u10", "u20"), [([], [0, 10, 20])]),
+        (("u0", "u0", "u10", "u10"), [([], [0, 10])]),  # two log handlers
+        ((0, "u0", 10, "u10"), [([0, 10], [])]),  # the same rows twice, once with their times
+        (("u0", 0, "u10", 10), [([0, 10], [])]),
+        (("u0", "u10", 20, "u30", 40), [([20, 40], [])]),
+        (("u10", "u20", "u30", "u20", "u30", "u40"), [([], [10, 20, 30, 40])]),  # a restart
+        (("u10", "u20", "R", "u20", "u30"), [([], [10, 20, 30])]),
+        (("u0", "u10", "u0", "u10"), [([], [0, 10]), ([], [0, 10])]),  # another run
+        (("F", 0, 10, "F", "u0", "u10"), [([0, 10], []), ([], [0, 10])]),
+        (("F", "u0", "u10", "F", 0, 10), [([], [0, 10]), ([0, 10], [])]),
+        ((10, 20, "R", "u30", "u40"), [([10, 20], [])]),  # resumed without times: those that there are count
+        (("u10", "u20", "R", 30, 40), [([30, 40], [])]),
+    ],
+)
+def test_rows_without_a_time_count_where_no_row_of_their_run_has_one(
+    steps: tuple[int | str, ...], runs: list[tuple[list[int], list[int]]]
+) -> None:
+    assert told(*steps) == runs
+
+
+def test_a_run_without_times_keeps_what_else_is_told() -> None:
+    builder = RunBuilder("log")
+    for at in (10, 20):
+        builder.untimed_row(at, 4.0 - at / 100)
+        builder.evaluation(at, None, 3.5, ms=70.0)
+        builder.checkpoint(path="out")
+    builder.wall_ms(900.0)
+    builder.ending("finished")
+    (run,) = builder.finish()
+    assert run.logged is run.untimed_rows
+    assert list(run.logged.loss) == [3.9, 3.8]
+    assert [(each.iteration, each.ms, each.row) for each in run.evaluations] == [(10, 70.0, None), (20, 70.0, None)]
+    assert [each.row for each in run.checkpoints] == [None, None]
+    assert (run.wall_ms, run.ending) == (900.0, "finished")
+
+
+def test_a_caveat_is_told_once_and_of_its_own_run() -> None:
+    builder = RunBuilder("log")
+    for rate in (1, 2):
+        builder.caveat("rate_wrong", rate=rate)
+    builder.row(Row(0, 1.0))
+    builder.caveat("clock_stops")
+    builder.begin_process(fresh=True)
+    builder.caveat("rate_wrong", rate=3)
+    builder.row(Row(0, 1.0))
+    first, second = builder.finish()
+    assert [(each.code, dict(each.numbers)) for each in first.caveats] == [
+        ("rate_wrong", {"rate": 2}),
+        ("clock_stops", {}),
+    ]
+    assert [(each.code, dict(each.numbers)) for each in second.caveats] == [("rate_wrong", {"rate": 3})]

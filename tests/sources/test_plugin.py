@@ -88,7 +88,7 @@ def test_without_the_package_it_is_refused(tmp_path: Path) -> None:
     log.write_text(log_of(), encoding="utf-8")
     done = explained(tmp_path, "explain", log)
     assert done.returncode == 2
-    assert "no line with a step and a time" in done.stderr
+    assert "59 lines look like rows: iteration in column 2, milliseconds in column 4; read them with" in done.stderr
 
 
 def test_a_package_that_is_broken_does_not_stand_in_the_way(site: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 Only the module of that command is imported, so that --help costs no more than argparse. Exit codes: 0, 2 for whatever
 a person can mend, as an answer that could not be printed, 130 after Ctrl-C, 141 where the reader of a pipe has left,
-and 1 where the last step of a training is not in its out_dir.
+and 1 where the last step of a training is not in its out_dir. `gate` has 1 and 3 as answers.
 """
 
 from __future__ import annotations
@@ -19,23 +19,28 @@ from typing import NoReturn, Protocol, cast
 from nanopace.cli.ordered_flags import spelled_out
 from nanopace.cli.streams import drop_what_is_lost, guard, lost_answer
 from nanopace.errors import NanopaceError, UsageError
+from nanopace.spelling import nearest
 
 COMMANDS: Mapping[str, str] = {
     "explain": "what each slow row of a training log is, what it costs, and what to change",
     "compare": "two or more runs: which is better, at equal tokens and equal time, and why",
+    "export": "a run for TensorBoard, Trackio, W&B and MLflow, as a table, or as a trace",
+    "gate": "for CI: is a run slower than another, its mfu too low, its overhead too high",
     "recommend": "what to train on a card, and how: what fits, how fast, how long, to which loss",
     "tune": "the fastest setting of a config on this machine, by short trials",
     "ablate": "which knob did it: what lies between two configs, measured",
     "train": "train a GPT as nanoGPT does, without its slow iterations",
+    "profile": "what the GPU computes in some steps of a training, and what it waits for",
     "prepare": "turn text into the tokens that training reads",
     "sample": "let a trained model write",
     "convert": "weights to and from nanoGPT's and Hugging Face's forms",
     "verify": "check every checkpoint of a run: which are whole, and what is wrong with the others",
     "cards": "the graphics cards that are known, and their peaks",
+    "doctor": "whether this machine is ready to train: card, driver, compiler, disk, memory",
+    "completion": "completes commands and flags in bash, zsh and tcsh",
 }
 
 _LONGEST_MESSAGE = 300  # what a person typed, or a shell did for them, may be a page
-_LONGEST_FLAG = 100  # that is compared with those there are
 
 
 class Command(Protocol):
@@ -74,11 +79,8 @@ class Parser(argparse.ArgumentParser):
         _, unrecognized, words = message.partition("unrecognized arguments: --")
         if not unrecognized:
             return ""
-        from difflib import get_close_matches  # 10 ms, and only a typing error needs it
-
-        flag = "--" + words.partition(" ")[0].partition("=")[0][:_LONGEST_FLAG]
-        near = get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.75)
-        return f"; did you mean {near[0]}?" if near else ""
+        near = nearest("--" + words.partition(" ")[0].partition("=")[0], self._option_string_actions)
+        return f"; did you mean {near}?" if near else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -177,6 +179,9 @@ def _version() -> str:
 def _no_such_command(word: str) -> UsageError:
     if os.path.exists(word):
         return UsageError("{word}: is no command; try nanopace explain {word}", word=word)
+    near = nearest(word, COMMANDS, cutoff=0.6)
+    if near is not None:
+        return UsageError("{word}: is no command; did you mean nanopace {near}?", word=word, near=near)
     return UsageError("{word}: is no command; there are {commands}", word=word, commands=", ".join(COMMANDS))
 
 

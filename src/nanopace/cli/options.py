@@ -37,6 +37,18 @@ def add_language(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--lang", metavar="LANG", help=f"{KNOWN_LANGUAGES}; else the locale's")
 
 
+def add_pattern(parser: argparse._ActionsContainer, metavar: str = "REGEX") -> None:
+    """For a log that no format reads."""
+    parser.add_argument(
+        "--pattern",
+        metavar=metavar,
+        action="append",
+        default=[],
+        help="how a row of the log looks, such as 'step (?P<iteration>\\d+).*time (?P<ms>[\\d.]+)'; may be given "
+        "several times, as for evaluations (docs/pattern.md)",
+    )
+
+
 def add_stage(parser: argparse.ArgumentParser) -> None:
     """Which runs of a trainer that has several stages."""
     parser.add_argument(

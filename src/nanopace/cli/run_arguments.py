@@ -27,9 +27,14 @@ class Settings(Record):
     config: str | None = None
     overrides: Mapping[str, Value] = MappingProxyType({})
     gpu: str | None = None
+    patterns: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Complain now, and not after a gigabyte of log."""
+        if self.patterns:
+            from nanopace.sources.formats.pattern import compile_patterns
+
+            compile_patterns(self.patterns)
         if self.config is not None:
             from nanopace.config_text import read_config
 
@@ -47,9 +52,12 @@ def override(text: str) -> tuple[str, Value]:
     return read_override(text)
 
 
-def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
+def find_sources(arguments: Sequence[str], words: Words, patterns: Sequence[str] = ()) -> list[str]:
     """The logs that are meant: a directory stands for those in it, which are named on stderr."""
+    if patterns:
+        return list(arguments)  # which of a directory's files they fit, nobody knows
     from nanopace.sources.formats.registry import known_trainers
+    from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
     from nanopace.sources.runs import find_logs
     from nanopace.wording.printable import clean
 
@@ -60,7 +68,8 @@ def find_sources(arguments: Sequence[str], words: Words) -> list[str]:
         if argument == "-" or not os.path.isdir(argument):
             sources.append(argument)
             continue
-        logs = [str(path) for path in find_logs(argument)]
+        grouped = group_rank_files(find_logs(argument))
+        logs = [str(each.source if isinstance(each, RankFiles) else each) for each in grouped]
         if not logs:
             raise NotALog(
                 "{path}: no training log in this directory; known are the logs of {formats}",
@@ -82,7 +91,12 @@ def read_runs(source: str, settings: Settings) -> list[Run]:
 
     with _Bar(source) as bar:
         return open_runs(
-            source, config=settings.config, overrides=settings.overrides, gpu=settings.gpu, progress=bar.update
+            source,
+            config=settings.config,
+            overrides=settings.overrides,
+            gpu=settings.gpu,
+            patterns=settings.patterns,
+            progress=bar.update,
         )
 
 

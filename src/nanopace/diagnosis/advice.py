@@ -36,9 +36,12 @@ _TROUBLE = frozenset({"memory_spill", "level_shift", "throttled_heat", "throttle
 
 
 def advise(run: Run, diagnosis: Diagnosis) -> list[Finding]:
-    """What saves most comes first, advice without a figure last. A run whose loss diverged gets no advice on speed."""
-    if any(finding.code == "loss_diverged" for finding in diagnosis.findings):
-        return [each for each in (_leave_float16(run), _calm_the_loss(run, diagnosis)) if each is not None]
+    """What saves most comes first, advice without a figure last. A run whose loss diverged gets no advice on speed, nor
+    does one whose log has no times."""
+    diverged = any(finding.code == "loss_diverged" for finding in diagnosis.findings)
+    if diverged or not diagnosis.timed:
+        of_loss = (_leave_float16(run) if diverged else None, _calm_the_loss(run, diagnosis))
+        return [each for each in of_loss if each is not None]
     found = [
         _raise_eval_interval(diagnosis),
         _lower_eval_iters(run, diagnosis),
@@ -77,7 +80,7 @@ def _nothing_to_gain(diagnosis: Diagnosis) -> bool:
     codes = {finding.code for finding in diagnosis.findings}
     if codes & _TROUBLE or diagnosis.step.normal_rows < _FEW_ROWS or _slowed(diagnosis.step):
         return False
-    return overhead + wall.stall_s / wall.awake_s < _WORTH_TUNING
+    return overhead + (wall.stall_s or 0.0) / wall.awake_s < _WORTH_TUNING
 
 
 def _slowed(step: Step) -> bool:
@@ -101,7 +104,7 @@ def _overhead(diagnosis: Diagnosis) -> float | None:
 
 def _undisturbed_s(diagnosis: Diagnosis) -> float:
     wall = diagnosis.wall
-    return wall.awake_s - wall.stall_s - wall.startup_s
+    return wall.awake_s - (wall.stall_s or 0.0) - (wall.startup_s or 0.0)
 
 
 def _overhead_matters(diagnosis: Diagnosis) -> bool:
@@ -149,7 +152,8 @@ def _round_numbers(largest: int) -> list[int]:
 
 
 def _lower_eval_iters(run: Run, diagnosis: Diagnosis) -> Finding | None:
-    if not _overhead_matters(diagnosis):
+    """Only where that knob is all that an evaluation consists of: others run benchmarks and write samples, too."""
+    if not run.nanogpt_knobs or not _overhead_matters(diagnosis):
         return None
     iters = run.number("eval_iters")
     if iters is None:
@@ -199,7 +203,7 @@ def _save_less_often(diagnosis: Diagnosis) -> Finding | None:
 
 
 def _find_the_stall(diagnosis: Diagnosis) -> Finding | None:
-    stall_s, total_s = diagnosis.wall.stall_s - waited_for_data_s(diagnosis.faults), diagnosis.wall.awake_s
+    stall_s, total_s = (diagnosis.wall.stall_s or 0.0) - waited_for_data_s(diagnosis.faults), diagnosis.wall.awake_s
     stall_s -= sum(_number(each, "longer_s") for each in diagnosis.findings if each.code == "save_in_doubt")
     if not diagnosis.step.normal_rows or total_s <= 0 or stall_s < _STALL_SHARE * total_s:
         return None
@@ -255,7 +259,7 @@ def _use_float16(run: Run, diagnosis: Diagnosis) -> Finding | None:
 def _turn_on_compile(run: Run, diagnosis: Diagnosis) -> Finding | None:
     if run.value("device") in ("cpu", "mps") or diagnosis.mfu.verdict == "power_limited":
         return None  # there it takes minutes and gains little; a card without power to spare gains nothing
-    if diagnosis.wall.training_s + (diagnosis.ahead.eta_s or 0.0) < _WORTH_COMPILING_S:
+    if (diagnosis.wall.training_s or 0.0) + (diagnosis.ahead.eta_s or 0.0) < _WORTH_COMPILING_S:
         return None
     return Finding("turn_on_compile", advice=True) if run.value("compile") is False else None
 

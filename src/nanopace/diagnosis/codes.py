@@ -26,10 +26,22 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "quoted_log": ("log_lines", "lines", "rows"),  # the first two, or the last, may be None
     "log_truncated": ("last_iteration",),  # the compressed file ends before its log does
     "unread_evaluations": ("count", "line", "line_text"),  # line: number of the first one, line_text: it, shortened
-    "rows_cover_several": ("iterations", "shown_by"),  # a printed time covers so many; shown_by: a code of run.py
+    # a printed time covers so many, or, where iterations is None, all since the row before; shown_by: a code of run.py
+    "rows_cover_several": ("iterations", "shown_by"),
+    "clock_set_to_zero": ("iteration", "left_out_s"),  # behind this iteration; the trainer's final time leaves it out
+    "rows_ahead_of_gpu": ("wait_ms",),  # for the GPU, at each evaluation: the clock of rows does not wait for it
+    "batch_scheduled": ("smallest", "largest"),  # tokens of a step
+    "layers_repeated": ("iteration",),  # from here on some are computed several times
+    "attention_scheduled": (),  # the window of the attention changes during the run
+    "counts_from_one": ("trainer",),  # its steps; iterations are counted from 0
+    "rate_per_gpu": ("per_gpu", "gpus", "total"),  # printed tokens per second; gpus and total may be None
+    "rate_wrong": ("printed", "tokens", "training_s", "rate"),  # tokens per second at the end; rate: what they are
+    "iterations_are_micro_batches": ("per_step",),
     "whole_seconds": (),  # the clock of the log shows no fractions
     "rate_with_evaluations": ("printed", "evaluation_s", "runtime_s"),  # steps per second that the trainer prints
     "tracked_series": ("train", "validation"),  # which of a tracker's is which loss; the latter may be None
+    # of a log without step times; total_s, and mean_step_s of that without evaluations, may be None
+    "untimed_log": ("rows", "total_s", "mean_step_s"),
     # --- slow rows
     "evaluation_rows": ("slow", "rows", "interval", "each_s", "overhead_s", "overhead_share"),  # interval may be None
     # checkpoint_low_s and checkpoint_high_s: the 80% interval, None where it is narrow
@@ -46,6 +58,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "checkpoint_not_first": ("total_s",),  # there is no checkpoint in the first row
     "startup": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),
     "startup_compile": ("iteration", "total_s", "step_s"),  # where no evaluation is inside of it
+    "startup_of_several": ("iterations", "total_s", "step_s"),  # the same of a first row that covers several
     "startup_bounded": ("iteration", "total_s", "evaluation_s", "compile_s", "step_s"),  # at most and at least
     "startup_together": ("iteration", "total_s", "step_s"),  # with an evaluation of unknown cost
     "startup_unsplit": ("iteration", "total_s", "step_s"),  # the log shows no evaluation
@@ -54,12 +67,14 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "after_last_row": ("iteration", "after_s"),  # an evaluation, with what it saved
     "gap_between_rows": ("count", "total_s", "largest_s", "iteration"),  # that only the time stamps show
     "hidden_unpriced": ("hidden", "count"),  # none is visible, so what they cost is unknown
+    "evaluation_with_samples": ("trainer",),  # what is called evaluation is more than that
     "evaluations_outside_clock": ("count",),  # this trainer stops its clock for evaluation
     "periodic_stalls": ("rows", "interval", "each_s", "total_s", "total_share"),
     "stalls": ("rows", "largest_s", "iteration", "total_s", "total_share"),
     "long_events": ("count", "total_s", "largest_s", "iteration"),  # evaluations and checkpoints outside of the rows
     "uneven_rows": ("rows", "normal_rows", "excess_share", "total_s"),
     "level_shift": _SHIFT,
+    "level_shift_scheduled": _SHIFT,  # in a run whose steps are made larger as it goes
     "level_shift_at_power_limit": (*_SHIFT, "at_limit", "samples"),
     "level_shift_at_nan": (*_SHIFT, "nan_iteration"),
     "level_shift_at_batch": (*_SHIFT, "work_ratio"),  # mfu x time changed like the time: the tokens of an iteration did
@@ -69,6 +84,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "cpu_pace": ("changes", "fastest_ms", "slowest_ms"),  # level shifts of a run without a card
     "memory_spill": (*_SHIFT, "ratio"),  # a level shift of 1.8 x and more
     "drift": (*_FIFTHS, "drift_share"),
+    "slower_as_scheduled": _FIFTHS,
     "slower_at_the_end": _FIFTHS,
     "faster_at_the_end": _FIFTHS,
     "no_plain_row": ("rows",),  # each contains an evaluation or a start-up, so what a step takes is unknown
@@ -94,6 +110,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "mfu_disagrees": ("steady_printed", "computed_mfu"),  # computed_mfu: of FLOPs, tokens and step time
     "mfu_other_card": ("steady_printed", "printed_peak_tflops", "card", "card_name", "card_tflops"),
     "mfu_card_unknown": ("achieved_tflops", "steady_printed", "printed_peak_tflops"),
+    "gpus_unknown": (),  # how many trained together: TFLOP/s are those of all of them
+    "mfu_causal": ("trainer",),  # its printed mfu counts half of attention's FLOPs
     "ran_on_cpu": (),
     "mfu_unknown": ("missing",),  # which facts are missing, as a list of knobs
     "mfu_over_100": ("steady_printed", "printed_peak_tflops", "achieved_tflops"),
@@ -116,10 +134,12 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "throttled_power": ("throttled_share", "median_watts", "median_mhz"),  # the last two may be None
     "energy": ("energy_kwh", "mean_watts"),  # mean_watts may be None
     "tokens_unknown": ("missing",),
+    "rate_smoothed": ("trainer",),  # its printed tokens per second are a moving average
     "printed_rate_wrong": ("printed_batch", "batch"),  # in tokens
     # --- loss
     "skipped_steps": ("count", "streaks", "iterations"),  # iterations: the first of them, as a list
     "loss_spikes": ("count", "largest_z", "iteration"),  # largest_z: in standard deviations
+    "training_loss_course": ("first_loss", "last_loss", "rows"),  # means of so many rows; of a log without times
     "core_metric": ("score", "core", "core_iteration", "best_core", "best_core_iteration"),  # the last two: or None
     "loss_noise": ("noise", "accumulation"),  # accumulation may be None
     # train_steps: the training loss is the mean of so many steps; None: measured like validation. gap_trend may be None
@@ -147,6 +167,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "compare_speed_equal": ("tokens_per_s",),
     "compare_speed_unclear": ("faster", "slower", "faster_tokens_per_s", "slower_tokens_per_s"),  # by their medians
     "compare_speed_unknown": ("missing",),
+    "compare_untimed": ("run",),  # its log has no step times
+    "compare_both_untimed": (),
     "compare_step_unknown": ("run",),  # no row of it is a plain step
     "compare_time_per_iteration": ("faster", "slower", "faster_ms", "slower_ms"),  # where tokens are unknown
     # each: its factor on tokens/s, less 1; gpu_count_share is None where the counts are the same, or one is unknown

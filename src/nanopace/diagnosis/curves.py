@@ -12,6 +12,7 @@ from nanopace.diagnosis.result import Cause, Curves, Mfu
 from nanopace.diagnosis.time.rows import NORMAL, SLOW, UNEVEN, Pace
 from nanopace.diagnosis.time.slow_rows import Breakdown
 from nanopace.diagnosis.time.wall_time import Clock
+from nanopace.record import replace
 from nanopace.run import Evaluation, Run
 
 Item = TypeVar("Item")
@@ -30,7 +31,8 @@ def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> 
     saved = breakdown.costs.saved
     saves = _saves(run, clock)
     measured = mfu.printed_last is not None  # a 0 in every row is none
-    return Curves(
+    return replace(
+        _evaluated(evaluations, saved),
         row_iteration=tuple(rows.last_iteration[index] for index in chosen),
         row_ms=tuple(rows.ms[index] for index in chosen),
         row_cause=tuple(_main_cause(breakdown.parts[index]) if pace.kind[index] == SLOW else None for index in chosen),
@@ -38,15 +40,40 @@ def draw(run: Run, pace: Pace, breakdown: Breakdown, mfu: Mfu, clock: Clock) -> 
         row_mfu_printed=tuple(_known(rows.mfu[index]) if measured else None for index in chosen),
         row_mfu_true=tuple(_true_mfu(run, pace, mfu, index) for index in chosen),
         row_seconds=tuple(clock.row_end_s[index] for index in chosen),
+        eval_seconds=tuple(eval_seconds(run, pace, clock, evaluations)),
+        save_ms=tuple(ms for ms, _ in saves),
+        save_seconds=tuple(end_s for _, end_s in saves),
+    )
+
+
+def draw_untimed(run: Run, saved: frozenset[int]) -> Curves:
+    """The losses of a log without times: each tuple is as long as its like, with None for what is unknown."""
+    rows = run.untimed_rows
+    chosen = _spread(range(len(rows)), MOST_ROWS)
+    evaluations = _spread([each for each in run.evaluations if each.metric != "core"], MOST_EVALUATIONS)
+    unknown, unknown_evaluations = (None,) * len(chosen), (None,) * len(evaluations)
+    return replace(
+        _evaluated(evaluations, saved),
+        row_iteration=tuple(rows.last_iteration[index] for index in chosen),
+        row_ms=unknown,
+        row_cause=unknown,
+        row_loss=tuple(_known(rows.loss[index]) for index in chosen),
+        row_mfu_printed=unknown,
+        row_mfu_true=unknown,
+        row_seconds=unknown,
+        eval_seconds=unknown_evaluations,
+    )
+
+
+def _evaluated(evaluations: Sequence[Evaluation], saved: frozenset[int]) -> Curves:
+    """What the evaluations measured."""
+    return Curves(
         eval_iteration=tuple(each.iteration for each in evaluations),
-        eval_seconds=tuple(_eval_seconds(run, pace, clock, evaluations)),
         eval_train=tuple(each.train for each in evaluations),
         eval_train_steps=tuple(each.train_steps for each in evaluations),
         eval_val=tuple(each.val for each in evaluations),
         eval_saved=tuple(each.iteration in saved for each in evaluations),
         eval_bits=tuple(each.bits_per_byte for each in evaluations),
-        save_ms=tuple(ms for ms, _ in saves),
-        save_seconds=tuple(end_s for _, end_s in saves),
     )
 
 
@@ -99,10 +126,10 @@ def _true_mfu(run: Run, pace: Pace, mfu: Mfu, index: int) -> float | None:
     """What the trainer would have printed for this row's step alone."""
     plain = pace.kind[index] in (NORMAL, UNEVEN)
     step_ms = run.rows.ms[index] if plain else pace.baseline_ms[index]
-    return mfu.steady_printed * pace.step.median_ms / step_ms if mfu.steady_printed is not None and step_ms else None
+    return mfu.steady_printed * pace.step_ms / step_ms if mfu.steady_printed is not None and step_ms else None
 
 
-def _eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Evaluation]) -> Iterator[float]:
+def eval_seconds(run: Run, pace: Pace, clock: Clock, evaluations: Sequence[Evaluation]) -> Iterator[float]:
     """The wall clock at the end of each evaluation, before the step of its iteration."""
     rows, ends = run.rows, clock.row_end_s
     at = [event.iteration for event in clock.events]

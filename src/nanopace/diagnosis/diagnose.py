@@ -8,16 +8,17 @@ from nanopace.diagnosis.invariants import withhold_false_findings
 from nanopace.diagnosis.loss.losses import describe_loss
 from nanopace.diagnosis.mfu.mfu import find_mfu
 from nanopace.diagnosis.mfu.mfu_findings import mfu_findings
-from nanopace.diagnosis.reading import reading_findings
-from nanopace.diagnosis.result import Diagnosis, Model, Source
+from nanopace.diagnosis.reading import describe_model, describe_source, reading_findings
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.diagnosis.time.faults import find_faults, loss_fault_findings, memory_findings, straggler_findings
 from nanopace.diagnosis.time.gpu_use import gpu_findings
 from nanopace.diagnosis.time.phases import find_phases
 from nanopace.diagnosis.time.rows import find_pace
 from nanopace.diagnosis.time.slow_rows import break_down_rows
 from nanopace.diagnosis.time.throughput import find_throughput, throughput_findings
-from nanopace.diagnosis.time.time_findings import log_interval, time_findings
+from nanopace.diagnosis.time.time_findings import time_findings
 from nanopace.diagnosis.time.wall_time import account, look_ahead
+from nanopace.diagnosis.untimed import diagnose_untimed
 from nanopace.record import replace
 from nanopace.run import Run
 
@@ -25,6 +26,12 @@ from nanopace.run import Run
 def diagnose(run: Run) -> Diagnosis:
     """What a run means. Arithmetic, and what `nanopace tune` measured of this machine's card: it never fails, and what
     it cannot know is None."""
+    diagnosis = _diagnose(run) if len(run.rows) or not len(run.untimed_rows) else diagnose_untimed(run)
+    return withhold_false_findings(replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis))))
+
+
+def _diagnose(run: Run) -> Diagnosis:
+    """The diagnosis of a log with times, without advice."""
     pace = find_pace(run)
     breakdown = break_down_rows(run, pace)
     wall, restarts, clock = account(run, pace, breakdown)
@@ -34,7 +41,7 @@ def diagnose(run: Run) -> Diagnosis:
     loss, loss_findings = describe_loss(run)
 
     diagnosis = Diagnosis(
-        source=_source(run),
+        source=describe_source(run),
         facts=run.facts,
         step=pace.step,
         slow_rows=breakdown.slow_rows,
@@ -46,7 +53,7 @@ def diagnose(run: Run) -> Diagnosis:
         ahead=look_ahead(run, pace, breakdown, wall),
         throughput=throughput,
         mfu=mfu,
-        model=_model(run),
+        model=describe_model(run),
         loss=loss,
         findings=(
             *reading_findings(run),
@@ -68,26 +75,4 @@ def diagnose(run: Run) -> Diagnosis:
     if any(finding.code == "loss_diverged" for finding in diagnosis.findings):  # no praise for what computes nothing
         kept = tuple(each for each in diagnosis.findings if not each.code.startswith("utilisation_"))
         diagnosis = replace(diagnosis, findings=kept)
-    return withhold_false_findings(replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis))))
-
-
-def _source(run: Run) -> Source:
-    rows = run.rows
-    return Source(
-        name=run.name,
-        format=run.format,
-        rows=rows.lines,
-        first_iteration=rows.iteration[0] if len(rows) else 0,
-        last_iteration=rows.last_iteration[-1] if len(rows) else 0,
-        log_interval=log_interval(run),
-        ending=run.ending,
-        stage=run.stage,
-    )
-
-
-def _model(run: Run) -> Model:
-    return Model(
-        parameters=run.number("parameters"),
-        flops_per_token=run.number("flops_per_token"),
-        flops_per_token_causal=run.number("flops_per_token_causal"),
-    )
+    return diagnosis

@@ -94,9 +94,13 @@ def _check_wall(run: Diagnosis) -> Iterator[str]:
     wall = run.wall
     parts = [wall.training_s, wall.evaluation_s, wall.checkpoint_s, wall.startup_s, wall.stall_s, wall.restart_s]
     parts += [wall.other_s, wall.unknown_s, wall.suspended_s, wall.rollback_s]
+    if wall.total_s is None:
+        if run.timed or any(part is not None for part in (wall.training_s, wall.unknown_s, wall.goodput)):
+            yield f"parts {parts} of an unknown wall clock"
+        return
     if not _close(sum(part or 0.0 for part in parts), wall.total_s):
         yield f"the parts of the wall clock are {sum(part or 0.0 for part in parts)} s, not {wall.total_s}"
-    if run.restarts.lost_s > _at_most(wall.total_s):
+    if (run.restarts.lost_s or 0.0) > _at_most(wall.total_s):
         yield f"restarts cost {run.restarts.lost_s} s of {wall.total_s}"
 
 
@@ -126,7 +130,7 @@ def _check_numbers(finding: Finding, run: Diagnosis | None) -> Iterator[str]:
             yield from _check_share(name, number) if run is not None else ()
         elif name.endswith(("_s", "_ms")):
             yield from _check_time(name, number)
-        if run is not None and name in OF_THE_RUN and number > _at_most(run.wall.total_s):
+        if run is not None and name in OF_THE_RUN and number > _at_most(run.wall.total_s or 0.0):
             yield f"{name} {number} of {run.wall.total_s} s"
     largest, total = finding.numbers.get("largest_s"), finding.numbers.get("total_s")
     if isinstance(largest, float) and isinstance(total, float) and largest > _at_most(total):
@@ -142,7 +146,7 @@ def _spent_s(run: Diagnosis) -> Mapping[str, float]:
         "lower_eval_iters": wall.evaluation_s or 0.0,
         "lower_eval_iters_unknown": wall.evaluation_s or 0.0,
         "save_less_often": wall.checkpoint_s or 0.0,
-        "find_the_stall": wall.stall_s,
+        "find_the_stall": wall.stall_s or 0.0,
     }
 
 

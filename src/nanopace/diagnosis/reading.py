@@ -1,9 +1,34 @@
-"""Findings about how the log was read. They come first: everything else depends on them."""
+"""What was read, and findings about how. They come first: everything else depends on them."""
 
 from __future__ import annotations
 
-from nanopace.diagnosis.result import Finding, Number
+from nanopace.diagnosis.result import Finding, Model, Number, Source
+from nanopace.diagnosis.time.counting import log_interval
 from nanopace.run import Run
+
+
+def describe_source(run: Run) -> Source:
+    """Which log this is, and how far it goes."""
+    rows = run.logged
+    return Source(
+        name=run.name,
+        format=run.format,
+        rows=rows.lines,
+        first_iteration=rows.iteration[0] if len(rows) else 0,
+        last_iteration=rows.last_iteration[-1] if len(rows) else 0,
+        log_interval=log_interval(run),
+        ending=run.ending,
+        stage=run.stage,
+    )
+
+
+def describe_model(run: Run) -> Model:
+    """The size of the model, as far as it is known."""
+    return Model(
+        parameters=run.number("parameters"),
+        flops_per_token=run.number("flops_per_token"),
+        flops_per_token_causal=run.number("flops_per_token_causal"),
+    )
 
 
 def reading_findings(run: Run) -> list[Finding]:
@@ -17,20 +42,24 @@ def reading_findings(run: Run) -> list[Finding]:
     if run.rows_of_others:
         findings.append(Finding("interleaved_processes", {"rows": run.rows_of_others}))
     if run.quoted is not None:
-        findings.append(Finding("quoted_log", _quoted(*run.quoted, rows=run.rows.lines)))
+        findings.append(Finding("quoted_log", _quoted(*run.quoted, rows=run.logged.lines)))
     if run.truncated:
-        findings.append(Finding("log_truncated", {"last_iteration": run.rows.last_iteration[-1]}))
+        findings.append(Finding("log_truncated", {"last_iteration": run.logged.last_iteration[-1]}))
     if run.unread is not None:
         unread = run.unread
         findings.append(
             Finding("unread_evaluations", {"count": unread.count, "line": unread.line, "line_text": unread.text})
         )
     if run.rows_cover > 1:
-        findings.append(
-            Finding("rows_cover_several", {"iterations": run.rows_cover, "shown_by": run.rows_cover_shown_by})
-        )
-    findings += [Finding(each.code, each.numbers) for each in run.caveats]
+        exact = run.rows_cover if run.rows_cover_shown_by != "clock" else None  # it is not the same in all rows
+        findings.append(Finding("rows_cover_several", {"iterations": exact, "shown_by": run.rows_cover_shown_by}))
+    findings += [Finding(each.code, each.numbers) for each in run.caveats if not _settled(each.code, run)]
     return findings
+
+
+def _settled(caveat: str, run: Run) -> bool:
+    """Whether somebody has said since what the log does not say."""
+    return caveat == "gpus_unknown" and run.number("gpu_count") is not None
 
 
 def _quoted(log_lines: int, lines: int, rows: int) -> dict[str, Number]:

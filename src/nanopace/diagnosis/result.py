@@ -40,7 +40,7 @@ class Source(Record):
 
     name: str
     format: str
-    rows: int  # lines of the log with a time
+    rows: int  # lines of the log with a time; where none has one, those with a loss
     first_iteration: int
     last_iteration: int
     log_interval: int | None
@@ -59,8 +59,8 @@ class Level(Record):
 class Step(Record):
     """What a normal step takes."""
 
-    median_ms: float
-    spread: float  # scaled MAD of the normal rows as a fraction of the median
+    median_ms: float | None  # None where the log has no times
+    spread: float | None  # scaled MAD of the normal rows as a fraction of the median
     normal_rows: int
     uneven_rows: int  # outside of the noise, but too little to be called slow
     levels: tuple[Level, ...]  # one unless the baseline shifted
@@ -133,31 +133,31 @@ class Restarts(Record):
 
     count: int
     lost_iterations: int
-    lost_s: float  # iterations done again, and start-ups after the first
+    lost_s: float | None  # iterations done again, and start-ups after the first; None where the log has no times
 
 
 class Wall(Record):
     """Every second of the run. The parts sum to total_s; a None part is in another, or unknown (the findings say)."""
 
-    total_s: float
-    training_s: float
+    total_s: float | None
+    training_s: float | None
     evaluation_s: float | None
     checkpoint_s: float | None
-    startup_s: float
-    stall_s: float
-    restart_s: float
-    other_s: float  # logging and the like, which our trainer measures
+    startup_s: float | None
+    stall_s: float | None
+    restart_s: float | None
+    other_s: float | None  # logging and the like, which our trainer measures
     unknown_s: float | None  # None: the log's clock leaves out evaluations of unknown cost
     overhead_share: float | None  # evaluation and checkpoints over the time in which the machine was awake
-    goodput: float  # training over that time
+    goodput: float | None  # training over that time
     measured: bool  # from a ledger's own clock, not reconstructed from rows
-    suspended_s: float = 0.0  # the machine slept, or the run was stopped by Ctrl-Z
-    rollback_s: float = 0.0  # steps that were done again with other data
+    suspended_s: float | None = 0.0  # the machine slept, or the run was stopped by Ctrl-Z
+    rollback_s: float | None = 0.0  # steps that were done again with other data
 
     @property
     def awake_s(self) -> float:
-        """What shares are of: no setting makes a machine sleep less."""
-        return self.total_s - self.suspended_s
+        """What shares are of: no setting makes a machine sleep less. 0 where the time is unknown."""
+        return (self.total_s or 0.0) - (self.suspended_s or 0.0)
 
 
 class Phases(Record):
@@ -294,14 +294,14 @@ class Curves(Record):
     """For charts: at most a few thousand points, slow rows of every cause and from all of the run. Parallel tuples."""
 
     row_iteration: tuple[int, ...] = ()
-    row_ms: tuple[float, ...] = ()
+    row_ms: tuple[float | None, ...] = ()  # None, as all seconds here, where the log has no times
     row_cause: tuple[str | None, ...] = ()  # the main cause of a slow row, None for a normal one
     row_loss: tuple[float | None, ...] = ()
     row_mfu_printed: tuple[float | None, ...] = ()
     row_mfu_true: tuple[float | None, ...] = ()  # of the same peak, from the row's step time alone
-    row_seconds: tuple[float, ...] = ()  # wall clock at the end of the row
+    row_seconds: tuple[float | None, ...] = ()  # wall clock at the end of the row
     eval_iteration: tuple[int, ...] = ()
-    eval_seconds: tuple[float, ...] = ()
+    eval_seconds: tuple[float | None, ...] = ()
     eval_train: tuple[float | None, ...] = ()
     eval_train_steps: tuple[int | None, ...] = ()  # as Loss.last_train_steps
     eval_val: tuple[float | None, ...] = ()
@@ -335,3 +335,8 @@ class Diagnosis(Record):
     faults: Faults = Faults()
     notes: tuple[Note, ...] = ()  # of the trainer, for a person
     version: int = JSON_VERSION
+
+    @property
+    def timed(self) -> bool:
+        """Whether the log has step times; else all that rests on them is None (see untimed.py)."""
+        return self.step.median_ms is not None

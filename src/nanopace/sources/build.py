@@ -69,6 +69,7 @@ class RunBuilder:
         self._draft = Draft()
         self._pending_evals: list[Evaluation] = []  # since the last row: does the next one contain them?
         self._pending_saves: list[Checkpoint] = []
+        self._after_row: set[int] = set()  # iterations of those that the next row contains, whatever its own
         self._began = False  # a process announced itself and has no row yet
         self._fresh: bool | None = None  # it starts from scratch (True), from a checkpoint (False), or does not say
         self._failed = False  # an attempt ended before its first row
@@ -106,21 +107,29 @@ class RunBuilder:
 
     def row(self, row: Row, *, restarted: bool = False) -> None:
         """A line with a time. `restarted`: it shows by itself that its process is a new one."""
+        draft = self._draft
+        if not draft.timed and draft.rows and not self._began and draft.rows.last_iteration[-1] == row.iteration:
+            draft.rows.cut(len(draft.rows) - 1)  # told twice, now with its time
+        if not self._is_repeated(row):
+            self._append(row, restarted=restarted)
+
+    def _is_repeated(self, row: Row) -> bool:
+        """Whether it is the same line twice: two log handlers, or a log pasted twice."""
         rows = self._draft.rows
-        if (
+        return bool(
             rows
             and not self._pending_evals
             and not self._began
             and not self._rollbacks
             and rows.last_iteration[-1] == row.iteration == row.last_iteration
             and rows[-1] == replace(row, at_s=rows[-1].at_s)
-        ):
-            return  # the same line twice: two log handlers, or a log pasted twice
-        self._append(row, restarted=restarted)
+        )
 
     def _append(self, row: Row, *, restarted: bool = False, timed: bool = True) -> None:
         self._continue_or_restart(row.iteration, restarted)
         draft = self._draft
+        if not timed and draft.timed and len(draft.rows):
+            return  # of a process that resumed a run with times
         if timed and not draft.timed:
             draft.rows.cut(0)
         draft.timed = timed
@@ -133,9 +142,10 @@ class RunBuilder:
 
     def untimed_row(self, iteration: int, loss: float | None) -> None:
         """A line with a loss and no time. It counts where no row of its run has a time."""
-        if len(self._draft.rows) and self._draft.timed and not self._began:
-            return
-        self._append(Row(iteration, 0.0, loss), timed=False)
+        row = Row(iteration, 0.0, loss)
+        is_beside_timed = len(self._draft.rows) and self._draft.timed and not self._began
+        if not is_beside_timed and not self._is_repeated(row):
+            self._append(row, timed=False)
 
     def mixture(self, folded: Mixture) -> None:
         """A stretch of rows with the evaluations among them. Nothing is pending, and it follows the last row."""
@@ -163,9 +173,12 @@ class RunBuilder:
         train_steps: int | None = None,
         bits_per_byte: float | None = None,
         at_s: float | None = None,
+        after_row: bool = False,
     ) -> None:
-        """An evaluation; the row that contains it is found by its iteration."""
+        """An evaluation; the row that contains it is found by its iteration, or is the next one, `after_row`."""
         self.evaluations_seen += 1
+        if after_row:
+            self._after_row.add(iteration)
         if self._pending_evals and iteration < self._pending_evals[-1].iteration and not self._began:
             self._flush_pending()  # the earlier ones belong to what came before
         self._pending_evals.append(
@@ -341,10 +354,12 @@ class RunBuilder:
         if not self.format.row_contains_evaluation:
             index = None
         for evaluation in self._pending_evals:
-            row = index if evaluation.iteration == iteration else None
+            inside = evaluation.iteration == iteration or evaluation.iteration in self._after_row
+            row = index if inside else None
             self._draft.evaluate(evaluation if row is None else replace(evaluation, row=row))
         for save in self._pending_saves:
             row = index if save.iteration == iteration else None
             self._draft.save(save if row is None else replace(save, row=row))
         self._pending_evals.clear()
         self._pending_saves.clear()
+        self._after_row.clear()

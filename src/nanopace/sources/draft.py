@@ -220,6 +220,7 @@ class Draft(Details):
             told_tokens=self.printed_tokens,
             untimed=MappingProxyType(self.untimed),
             caveats=tuple(self.caveats.values()),
+            clock_ms=format.clock_ms,
             unread=self.unread,
             other_ranks=self._other_ranks(),
             rows_of_others=self.rows_of_others,

@@ -46,6 +46,10 @@ class LogFormat(Record):
     row_loss: RowLoss = "step"
     rows_may_cover: bool = False  # some print the time of all iterations since the row before
     rows_cover: bool = False  # all do
+    running_clock: bool = False  # its reader takes times from a clock that runs on, and divides them by the iterations
+
+    clock_ms: float = 0.0  # its times are differences of a clock that is rounded to this
+    row_is_mean: bool = False  # it is the mean of all iterations since the row before
 
     # --- what its log leaves out ---
     has_stages: bool = False  # one log holds several trainings: base, mid, SFT

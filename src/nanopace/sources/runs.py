@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from nanopace.errors import InputError, NotALog
+from nanopace.errors import InputError, NotALog, UsageError
 from nanopace.record import replace
 from nanopace.run import FactValue, Run
 from nanopace.sources.build import LineReader, RunBuilder
@@ -19,6 +19,7 @@ from nanopace.sources.infer.infer import complete
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
 from nanopace.sources.processes.interleaved import Printed, of_one_process
+from nanopace.sources.processes.rank_files import RankFiles, group_rank_files, read_ranks
 from nanopace.sources.processes.rank_prefixes import Ranks, find_ranks, of_one_rank
 from nanopace.sources.quoted import QuotationDetector
 from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
@@ -34,12 +35,14 @@ def open_runs(
     config: str | Path | None = None,
     overrides: Mapping[str, FactValue] | None = None,
     gpu: str | None = None,
+    patterns: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> list[Run]:
     """All runs in a log: a path, "-" for standard input, a binary file, or a directory, which stands for its logs.
 
-    `config` is a nanoGPT config file, `overrides` and `gpu` are facts that a person adds. `progress` is called with
-    the bytes read and, where it is known, their total.
+    `config` is a nanoGPT config file, `overrides` and `gpu` are facts that a person adds, and `patterns` expressions
+    that read a log of any kind (see formats/pattern.py). `progress` is called with the bytes read and, where it is
+    known, their total.
     """
     knobs = None
     if config is not None:
@@ -47,7 +50,11 @@ def open_runs(
 
         knobs = read_config(config)
     if isinstance(source, (str, Path)) and str(source) != "-" and os.path.isdir(source):
+        if patterns:
+            raise UsageError("--pattern reads a file, and {path} is a directory", path=source)
         runs = _read_all(Path(source), progress)
+    elif patterns:
+        runs = _read_by(patterns, source, progress)
     else:
         runs = _read(source, progress)
     return [complete(run, knobs, overrides, gpu) for run in runs]
@@ -55,9 +62,12 @@ def open_runs(
 
 def _read_all(directory: Path, progress: Progress | None) -> list[Run]:
     runs: list[Run] = []
-    for log in find_logs(directory):
+    for log in group_rank_files(find_logs(directory)):
         with suppress(InputError):  # looked like one from its beginning
-            runs += _read(log, progress)
+            if isinstance(log, RankFiles):
+                runs += read_ranks(log, lambda source: _read(source, progress))
+            else:
+                runs += _read(log, progress)
     if not runs:
         raise NotALog(
             "{path}: no training log in this directory; known are the logs of {formats}",
@@ -88,6 +98,31 @@ def _read(source: Source, progress: Progress | None) -> list[Run]:
     if not runs:
         raise _refusal(source, head, builder, detector, log)
     return [replace(run, truncated=log.truncated, quoted=around.quoted()) for run in runs]
+
+
+def _read_by(patterns: Sequence[str], source: Source, progress: Progress | None) -> list[Run]:
+    """By the expressions of --pattern, whatever the log looks like."""
+    from nanopace.sources.formats.pattern import compile_patterns
+    from nanopace.sources.formats.pattern_reader import PatternReader
+    from nanopace.sources.nearest_row import shortened
+
+    builder = RunBuilder("")
+    reader = PatternReader(builder, compile_patterns(patterns))
+    with open_log(source, progress) as log:
+        builder.name = log.name
+        for line, ended in lines(log.chunks):
+            (reader.feed if ended else reader.feed_cut)(line)
+        reader.finish()
+    if runs := builder.finish():
+        return [replace(run, truncated=log.truncated) for run in runs]
+    path = _shown_name(source)
+    if reader.first_unread is not None:
+        number, text = reader.first_unread
+        text = shortened(text)
+        raise NotALog("{path}: --pattern finds no numbers in line {line}: {text}", path=path, line=number, text=text)
+    if reader.matched:
+        raise NotALog("{path}: --pattern finds evaluations, and no row", path=path)
+    raise NotALog("{path}: --pattern matches no line", path=path)
 
 
 def _read_lines(
@@ -158,7 +193,8 @@ def _consumed(chunks: list[bytes]) -> Iterator[bytes]:
 
 def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: Detector, log: Opened) -> InputError:
     """The error that says why a file cannot be read, by what is in it."""
-    from nanopace.sources.others import look_for_others
+    from nanopace.sources.nearest_row import nearest_row
+    from nanopace.sources.offer import offer_pattern
 
     path = _shown_name(source)
     if head and looks_binary(head[0][:SNIFF_BYTES]):
@@ -167,34 +203,23 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
             path=path,
             formats=known_trainers(),
         )
-    found = look_for_others(line for line, _ in lines(head))
-    if found.trainer is not None:
-        if found.rows == 1:
-            return NotALog(
-                "{path}: one line looks like a row of {trainer}, which nanopace cannot read yet",
-                path=path,
-                trainer=found.trainer,
-            )
-        return NotALog(
-            "{path}: {count} lines look like rows of {trainer}, which nanopace cannot read yet",
-            path=path,
-            count=found.rows,
-            trainer=found.trainer,
-        )
     if log.truncated:
         return truncated(path)
+    if not detector.has_row and (offer := offer_pattern(path, (line for line, _ in lines(head)))) is not None:
+        return offer
     if builder.evaluations_seen:
         return NotALog(
             "{path}: {count} evaluations, but no row with a time; there is nothing to explain",
             path=path,
             count=builder.evaluations_seen,
         )
-    if found.near_text and not detector.has_row:  # a row that is there was cut off
+    number, text = nearest_row(line for line, _ in lines(head))
+    if text and not detector.has_row:  # a row that is there was cut off
         return NotALog(
             "{path}: no line with a step and a time; the nearest is line {line}: {text}",
             path=path,
-            line=found.near_line,
-            text=found.near_text,
+            line=number,
+            text=text,
         )
     if detector.format is not None:
         return NotALog("{path}: the beginning of a training log, but no row with a time yet", path=path)

@@ -138,6 +138,7 @@ def _times_by_run(runs: Sequence[Diagnosis]) -> tuple[Series, ...]:
             mark=RUN_MARKS[number % len(RUN_MARKS)],
         )
         for number, run in enumerate(runs)
+        if run.timed
     )
 
 
@@ -203,5 +204,5 @@ def run_name(number: int, run: Diagnosis) -> str:
     return f"{run_letter(number)} {name}"
 
 
-def _positive(ms: float) -> float | None:
-    return ms if math.isfinite(ms) and ms > 0 else None
+def _positive(ms: float | None) -> float | None:
+    return ms if ms is not None and math.isfinite(ms) and ms > 0 else None

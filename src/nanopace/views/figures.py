@@ -6,7 +6,7 @@ import math
 
 from nanopace.run import DERIVED_FACTS, Fact
 from nanopace.views.document import Cell, Line, Section, Table, Text
-from nanopace.views.report import Report, card_range, gap_name, last_training, share_done, short_checksum
+from nanopace.views.report import Report, card_range, gap_name, last_training, marked, share_done, short_checksum
 from nanopace.wording.catalog import Words
 
 MAIN_KNOBS = (
@@ -40,6 +40,9 @@ def throughput(report: Report) -> Section:
         rows.append((words.text("tokens per second"), tokens + words.si(pace.tokens_per_s), note))
         each = words.text("{n} per iteration", n=tokens + words.count(pace.tokens_per_iteration))
         rows.append((words.text("tokens per day"), tokens + words.si(pace.tokens_per_day), each))
+    elif not diagnosis.timed and pace.tokens_per_s_overall is not None:
+        overall = marked(tokens, words.si(pace.tokens_per_s_overall))
+        rows.append((words.text("tokens per second"), overall, words.text("over the whole run")))
     if ahead.seconds_per_1000 is not None:
         rows.append((words.text("1,000 more iterations"), words.duration(ahead.seconds_per_1000), ""))
     if ahead.eta_s is not None and ahead.remaining_iterations:

@@ -35,7 +35,7 @@ def _loss_chart(
     series = tuple(
         one
         for number, run in enumerate(runs)
-        if run.loss.metric == metric
+        if run.loss.metric == metric and (against != "seconds" or run.timed)
         for one in (_overlaid_losses(run, words, against, number) if several else _losses(run, words, against))
         if any(y is not None for y in one.y)
     )
@@ -126,7 +126,7 @@ def _overlaid_losses(run: Diagnosis, words: Words, against: Against, number: int
 def _printed(run: Diagnosis, words: Words, against: Against, number: int | None) -> Series:
     """Faint where it is the background of the evaluations."""
     curves, label, faint = run.curves, words.text("printed"), run.loss.metric in AS_PRINTED
-    x = tuple(curves.row_seconds) if against == "seconds" else _on_axis(run, curves.row_iteration, against)
+    x = _known(curves.row_seconds) if against == "seconds" else _on_axis(run, curves.row_iteration, against)
     y = tuple(curves.row_loss)
     if number is None:
         return Series(label, x, y, "training", "line", faint)
@@ -134,7 +134,14 @@ def _printed(run: Diagnosis, words: Words, against: Against, number: int | None)
 
 
 def _eval_x(run: Diagnosis, against: Against) -> tuple[float, ...]:
-    return tuple(run.curves.eval_seconds) if against == "seconds" else _on_axis(run, run.curves.eval_iteration, against)
+    return (
+        _known(run.curves.eval_seconds) if against == "seconds" else _on_axis(run, run.curves.eval_iteration, against)
+    )
+
+
+def _known(seconds: Iterable[float | None]) -> tuple[float, ...]:
+    """Of a run with times, which has them all."""
+    return tuple(0.0 if each is None else each for each in seconds)
 
 
 def _on_axis(run: Diagnosis, iterations: Iterable[int], against: Against) -> tuple[float, ...]:

@@ -14,13 +14,14 @@ from nanopace.diagnosis.result import Diagnosis, Finding, Number
 from nanopace.diagnosis.time.throughput import measured_step_ms
 from nanopace.views.document import Cell, Line, Section, Table, Text, run_cell, run_colour, run_letter
 from nanopace.views.figures import MAIN_KNOBS
-from nanopace.views.report import marked, tilde
+from nanopace.views.report import marked, tilde, total_time
 from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
 
 # The verdict is a sentence on speed, on learning and on the time to a loss: of each kind the first that there is.
 SPEED = (
     *("compare_speed", "compare_speed_equal", "compare_speed_unclear", "compare_step_unknown"),
+    *("compare_untimed", "compare_both_untimed"),
     *("compare_time_per_iteration", "compare_speed_unknown"),
 )
 CAVEAT = ("compare_data_unknown",)  # goes before what is said of learning
@@ -144,7 +145,7 @@ def introduce(runs: Sequence[Diagnosis], words: Words, writer: TerminalWriter) -
         )
         writer.line(
             Cell(f"{run_letter(number)}  ", "bold cyan"),
-            f"{run.source.name} · {span} · {words.duration(run.wall.total_s)}",
+            " · ".join((run.source.name, span, *total_time(run, words))),
             hanging=3,
         )
 

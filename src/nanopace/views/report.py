@@ -10,7 +10,10 @@ from nanopace.wording.catalog import UNKNOWN, Words
 # What has to be known before anything else: how the log was read. It is said below the title.
 READING = (
     *("many_runs", "other_ranks", "interleaved_processes"),
-    *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several"),
+    *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several", "untimed_log"),
+    *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled", "layers_repeated"),
+    "counts_from_one",
+    *("rate_per_gpu", "rate_wrong", "iterations_are_micro_batches"),
     *("tracked_series", "whole_seconds", "rate_with_evaluations"),
 )
 
@@ -20,7 +23,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "no_plain_row",
         *("pace_changes", "memory_spill", "level_shift", "level_shift_at_power_limit", "level_shift_at_nan"),
         *("level_shift_at_batch", "level_shift_at_restart", "slow_beginning", "cpu_pace"),
-        *("drift", "slower_at_the_end", "faster_at_the_end"),
+        *("level_shift_scheduled", "drift", "slower_as_scheduled", "slower_at_the_end", "faster_at_the_end"),
         "straggler",
         "micro_batch_reduced_at_start",
         "micro_batch_reduced",
@@ -34,24 +37,26 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         *("evaluation_rows", "checkpoint_measured", "checkpoint_stamped", "checkpoint_within_scatter"),
         *("checkpoint_few_saves", "save_in_doubt"),
         *("checkpoint_bounded", "checkpoint_other_speed", "checkpoint_unknown", "checkpoint_at_least"),
-        *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile"),
+        *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile", "startup_of_several"),
         "checkpoint_not_first",
         *("hidden_evaluations", "align_log_interval", "hidden_unpriced", "after_last_row"),
-        *("evaluations_outside_clock", "gap_between_rows"),
+        *("evaluation_with_samples", "evaluations_outside_clock", "gap_between_rows"),
         *("periodic_stalls", "stalls", "long_events", "data_stalls", "suspended", "uneven_rows", "restarts"),
         "rollbacks",
     ),
-    "throughput": ("tokens_unknown", "printed_rate_wrong"),
+    "throughput": ("tokens_unknown", "printed_rate_wrong", "rate_smoothed"),
     "gpu": (
         *("utilisation_near_limit", "utilisation_good", "utilisation_power_limited"),
         *("utilisation_half_idle", "utilisation_mostly_idle", "utilisation_measured"),
         *("card_above_peak", "card_without_peak", "card_variants", "dtype_float32", "mfu_disagrees"),
         *("mfu_other_card", "mfu_card_unknown", "mfu_over_100", "mfu_zero", "mfu_smoothed"),
-        *("mfu_smoothed_and_slower", "mfu_smoothed_only", "mfu_unknown", "ran_on_cpu"),
+        *("mfu_smoothed_and_slower", "mfu_smoothed_only", "mfu_unknown", "mfu_causal", "gpus_unknown"),
+        "ran_on_cpu",
         *("throttled_heat", "throttled_hardware", "throttled_power", "energy"),
     ),
     "loss": (
         "loss_diverged",
+        "training_loss_course",
         "skipped_steps",
         "loss_spikes",
         "overfitting",
@@ -186,7 +191,7 @@ def gap_name(words: Words, loss: Loss) -> str:
 def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
     """The wall clock's parts, in the order in which every view shows them."""
     unknown = wall.unknown_s
-    if unknown is not None and unknown < _DUST * wall.total_s:
+    if unknown is not None and unknown < _DUST * (wall.total_s or 0.0):
         unknown = 0.0
     parts = {
         "training": wall.training_s,
@@ -204,14 +209,17 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
 
 
 def phase_name(diagnosis: Diagnosis, phase: str, words: Words) -> str:
-    """Where no row is a plain step, the time of training has the evaluations in it."""
+    """Where no row is a plain step, the time of training has the evaluations in it; where no row has a time, all that
+    the log does not tell apart is training and the rest."""
+    if phase == "unknown" and not diagnosis.timed:
+        return words.text("training and the rest")
     undivided = phase == "training" and not diagnosis.step.normal_rows and diagnosis.evaluations.visible
     return words.text("training and evaluation") if undivided else words.phase(phase)
 
 
 def _is_nothing(seconds: float | None, wall: Wall) -> bool:
     """Whether a phase would be shown as 0.0% and less than a millisecond."""
-    return seconds is not None and seconds < _LEAST_S and seconds < _LEAST_SHARE * wall.total_s
+    return seconds is not None and seconds < _LEAST_S and seconds < _LEAST_SHARE * (wall.total_s or 0.0)
 
 
 def short_checksum(text: str) -> str:
@@ -236,6 +244,12 @@ def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
         together = words.text("{n} processes", n=facts["world_size"].value)
         parts.append(f"{together} ({facts['parallel'].value})" if "parallel" in facts else together)
     return parts
+
+
+def total_time(diagnosis: Diagnosis, words: Words) -> list[str]:
+    """How long it took, for a title; nothing where that is unknown."""
+    total_s = diagnosis.wall.total_s
+    return [] if total_s is None else [words.duration(total_s)]
 
 
 def share_done(diagnosis: Diagnosis) -> float | None:
@@ -278,7 +292,7 @@ def _cut_note(text: str) -> str:
 
 def parts_of_phases(phases: Phases | None, wall: Wall) -> dict[str, dict[str, float]]:
     """What a phase was made of, where that was measured, in the order in which every view shows it."""
-    if phases is None:
+    if phases is None or wall.startup_s is None or wall.total_s is None:
         return {}
     startup = {"startup": phases.startup_s}
     if phases.compile_s:

@@ -39,6 +39,8 @@ class Explained:
 def _wall(report: Report) -> Section:
     """Every second of the wall clock, by phase."""
     words, diagnosis, wall = report.words, report.diagnosis, report.diagnosis.wall
+    if wall.total_s is None:
+        return Section("wall", words.text("Where the time went"), [])
     rows: list[Sequence[Text]] = []
     parts = parts_of_phases(diagnosis.phases, wall)
     for phase, seconds in seconds_by_phase(wall).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nanopace.diagnosis.result import Finding
 from nanopace.diagnosis.time.pace_findings import lost_s
-from nanopace.views.report import READING, Report, card_range, span_of
+from nanopace.views.report import READING, Report, card_range, span_of, total_time
 
 SLOW_DOWNS = ("level_shift", "level_shift_at_restart", "slow_beginning", "drift", "slower_at_the_end")
 ALARMS = (
@@ -23,10 +23,9 @@ def summary(report: Report) -> list[tuple[str, str]]:
     lines = [
         (_title(report), ""),
         *((report.sentence(finding), "bold") for code in READING if (finding := report.find(code)) is not None),
-        (_step(report), ""),
+        (_step(report) if report.diagnosis.timed else "", ""),
         (report.sentence(alarm) if alarm else "", "bold red"),
-        (_cost(report), ""),
-        (_card(report), ""),
+        *([(_cost(report), ""), (_card(report), "")] if report.diagnosis.timed else [(_loss(report), "")]),
         (_do(report), "bold green"),
     ]
     return [(line, style) for line, style in lines if line]
@@ -44,7 +43,7 @@ def _alarm(report: Report) -> Finding | None:
 
 def _title(report: Report) -> str:
     words, source = report.words, report.diagnosis.source
-    parts = [*span_of(report.diagnosis, words), words.duration(report.diagnosis.wall.total_s)]
+    parts = [*span_of(report.diagnosis, words), *total_time(report.diagnosis, words)]
     if source.ending not in (None, "finished"):
         parts.append(words.ending(source.ending))
     return " · ".join((source.name, *parts))
@@ -86,8 +85,8 @@ def _step(report: Report) -> str:
 def _typical(report: Report) -> str:
     """What a normal step takes; a range where the steps scatter wildly."""
     words, step = report.words, report.diagnosis.step
-    usual = words.duration(step.median_ms / 1000)
-    if step.low_ms is None or step.high_ms is None or step.spread < WILD:
+    usual = words.duration((step.median_ms or 0.0) / 1000)
+    if step.low_ms is None or step.high_ms is None or (step.spread or 0.0) < WILD:
         return usual
     low, high = words.duration(step.low_ms / 1000), words.duration(step.high_ms / 1000)
     return words.text("between {low} and {high} (typically {usual})", low=low, high=high, usual=usual)
@@ -152,6 +151,12 @@ def _card(report: Report) -> str:
         )
     unknown = report.find("mfu_unknown")
     return words.text("GPU: {text}", text=report.sentence(unknown)) if unknown else ""
+
+
+def _loss(report: Report) -> str:
+    """What is most worth knowing of the loss, where it is all that is known."""
+    found = report.find("overfitting", "gap_grows", "best_not_saved", "training_loss_course")
+    return report.sentence(found) if found else ""
 
 
 def _do(report: Report) -> str:

@@ -59,7 +59,7 @@ def _write_run(diagnosis: Diagnosis, words: Words, writer: TerminalWriter, *, ve
     for line, style in explained.answer:
         writer.line(Cell(line, style), indent=0)
     for section in explained.sections.values():
-        if section.name == "times" and diagnosis.curves.row_ms:
+        if section.name == "times" and diagnosis.timed and diagnosis.curves.row_ms:
             writer.heading(section.heading)
             _draw_times(diagnosis, words, writer)
             writer.blocks(section.blocks)
@@ -70,7 +70,8 @@ def _write_run(diagnosis: Diagnosis, words: Words, writer: TerminalWriter, *, ve
 def _draw_times(diagnosis: Diagnosis, words: Words, writer: TerminalWriter) -> None:
     """The sparkline, and what its letters mean."""
     curves = diagnosis.curves
-    line = sparkline(curves.row_iteration, curves.row_ms, curves.row_cause, writer.width - 4)
+    times = [ms or 0.0 for ms in curves.row_ms]  # only logs without times have None
+    line = sparkline(curves.row_iteration, times, curves.row_cause, writer.width - 4)
     writer.line(line.bars)
     if line.causes:
         writer.line(Cell(line.marks.rstrip(), "bold"))
@@ -80,6 +81,8 @@ def _draw_times(diagnosis: Diagnosis, words: Words, writer: TerminalWriter) -> N
 
 def _with_bars(wall: Section, width: int) -> Section:
     """The section with one more column in its table: a bar for the share of each phase."""
+    if not wall.blocks:
+        return wall  # the time is unknown
     table, *lines = wall.blocks
     assert isinstance(table, Table)
     room = max(8, width - 50)
@@ -88,4 +91,4 @@ def _with_bars(wall: Section, width: int) -> Section:
         for row in table.rows
         for name in row[:1]
     ]
-    return replace(wall, blocks=[Table(rows, "lrrl"), *lines])
+    return replace(wall, blocks=[Table(rows, "".join([*table.align, "l"])), *lines])

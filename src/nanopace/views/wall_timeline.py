@@ -43,7 +43,7 @@ class Moment:
 def timeline(run: Diagnosis) -> tuple[Moment, ...]:
     """What was not training, and when: the start, slow rows, and evaluations and checkpoints between the rows."""
     total, curves = run.wall.total_s, run.curves
-    if not total:
+    if not total or not run.timed:
         return ()
     moments = _slow_moments(run)
     moments += [
@@ -62,7 +62,7 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
         hidden = [
             end
             for iteration, end in zip(curves.eval_iteration, curves.eval_seconds, strict=True)
-            if iteration not in seen and (iteration > 0 or measured)
+            if end is not None and iteration not in seen and (iteration > 0 or measured)
         ]
         moments += [_moment("evaluation", end, each_ms / 1000, total) for end in hidden]
     return _apart(sorted(moments, key=lambda moment: moment.start))
@@ -70,7 +70,7 @@ def timeline(run: Diagnosis) -> tuple[Moment, ...]:
 
 def _slow_moments(run: Diagnosis) -> list[Moment]:
     """Of all slow rows; where the curves had no room for one, its end is that of the next row that they have."""
-    curves, total = run.curves, run.wall.total_s
+    curves, total = run.curves, run.wall.total_s or 0.0
     ends = dict(zip(curves.row_iteration, curves.row_seconds, strict=True))
     drawn = sorted(ends)
     if not drawn:
@@ -79,7 +79,7 @@ def _slow_moments(run: Diagnosis) -> list[Moment]:
     for slow in run.slow_rows:
         near = drawn[min(bisect_left(drawn, slow.iteration), len(drawn) - 1)]
         length_s = slow.count * slow.excess_ms / 1000
-        moments.append(_moment(_main_part(slow), ends[near], length_s, total, slow.count))
+        moments.append(_moment(_main_part(slow), ends[near] or 0.0, length_s, total, slow.count))
     return moments
 
 

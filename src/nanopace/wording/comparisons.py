@@ -22,6 +22,8 @@ COMPARISONS: Mapping[str, Sentence] = {
     "compare_step_unknown": say(
         "Which one is faster cannot be told: no row of {run} is a plain step, so its step time is unknown."
     ),
+    "compare_untimed": say("Which one is faster cannot be told: the log of {run} prints no step times."),
+    "compare_both_untimed": say("Which one is faster cannot be told: neither log prints step times."),
     "compare_time_per_iteration": say(
         "An iteration of {faster} takes {faster_ms}, one of {slower} {slower_ms}; this says nothing about tokens."
     ),

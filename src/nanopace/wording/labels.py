@@ -13,6 +13,7 @@ MFUS = frozenset({"card", "card_causal", "card_low", "card_high", "steady_printe
 LOSSES = frozenset(
     {"loss", "low", "high", "best_val", "last_val", "gap", "gap_trend"}
     | {"better_loss", "worse_loss", "leader_loss", "follower_loss", "target_loss", "loss_error"}
+    | {"first_loss", "last_loss"}
     | {"core", "best_core"}
 )
 SIGNED_SHARES = frozenset(
@@ -48,6 +49,7 @@ BECAUSE: Mapping[str, str] = {
     "batch_shape": label("from batch, accumulation and block size"),
     "mfu_time_parameters": label("from mfu, time and parameters"),
     "printed_rate": label("from the printed tokens per second and dt"),
+    "printed_tflops": label("from the printed TFLOP/s"),
     "row_spacing": label("from the spacing of the rows"),
     "trainer": label("what this trainer always does"),
 }
@@ -94,6 +96,7 @@ PARTS: Mapping[str, str] = {
 # Others are called as their trainer.
 FORMATS: Mapping[str, str] = {
     "ledger": label("nanopace ledger"),
+    **dict.fromkeys(("pattern", "pattern_elapsed"), label("read by --pattern")),
 }
 
 ENDINGS: Mapping[str, str] = {
@@ -128,6 +131,7 @@ COVER_EVIDENCE: Mapping[str, str] = {
     "stamps": label("the time stamps only fit that"),
     "first_row": label("the first row, with an evaluation in it, takes less than half of any other"),
     "trainer": label("that is how this log keeps time"),
+    "clock": label("it is read from a clock that runs on"),
 }
 
 CLOCKS: Mapping[str, str] = {

@@ -46,8 +46,54 @@ SENTENCES: Mapping[str, Sentence] = {
         "{line}: “{line_text}”.",
         count="count",
     ),
+    "untimed_log": say(
+        "This log prints no step times, so only its loss can be explained. The run took {total_s}: {mean_step_s} for "
+        "each step on average, with everything but evaluations."
+    )
+    | say("This log prints no step times, so only its loss can be explained. The run took {total_s}.")
+    | say("This log prints no step times, so only its loss can be explained."),
     "rows_cover_several": say(
         "The time of a row covers {iterations} iterations here, not one: {shown_by}. All times below are per iteration."
+    )
+    | say(
+        "The time of a row covers all iterations since the row before: {shown_by}. All times below are per iteration."
+    ),
+    "clock_set_to_zero": say(
+        "The trainer set its clock to zero after iteration {iteration}: its final time leaves out the {left_out_s} "
+        "before that, which are counted here."
+    ),
+    "rows_ahead_of_gpu": say(
+        "The clock of a row does not wait for the GPU; at an evaluation it does, for {wait_ms} on average. This wait "
+        "is given back to the rows that are short by it, so single rows are estimates, and their sums are exact."
+    ),
+    "batch_scheduled": say(
+        "The batch changes during the run, from {smallest} to {largest} tokens as the code in the log says: a step "
+        "takes longer where the batch is larger, and tokens per second are not computed."
+    ),
+    "layers_repeated": say(
+        "From iteration {iteration} on some layers are computed several times, as the log says: a step takes longer."
+    ),
+    "attention_scheduled": say(
+        "The window of the attention changes during the run, as the code in the log says: a step takes longer where it "
+        "is wider."
+    ),
+    "counts_from_one": say(
+        "{trainer} counts its steps from 1; here iterations are counted from 0, so its step 1 is iteration 0."
+    ),
+    "rate_per_gpu": say(
+        "The tokens per second that are printed ({per_gpu}) are those of one GPU; all {gpus} together do {total}."
+    )
+    | say(
+        "The tokens per second that are printed ({per_gpu}) are those of one GPU, and the log does not say how many "
+        "there were."
+    ),
+    "rate_wrong": say(
+        "The printed “Tok/sec” ({printed}) is wrong: this trainer divides by a time stamp. {tokens} tokens in "
+        "{training_s} are {rate} per second."
+    ),
+    "iterations_are_micro_batches": say(
+        "This log counts micro-batches: {per_step} of them make one update of the weights. What is called a step "
+        "below is one micro-batch."
     ),
     "whole_seconds": say(
         "The clock of this log shows whole seconds: a single row is known to about a second, and rows that it cannot "
@@ -133,6 +179,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "startup_compile": say(
         "Iteration {iteration} took {total_s} instead of {step_s}: compile and warm-up. This happens once per start."
     ),
+    "startup_of_several": say(
+        "The first {iterations} iterations took {total_s} instead of {step_s}: compile and warm-up. This happens once "
+        "per start."
+    ),
     "startup_bounded": say(
         "Iteration {iteration} took {total_s}: the first evaluation at most {evaluation_s}, as much as later ones take "
         "with their checkpoint, so compile and warm-up at least {compile_s}; the step itself {step_s}. This happens "
@@ -174,6 +224,10 @@ SENTENCES: Mapping[str, Sentence] = {
         "costs. "
         "A log_interval that divides eval_interval would show it."
     ),
+    "evaluation_with_samples": say(
+        "{trainer}'s clock runs on during validation, HellaSwag and samples, and while it saves, which it does not "
+        "print. All of that together is called evaluation here."
+    ),
     "evaluations_outside_clock": say(
         "This trainer stops its clock for evaluations ({count} here): no row is slow because of them, and the log does "
         "not say how long they take."
@@ -204,6 +258,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "level_shift": say(
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). A card that "
         "changes its clock with its temperature or another program on it is the usual reason: watch nvidia-smi."
+    ),
+    "level_shift_scheduled": say(
+        "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). This "
+        "trainer changes what a step does as the run goes on, so it need not be another speed."
     ),
     "level_shift_at_power_limit": say(
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). The card was "
@@ -247,6 +305,10 @@ SENTENCES: Mapping[str, Sentence] = {
     "drift": say(
         "The step time changed gradually over the run: {first_ms} in the first fifth, {last_ms} in the last "
         "({change_share})."
+    ),
+    "slower_as_scheduled": say(
+        "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). "
+        "This trainer changes what a step does as the run goes on, so it need not be another speed."
     ),
     "slower_at_the_end": say(
         "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). "
@@ -353,6 +415,11 @@ SENTENCES: Mapping[str, Sentence] = {
         "The loss jumped {count} times, most at iteration {iteration}: {largest_z} standard deviations above the steps "
         "before it. That does no harm if it comes back each time.",
         count="count",
+    ),
+    "training_loss_course": say_n(
+        "The training loss went from {first_loss} in the first row to {last_loss} in the last.",
+        "The training loss went from {first_loss} to {last_loss}, both the mean of {rows} rows.",
+        count="rows",
     ),
     "core_metric": say(
         "{score} is {core} at iteration {core_iteration}; its best was {best_core}, at iteration {best_core_iteration}."

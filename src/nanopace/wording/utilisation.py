@@ -28,6 +28,14 @@ UTILISATION: Mapping[str, Sentence] = {
         "The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the trainer assumes for any "
         "card. Of the {card_name} ({card_tflops}) it is {card}."
     ),
+    "gpus_unknown": say(
+        "The log does not say how many GPUs trained together, and TFLOP/s here are those of all of them. Pass --gpu "
+        "with their number, such as --gpu '8x H100'."
+    ),
+    "mfu_causal": say(
+        "{trainer} counts half of attention's FLOPs in its mfu, since attention is causal. nanoGPT counts all of them, "
+        "and so do the figures here that do not say otherwise."
+    ),
     "mfu_card_unknown": say(
         "The card is unknown. The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the "
         "trainer assumes for any card; this one did {achieved_tflops}. Pass --gpu NAME to see its own share."
@@ -117,6 +125,10 @@ UTILISATION: Mapping[str, Sentence] = {
     | say("The card took {energy_kwh} for this run."),
     "tokens_unknown": say(
         "Tokens per second are unknown because these are: {missing}. Pass --config FILE or --set NAME=VALUE."
+    ),
+    "rate_smoothed": say(
+        "The tok/s that {trainer} prints is a moving average, and far too low for a while after a resume. The speed "
+        "here follows from the time of each step."
     ),
     "printed_rate_wrong": say(
         "The printed tok/sec counts {printed_batch} tokens per step, but the batch is {batch}; the speed here follows "

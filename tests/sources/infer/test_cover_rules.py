@@ -9,6 +9,7 @@ import pytest
 from nanopace.record import replace
 from nanopace.run import Checkpoint, Evaluation, Restart, Rollback, Row, Rows, Run
 from nanopace.sources.infer.cover import divide_covering_rows
+from nanopace.sources.infer.infer import complete
 
 INTERVAL = 10
 
@@ -153,3 +154,20 @@ def test_a_log_that_begins_later_has_no_row_of_one_iteration() -> None:
     found = divide_covering_rows(run, {"log_interval": INTERVAL, "tokens_per_iteration": 1000}.get, row_tokens=10_000.0)
     assert list(found.rows.ms) == [100, 100]
     assert divide_covering_rows(run, {"log_interval": 1, "tokens_per_iteration": 10_000}.get, row_tokens=1e4) is run
+
+
+def test_rows_that_are_means_keep_their_times() -> None:
+    """What has a row's number follows that row, and is in the next; what follows the last is in none."""
+    run = Run(
+        *("log", "megatron-2021", Rows([Row(10, 1000.0), Row(20, 1200.0), Row(30, 1000.0)])),
+        evaluations=(Evaluation(10, None, 1.0), Evaluation(15, None, 1.0), Evaluation(30, None, 1.0)),
+        checkpoints=(Checkpoint(20),),
+    )
+    found = complete(run)
+    assert list(found.rows.ms) == [1000, 1200, 1000]
+    assert [each.row for each in found.evaluations] == [1, 1, None]
+    assert [each.row for each in found.checkpoints] == [2]
+    assert (found.rows_cover, found.rows_cover_shown_by) == (10, "trainer")
+    single = complete(replace(run, rows=Rows([Row(n, 1000.0) for n in range(10, 31)])))
+    assert (single.rows_cover, single.rows_cover_shown_by) == (1, None)
+    assert [each.row for each in single.evaluations] == [1, 6, None]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nanopace.cli.html import write_page
-from nanopace.cli.options import add_output, add_stage, check_output, show, words_of, writer_of
+from nanopace.cli.options import add_output, add_pattern, add_stage, check_output, show, words_of, writer_of
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import UsageError
 
@@ -41,12 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--config", metavar="[A=]FILE", action="append", default=[], help="a nanoGPT config file")
     group.add_argument("--set", metavar="[A.]KNOB=VALUE", action="append", default=[], help="such as B.batch_size=8")
     group.add_argument("--gpu", metavar="[A=]NAME", action="append", default=[], help='such as "4070" or "B=4090"')
+    add_pattern(group, "[A=]REGEX")
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Lettered(args.config, args.set, args.gpu)
+    settings = Lettered(args.config, args.set, args.gpu, args.pattern)
     check_output(args)
     staged = _read(find_sources(args.logs, words), settings, args.stage)
     settings.check_letters(max(len(runs) for _, runs in staged))
@@ -66,11 +67,16 @@ def run(args: argparse.Namespace) -> int:
 class Lettered:
     """The settings of each run: those for all, and over them those with its letter."""
 
-    def __init__(self, configs: Sequence[str], overrides: Sequence[str], gpus: Sequence[str]) -> None:
+    def __init__(
+        self, configs: Sequence[str], overrides: Sequence[str], gpus: Sequence[str], patterns: Sequence[str] = ()
+    ) -> None:
         self._config = dict(_split(text, "=") for text in configs)
         self._gpu = dict(_split(text, "=") for text in gpus)
         self._overrides = [(letter, *override(rest)) for letter, rest in (_split(text, ".") for text in overrides)]
-        self.letters = {*self._config, *self._gpu, *(letter for letter, _, _ in self._overrides)} - {""}
+        self._patterns: dict[str, list[str]] = {}
+        for letter, pattern in (_split(text, "=") for text in patterns):
+            self._patterns.setdefault(letter, []).append(pattern)
+        self.letters = {*self._config, *self._gpu, *self._patterns, *(each for each, _, _ in self._overrides)} - {""}
         for letter in ("", *sorted(self.letters)):
             self.of(letter).check()
 
@@ -81,6 +87,7 @@ class Lettered:
             config=self._config.get(letter, self._config.get("")),
             overrides=shared | own,
             gpu=self._gpu.get(letter, self._gpu.get("")),
+            patterns=tuple(self._patterns.get(letter, self._patterns.get("", ()))),
         )
 
     def check_letters(self, runs: int) -> None:

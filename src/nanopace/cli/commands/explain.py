@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nanopace.cli.main import complain
-from nanopace.cli.options import add_output, add_stage, check_output, show, words_of
+from nanopace.cli.options import add_output, add_pattern, add_stage, check_output, show, words_of
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import NanopaceError
 
@@ -17,23 +17,34 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("logs", nargs="+", metavar="LOG", help="a log, a directory of logs, or - for standard input")
+    parser.add_argument(
+        "logs",
+        nargs="+",
+        metavar="LOG",
+        help="a log, a directory of logs, or - for standard input; or a trace of torch.profiler",
+    )
     group = parser.add_argument_group("what the log does not say")
     group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file; it is read, never executed")
     group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob, such as batch_size=8")
     group.add_argument(
         "--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090" (nanopace cards lists them)'
     )
+    add_pattern(group)
     add_stage(parser)
     add_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Settings(args.config, dict(map(override, args.set)), args.gpu)
+    settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
     settings.check()
     check_output(args)
-    diagnoses, failed = _diagnosed(find_sources(args.logs, words), settings, args.stage, words)
+    if any(name.removesuffix(".gz").endswith(".json") for name in args.logs):
+        from nanopace.cli.traces import is_trace, show_traces  # a log is seldom called so, and need not wait for it
+
+        if traces := [name for name in args.logs if is_trace(name)]:
+            return show_traces(traces, [name for name in args.logs if name not in traces], args, words)
+    diagnoses, failed = _diagnosed(find_sources(args.logs, words, args.pattern), settings, args.stage, words)
     if diagnoses:
         show(diagnoses, args, words)
     return 2 if failed else 0

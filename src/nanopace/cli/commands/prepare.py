@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from nanopace.cli.display.prepare_progress import PrepareProgress
 from nanopace.cli.options import add_language, bounded, words_of
-from nanopace.errors import UsageError
+from nanopace.errors import InputError, UsageError
+from nanopace.spelling import nearest
 
 if TYPE_CHECKING:
     from nanopace.corpus.prepare.prepare import OnProgress, Recipe, Summary
@@ -107,6 +108,7 @@ def _files(args: argparse.Namespace, name: str | None, directory: Path, on_progr
     from nanopace.corpus.prepare.prepare import Status
 
     if name is None:
+        _check_names(args.sources)
         return find_inputs(args.sources)
     if name == EMBEDDED:
         return python_files()[: args.files]
@@ -115,6 +117,16 @@ def _files(args: argparse.Namespace, name: str | None, directory: Path, on_progr
         directory.parent / "download" / name,
         lambda done, total, which: on_progress(Status("download", done, total, which=which)),
     )
+
+
+def _check_names(sources: Sequence[str]) -> None:
+    """Complain of what is neither a file nor a pattern, but nearly the name of a corpus."""
+    from nanopace.corpus.download.named import CORPORA
+
+    for source in sources:
+        near = None if os.path.lexists(source.replace("\0", "")) else nearest(source, CORPORA)
+        if near is not None:
+            raise InputError("{dataset}: no such corpus; did you mean {near}?", dataset=source, near=near)
 
 
 def _show(summary: Summary, words: Words) -> None:

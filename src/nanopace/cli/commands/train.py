@@ -34,8 +34,19 @@ NOT_SAVED = 1  # also where it was interrupted: whoever goes on in out_dir would
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
+    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
+    parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
+    parser.add_argument(
+        "--log_to", metavar="TRACKERS", help="send the figures to these, too: wandb, tensorboard, trackio, mlflow"
+    )
+    parser.add_argument("--no-report", action="store_true", help="end without the report")
+    add_knobs(parser)
+
+
+def add_knobs(parser: argparse.ArgumentParser) -> None:
+    """Configs and knobs, as nanoGPT takes them; `read_asked` reads them."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--config",
         action=KeepOrder,
@@ -45,9 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(in_order=())
     add_language(parser)
     parser.add_argument("--auto", action="store_true", help="the machine decides what configs and knobs leave open")
-    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
-    parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
-    parser.add_argument("--no-report", action="store_true", help="end without the report")
     knobs = parser.add_argument_group("knobs")
     for knob in KNOBS.values():
         shown = knob.why.replace("%", "%%")
@@ -77,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     with needs_torch("train"), PrepareProgress(words) as preparing, display_for(out) as display:
         from nanopace.train.run import train
 
-        listener = _with_wandb(display, given) if given.get("wandb_log") and speaks else display
+        listener = _tracked(display, args.log_to, given) if speaks else display
         for note in asked.notes:
             listener.note(note)
         outcome = train(asked, listener=listener, preparing=preparing)
@@ -110,6 +118,7 @@ def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,3}", args.gpus):
         raise UsageError("--gpus={count}: must be a number of cards, such as 2", count=args.gpus)
     flags = [f"--{name}={written}" for name, written in args.in_order]
+    flags += [f"--log_to={args.log_to}"] if args.log_to else []
     flags += ["--auto"] * args.auto + ["--no-report"] * args.no_report + ([f"--lang={args.lang}"] if args.lang else [])
     with needs_torch("train"):
         from nanopace.train.launch import launch
@@ -118,11 +127,19 @@ def _on_several(args: argparse.Namespace, given: Mapping[str, Value]) -> int:
         return launch(int(args.gpus), None if device is None else str(device), ["train", *flags])
 
 
-def _with_wandb(listener: Listener, given: Mapping[str, Value]) -> Listener:
-    from nanopace.cli.weights_and_biases import WeightsAndBiases
+def _tracked(listener: Listener, log_to: str | None, given: Mapping[str, Value]) -> Listener:
+    """The listener, and the trackers of --log_to and nanoGPT's wandb_log beside it."""
+    flags = {name.strip(): f"--log_to {name.strip()}" for name in (log_to or "").split(",") if log_to is not None}
+    if given.get("wandb_log"):
+        flags.setdefault("wandb", "--wandb_log")
+    if not flags:
+        return listener
+    from nanopace.cli.display.tracked import Tracked
+    from nanopace.trackers.tracker import make_tracker
 
     project, name = (str(given.get(knob, KNOBS[knob].default)) for knob in ("wandb_project", "wandb_run_name"))
-    return WeightsAndBiases(listener, given, project, name)
+    trackers = {each: make_tracker(each, flag) for each, flag in flags.items()}
+    return Tracked(listener, trackers, given, project, name)
 
 
 def _let_it_write(checkpoint: str) -> None:

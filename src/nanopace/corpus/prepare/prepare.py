@@ -35,6 +35,7 @@ from nanopace.corpus.tokenizers.base import TOKENIZER_FILE
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nanopace.errors import InputError, NanopaceError, reason_of
 from nanopace.files import make_directory
+from nanopace.spelling import nearest
 
 __all__ = ["OnProgress", "Recipe", "Status", "Summary", "ensure", "prepare"]
 
@@ -92,7 +93,10 @@ def ensure(dataset: str, on_progress: OnProgress | None = None) -> Path:
         begun = (found / MANIFEST).is_file() and not read_manifest(found).complete
     except InputError:
         if dataset != EMBEDDED:
-            raise
+            near = nearest(dataset, {*CORPORA, *(path.name for path in Path("data").glob("*/"))} - {dataset})
+            if near is None:
+                raise
+            raise InputError("{dataset}: no such corpus; did you mean {near}?", dataset=dataset, near=near) from None
         found, begun = Path("data", EMBEDDED), True
     if begun and dataset == EMBEDDED:
         known = CORPORA[EMBEDDED]

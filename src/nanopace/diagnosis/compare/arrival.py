@@ -45,7 +45,7 @@ def training_curve(run: Diagnosis, metric: Metric | None = None) -> tuple[Moment
     start, curves, moments = _first_step_s(run), run.curves, list[Moment]()
     vals = curves.eval_val if metric in (None, run.loss.metric) else _bits(run)
     for iteration, seconds, val in zip(curves.eval_iteration, curves.eval_seconds, vals, strict=True):
-        if val is None or not math.isfinite(val) or not math.isfinite(seconds):
+        if val is None or seconds is None or not math.isfinite(val) or not math.isfinite(seconds):
             continue
         moment = Moment(iteration, max(0.0, seconds - start), val)
         if not moments or (moment.iteration > moments[-1].iteration and moment.seconds >= moments[-1].seconds):
@@ -61,12 +61,12 @@ def starts_late(run: Diagnosis) -> bool:
 def rows_hide_steps(run: Diagnosis) -> bool:
     """Whether some iterations have no row, and no row is a plain step: then their time is unknown."""
     every_iteration = run.source.log_interval == 1 or run.source.first_iteration == run.source.last_iteration
-    return not run.step.normal_rows and not run.wall.measured and not every_iteration
+    return run.timed and not run.step.normal_rows and not run.wall.measured and not every_iteration
 
 
 def clock_known(run: Diagnosis) -> bool:
     """Whether the time of every evaluation since the start of the run is known."""
-    return not starts_late(run) and not rows_hide_steps(run)
+    return run.timed and not starts_late(run) and not rows_hide_steps(run)
 
 
 def arrive(a: Diagnosis, b: Diagnosis) -> Arrival | None:
@@ -105,7 +105,7 @@ def _first_step_s(run: Diagnosis) -> float:
     """On the wall clock. The evaluation before the first step, where there is one, ends as it begins."""
     evaluated = zip(run.curves.eval_iteration, run.curves.eval_seconds, strict=True)
     before = (seconds for iteration, seconds in evaluated if iteration <= run.source.first_iteration)
-    return next(before, run.wall.startup_s)
+    return next(before, run.wall.startup_s) or 0.0
 
 
 def _error(

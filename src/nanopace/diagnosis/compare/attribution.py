@@ -77,7 +77,12 @@ def _all_known(a: Diagnosis, b: Diagnosis) -> bool:
     """Whether a single difference can be credited: one trainer, and no run is silent on what matters to the speed."""
     trainers = {find_format(run.source.format).trainer for run in (a, b)}
     main = all(name in run.facts for name in STEP_KNOBS for run in (a, b))
-    return len(trainers) == 1 and main and not any(effect_of(name) == "speed" for name in known_in_one(a, b))
+    return (
+        len(trainers) == 1
+        and "" not in trainers
+        and main
+        and not any(effect_of(name) == "speed" for name in known_in_one(a, b))
+    )
 
 
 def _setting(diagnosis: Diagnosis, name: str) -> Fact | None:

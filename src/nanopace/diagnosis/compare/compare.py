@@ -111,16 +111,16 @@ def _by_time(a: Diagnosis, b: Diagnosis) -> Aligned:
     """Nothing where a clock is unknown."""
     if not (clock_known(a) and clock_known(b)):
         return Aligned()
-    return _aligned(a, b, list(a.curves.eval_seconds), list(b.curves.eval_seconds))
+    return _aligned(a, b, a.curves.eval_seconds, b.curves.eval_seconds)
 
 
-def _aligned(a: Diagnosis, b: Diagnosis, places_a: list[float], places_b: list[float]) -> Aligned:
+def _aligned(a: Diagnosis, b: Diagnosis, places_a: Sequence[float | None], places_b: Sequence[float | None]) -> Aligned:
     if a.loss.metric != b.loss.metric or why_incomparable(a, b) is not None:
         return Aligned()
     return align(trained_curve(a, places_a), trained_curve(b, places_b))
 
 
-def trained_curve(diagnosis: Diagnosis, places: Sequence[float]) -> Curve:
+def trained_curve(diagnosis: Diagnosis, places: Sequence[float | None]) -> Curve:
     """The validation curve without the untrained model, from which nothing can be interpolated."""
     curves = diagnosis.curves
     evaluations = zip(curves.eval_iteration, places, curves.eval_val, strict=True)

@@ -62,6 +62,7 @@ def _named(name: str, run: Diagnosis, other: Diagnosis, until_s: float) -> Itera
     _, share, what = max(reasons, key=lambda reason: reason.weight)
     if isinstance(what, Level):
         span = {"first_iteration": what.first_iteration, "last_iteration": what.last_iteration}
+        assert run.step.median_ms, "a slow stretch is slower than a normal step"
         yield Finding("compare_stretch", {"run": name, **span, "ratio": what.median_ms / run.step.median_ms})
     else:
         yield Finding("compare_time_share", {"run": name, "phase": what, "time_share": share})
@@ -69,7 +70,7 @@ def _named(name: str, run: Diagnosis, other: Diagnosis, until_s: float) -> Itera
 
 def _stretches(run: Diagnosis, until_s: float) -> Iterator[_Reason]:
     """Levels slower than the normal step, by the time that they cost; those that come later explain nothing."""
-    normal, start_s = run.step.median_ms, 0.0
+    normal, start_s = run.step.median_ms or 0.0, 0.0
     for level in run.step.levels:
         iterations = level.last_iteration - level.first_iteration + 1
         if normal > 0 and level.median_ms >= _SLOW * normal and start_s < until_s:
@@ -82,7 +83,7 @@ def _phases(run: Diagnosis, other: Diagnosis, until_s: float) -> Iterator[_Reaso
     """What takes more of this run's time than of the other's. A start-up is all at the beginning."""
     for phase, share in _shares(run).items():
         if share - _shares(other)[phase] > _WORTH_NAMING:
-            yield _Reason(run.wall.startup_s / until_s if phase == "startup" else share, share, phase)
+            yield _Reason((run.wall.startup_s or 0.0) / until_s if phase == "startup" else share, share, phase)
 
 
 def _shares(run: Diagnosis) -> dict[Phase, float]:
@@ -90,9 +91,9 @@ def _shares(run: Diagnosis) -> dict[Phase, float]:
     seconds: dict[Phase, float] = {
         "evaluation": wall.evaluation_s or 0.0,
         "checkpoint": wall.checkpoint_s or 0.0,
-        "startup": wall.startup_s,
-        "stall": wall.stall_s,
-        "restart": wall.restart_s,
-        "rollback": wall.rollback_s,
+        "startup": wall.startup_s or 0.0,
+        "stall": wall.stall_s or 0.0,
+        "restart": wall.restart_s or 0.0,
+        "rollback": wall.rollback_s or 0.0,
     }
     return {phase: spent / awake for phase, spent in seconds.items()}

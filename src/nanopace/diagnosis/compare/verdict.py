@@ -38,6 +38,10 @@ def verdict(
 
 def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
     of_a, of_b = a.throughput.tokens_per_s, b.throughput.tokens_per_s
+    if untimed := [name for name, run in zip(both_names(a, b), (a, b), strict=True) if not run.timed]:
+        return [
+            Finding("compare_both_untimed") if len(untimed) == 2 else Finding("compare_untimed", {"run": untimed[0]})
+        ]
     if hidden := [name for name, run in zip(both_names(a, b), (a, b), strict=True) if not run.step.normal_rows]:
         return [Finding("compare_step_unknown", {"run": name}) for name in hidden]
     if total is None:
@@ -56,7 +60,7 @@ def _speed(a: Diagnosis, b: Diagnosis, total: float | None) -> list[Finding]:
 
 def _error(step: Step) -> float:
     """Of the median step, as a fraction."""
-    return 1.25 * step.spread / math.sqrt(step.normal_rows)
+    return 1.25 * (step.spread or 0.0) / math.sqrt(step.normal_rows)
 
 
 def _missing(a: Diagnosis, b: Diagnosis) -> list[str]:

@@ -28,11 +28,12 @@ def loss_spikes(run: Run) -> tuple[LossSpike, ...]:
     """Those that the trainer flagged; where it flags none, those that are found."""
     if run.spikes is not None:
         return run.spikes
-    if max(run.rows.count, default=1) > 1:
+    rows = run.logged
+    if max(rows.count, default=1) > 1:
         return ()  # of rows that stand for many the mean loss is known, and hides what one of them was
-    known = [index for index, loss in enumerate(run.rows.loss) if math.isfinite(loss)]
-    losses = [run.rows.loss[index] for index in known]
-    return tuple(LossSpike(run.rows.iteration[known[place]], z, losses[place]) for place, z in _standing_out(losses))
+    known = [index for index, loss in enumerate(rows.loss) if math.isfinite(loss)]
+    losses = [rows.loss[index] for index in known]
+    return tuple(LossSpike(rows.iteration[known[place]], z, losses[place]) for place, z in _standing_out(losses))
 
 
 def _standing_out(losses: Sequence[float]) -> Iterator[tuple[int, float]]:

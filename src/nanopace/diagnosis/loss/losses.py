@@ -104,7 +104,7 @@ def _core_numbers(run: Run, loss: Loss) -> dict[str, Number]:
     """The last score, and the best one where that is another."""
     fallen = loss.best_core != loss.core
     return {
-        "score": "ChatCORE" if run.stage == "sft" else "CORE",
+        "score": "HellaSwag" if not run.has_stages else "ChatCORE" if run.stage == "sft" else "CORE",
         "core": loss.core,
         "core_iteration": loss.core_iteration,
         "best_core": loss.best_core if fallen else None,
@@ -131,7 +131,7 @@ def _perplexity(loss: float) -> float | None:
 def _diverged(run: Run, evaluations: Sequence[Evaluation]) -> int | None:
     """The first iteration whose loss was printed as nan or inf."""
     try:
-        in_rows = run.rows.iteration[run.rows.loss.index(math.inf)]
+        in_rows = run.logged.iteration[run.logged.loss.index(math.inf)]
     except ValueError:
         in_rows = None
     bad = (each.iteration for each in evaluations if each.val is not None and not is_sane(each.val))
@@ -144,7 +144,8 @@ def _diverged(run: Run, evaluations: Sequence[Evaluation]) -> int | None:
 
 def _saved(run: Run, best: Best) -> bool | None:
     """None where the log shows no saves at all, or ends before it could show this one."""
-    if not run.checkpoints or not len(run.rows) or run.rows.last_iteration[-1] < best.iteration:
+    rows = run.logged
+    if not run.checkpoints or not len(rows) or rows.last_iteration[-1] < best.iteration:
         return None
     return best.stands_at in _saved_iterations(run)
 
@@ -170,10 +171,9 @@ def _better_than_saved(
 
 def _printed_noise(run: Run) -> float | None:
     """From the later half of the rows, where the trend is slow."""
-    half = slice(max(len(run.rows) // 2, len(run.rows) - _MOST_ROWS), None)
-    losses = [
-        (loss, count) for loss, count in zip(run.rows.loss[half], run.rows.count[half], strict=True) if is_sane(loss)
-    ]
+    rows = run.logged
+    half = slice(max(len(rows) // 2, len(rows) - _MOST_ROWS), None)
+    losses = [(loss, count) for loss, count in zip(rows.loss[half], rows.count[half], strict=True) if is_sane(loss)]
     if len(losses) < _FEWEST_ROWS:
         return None
     return step_noise([loss for loss, _ in losses], [count for _, count in losses])

@@ -152,7 +152,7 @@ def printed_zero(run: Run) -> bool:
 
 def _steady_printed(run: Run, pace: Pace, achieved: float | None) -> tuple[float | None, FigureBasis | None]:
     """What the trainer would print for a plain step, and where that comes from."""
-    if pace.basis != "rows" or not pace.step.median_ms or all(map(math.isnan, run.rows.mfu)):
+    if pace.basis != "rows" or not pace.step_ms or all(map(math.isnan, run.rows.mfu)):
         return None, None
     peak = run.number("printed_peak_tflops")
     by_flops = achieved / peak if achieved is not None and peak else None
@@ -166,4 +166,4 @@ def _steady_printed(run: Run, pace: Pace, achieved: float | None) -> tuple[float
     work = printed_work(run)
     if by_flops is not None and (work is None or work.uncertainty > _EXACT_ENOUGH):
         return by_flops, "flops"
-    return (None, None) if work is None else (work.ms / pace.step.median_ms, "printed")
+    return (None, None) if work is None else (work.ms / pace.step_ms, "printed")

@@ -112,7 +112,7 @@ def _costs_inside_rows(
 ) -> Costs:
     """Where a row's time contains its evaluation and its save."""
     plain = pace.basis == "rows"  # else what a row contains beyond its step is unknown
-    spread = pace.step.spread
+    spread = pace.spread
     samples = _samples(run, pace, counted) if plain else []
     with_save, without = by_save(samples)
     save_rows = pace.marks.checkpoint - pace.marks.evaluation - cold if plain else ()
@@ -134,7 +134,7 @@ def _costs_inside_rows(
         measured = _measured_by_stamps(run, pace, numbers, saved, measured)
 
     in_steps = evaluation_in_steps(run)
-    predicted = in_steps * pace.step.median_ms if in_steps is not None and counted and plain else None
+    predicted = in_steps * pace.step_ms if in_steps is not None and counted and plain else None
     each, save, basis = measured.evaluation, measured.checkpoint, measured.basis
     at_most, at_least = None, None
     if measured.contains and each is not None:
@@ -206,7 +206,7 @@ def _away_from_changes(run: Run, pace: Pace, counted: Sequence[Evaluation]) -> l
     changes. In a log that is folded like with like there are no neighbours to ask."""
     if max(run.rows.count) > 1:
         return _samples(run, pace, counted)
-    tolerance = max(LEAST_CHANGE, 2 * pace.step.spread)
+    tolerance = max(LEAST_CHANGE, 2 * pace.spread)
     plain = [index for index, kind in enumerate(pace.kind) if kind in (NORMAL, UNEVEN)]
     found = []
     for each in counted:

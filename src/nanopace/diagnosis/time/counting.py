@@ -14,7 +14,13 @@ HEAD = ("parameters", "tokens_per_iteration", "init_from", "compile")  # facts t
 def cold_rows(run: Run, pace: Pace) -> frozenset[int]:
     """First rows of processes that hold more than a step. The first row of a log without its head is no such row."""
     first = frozenset(row for row in pace.marks.first if pace.kind[row] == SLOW or row in pace.marks.evaluation)
-    return first if not len(run.rows) or run.rows.iteration[0] == 0 or _has_head(run) else first - {0}
+    return first if not len(run.rows) or _begins(run, pace) or _has_head(run) else first - {0}
+
+
+def _begins(run: Run, pace: Pace) -> bool:
+    """Whether the first row holds the first iteration: 0, or, of those who count from 1, all since the start."""
+    from_start = run.rows_cover_shown_by == "trainer" and run.rows.iteration[0] <= pace.covers(0)
+    return run.rows.iteration[0] == 0 or from_start
 
 
 def _has_head(run: Run) -> bool:
@@ -41,6 +47,15 @@ def evaluation_interval(run: Run) -> int | None:
         return int(knob)
     iterations = sorted({evaluation.iteration for evaluation in run.evaluations})
     return most_frequent(after - before for before, after in pairwise(iterations))
+
+
+def log_interval(run: Run) -> int | None:
+    """The knob where it is known, else the most frequent distance of the rows."""
+    knob = run.number("log_interval")
+    if knob is not None and knob > 0:
+        return int(knob)
+    some = run.logged[:10_000]
+    return most_frequent(start - end for end, start in zip(some.last_iteration, some.iteration[1:], strict=False))
 
 
 def most_frequent(distances: Iterable[int]) -> int | None:

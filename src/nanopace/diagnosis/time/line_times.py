@@ -45,9 +45,7 @@ def cost_by_stamps(
             steps = run.rows.iteration[after] - each.iteration + 1
             saves.append((run.rows.at_s[after] - each.at_s) * 1000 - steps * pace.baseline_ms[after])
     unit_ms = 1000 * resolution_s(run)
-    step_error_ms = (
-        pace.step.median_ms * OF_A_MEDIAN * pace.step.spread / math.sqrt(max(1, min(25, pace.step.normal_rows)))
-    )
+    step_error_ms = pace.step_ms * OF_A_MEDIAN * pace.spread / math.sqrt(max(1, min(25, pace.step.normal_rows)))
     doubt_ms = step_error_ms * median(steps_before) if steps_before else 0.0  # the same for all of them
     evaluation = _cost([ms for ms in evaluations if math.isfinite(ms)], unit_ms, doubt_ms)
     checkpoint = _cost([ms for ms in saves if math.isfinite(ms)], unit_ms, step_error_ms)

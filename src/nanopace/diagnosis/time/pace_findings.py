@@ -24,6 +24,10 @@ BEGINNING_RATIO = 1.25  # a slow beginning is at least so much slower than the r
 BEGINNING = 0.2  # ... and no more than this of the run
 EACH = 3  # shifts that are listed one by one; of more, only the most expensive
 
+SCHEDULED = frozenset(
+    {"batch_scheduled", "attention_scheduled", "layers_repeated"}
+)  # caveats of a run whose steps change by plan
+
 LEAST_WORK = 1.15  # a batch that changes by less is lost in the noise ...
 SAME_WORK = 0.1  # ... and this near to the change of the time the change of the work must be
 LEAST_PRINTED = 0.01  # two decimals of a smaller mfu say too little of one row
@@ -91,7 +95,7 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
         "lost_s": _cost_s(levels, number),
     }
     row = bisect_left(run.rows.last_iteration, after.first_iteration)
-    astray = PLACED * (pace.step.spread / max(LEAST_SHIFT, abs(math.log(ratio)))) ** 2
+    astray = PLACED * (pace.spread / max(LEAST_SHIFT, abs(math.log(ratio)))) ** 2
     near = min(SAME_ROWS + round(astray), MOST_ASTRAY) + len(run.rows) // MOST_BLOCKS
     if nan_row is not None and abs(nan_row - row) <= near:
         return Finding("level_shift_at_nan", {**numbers, "nan_iteration": run.rows.iteration[nan_row]})
@@ -107,11 +111,18 @@ def _shift(run: Run, pace: Pace, number: int, nan_row: int | None) -> Finding:
         lost = first * (before.median_ms - after.median_ms) / 1000
         times = {"before_ms": before.median_ms, "after_ms": after.median_ms}
         return Finding("slow_beginning", {"iterations": first, **times, "ratio": 1 / ratio, "lost_s": lost})
+    if _is_scheduled(run):
+        return Finding("level_shift_scheduled", numbers)
     if all(_ratio(before, level) >= SPILL_RATIO for level in levels[number:]):  # what goes away was another program
         return Finding("memory_spill", {**numbers, "ratio": ratio})
     if at_power_limit(run) and abs(ratio - 1) <= WARMTH:
         return Finding("level_shift_at_power_limit", {**numbers, **samples_at_limit(run)})
     return Finding("level_shift", numbers)
+
+
+def _is_scheduled(run: Run) -> bool:
+    """Whether the trainer makes its steps larger or smaller as it goes."""
+    return any(each.code in SCHEDULED for each in run.caveats)
 
 
 def _ratio(before: Level, after: Level) -> float:
@@ -177,7 +188,9 @@ def _drift_findings(run: Run, pace: Pace) -> list[Finding]:
     ends = {"first_ms": step.first_fifth_ms, "last_ms": step.last_fifth_ms, "change_share": share, "lost_s": lost}
     if step.drift_share is not None:
         return [Finding("drift", {**ends, "drift_share": step.drift_share})]
-    return [Finding("slower_at_the_end" if share > 0 else "faster_at_the_end", ends)]
+    if share <= 0:
+        return [Finding("faster_at_the_end", ends)]
+    return [Finding("slower_as_scheduled" if _is_scheduled(run) else "slower_at_the_end", ends)]
 
 
 def _drift_cost_s(run: Run, pace: Pace, first_ms: float) -> float:

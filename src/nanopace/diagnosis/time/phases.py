@@ -57,7 +57,8 @@ def _training_ms(run: Run, breakdown: Breakdown, wall: Wall) -> dict[Phase, floa
     parts = _subtract(parts, again_ms, parts)
     slow_ms = sum(sum(causes.values()) for causes in breakdown.parts.values())
     parts = _subtract(parts, slow_ms, _excess(reported))
-    return _subtract(parts, sum(parts.values()) - wall.training_s * 1000, parts)  # of a step that was cut off, say
+    training_ms = (wall.training_s or 0.0) * 1000
+    return _subtract(parts, sum(parts.values()) - training_ms, parts)  # of a step that was cut off, say
 
 
 def _step_parts(run: Run) -> list[_StepParts]:

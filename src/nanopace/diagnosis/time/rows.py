@@ -18,12 +18,14 @@ from nanopace.diagnosis.time.baseline_rows import LEAST_MS, SLOW_RATIO, baseline
 from nanopace.diagnosis.time.levels import MAD, MEDIAN_ERROR, baseline, drift, fifths, level_starts, trend
 from nanopace.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.run import Rows, Run
+from nanopace.sources.infer.cover import since_row_before
 
 NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, and is not slow all the same
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
 CLEARLY_SLOW = 4.5  # the same for a row that is called slow: of some hundred rows, one is beyond 3.5 by chance
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
+ROUNDED_CLOCK = 0.3  # of what a clock is rounded to: the median error of the difference of two of its times
 ROUNDING = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
 STEADY_SHARE = 0.02  # the first and the last fifth of a steady run differ by no more than this
 STEADY_ERROR = 0.01  # what is less sure may hide a change of several per cent
@@ -59,6 +61,16 @@ class Pace(NamedTuple):
     basis: StepBasis  # "none": no row is a plain step, and what a step takes is unknown
     covered: Sequence[int] = ()  # iterations that the time of each row is the mean of; () is one each
 
+    @property
+    def step_ms(self) -> float:
+        """What a normal step takes."""
+        return self.step.median_ms or 0.0
+
+    @property
+    def spread(self) -> float:
+        """The scatter of normal steps, as a fraction."""
+        return self.step.spread or 0.0
+
     def covers(self, index: int) -> int:
         """The iterations that one row's time is the mean of."""
         return self.covered[index] if self.covered else 1
@@ -89,7 +101,9 @@ def find_pace(run: Run) -> Pace:
     around = _baseline_around(rows, plain, logs, kept, starts)
     for index, typical_row in typical_rows.items():
         around[index] = around[typical_row]
-    kind, noise = _classify(rows, plain, logs, kept, special, around)
+    usual_ms = max(LEAST_MS, median(rows.ms[plain[position]] for position in kept))
+    rounded = min(1.0, ROUNDED_CLOCK * run.clock_ms / (run.rows_cover * usual_ms))
+    kind, noise = _classify(rows, plain, logs, kept, special, around, rounded)
 
     normal = [index for index in plain if kind[index] != SLOW]
     times, weights = [rows.ms[index] for index in normal], [rows.count[index] for index in normal]
@@ -120,7 +134,8 @@ def steady(step: Step) -> bool:
     fifth of the run like the first. Few rows that scatter do not tell."""
     if len(step.levels) > 1 or step.drift_share is not None or not step.first_fifth_ms or not step.last_fifth_ms:
         return False
-    error = MEDIAN_ERROR * step.spread * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
+    of_a_row = MEDIAN_ERROR * (step.spread or 0.0)
+    error = of_a_row * math.sqrt(2 * 5 / max(1, step.normal_rows))  # of the difference of two medians
     return error <= STEADY_ERROR and abs(step.last_fifth_ms / step.first_fifth_ms - 1) <= STEADY_SHARE
 
 
@@ -156,14 +171,17 @@ def _covered(run: Run, marks: Marks) -> Sequence[int]:
     """For each row the iterations since the one before; of a process that starts anew, it has one behind it."""
     if run.rows_cover == 1:
         return ()
+    if run.rows_cover_shown_by == "trainer":
+        return since_row_before(run)
     covered, last = array("q"), 0
-    from_start = run.rows_cover_shown_by == "trainer"
+    from_start = run.rows_cover_shown_by == "clock"
+    most = run.rows.last_iteration[-1] if from_start and len(run.rows) else run.rows_cover
     for index, (first, end, count) in enumerate(
         zip(run.rows.iteration, run.rows.last_iteration, run.rows.count, strict=True)
     ):
         alone = index in marks.first and not (index == 0 and from_start)
         since = first - last if count == 1 else run.rows_cover
-        covered.append(1 if alone else min(run.rows_cover, max(1, since)))
+        covered.append(1 if alone else min(most, max(1, since)))
         last = end
     return covered
 
@@ -200,10 +218,11 @@ def _classify(
     kept: Sequence[int],
     special: frozenset[int],
     around: array[float],
+    rounded: float,
 ) -> tuple[bytearray, float]:
-    """The kind of every row, and the noise of the plain ones (scaled MAD)."""
+    """The kind of every row, and the noise of the plain ones (scaled MAD), which is no less than that of rounding."""
     residuals = [log - math.log(max(around[index], LEAST_MS)) for index, log in zip(plain, logs, strict=True)]
-    deviation = _deviation([(residuals[position], rows.count[plain[position]]) for position in kept])
+    deviation = max(rounded, _deviation([(residuals[position], rows.count[plain[position]]) for position in kept]))
     noise = max(deviation, LEAST_NOISE) / MAD
     bound, slow = OUTSIDE_NOISE * noise, max(CLEARLY_SLOW * noise, math.log(SLOW_RATIO))
     kind = bytearray(len(rows))

@@ -111,10 +111,10 @@ def _event_parts(excess: float, index: int, count: int, pace: Pace, costs: Costs
     """An evaluation, a save, or both, and a stall if it took far longer than such rows do; `count` times."""
     saves, evaluates = index in pace.marks.checkpoint, index in pace.marks.evaluation
     around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change just here
-    slower = max(1.0, around_ms / pace.step.median_ms)  # where steps take longer, evaluations may, too
+    slower = max(1.0, around_ms / pace.step_ms)  # where steps take longer, evaluations may, too
     usual_ms = costs.usual_ms.get(saves) if evaluates else costs.checkpoint_ms
     expected = excess if usual_ms is None else count * usual_ms * (slower if evaluates else 1.0)
-    most = max(STALLED * expected, expected + count * VISIBLE * pace.step.spread * around_ms)
+    most = max(STALLED * expected, expected + count * VISIBLE * pace.spread * around_ms)
     stall = excess - expected if excess > most else 0.0
     parts: dict[Cause, float] = {"evaluation" if evaluates else "checkpoint": excess - stall}
     if evaluates and saves and costs.checkpoint_ms is not None:

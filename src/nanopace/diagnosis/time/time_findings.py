@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nanopace.diagnosis.result import Checkpoints, Evaluations, Faults, Finding, Number, Restarts, SlowRow, Wall
-from nanopace.diagnosis.time.counting import most_frequent
+from nanopace.diagnosis.time.counting import log_interval
 from nanopace.diagnosis.time.experiment import SEVERAL
 from nanopace.diagnosis.time.faults import (
     data_stall_findings,
@@ -28,7 +28,7 @@ def time_findings(
     of_steps = step_findings(run, pace)
     groups = [
         ((wall.evaluation_s or 0.0) + (wall.checkpoint_s or 0.0), _evaluations(run, pace, breakdown, wall, clock)),
-        (wall.startup_s, _startup(run, breakdown)),
+        (wall.startup_s, _startup(run, pace, breakdown)),
         (_total_s(_gaps(clock)), _largest_of("gap_between_rows", _gaps(clock))),
         (_sum_s(breakdown, "periodic") + _sum_s(breakdown, "stall"), _stalls(breakdown, wall)),
         (_total_s(_unexplained_stalls(clock)), _largest_of("long_events", _unexplained_stalls(clock))),
@@ -38,17 +38,13 @@ def time_findings(
         (wall.rollback_s, rollback_findings(faults, wall)),
         (lost_to_levels_s(pace.step), of_steps),
     ]
-    groups.sort(key=lambda group: -group[0])
-    return [*_ending(run), *(finding for _, group in groups for finding in group), *_conflicts(run), *_untimed(run)]
-
-
-def log_interval(run: Run) -> int | None:
-    """The knob where it is known, else the most frequent distance of the rows."""
-    knob = run.number("log_interval")
-    if knob is not None and knob > 0:
-        return int(knob)
-    some = run.rows[:10_000]
-    return most_frequent(start - end for end, start in zip(some.last_iteration, some.iteration[1:], strict=False))
+    groups.sort(key=lambda group: -(group[0] or 0.0))
+    return [
+        *ending_findings(run),
+        *(finding for _, group in groups for finding in group),
+        *conflicts(run),
+        *_untimed(run),
+    ]
 
 
 def _evaluations(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Clock) -> list[Finding]:
@@ -89,10 +85,10 @@ def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Findi
     evaluations, findings = breakdown.costs.evaluations, []
     last = run.rows.last_iteration[-1] if len(run.rows) else 0
     unseen = [each for each in breakdown.costs.counted if each.row is None]
-    hidden = sum(each.count for each in unseen if each.iteration <= last)
-    after = [each for each in unseen if each.iteration > last]
+    hidden = sum(each.count for each in unseen if each.iteration < last)
+    after = [each for each in unseen if each.iteration >= last]  # what is before the last row is inside of it
     without_cost = breakdown.costs.without_cost
-    if any(each.iteration <= last for each in without_cost):
+    if any(each.iteration < last for each in without_cost):
         findings.append(Finding("hidden_unpriced", {"hidden": hidden, "count": evaluations.count}))
     elif hidden and evaluations.interval and (logged := log_interval(run)):
         intervals: dict[str, Number] = {"log_interval": logged, "eval_interval": evaluations.interval}
@@ -100,7 +96,7 @@ def _hidden_findings(run: Run, breakdown: Breakdown, clock: Clock) -> list[Findi
         findings.append(Finding("hidden_evaluations", {**amounts, **intervals}))
         if evaluations.interval % logged:
             findings.append(Finding("align_log_interval", intervals))
-    if after and not any(each.iteration > last for each in without_cost):
+    if after and not any(each.iteration >= last for each in without_cost):
         findings.append(Finding("after_last_row", {"iteration": after[-1].iteration, "after_s": clock.after_s}))
     return findings
 
@@ -171,14 +167,17 @@ def _seconds(ms: float | None) -> float | None:
     return None if ms is None else ms / 1000
 
 
-def _startup(run: Run, breakdown: Breakdown) -> list[Finding]:
+def _startup(run: Run, pace: Pace, breakdown: Breakdown) -> list[Finding]:
     startup = breakdown.startup
     if startup is None:
         return []
     total = {"iteration": run.rows.iteration[0], "total_s": startup.total_ms / 1000, "step_s": startup.step_ms / 1000}
     evaluations = breakdown.costs.evaluations
     most_ms, over_ms = evaluations.each_ms, startup.total_ms - startup.step_ms
-    if not run.row_contains_evaluation:
+    if pace.covers(0) > 1:
+        first_row = {"iterations": pace.covers(0), "total_s": total["total_s"], "step_s": total["step_s"]}
+        findings = [Finding("startup_of_several", first_row)]
+    elif not run.row_contains_evaluation:
         findings = [Finding("startup_compile", total)]
     elif (
         startup.evaluation_ms is None
@@ -272,13 +271,13 @@ def _restarts(restarts: Restarts) -> Sequence[Finding]:
     return (Finding("restarts", numbers),)
 
 
-def _ending(run: Run) -> list[Finding]:
-    if run.ending in (None, "finished") or not len(run.rows):
+def ending_findings(run: Run) -> list[Finding]:
+    if run.ending in (None, "finished") or not len(run.logged):
         return []
-    return [Finding(f"ended_{run.ending}", {"last_iteration": run.rows.last_iteration[-1]})]
+    return [Finding(f"ended_{run.ending}", {"last_iteration": run.logged.last_iteration[-1]})]
 
 
-def _conflicts(run: Run) -> list[Finding]:
+def conflicts(run: Run) -> list[Finding]:
     return [Finding("conflict", {"knob": knob, "used": used, "other": other}) for knob, used, other in run.conflicts]
 
 

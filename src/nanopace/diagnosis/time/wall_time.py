@@ -96,8 +96,8 @@ def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts,
             row_end_s,
             tuple(events),
             event_end_s,
-            hidden_s=sum(event.ms for event in hidden if event.iteration <= last) / 1000,
-            after_s=sum(event.ms for event in hidden if event.iteration > last) / 1000,
+            hidden_s=sum(event.ms for event in hidden if event.iteration < last) / 1000,
+            after_s=sum(event.ms for event in hidden if event.iteration >= last) / 1000,
         ),
     )
 
@@ -165,7 +165,7 @@ def _without_stall(timed: Evaluation | Checkpoint, costs: Costs, pace: Pace) -> 
     usual_ms = costs.evaluation_ms if isinstance(timed, Evaluation) else costs.checkpoint_ms
     ms = timed.ms or 0.0
     stall_ms = 0.0 if usual_ms is None or ms <= STALLED * usual_ms else ms - usual_ms
-    return (ms - stall_ms, stall_ms) if stall_ms > pace.step.median_ms else (ms, 0.0)
+    return (ms - stall_ms, stall_ms) if stall_ms > pace.step_ms else (ms, 0.0)
 
 
 def _measured_events(run: Run, costs: Costs, pace: Pace) -> Iterator[Event]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.hardware.flops import flops_per_token
 from nanopace.run import FactValue, Metric, Stage
-from nanopace.sources.printed_numbers import to_int
+from nanopace.sources.printed_numbers import RateBounds, to_int
 from nanopace.sources.processes.died import ENDING
 
 if TYPE_CHECKING:
@@ -139,42 +139,18 @@ def stage_of_command(line: str) -> Stage | None:
     return _STAGES[found[1]] if found else None
 
 
-class PrintedRate:
-    """The tokens of a step, by the printed tokens per second and the printed time.
-
-    Both are rounded, so that each row only gives bounds; those of all rows together are narrow. The tokens per second
-    were those of one micro-batch until 26 October 2025, and only a column that came later shows that they are right.
-    """
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._low = 0.0
-        self._high = float("inf")
+class PrintedRate(RateBounds):
+    """The tokens of a step. The printed tokens per second were those of one micro-batch until 26 October 2025, and only
+    a column that came later shows that they are right."""
 
     def add(self, ms: str, rate: str) -> None:
         """Printed are `dt`, rounded, and a whole number that may be rounded down."""
         half = 0.5 / 10 ** (len(ms) - ms.index(".") - 1)  # of the last digit
         seconds, per_s = float(ms) / 1000, to_int(rate)
-        self._narrow((per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000), rows=1)
+        self.narrow((per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000))
 
     def add_all(self, ms: Floats, per_s: Floats) -> None:
         """The same for many rows, with times of two decimals."""
         seconds, half = ms / 1000, 0.005
         low, high = (per_s - 0.5) * (seconds - half / 1000), (per_s + 1) * (seconds + half / 1000)
-        self._narrow(float(low.max()), float(high.min()), rows=len(ms))
-
-    def _narrow(self, low: float, high: float, rows: int) -> None:
-        self._rows += rows
-        self._low, self._high = max(self._low, low), min(self._high, high)
-
-    @property
-    def tokens(self) -> int | None:
-        """The roundest number that agrees with every row; None where there is none, or it is not precise."""
-        low, high = self._low, self._high
-        if self._rows < 2 or not 0 < low <= high <= 1.01 * low:
-            return None
-        unit = 1 << int(high).bit_length()
-        while unit > 1 and high // unit * unit < low:
-            unit >>= 1
-        found = int(high // unit * unit)
-        return found if found >= low else None
+        self.narrow(float(low.max()), float(high.min()), rows=len(ms))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import warnings
 
-from nanopace.sources.formats.table import BUILT_IN
+from nanopace.sources.formats.table import BUILT_IN, PATTERN, PATTERN_ELAPSED
 from nanopace.sources.log_format import LogFormat
 
 GROUP = "nanopace.formats"
 
 _known: dict[str, LogFormat] = {format.name: format for format in BUILT_IN}
+_never_detected: dict[str, LogFormat] = {format.name: format for format in (PATTERN, PATTERN_ELAPSED)}
 _asked = False  # the packages
 
 
@@ -28,6 +29,8 @@ def known_trainers() -> str:
 
 
 def find_format(name: str) -> LogFormat:
+    if name in _never_detected:
+        return _never_detected[name]
     if name not in _known:
         add_formats_of_packages()
     return _known[name]

@@ -1,7 +1,6 @@
 """The formats that nanopace reads.
 
-To add one: a reader in a room of its family, its declaration in that room's table, and its line in `sources/others.py`
-goes. See docs/adding-a-format.md.
+To add one: a reader in a room of its family, and its declaration in that room's table. See docs/adding-a-format.md.
 """
 
 from __future__ import annotations
@@ -86,6 +85,10 @@ LEDGER = LogFormat(
     nanogpt_knobs=True,
     gpt2_shape=True,
 )
+
+# What a person describes with --pattern: never detected, so not among those below.
+PATTERN = LogFormat(name="pattern", trainer="", reader=f"{_HERE}.pattern_reader:PatternReader")
+PATTERN_ELAPSED = LogFormat(name="pattern_elapsed", trainer="", reader=PATTERN.reader, rows_cover=True)
 
 BUILT_IN = (
     *(NANOGPT, NANOCHAT, NANOPACE, LEDGER),

@@ -39,18 +39,22 @@ def divide_covering_rows(run: Run, number: Number, *, row_tokens: object = None,
     `number` gives facts, `row_tokens` are the tokens a second of a row times its time, and `a_fork` says that the rows
     are not as nanoGPT prints them.
     """
-    interval = int(number("log_interval") or 1)
+    interval = int(number("log_interval") or 1) if len(run.rows) else 1
     evidence = _evidence(run, interval, number, row_tokens, a_fork) if interval > 1 else None
     return run if evidence is None else divide_rows(run, interval, evidence)
 
 
 def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
-    """The same, where each row covers the iterations since the one before, `interval` at most."""
-    firsts = {each.row for each in run.restarts} | {each.row for each in run.rollbacks}
-    rows = Rows()
-    for index, row in enumerate(run.rows):
-        alone = index in firsts or (index == 0 and row.iteration == 0)
-        rows.append(row if alone else _divided(row, _covered(run.rows, index, interval)))
+    """The same, where each row covers the iterations since the one before: `interval` at most, but where the trainer
+    always prints such rows, however far apart they are."""
+    if evidence == "trainer":
+        covered = since_row_before(run)
+        interval = interval if interval > 1 else max(covered)
+    else:
+        firsts = {each.row for each in run.restarts} | {each.row for each in run.rollbacks}
+        firsts |= {0} if run.rows.iteration[0] == 0 else set()
+        covered = [1 if each in firsts else _covered(run.rows, each, interval) for each in range(len(run.rows))]
+    rows = Rows([_divided(row, by) for row, by in zip(run.rows, covered, strict=True)])
     return replace(
         run,
         rows=rows,
@@ -60,6 +64,22 @@ def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
         rollbacks=tuple(replace(each, lost=_all_divided(each.lost, interval)) for each in run.rollbacks),
         rows_cover=interval,
         rows_cover_shown_by=evidence,
+    )
+
+
+def mark_mean_rows(run: Run, interval: int) -> Run:
+    """The same, where each row is the mean of them already.
+
+    These trainers count from 1: an evaluation of the same number as a row follows it, and is in the time of the next.
+    """
+    if not len(run.rows):
+        return run
+    return replace(
+        run,
+        evaluations=tuple(_in_next_row(each, run) for each in run.evaluations),
+        checkpoints=tuple(_in_next_row(each, run) for each in run.checkpoints),
+        rows_cover=interval,
+        rows_cover_shown_by="trainer" if interval > 1 else None,
     )
 
 
@@ -117,6 +137,23 @@ def _by_first_row(run: Run, interval: int) -> bool:
     return 2 * first.ms < min(others) and typical <= _SCATTER * interval * first.ms
 
 
+def since_row_before(run: Run) -> list[int]:
+    """For each row the iterations since the one before, or since its process went on. The first row of a log may be
+    that of an excerpt: it covers no more than the second."""
+    rows = run.rows
+    resumed = {each.row: each.iteration for each in run.restarts}
+    resumed |= {each.row: each.iteration for each in run.rollbacks}
+    usual = rows.iteration[1] - rows.last_iteration[0] if len(rows) > 1 else rows.iteration[0]
+    covered = [max(1, min(rows.iteration[0], usual))]
+    for index in range(1, len(rows)):
+        at, before = rows.iteration[index], rows.last_iteration[index - 1]
+        if (went_on := resumed.get(index, before)) < at:
+            before = max(before, went_on)
+        each = (rows.last_iteration[index] - at) // (rows.count[index] - 1) if rows.count[index] > 1 else at - before
+        covered.append(max(1, each))
+    return covered
+
+
 def _covered(rows: Rows, index: int, interval: int) -> int:
     """Iterations since the row before, or since the start: rows may be nearer to each other than most are."""
     since = rows.iteration[index] - (rows.last_iteration[index - 1] if index else 0)
@@ -126,6 +163,12 @@ def _covered(rows: Rows, index: int, interval: int) -> int:
 def _in_its_row(event: Event, run: Run) -> Event:
     """What happened between two rows is in the time of the later one, unless the clock stops for it."""
     row = bisect_left(run.rows.last_iteration, event.iteration)
+    inside = run.row_contains_evaluation and event.row is None and 0 < row < len(run.rows)
+    return replace(event, row=row) if inside else event
+
+
+def _in_next_row(event: Event, run: Run) -> Event:
+    row = bisect_right(run.rows.last_iteration, event.iteration)
     inside = run.row_contains_evaluation and event.row is None and 0 < row < len(run.rows)
     return replace(event, row=row) if inside else event
 

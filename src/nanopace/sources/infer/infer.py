@@ -20,8 +20,13 @@ from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
 from nanopace.run import Because, Fact, FactValue, Rows, Run
 from nanopace.sources.formats.registry import find_format
-from nanopace.sources.infer.cover import divide_covering_rows, divide_rows
-from nanopace.sources.infer.parameter_groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
+from nanopace.sources.infer.cover import divide_covering_rows, divide_rows, mark_mean_rows
+from nanopace.sources.infer.parameter_groups import (
+    GROUP_FACTS,
+    common_tables,
+    shape_of_groups,
+    vocabulary_of_groups,
+)
 from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 
@@ -86,6 +91,10 @@ def complete(
     format = find_format(run.format)
     if format.rows_cover and len(run.rows):
         run = divide_rows(run, known.number("log_interval") or 1, "trainer")
+    elif format.running_clock and len(run.rows) and (cover := _usual_cover(run.rows)) > 1:
+        run = replace(run, rows_cover=cover, rows_cover_shown_by="clock")
+    elif format.row_is_mean:
+        run = mark_mean_rows(run, known.number("log_interval") or 1)
     elif format.rows_may_cover:
         run = divide_covering_rows(
             run, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints
@@ -94,8 +103,8 @@ def complete(
         known.add("printed_peak_tflops", _printed_peak(known, format.printed_peak), "trainer")
     if format.nanogpt_defaults:
         _infer_model(known, run, groups, had_config=config is not None, hints=frozenset(hints))
-    elif format.gpt2_shape and "parameters" not in known.facts:
-        _infer_parameters(known)
+    elif format.gpt2_shape:
+        _infer_shape(known, groups)
     if format.gpt2_shape:
         _infer_flops(known)
         _infer_tokens(known, run)
@@ -170,12 +179,29 @@ def _usual_spacing(groups: Iterable[tuple[int, int, int]]) -> int | None:
     return spacings.most_common(1)[0][0] if spacings else None
 
 
+def _usual_cover(rows: Rows) -> int:
+    """The iterations since the row before, as they are most often; a row alone has all since the start."""
+    return _usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)) or rows.iteration[0]
+
+
 def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> None:
     if count > 1:
         spacings[(last - first) // (count - 1)] += count - 1
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
+
+
+def _infer_shape(known: Known, groups: Mapping[str, int]) -> None:
+    """Where no setting is printed: the vocabulary and the context only if one common pair adds up."""
+    shape = shape_of_groups(groups)
+    for name, value in shape.items():
+        known.add(name, value, "parameter_groups")
+    tables = common_tables(groups) if shape else None
+    for name, rows in zip(("vocab_size", "block_size"), tables or (), strict=False):
+        known.add(name, rows, "parameter_groups")
+    if shape or "parameters" not in known.facts:
+        _infer_parameters(known)
 
 
 def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, hints: frozenset[str]) -> None:

@@ -20,7 +20,7 @@ def vocabulary_of_loss(run: Run, width: int | None) -> int | None:
     if len(fits) != 1:
         return None
     # A GPT-2 that is finetuned may start at such a loss too, but it does not fall to that of a model of characters.
-    if fits[0] in _CHARACTERS and not min(run.rows.loss) < 0.6 * first:
+    if fits[0] in _CHARACTERS and not min(run.logged.loss) < 0.6 * first:
         return None
     return fits[0]
 
@@ -30,7 +30,7 @@ def _first_loss(run: Run) -> float | None:
     for evaluation in run.evaluations[:1]:
         if evaluation.iteration == 0 and evaluation.metric == "loss" and evaluation.val is not None:
             return evaluation.val
-    row = run.rows[0]
+    row = run.logged[0]
     return row.loss if row.iteration == 0 and row.count == 1 else None
 
 

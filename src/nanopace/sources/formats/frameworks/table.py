@@ -4,4 +4,111 @@ from __future__ import annotations
 
 from nanopace.sources.log_format import LogFormat
 
-FORMATS: tuple[LogFormat, ...] = ()
+_HERE = "nanopace.sources.formats.frameworks"
+_LOSS = r"-?(?:\d{1,9}\.\d{1,9}|nan|inf)"
+
+TORCHTITAN = LogFormat(
+    name="torchtitan",
+    trainer="torchtitan",
+    reader=f"{_HERE}.torchtitan:TorchtitanReader",
+    row=rf"(?<!validate )\bstep:\s{{1,8}}\d{{1,12}}\s{{1,8}}loss:\s{{0,8}}{_LOSS}\s.{{0,300}}?\b[tw]ps:\s{{0,8}}\d",
+    header=r"\[titan\] \d{4}-\d\d-\d\d |torchtitan version: ",
+    words=("step:", "titan"),
+    anchors=(r"\bstep:\s{1,8}\d{1,12}\s{1,8}loss:", r"\[titan\] \d", "torchtitan version: "),
+    row_start=r"(?<!validate )\bstep:\s{1,8}(\d{1,12})\s{1,8}loss:(?!\s{0,8}-)",  # those without a loss print -1
+    row_contains_evaluation=False,
+    row_is_mean=True,
+)
+
+_MEGATRON_ROW = (
+    r"\biteration\s{1,12}\d{1,12}\s?/\s{0,12}\d{1,12}\s?\|.{0,300}?elapsed time per iteration \((?:ms|s)\): "
+)
+_MEGATRON_ANCHORS = (r"\biteration\s{1,12}\d{1,12}\s?/\s{0,12}\d", "using world size: ")
+_MEGATRON_START = r"\biteration\s{1,12}(\d{1,12})\s?/\s{0,12}\d{1,12}\s?\|"
+
+MEGATRON = LogFormat(
+    name="megatron",
+    trainer="Megatron",
+    reader=f"{_HERE}.megatron:MegatronReader",
+    row=rf"\b\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})?\]\s{{1,4}}{_MEGATRON_ROW}",
+    words=("iteration",),
+    anchors=_MEGATRON_ANCHORS,
+    row_start=_MEGATRON_START,
+    row_contains_evaluation=False,
+    row_is_mean=True,
+)
+
+MEGATRON_2021 = LogFormat(
+    name="megatron-2021",  # whose clock runs on during evaluation and checkpoint: Megatron-LM until 2023, and its forks
+    trainer="Megatron",
+    reader=f"{_HERE}.megatron:MegatronReader",
+    row=_MEGATRON_ROW,
+    header=r"\busing world size: \d{1,7}, data-parallel",
+    words=("iteration", "using world size: "),
+    anchors=_MEGATRON_ANCHORS,
+    row_start=_MEGATRON_START,
+    row_is_mean=True,
+)
+
+_LITGPT_ROW = r"\biter {1,9}\d{1,12}(?: \|)? step {1,9}\d{1,12}"
+_LITGPT_START = r"\biter {1,9}(\d{1,12})(?: \|)? step {1,9}\d{1,12}(?::| \|) loss"
+
+LITGPT = LogFormat(
+    name="litgpt",
+    trainer="litgpt",
+    reader=f"{_HERE}.litgpt:LitgptReader",
+    row=rf"{_LITGPT_ROW} \| loss train: {{1,4}}{_LOSS},? .{{0,40}}?\biter time: ",
+    words=("iter time",),
+    row_start=_LITGPT_START,
+    row_contains_evaluation=False,
+)
+
+LIT_GPT = LogFormat(
+    name="lit-gpt",  # of 2023, whose loss is that of a micro-batch
+    trainer="litgpt",
+    reader=f"{_HERE}.litgpt:LitgptReader",
+    row=rf"{_LITGPT_ROW}: loss {_LOSS},.{{0,60}}? iter time: ",
+    words=("iter time",),
+    row_start=_LITGPT_START,
+    row_contains_evaluation=False,
+    row_loss="micro-batch",
+)
+
+LINGUA = LogFormat(
+    name="lingua",
+    trainer="lingua",
+    reader=f"{_HERE}.lingua:LinguaReader",
+    row=r"\bstep: \d{1,12} {1,4}acc: \d{1,9} {1,4}loss: .{0,120}?\bwps: ",
+    words=("acc:",),
+    row_start=r"\bstep: (\d{1,12}) {1,4}acc: \d{1,9} {1,4}loss: ",
+    row_is_mean=True,
+    row_loss="micro-batch",
+)
+
+LINGUA_METRICS = LogFormat(
+    name="lingua-metrics",  # metrics.jsonl
+    trainer="lingua",
+    reader=f"{_HERE}.lingua:LinguaMetricsReader",
+    row=r'"global_step": ?\d{1,12}\b.{0,2000}?"speed/curr_iter_time": ?\d',
+    words=("speed/curr_iter_time",),
+    row_is_mean=True,
+    row_loss="micro-batch",
+)
+
+AUTORESEARCH = LogFormat(
+    name="autoresearch",
+    trainer="autoresearch",
+    reader=f"{_HERE}.autoresearch:AutoresearchReader",
+    row=r"step\s*\d{1,9} \(\d{1,3}\.\d%\) \| loss: [^|]{1,40}\|.{0,200}?\| remaining: \d",
+    header=r"^Time budget: \d{1,9}s$|^Model config: \{'sequence_len': \d",
+    words=("remaining: ", "Time budget: ", "Model config: "),
+    extends="nanochat",  # whose rows begin alike
+    row_start=r"\bstep (\d{1,9}) \(\d{1,3}\.\d%\) \|",
+    row_contains_evaluation=False,
+    row_loss="smoothed",
+)
+
+FORMATS: tuple[LogFormat, ...] = (
+    *(TORCHTITAN, MEGATRON, MEGATRON_2021),
+    *(LITGPT, LIT_GPT, LINGUA, LINGUA_METRICS, AUTORESEARCH),
+)

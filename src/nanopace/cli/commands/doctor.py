@@ -1,0 +1,227 @@
+"""Check what training needs on this machine: versions, card, driver, compiler, disk, memory, and what holds it back.
+
+Every line says what was found, and where something is wrong, what to do. The exit code is 1 where training would fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from nanopace.cli.options import add_language, words_of
+from nanopace.errors import InputError, reason_of
+
+if TYPE_CHECKING:
+    from nanopace.wording.catalog import Words
+
+State = Literal["ok", "warn", "bad"]
+
+_MARKS: Mapping[State, str] = {"ok": "ok  ", "warn": "warn", "bad": "BAD "}
+_PATIENCE_S = 300.0  # for torch: the first compilation on a slow machine takes a minute or two
+_DISK_BYTES = 256 << 20
+_SLOW_DISK_MB_S = 100.0  # below it a checkpoint of GPT-2 takes a quarter of a minute
+_LEAST_FREE_GB = 10.0  # of the disk: some checkpoints of GPT-2
+_LEAST_MEMORY_GB = 4.0  # of the machine
+_BUSY_GB = 1.0  # of the card, that others hold
+_SLOW_CARD = 0.6  # of its data sheet, in large matrix products
+_GIB = 1 << 30
+
+
+class Line(NamedTuple):
+    """One thing that was looked at."""
+
+    state: State
+    text: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--out_dir", metavar="DIR", type=Path, default=Path(), help="where checkpoints will go, to time that disk"
+    )
+    add_language(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    if not args.out_dir.is_dir():
+        raise InputError("--out_dir {path}: there is no such directory", path=args.out_dir)
+    states = []
+    for line in _lines(args.out_dir, words):
+        print(f"{_MARKS[line.state]}  {line.text}", flush=True)
+        states.append(line.state)
+    return 1 if "bad" in states else 0
+
+
+def _lines(directory: Path, words: Words) -> Iterator[Line]:
+    from nanopace.version import __version__
+
+    yield Line("ok", f"nanopace {__version__}")
+    yield from _of_torch(words)
+    yield _memory(words)
+    yield _disk(directory, words)
+
+
+# --- torch and the card ----------------------------------------------------------------------------------------------
+
+
+def _of_torch(words: Words) -> Iterator[Line]:
+    """Asked in a process of its own, which may crash or hang. Each line comes as soon as it is known."""
+    with (
+        tempfile.TemporaryFile() as complaint,
+        subprocess.Popen(
+            [sys.executable, "-m", "nanopace.train.doctor"], stdout=subprocess.PIPE, stderr=complaint, text=True
+        ) as process,
+    ):
+        hung = threading.Event()
+
+        def give_up() -> None:
+            hung.set()
+            process.kill()
+
+        patience = threading.Timer(_PATIENCE_S, give_up)
+        patience.start()
+        try:
+            for printed in process.stdout or ():
+                found = json.loads(printed)
+                yield _SENTENCES[found["code"]](found, words)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            patience.cancel()
+        if process.wait():
+            complaint.seek(0)
+            yield _of_a_crash(process.returncode, hung.is_set(), complaint.read().decode(errors="replace"), words)
+
+
+def _of_a_crash(returncode: int, hung: bool, complaint: str, words: Words) -> Line:
+    if hung:
+        return Line("bad", words.text("torch hangs: no answer after {seconds} s", seconds=f"{_PATIENCE_S:.0f}"))
+    if "No module named 'torch'" in complaint:
+        return Line("bad", words.text("torch is not installed: pip install 'nanopace[train]'"))
+    last = (complaint.strip().splitlines() or [f"exit code {returncode}"])[-1]
+    return Line("bad", words.text("torch fails on this machine: {reason}", reason=last[:300]))
+
+
+def _torch(found: Mapping[str, Any], _: Words) -> Line:
+    build = f"CUDA {found['cuda']}" if found["cuda"] else "CPU"
+    return Line("ok", f"torch {found['version']} ({build})")
+
+
+def _no_card(found: Mapping[str, Any], words: Words) -> Line:
+    if found["cuda"]:
+        said = words.text("no CUDA card answers: look at nvidia-smi, and at CUDA_VISIBLE_DEVICES")
+    else:
+        said = words.text("this torch is built for the CPU alone; on a card, install one for CUDA")
+    return Line("warn", said)
+
+
+def _card(found: Mapping[str, Any], words: Words) -> Line:
+    parts = [
+        f"{found['cards']} x {found['name']}" if found["cards"] > 1 else str(found["name"]),
+        words.text("{free} of {total} GB free", free=_gb(found["free_gb"]), total=_gb(found["memory_gb"])),
+        f"sm {found['capability']}",
+    ]
+    if found["driver"]:
+        parts.append(words.text("driver {version}", version=found["driver"]))
+    busy = found["memory_gb"] - found["free_gb"] > _BUSY_GB
+    if busy:
+        parts.append(words.text("somebody else holds the rest: look at nvidia-smi"))
+    return Line("warn" if busy else "ok", ", ".join(parts))
+
+
+def _speed(found: Mapping[str, Any], words: Words) -> Line:
+    reached = words.text(
+        "large {dtype} products reach {tflops} TFLOP/s", dtype=found["dtype"], tflops=f"{found['tflops']:.0f}"
+    )
+    parts = [reached]
+    share = found["tflops"] / found["peak_tflops"] if found["peak_tflops"] else None
+    if share is not None:
+        parts.append(words.text("{share} of the card's peak", share=words.percent(share)))
+    if found["sm_mhz"]:
+        parts.append(f"{found['sm_mhz']:.0f} MHz")
+    if found["throttle"]:
+        parts.append(words.text("held back by {reasons}", reasons=found["throttle"].replace(",", ", ")))
+    slow = share is not None and share < _SLOW_CARD
+    return Line("warn" if slow else "ok", ", ".join(parts))
+
+
+def _works(name: str, what: str) -> dict[str, Callable[[Mapping[str, Any], Words], Line]]:
+    """The three ends of something that is tried."""
+
+    def works(found: Mapping[str, Any], words: Words) -> Line:
+        return Line("ok", words.text("{what} works ({seconds} s)", what=what, seconds=f"{found['seconds']:.1f}"))
+
+    def fails(found: Mapping[str, Any], words: Words) -> Line:
+        return Line("bad", words.text("{what} fails: {reason}", what=what, reason=found["reason"]))
+
+    def differs(_: Mapping[str, Any], words: Words) -> Line:
+        return Line("bad", words.text("{what} computes something else than torch without it", what=what))
+
+    return {name: works, f"{name}_fails": fails, f"{name}_differs": differs}
+
+
+_SENTENCES: Mapping[str, Callable[[Mapping[str, Any], Words], Line]] = {
+    "python": lambda found, _: Line("ok", f"Python {found['version']}"),
+    "torch": _torch,
+    "no_card": _no_card,
+    "card": _card,
+    "speed": _speed,
+    **_works("compile", "torch.compile"),
+    **_works("kernels", "Triton"),
+}
+
+
+# --- the machine -----------------------------------------------------------------------------------------------------
+
+
+def _memory(words: Words) -> Line:
+    sizes = {}
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            name, _, rest = line.partition(":")
+            sizes[name] = int(rest.split()[0]) / (1 << 20)
+        free, total = sizes["MemAvailable"], sizes["MemTotal"]
+    except (OSError, ValueError, KeyError, IndexError):
+        return Line("ok", words.text("memory of this machine: unknown"))
+    said = words.text(
+        "memory: {free} of {total} GB free, {cores} cores", free=_gb(free), total=_gb(total), cores=os.cpu_count()
+    )
+    return Line("warn" if free < _LEAST_MEMORY_GB else "ok", said)
+
+
+def _disk(directory: Path, words: Words) -> Line:
+    """How fast a checkpoint gets there, by writing as much for real."""
+    block = os.urandom(1 << 20)  # a disk that compresses gains nothing
+    try:
+        space = os.statvfs(directory)
+        free_gb = space.f_bavail * space.f_frsize / _GIB
+        if free_gb * _GIB < 4 * _DISK_BYTES:
+            return Line("bad", words.text("disk: only {free} GB free in {path}", free=_gb(free_gb), path=directory))
+        with tempfile.TemporaryFile(dir=directory) as file:
+            began = time.perf_counter()
+            for _ in range(_DISK_BYTES // len(block)):
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+            rate = _DISK_BYTES / 1e6 / (time.perf_counter() - began)
+    except OSError as error:
+        return Line("bad", words.text("disk: {path}: {reason}", path=directory, reason=reason_of(error)))
+    said = words.text(
+        "disk: writes {rate} MB/s, {free} GB free in {path}", rate=f"{rate:.0f}", free=_gb(free_gb), path=directory
+    )
+    return Line("warn" if rate < _SLOW_DISK_MB_S or free_gb < _LEAST_FREE_GB else "ok", said)
+
+
+def _gb(size: float) -> str:
+    return f"{size:.0f}" if size >= 10 else f"{size:.1f}"

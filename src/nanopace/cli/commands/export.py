@@ -1,0 +1,110 @@
+"""Hand a run over to other tools: to a tracker, as a table, or as a trace.
+
+nanopace export train.log --to tensorboard     a nanoGPT log becomes a TensorBoard run
+nanopace export out --to csv --out run.csv     every row and every evaluation, with the wall clock
+nanopace export out --to perfetto              what the wall clock was spent on, for ui.perfetto.dev
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nanopace.cli.options import add_language, add_stage, words_of
+from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
+from nanopace.errors import InputError, reason_of
+
+if TYPE_CHECKING:
+    from nanopace.export.points import Point
+    from nanopace.run import Run
+
+_SUFFIXES: Mapping[str, str] = {"csv": ".csv", "parquet": ".parquet", "perfetto": ".perfetto.json"}
+_TRACKERS = ("tensorboard", "trackio", "wandb", "mlflow")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("log", metavar="RUN", help="a log, an out_dir, or - for standard input")
+    parser.add_argument("--to", required=True, choices=(*_TRACKERS, *_SUFFIXES), help="for which tool")
+    parser.add_argument(
+        "--out", metavar="PATH", type=Path, help="where the file goes (else here, named after the log; - prints it)"
+    )
+    parser.add_argument("--project", metavar="NAME", default="nanopace", help="of a tracker (default nanopace)")
+    group = parser.add_argument_group("what the log does not say")
+    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file; it is read, never executed")
+    group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob, such as batch_size=8")
+    add_stage(parser)
+    add_language(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    settings = Settings(args.config, dict(map(override, args.set)))
+    settings.check()
+    runs = [
+        run
+        for source in find_sources([args.log], words)
+        for run in of_stage(read_runs(source, settings), args.stage, source)
+    ]
+    for each in runs:
+        out = args.out if args.out is not None and len(runs) == 1 else _place(args.out, each, args.to)
+        if said := _export(each, args, out):
+            print(said)
+    return 0
+
+
+def _place(out: Path | None, run: Run, tool: str) -> Path:
+    """A name of its own for each of several runs, in the directory that was named, else here."""
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in run.name).strip("-")
+    return (out or Path()) / (name + _SUFFIXES.get(tool, f"-{tool}"))
+
+
+def _export(run: Run, args: argparse.Namespace, out: Path) -> str:
+    from nanopace.export.points import points
+
+    exported = points(run)
+    if args.to in _TRACKERS:
+        return _to_tracker(run, exported, args, out)
+    data = _writers(run.name)[args.to](exported)
+    if args.out is not None and str(args.out) == "-":
+        sys.stdout.buffer.write(data)
+        return ""
+    _write(out, data)
+    return f"{out}: {len(exported):,} points"
+
+
+def _writers(name: str) -> Mapping[str, Callable[[Sequence[Point]], bytes]]:
+    from nanopace.export.perfetto import to_perfetto
+    from nanopace.export.table import to_csv, to_parquet
+
+    return {"csv": to_csv, "parquet": to_parquet, "perfetto": lambda points: to_perfetto(name, points)}
+
+
+def _to_tracker(run: Run, exported: Sequence[Point], args: argparse.Namespace, out: Path) -> str:
+    from nanopace.export.tracker import send
+    from nanopace.trackers.tracker import Heading, make_tracker
+
+    tracker = make_tracker(args.to, f"--to {args.to}")
+    config = {name: fact.value for name, fact in run.facts.items()}
+    try:
+        said = send(exported, tracker, Heading(args.project, run.name, config, out))
+    except Exception as error:  # of somebody else's library
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError("--to {tool}: {reason}", tool=args.to, reason=reason) from None
+    return said or f"{args.to}: {run.name}, {len(exported):,} points"
+
+
+def _write(out: Path, data: bytes) -> None:
+    """All of it or nothing, and never over something that is there."""
+    from nanopace.files import atomic_file
+
+    try:
+        if out.exists():
+            raise InputError("--out {path}: is there already, and is not overwritten", path=out)
+        with atomic_file(out, durable=False) as file:
+            file.write(data)
+    except OSError as error:
+        raise InputError("--out {path}: {reason}", path=out, reason=reason_of(error)) from None

@@ -1,0 +1,155 @@
+"""A log that prints losses and no step times: what it says of the loss, and that it says nothing of the time.
+
+All that rests on the time of a step is None, and no finding is about it. A few such logs know how long all of it took,
+or what their evaluations took: that is kept.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from nanopace.diagnosis.curves import draw_untimed
+from nanopace.diagnosis.loss.losses import describe_loss
+from nanopace.diagnosis.loss.overfitting import is_sane
+from nanopace.diagnosis.mfu.mfu import find_mfu
+from nanopace.diagnosis.reading import describe_model, describe_source, reading_findings
+from nanopace.diagnosis.result import Ahead, Diagnosis, Finding, Restarts, Step, Throughput, Wall
+from nanopace.diagnosis.time.costs import find_costs
+from nanopace.diagnosis.time.counting import log_interval
+from nanopace.diagnosis.time.faults import find_faults, loss_fault_findings, memory_findings
+from nanopace.diagnosis.time.gpu_use import gpu_findings
+from nanopace.diagnosis.time.rows import find_pace
+from nanopace.diagnosis.time.time_findings import conflicts, ending_findings
+from nanopace.diagnosis.time.wall_time import Clock
+from nanopace.record import replace
+from nanopace.run import Evaluation, Run
+
+_NO_STEP = Step(None, None, 0, 0, (), None)
+_NO_CLOCK = Clock(array("d"), (), array("d"), 0.0, 0.0)
+_ENDS = 10  # the first and the last of so many parts of the rows tell where the loss began and where it ended
+
+
+def diagnose_untimed(run: Run) -> Diagnosis:
+    """What a run without step times means, without advice."""
+    run = replace(run, row_contains_evaluation=False)  # there is no time that could contain one
+    pace = find_pace(run)
+    costs = find_costs(run, pace)
+    wall, steps = _wall(run), _steps(run)
+    throughput = _throughput(run, wall, steps)
+    faults = find_faults(run, _NO_CLOCK)
+    loss, loss_findings = describe_loss(run)
+    limit, last = run.number("max_iters"), run.untimed_rows.last_iteration[-1]
+    remaining = None if limit is None else max(0, int(limit) - last)
+    return Diagnosis(
+        source=describe_source(run),
+        facts=run.facts,
+        step=_NO_STEP,
+        slow_rows=(),
+        evaluations=costs.evaluations,
+        checkpoints=costs.checkpoints,
+        startup=None,
+        restarts=Restarts(
+            len(run.restarts), sum(max(0, each.reached - each.iteration + 1) for each in run.restarts), None
+        ),
+        wall=wall,
+        ahead=Ahead(
+            seconds_per_1000=None,
+            max_iters=None if limit is None else int(limit),
+            remaining_iterations=0 if run.ending == "finished" else remaining,
+            eta_s=None,
+        ),
+        throughput=throughput,
+        mfu=find_mfu(run, pace, throughput),
+        model=describe_model(run),
+        loss=loss,
+        findings=(
+            *reading_findings(run),
+            Finding("untimed_log", {"rows": run.untimed_rows.lines, **_told(run, wall, steps)}),
+            *ending_findings(run),
+            *conflicts(run),
+            *memory_findings(faults),
+            *gpu_findings(run),
+            *_course(run),
+            *loss_fault_findings(faults),
+            *loss_findings,
+        ),
+        curves=draw_untimed(run, costs.saved),
+        gpu_use=run.gpu_use,
+        faults=faults,
+        notes=run.notes,
+    )
+
+
+def _wall(run: Run) -> Wall:
+    """The whole, where the trainer tells it, and the evaluations, where it timed all of them. The rest is training for
+    the most part, and saving and loading, too: what of it is which is unknown."""
+    total_s = None if run.wall_ms is None else run.wall_ms / 1000
+    evaluation_s = _evaluation_s(run.evaluations)
+    if total_s is not None and (evaluation_s or 0.0) > total_s:
+        evaluation_s = None  # they are not in it
+    return Wall(
+        total_s=total_s,
+        training_s=None,
+        evaluation_s=evaluation_s,
+        checkpoint_s=None,
+        startup_s=None,
+        stall_s=None,
+        restart_s=None,
+        other_s=None,
+        unknown_s=None if total_s is None else total_s - (evaluation_s or 0.0),
+        overhead_share=None,
+        goodput=None,
+        measured=total_s is not None,
+        suspended_s=None,
+        rollback_s=None,
+    )
+
+
+def _evaluation_s(evaluations: tuple[Evaluation, ...]) -> float | None:
+    """None where the trainer did not time them all."""
+    timed = [each for each in evaluations if each.metric != "core"]
+    if not timed or any(each.ms is None for each in timed):
+        return None
+    return sum(each.ms or 0.0 for each in timed) / 1000
+
+
+def _steps(run: Run) -> int | None:
+    """How many were done, where the log has their beginning. Trainers count them from 0 or from 1."""
+    first, last = run.untimed_rows.iteration[0], run.untimed_rows.last_iteration[-1]
+    last = max(last, *(each.iteration for each in run.evaluations[-1:]), 0)
+    if run.restarts or run.rollbacks or first > max(1, log_interval(run) or 1):
+        return None
+    return last + 1 if first == 0 else last
+
+
+def _throughput(run: Run, wall: Wall, steps: int | None) -> Throughput:
+    tokens = run.number("tokens_per_iteration")
+    total = tokens * steps if tokens and steps else None
+    sequences = run.number("batch_size")
+    return Throughput(
+        tokens_per_s=None,
+        tokens_per_s_overall=total / wall.total_s if total and wall.total_s else None,
+        tokens_per_day=None,
+        tokens_per_iteration=tokens,
+        tokens_total=total,
+        micro_batch_ms=None,
+        micro_batch_sequences=int(sequences) if sequences else None,
+    )
+
+
+def _told(run: Run, wall: Wall, steps: int | None) -> dict[str, float | None]:
+    """The time of the whole run, and of a step on average: only where no evaluation of unknown length is in it."""
+    apart = wall.evaluation_s is not None or not run.evaluations
+    mean_s = wall.unknown_s / steps if wall.unknown_s and steps and apart else None
+    return {"total_s": wall.total_s, "mean_step_s": mean_s}
+
+
+def _course(run: Run) -> list[Finding]:
+    """Where the loss of the rows began and where it ended, as means: a single row scatters."""
+    rows = run.untimed_rows
+    known = [index for index, loss in enumerate(rows.loss) if is_sane(loss)]
+    if len(known) < 2:
+        return []
+    count = max(1, len(known) // _ENDS)
+    first, last = (sum(rows.loss[index] for index in part) / count for part in (known[:count], known[-count:]))
+    return [Finding("training_loss_course", {"first_loss": first, "last_loss": last, "rows": count})]

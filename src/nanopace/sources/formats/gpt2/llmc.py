@@ -1,0 +1,249 @@
+"""llm.c's consoles: the CUDA and the C program, and train_gpt2.py beside them.
+
+What the figures mean, which the log does not say:
+
+- Steps are counted from 1 (in train_gpt2.c from 0). Here they are counted from 0, as its own main.log counts them.
+- `val loss`, HellaSwag and checkpoints have no row: they are of the step that follows. Behind the last step there is
+  one more of each.
+- The CUDA program measures the step alone: neither evaluation nor samples nor checkpoints are in any figure.
+  train_gpt2.py measures all of them with the step that follows.
+- `tok/s` of the CUDA program is a moving average. After a resume it begins at a twentieth of the truth.
+- The MFU is not smoothed, is of one GPU, and counts half of attention's FLOPs, since it is causal. It is divided by the
+  peak that the table names; in May 2024 by an A100's. Where the card is not known it is -100%.
+- What a model writes stands between rules, and may be anything.
+"""
+
+from __future__ import annotations
+
+from nanopace.run import Row
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.gpt2 import llmc_lines as lines
+from nanopace.sources.formats.gpt2.endings import ending_of
+from nanopace.sources.formats.gpt2.llmc_lines import Printed, read_row
+from nanopace.sources.formats.gpt2.llmc_sensors import Sensors
+from nanopace.sources.formats.gpt2.next_row import NextRow
+from nanopace.sources.formats.gpt2.parameter_lines import read_groups
+from nanopace.sources.formats.gpt2.rate import SmoothedStepTokens
+from nanopace.sources.printed_numbers import nan_as_inf, to_int
+from nanopace.sources.processes.died import RANK
+
+A100_TFLOPS = 312.0
+_MOST_PIECES = 8  # of a line that a terminal broke
+_LONGEST_LINE = 1000
+
+
+class LlmcReader:
+    """Feeds a RunBuilder."""
+
+    forms = lines.ROWS
+    opening, rule = "generating:", "---"  # before and around what the model writes
+
+    def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
+        self._builder = builder
+        self._next = NextRow(builder)
+        self._rate = SmoothedStepTokens()
+        self._sensors = Sensors()
+        self._table: dict[str, str] = {}
+        self._has_groups = False  # their lines: it is train_gpt2.py
+        self._devices = 0  # that the ranks of train_gpt2.py print
+        self._tokens_printed = False
+        self._total: int | None = None  # steps, as the last row has it
+        self._sampling, self._rules = False, 0
+        self._skipped = False  # the update of the row that follows
+        self._began = False  # a process that has no row yet
+        self._from_one: bool | None = None
+        self._open, self._pieces = "", 0  # a line that a terminal broke
+
+    def feed(self, line: str) -> bool:
+        if line.startswith("["):
+            line = RANK.sub("", line, count=1)
+        line = line[-_LONGEST_LINE:]  # behind a progress bar
+        if self._sampling:
+            return self._sample(line)
+        if self._read(line):
+            self._open = ""
+            return True
+        joined = self._open + line if self._open else ""
+        if joined and (row := read_row(joined, self.forms)) is not None:
+            self._open = ""
+            self._row(row)
+            return True
+        if lines.OPENS.search(line):
+            self._open, self._pieces = line, 1
+        elif joined and self._pieces < _MOST_PIECES:
+            self._open, self._pieces = joined, self._pieces + 1
+        else:
+            self._open = ""
+        return False
+
+    def feed_cut(self, line: str) -> bool:
+        """A last line without its end: a time with its unit is complete."""
+        row = read_row((self._open + line)[-_LONGEST_LINE:], self.forms)
+        if row is not None and not self._sampling:
+            self._row(row)
+        return row is not None
+
+    def finish(self) -> None:
+        self._next.finish()
+        self._end_process()
+        self._builder.gpu_use(self._sensors.use())
+
+    def _sample(self, line: str) -> bool:
+        """Between rules: a row of the same training that follows the last one shows that the second rule is missing."""
+        if line.strip() == self.rule:
+            self._rules += 1
+            self._sampling = self._rules < 2
+        elif lines.STARTS.match(line):
+            self._sampling = False
+            return self._read(line)
+        elif (row := read_row(line, self.forms)) is not None and not row.start:
+            follows = self._next.last is not None and row.step == self._next.last + 1 + bool(self._from_one)
+            if follows and row.total == self._total:
+                self._row(row)
+        return True
+
+    def _read(self, line: str) -> bool:
+        if (row := read_row(line, self.forms)) is not None:
+            self._row(row)
+        elif found := lines.EVALUATION.search(line):
+            self._next.evaluation(float(found[1]))
+        elif found := lines.HELLASWAG.search(line):
+            self._next.evaluation(float(found[1]), metric="core")
+        elif line.strip() == self.opening:
+            self._sampling, self._rules = True, int(self.opening == self.rule)
+        elif found := lines.CHECKPOINT.search(line):
+            self._builder.checkpoint(int(found["step"] or found["named"]), found["path"])
+        elif found := lines.SENSORS.search(line):
+            self._sensors.add(found)
+        elif lines.SKIPPED.search(line):
+            self._skipped = True
+        elif lines.FINISHED.match(line):
+            self._builder.ending("finished")
+        elif line.startswith("[CUDA ERROR]"):
+            self._builder.ending("error")
+        elif line.strip() == "out of memory":  # behind it
+            self._builder.ending("out_of_memory")
+        elif (ending := ending_of(line)) is not None:
+            self._builder.ending(ending)
+        else:
+            return self._header(line)
+        return True
+
+    # --- the run -----------------------------------------------------------------------------------------------------
+
+    def _row(self, row: Printed) -> None:
+        if self._from_one is None or self._began:
+            self._first_row(row)
+        self._sampling = self._began = False
+        iteration = row.step - 1 if self._from_one and row.step else row.step
+        if not float(row.ms) > 0:  # the clock stood still
+            return
+        self._next.flush(iteration)
+        self._builder.row(Row(iteration, float(row.ms), nan_as_inf(row.loss), row.mfu))
+        if self._skipped:
+            self._builder.skipped(iteration)
+            self._skipped = False
+        self._total = row.total
+        if row.step == row.total:
+            self._builder.ending("finished")
+        if row.rate and row.smoothed:
+            self._rate.read_smoothed(iteration, row.ms, row.rate)
+        elif row.rate:
+            self._rate.read(row.ms, row.rate)
+
+    def _first_row(self, row: Printed) -> None:
+        """What its form shows."""
+        self._from_one = row.total is not None or row.step > 0
+        if self._from_one:
+            self._builder.caveat("counts_from_one", trainer="llm.c")
+        if row.total:
+            self._builder.fact("max_iters", row.total)
+        if row.smoothed and row.rate:
+            self._builder.caveat("rate_smoothed", trainer="llm.c")
+        if row.a100:
+            self._builder.fact("printed_peak_tflops", A100_TFLOPS, "inferred", "trainer")
+        if row.mfu:
+            self._builder.caveat("mfu_causal", trainer="llm.c")
+
+    # --- its process -------------------------------------------------------------------------------------------------
+
+    def _header(self, line: str) -> bool:
+        if found := lines.TABLE.match(line):
+            self._table_row(found[1].strip(), found[2].strip())
+        elif found := lines.ACCUMULATION.search(line):
+            self._begin_process()
+            processes = lines.whole(self._table.get("num_processes", ""))
+            if processes:  # nanoGPT's knob counts the micro-batches of all GPUs, the line those of one
+                self._builder.fact("gradient_accumulation_steps", int(found[1]) * processes)
+        elif found := lines.TOKENS.search(line):
+            self._begin_process()
+            self._give_tokens(to_int(found[1]))
+        elif lines.STARTS.match(line):
+            self._begin_process()
+        elif found := lines.DEVICE.match(line):
+            self._begin_process()
+            self._device(found[1], several=found[2] is not None)
+        elif groups := read_groups(line):
+            self._has_groups = True
+            for name, count in groups.items():
+                self._builder.fact(name, count)
+        else:
+            return False
+        return True
+
+    def _begin_process(self, *, fresh: bool | None = None) -> None:
+        if not self._began and self._from_one is not None:
+            self._next.finish()
+            self._end_process()
+            self._next, self._rate, self._table = NextRow(self._builder), SmoothedStepTokens(), {}
+            self._has_groups = False
+            self._devices = 0
+        self._began, self._skipped = True, False
+        self._builder.begin_process(fresh=fresh)
+
+    def _table_row(self, name: str, value: str) -> None:
+        """The table at the top."""
+        self._begin_process()
+        self._table[name] = value
+        if name == "weight init method":
+            self._begin_process(fresh=value != "intermediate checkpoint")
+        elif name == "total batch size":
+            self._give_tokens(to_int(value) if value.isdigit() else 0)
+        elif name == "num_parameters":
+            self._parameters(value)
+        elif (known := lines.FACTS.get(name)) is not None:
+            fact, read = known
+            if (number := read(value)) is not None:
+                self._builder.fact(fact, number)
+
+    def _device(self, device: str, *, several: bool) -> None:
+        """Every rank prints its own, with a number where there are several. One alone may be all that was kept."""
+        self._devices += 1
+        self._builder.fact("device", device)
+        if self._devices > 1 or not several:
+            self._builder.fact("gpu_count", self._devices)
+
+    def _give_tokens(self, tokens: int) -> None:
+        if tokens > 0:
+            self._tokens_printed = True
+            self._builder.fact("tokens_per_iteration", tokens)
+
+    def _parameters(self, value: str) -> None:
+        """It counts the position table, and the vocabulary as it is padded."""
+        positions, width = (lines.whole(self._table.get(name, "")) for name in lines.POSITIONS)
+        count = lines.whole(value)
+        if count and positions and width and count > positions * width:
+            self._builder.fact("parameters", count - positions * width)
+
+    def _end_process(self) -> None:
+        if not self._tokens_printed and (tokens := self._rate.plausible) is not None:
+            self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
+        if self._has_groups and self._devices < 2:
+            self._builder.caveat("gpus_unknown")
+
+
+class LlmcPythonReader(LlmcReader):
+    """train_gpt2.py and train_llama3.py."""
+
+    forms = lines.PYTHON_ROWS
+    opening = rule = "---------------"

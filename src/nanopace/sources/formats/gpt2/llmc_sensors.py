@@ -1,0 +1,42 @@
+"""What the card's sensors said, in the lines that llm.c prints below its rows."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from types import MappingProxyType
+
+from nanopace.medians import upper_median
+from nanopace.run import GpuUse
+
+# As our own ledger names them. Which of the two kinds a "thermal cap" is, llm.c does not say.
+_REASONS = {"power cap": "power_cap", "thermal cap": "thermal"}
+
+
+class Sensors:
+    """Sums them up."""
+
+    def __init__(self) -> None:
+        self._columns = {name: array("d") for name in ("utilization", "mhz", "watts", "celsius")}
+        self._throttled: Counter[str] = Counter()
+
+    def add(self, found: re.Match[str]) -> None:
+        for name, column in self._columns.items():
+            column.append(float(found[name]))
+        if (reason := _REASONS.get(found["cap"].strip())) is not None:
+            self._throttled[reason] += 1
+
+    def use(self) -> GpuUse | None:
+        """None where none is printed."""
+        samples = len(self._columns["mhz"])
+        if not samples:
+            return None
+        return GpuUse(
+            samples=samples,
+            sm_mhz=upper_median(self._columns["mhz"]),
+            watts=upper_median(self._columns["watts"]),
+            celsius=max(self._columns["celsius"]),
+            utilization=upper_median(self._columns["utilization"]),
+            throttled=MappingProxyType({why: count / samples for why, count in self._throttled.most_common()}),
+        )

@@ -1,0 +1,56 @@
+"""The tokens of a step, by a printed rate and a printed time."""
+
+from __future__ import annotations
+
+from nanopace.sources.formats.nanochat_lines import PrintedRate
+
+_FEWEST = 256  # tokens: forks that divide by milliseconds print a thousandth of their rate
+_UNIT = 8  # a micro-batch is a round number of tokens
+
+
+class StepTokens(PrintedRate):
+    """Takes both as they are printed, with any number of decimals."""
+
+    def read(self, ms: str, rate: str, *, thousands: float = 1.0, per_ms: float = 1.0) -> None:
+        """`thousands`: what a printed unit such as k stands for; `per_ms`: milliseconds of a printed unit of time."""
+        rate = rate.replace(",", "")
+        self.bound(float(ms) * per_ms, _half(ms) * per_ms, float(rate) * thousands, 2 * _half(rate) * thousands)
+
+    def bound(self, ms: float, ms_error: float, rate: float, rate_error: float) -> None:
+        """A row: both figures may be off by so much, in either direction."""
+        low = (rate - rate_error) * (ms - ms_error) / 1000
+        self.narrow(low, (rate + rate_error) * (ms + ms_error) / 1000)
+
+    @property
+    def plausible(self) -> int | None:
+        """None where no trainer would have so many."""
+        tokens = self.tokens
+        return tokens if tokens is not None and tokens >= _FEWEST and tokens % _UNIT == 0 else None
+
+
+class SmoothedStepTokens(StepTokens):
+    """llm.c's rate is a moving average with the weight 0.95, corrected for its start: two rows in a row undo it."""
+
+    _PAST = 0.95
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before: tuple[int, float] | None = None  # the row before, and its average without the correction
+
+    def read_smoothed(self, iteration: int, ms: str, rate: str) -> None:
+        """The rate of iteration 0 is its own; that of iteration 1 begins the average."""
+        if not iteration:
+            self.read(ms, rate)
+            self._before = 0, 0.0
+            return
+        average = float(rate) * (1 - self._PAST**iteration)
+        before, self._before = self._before, (iteration, average)
+        if before is not None and before[0] == iteration - 1:
+            own = (average - self._PAST * before[1]) / (1 - self._PAST)
+            # Both are rounded to whole tokens, and computed in 32 bits.
+            self.bound(float(ms), _half(ms), own, 1 / (1 - self._PAST) + 1e-5 * own)
+
+
+def _half(printed: str) -> float:
+    """Of the unit of its last digit."""
+    return 0.5 * 0.1 ** len(printed.partition(".")[2])

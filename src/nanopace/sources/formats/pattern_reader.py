@@ -1,0 +1,212 @@
+"""Reads a log by the expressions of --pattern: what their groups found becomes rows and evaluations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from nanopace.run import Row
+from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.pattern import TIMES, LinePattern, format_of
+from nanopace.sources.printed_numbers import RateBounds
+
+_LONGEST = 40  # characters of a number
+_LARGEST_ITERATION = 10**12
+_LONGEST_MS = 1e12
+
+
+class PatternReader:
+    """Tells the builder what the expressions find in each line."""
+
+    def __init__(self, builder: RunBuilder, patterns: Sequence[LinePattern]) -> None:
+        builder.format = format_of(patterns)
+        self.matched = 0
+        self.first_unread: tuple[int, str] | None = None  # the number and the text of the first one that is no row
+        self._builder = builder
+        self._patterns = patterns
+        self._clock = _ElapsedClock(builder)
+        self._tokens = _Tokens(builder)
+        self._last: int | None = None  # iteration of the last row
+        self._line = 0
+
+    def feed(self, line: str) -> bool:
+        """One clean line. True if it was understood."""
+        self._line += 1
+        for pattern in self._patterns:
+            if (found := pattern.search(line)) is not None:
+                self.matched += 1
+                understood = self._understood(found)
+                if not understood and self.first_unread is None:
+                    self.first_unread = self._line, line
+                return understood
+        return False
+
+    def feed_cut(self, _line: str) -> bool:
+        """A last line without its end may end in the middle of a number."""
+        return False
+
+    def finish(self) -> None:
+        """The first row of a clock that runs on waits for the second."""
+        self._clock.flush()
+        self._tokens.flush()
+
+    def _understood(self, found: Mapping[str, str]) -> bool:
+        iteration = _iteration(found["iteration"]) if "iteration" in found else None
+        if iteration is None:
+            return False
+        loss, val = _loss(found.get("loss")), _loss(found.get("val"))
+        is_row = bool(found.keys() & {*TIMES, "tokens_per_s"}) or val is None
+        if val is not None:
+            train = _loss(found.get("train")) if is_row or "train" in found else loss
+            self._clock.evaluation(iteration, train, val, after_row=iteration == self._last)
+        return not is_row or self._row(iteration, loss, found) or val is not None
+
+    def _row(self, iteration: int, loss: float | None, found: Mapping[str, str]) -> bool:
+        mfu, percent = _number(found.get("mfu")), _number(found.get("mfu_percent"))
+        if mfu is None and percent is not None:
+            mfu = percent / 100
+        ms = _ms(found)
+        if self._last is not None and iteration < self._last:
+            self._tokens.flush()  # of the run before, if it is another one
+        if ms is None:
+            if loss is None:
+                return False
+            self._builder.untimed_row(iteration, loss)
+        elif "elapsed_s" in found or "elapsed_ms" in found:
+            self._clock.row(Row(iteration, ms, loss, mfu))
+        else:
+            self._builder.row(Row(iteration, ms, loss, mfu))
+        self._tokens.add(found, ms or 0.0)
+        self._last = iteration
+        return True
+
+
+class _ElapsedClock:
+    """Rows of a clock that runs on from the start: the time of one is the difference to the one before.
+
+    Only the second row tells whether the first is near the start, and its time is that since then, or whether the log
+    is an excerpt, and its time is unknown. So the first waits, with the evaluations behind it.
+    """
+
+    def __init__(self, builder: RunBuilder) -> None:
+        self._builder = builder
+        self._before: Row | None = None
+        self._first: Row | None = None  # as long as it waits
+        self._waiting: list[tuple[int, float | None, float, bool]] = []
+
+    def row(self, row: Row) -> None:
+        before = self._before
+        if before is not None and (row.iteration, row.ms) == (before.iteration, before.ms):
+            return  # the same line twice
+        if before is None or row.ms < before.ms:  # another process: its clock starts anew
+            if before is not None:
+                self.flush()
+                self._builder.begin_process()
+            self._first = row
+        else:
+            self.flush(row.iteration)
+            self._builder.row(Row(row.iteration, row.ms - before.ms, row.loss, row.mfu))
+        self._before = row
+
+    def evaluation(self, iteration: int, train: float | None, val: float, *, after_row: bool) -> None:
+        if self._first is not None:
+            self._waiting.append((iteration, train, val, after_row))
+        else:
+            self._builder.evaluation(iteration, train, val, after_row=after_row)
+
+    def flush(self, second: int | None = None) -> None:
+        """Give what waits; `second` is the iteration of the row behind the first."""
+        first, self._first = self._first, None
+        if first is not None and (second is None or first.iteration <= max(1, second - first.iteration)):
+            self._builder.row(first)
+        for iteration, train, val, after_row in self._waiting:
+            self._builder.evaluation(iteration, train, val, after_row=after_row)
+        self._waiting.clear()
+
+
+class _Tokens:
+    """The tokens of an iteration: as all rows print them, or as their rates and times tell them."""
+
+    def __init__(self, builder: RunBuilder) -> None:
+        self._builder = builder
+        self._printed: set[float] = set()  # two differ, and more tell nothing else
+        self._bounds = RateBounds()
+
+    def add(self, found: Mapping[str, str], ms: float) -> None:
+        tokens, rate = _number(found.get("tokens")), _number(found.get("tokens_per_s"))
+        if tokens is not None and len(self._printed) < 2:
+            self._printed.add(tokens)
+        time = next((name for name in ("ms", "s") if name in found), None)
+        if rate is None or time is None:
+            return
+        half, half_s = _half_unit(found["tokens_per_s"]), _half_unit(found[time]) / (1000 if time == "ms" else 1)
+        low, high = (rate - half) * (ms / 1000 - half_s), (rate + 2 * half) * (ms / 1000 + half_s)
+        self._bounds.narrow(low, high)
+
+    def flush(self) -> None:
+        """Tell the run that ends here."""
+        if len(self._printed) == 1 and 1 <= (tokens := self._printed.pop()) < _LARGEST_ITERATION:
+            self._builder.fact("tokens_per_iteration", round(tokens))
+        elif not self._printed and (by_rate := self._bounds.tokens) is not None:
+            self._builder.fact("tokens_per_iteration", by_rate, "inferred", "printed_rate")
+        self._printed.clear()
+        self._bounds = RateBounds()
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _number(text: str | None) -> float | None:
+    """A finite number, with commas between thousands or without; None if it is none."""
+    if text is None or len(text) > _LONGEST:
+        return None
+    try:
+        number = float(text.strip().rstrip("%").replace(",", ""))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _half_unit(text: str) -> float:
+    """How far a printed number may be off."""
+    return 0.5 * 10.0 ** -len(text.partition(".")[2])
+
+
+def _iteration(text: str) -> int | None:
+    number = _number(text)
+    return int(number) if number is not None and 0 <= number < _LARGEST_ITERATION and number == int(number) else None
+
+
+def _loss(text: str | None) -> float | None:
+    """What is not a number has diverged."""
+    if text is not None and text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        return math.inf
+    return _number(text)
+
+
+def _ms(found: Mapping[str, str]) -> float | None:
+    """The time that a row tells, of an iteration or since the start; None where it tells none."""
+    name = next((name for name in TIMES if name in found), None)
+    if name is None:
+        tokens, rate = _number(found.get("tokens")), _number(found.get("tokens_per_s"))
+        ms = 1000 * tokens / rate if tokens and rate else None
+    elif name.endswith("ms"):
+        ms = _number(found[name])
+    elif name == "it_per_s":
+        rate = _number(found[name])
+        ms = 1000 / rate if rate else None
+    else:
+        seconds = _seconds(found[name])
+        ms = None if seconds is None else 1000 * seconds
+    return ms if ms is not None and 0 <= ms <= _LONGEST_MS else None
+
+
+def _seconds(text: str) -> float | None:
+    """Seconds, or h:mm:ss and m:ss."""
+    seconds = 0.0
+    for part in text.split(":", maxsplit=3):
+        number = _number(part)
+        if number is None or number < 0:
+            return None
+        seconds = 60 * seconds + number
+    return seconds

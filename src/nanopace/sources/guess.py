@@ -1,0 +1,251 @@
+"""A guess at a log that no format reads: which lines look like rows, and the --pattern that would read them.
+
+Lines that differ in their numbers only have one shape. A shape has rows if one of its numbers is an iteration, which
+rises by the same amount from line to line, and another is a time, as its unit or its name says, or a loss. The guess is
+offered and never taken; and only after the pattern was tried on the file, and found in each of these lines what stands
+there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from typing import NamedTuple
+
+from nanopace.errors import UsageError
+from nanopace.medians import median
+from nanopace.sources.formats.pattern import Search, compile_patterns
+from nanopace.sources.line_shapes import LONGEST_LINE, Shape, find_shapes
+
+_MOST_LINES = 200_000  # that are looked at; a refusal is no reason to wait
+_TRIED = 5_000  # of them, on which a pattern is tried
+_MOST_TRIED = 20  # shapes that may be evaluations, and lines of each
+_FEWEST = 5  # lines that make rows
+_REGULAR = 0.9  # of the lines, in which the iteration rises by the same amount
+_ENOUGH_TO_RISE = 8  # lines: the times of fewer steps may rise by chance
+
+_ITERATION = re.compile(r"(?i:(?:^|_)(?:global_?)?(?:steps?|it|iters?|iterations?|batch|updates?)$)")
+_NO_ITERATION = re.compile(r"(?i:epoch|tok|sample|seen|seq|example|time|elapsed|lr|eta|^ep$)")
+_TIME = re.compile(r"(?i:time|^dt|_dt$|elapsed|took|duration|latency|^ms$|_ms$|^sec)")
+_NO_TIME = re.compile(r"(?i:eta|remain|left|data|load|eval|val|fwd|bwd|forward|backward|loss|lr|tok|mem|stamp)")
+_LOSS = re.compile(r"(?i:(?:^|[_/.])(?:train(?:ing)?[_/]?)?loss$)")
+_OTHER_LOSS = re.compile(r"(?i:val|test|eval|dev)")
+_UNITS = (  # of the word behind a number, or the end of its name
+    ("ms", re.compile(r"(?i:(?:.*[_(])?(?:ms|msecs?|milliseconds?)\)?(?:/\w{1,12})?$)")),
+    ("it_per_s", re.compile(r"(?i:(?:it|iters?|iterations?|its|steps?|batch|batches)(?:/|_per_)s(?:ec|econd)?$)")),
+    ("s", re.compile(r"(?:.*[_(])?(?:s|secs?|seconds?)\)?(?:/(?:it|iter|iteration|step|batch))?$")),
+)
+
+
+class Offer(NamedTuple):
+    """Lines that look like rows, and what would read them."""
+
+    patterns: tuple[str, ...]  # of the rows, and of the evaluations if there are any
+    lines: int
+    kind: str  # the group that holds the time; "loss" where there is none
+    iteration_column: int  # words of the line, from 1 on
+    kind_column: int
+
+
+def guess(printed: Iterable[str]) -> Offer | None:
+    """What to offer for these lines; None where nothing looks like rows."""
+    some = [line[:LONGEST_LINE] for line in islice(printed, _MOST_LINES)]
+    shapes = find_shapes(some)
+    for shape in shapes:
+        iteration = _iteration(shape) if shape.count >= _FEWEST else None
+        if iteration is None:
+            continue
+        time, loss = _time(shape, iteration), _loss(shape, iteration)
+        chosen = {iteration: "iteration"} | ({} if loss is None else {loss: "loss"}) | (dict([time]) if time else {})
+        if len(chosen) == 1:
+            continue
+        for pattern in (_pattern(shape, chosen), "^" + _spelled_out(shape, chosen)):
+            search, quick = _searcher(pattern)
+            if _finds(search, shape, chosen) and not (quick and _goes_back(search, some)):
+                at, kind = time or (loss or 0, "loss")
+                patterns = (pattern, *_of_evaluations(shapes, search))
+                return Offer(patterns, shape.count, kind, shape.word_number(iteration), shape.word_number(at))
+    return None
+
+
+def _of_evaluations(shapes: Sequence[Shape], of_rows: Search) -> Iterator[str]:
+    """The pattern of lines with a validation loss, where there are some that that of the rows does not match."""
+    for shape in shapes[:_MOST_TRIED]:
+        iteration, val = _iteration(shape), _validation(shape)
+        if iteration is None or val is None or iteration == val or any(map(of_rows, shape.lines[:_MOST_TRIED])):
+            continue
+        chosen = {iteration: "iteration", val: "val"}
+        pattern = _pattern(shape, chosen)
+        if _finds(_python_search(pattern), shape, chosen):
+            yield pattern
+            return
+
+
+# --- which number is which -------------------------------------------------------------------------------------------
+
+
+def _iteration(shape: Shape) -> int | None:
+    """A whole number that rises by the same amount: one that is called so, else the first one."""
+    found = [
+        index
+        for index in range(len(shape.places))
+        if not _NO_ITERATION.search(shape.name(index)) and _rises_evenly(shape.column(index))
+    ]
+    return next((index for index in found if _ITERATION.search(shape.name(index))), found[0] if found else None)
+
+
+def _rises_evenly(texts: Sequence[str]) -> bool:
+    if not all(text.replace(",", "").isdecimal() for text in texts):
+        return False
+    numbers = [_whole(text) for text in texts]
+    (step, count), *_ = Counter(after - before for before, after in pairwise(numbers)).most_common(1)
+    return step > 0 and count >= _REGULAR * (len(numbers) - 1)
+
+
+def _time(shape: Shape, iteration: int) -> tuple[int, str] | None:
+    """A number that is a time by its unit or its name, and which group it is: one that is called so comes first."""
+    found = []
+    for index in range(len(shape.places)):
+        name = shape.name(index)
+        if index == iteration or _NO_TIME.search(name) or (kind := _kind(shape, index)) is None:
+            continue
+        found.append((not _TIME.search(name), index, kind))
+    return min(found)[1:] if found else None
+
+
+def _kind(shape: Shape, index: int) -> str | None:
+    texts, name = shape.column(index), shape.name(index)
+    if all(":" in text for text in texts):
+        return "elapsed_s" if _TIME.search(name) and _rises([_clock(text) for text in texts]) else None
+    try:
+        times = [float(text.replace(",", "")) for text in texts]
+    except ValueError:
+        return None
+    if not all(0 < time < 1e12 for time in times):
+        return None
+    words = (shape.unit(index), name)
+    kind = next((kind for word in words for kind, unit in _UNITS if word and unit.match(word)), None)
+    if kind is None and _TIME.search(name) and median(times) < 1:
+        kind = "s"  # without a unit: nobody writes so small a part of a millisecond
+    return f"elapsed_{kind}" if kind in ("ms", "s") and _rises(times) else kind
+
+
+def _rises(times: Sequence[float]) -> bool:
+    return len(times) >= _ENOUGH_TO_RISE and all(before < after for before, after in pairwise(times))
+
+
+def _clock(text: str) -> float:
+    seconds = 0.0
+    for part in text.split(":"):
+        seconds = 60 * seconds + float(part)
+    return seconds
+
+
+def _loss(shape: Shape, iteration: int) -> int | None:
+    for index in range(len(shape.places)):
+        name = shape.name(index)
+        before = shape.literals[index]
+        if index != iteration and _LOSS.search(name) and not _OTHER_LOSS.search(before):
+            return index
+    return None
+
+
+def _validation(shape: Shape) -> int | None:
+    """A number that is called a loss of validation."""
+    for index in range(len(shape.places)):
+        if "loss" in (name := shape.name(index).lower()) and _OTHER_LOSS.search(shape.literals[index]):
+            return index
+        if name.startswith(("val", "eval")):
+            return index
+    return None
+
+
+# --- the pattern -----------------------------------------------------------------------------------------------------
+
+
+def _pattern(shape: Shape, chosen: Mapping[int, str]) -> str:
+    """From the name of the first number to the unit of the last. What is between two of them is skipped where the
+    second has a name, else it is spelled out."""
+    pattern, last = "", -1
+    for index in sorted(chosen):
+        name = shape.named(index)
+        if name is None or (pattern and index == last + 1):
+            pattern += ("" if pattern else "^") + _spelled_out(shape, {index: chosen[index]}, last + 1)
+        else:
+            skipped = ".*?" if pattern else ""
+            pattern += skipped + _escaped(name[0]) + r"\s*" + _group(chosen[index], shape.column(index))
+        last = index
+    return _short(pattern + _unit(shape, last))
+
+
+def _spelled_out(shape: Shape, chosen: Mapping[int, str], first: int = 0) -> str:
+    """All literals and numbers from one number on, up to the last that is chosen."""
+    pattern, last = "", max(chosen)
+    for index in range(first, last + 1):
+        group = _group(chosen[index], shape.column(index)) if index in chosen else r"[\w.,:+-]+"
+        pattern += r"\s*" + _escaped(shape.literals[index]) + r"\s*" + group
+    return _short(pattern + (_unit(shape, last) if len(chosen) > 1 else ""))
+
+
+def _unit(shape: Shape, index: int) -> str:
+    return r"\s*" + _escaped(shape.unit(index)) if shape.unit(index) else ""
+
+
+def _short(pattern: str) -> str:
+    return re.sub(r"(?:\\s\*)+(?=\\s[*+])", "", pattern)
+
+
+def _escaped(literal: str) -> str:
+    """With any white space for a blank, and any character for one that a shell or a terminal might change."""
+    escaped = re.escape(" ".join(literal.split()))
+    safe = "".join(each if " " <= each <= "~" and each != "'" else "." for each in escaped)
+    return safe.replace("\\ ", r"\s+")
+
+
+def _group(name: str, texts: Sequence[str]) -> str:
+    if name in ("loss", "val"):
+        return rf"(?P<{name}>[\w.+-]+)"
+    thousands = any("," in text for text in texts)
+    whole = r"\d+(?:,\d+)*" if thousands else r"\d+"
+    if name == "iteration":
+        return f"(?P<iteration>{whole})"
+    if thousands:
+        return rf"(?P<{name}>{whole}(?:\.\d+)?)"
+    more = ":" if any(":" in text for text in texts) else ""
+    more += "eE+-" if any("e" in text.lower() for text in texts) else ""
+    return rf"(?P<{name}>[\d.{more}]+)"
+
+
+# --- the proof -------------------------------------------------------------------------------------------------------
+
+
+def _finds(search: Search, shape: Shape, chosen: Mapping[int, str]) -> bool:
+    """Whether it finds in each line of a shape what stands there."""
+    wanted = ({name: numbers[index] for index, name in chosen.items()} for numbers in shape.numbers)
+    return all(search(line) == found for line, found in zip(shape.lines, wanted, strict=True))
+
+
+def _goes_back(search: Search, some: Sequence[str]) -> bool:
+    """Whether it finds iterations that do not rise: then it matches more than rows."""
+    found = [each["iteration"] for line in some[:_TRIED] if (each := search(line)) is not None]
+    falls = sum(_whole(after) < _whole(before) for before, after in pairwise(found))
+    return falls > (1 - _REGULAR) * len(found)
+
+
+def _whole(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _searcher(pattern: str) -> tuple[Search, bool]:
+    """What tries a pattern, and whether it is quick on every line. Python's own is where RE2 is missing."""
+    try:
+        return compile_patterns((pattern,))[0].search, True
+    except UsageError:
+        return _python_search(pattern), False
+
+
+def _python_search(pattern: str) -> Search:
+    expression = re.compile(pattern)
+    return lambda line: found.groupdict() if (found := expression.search(line)) else None

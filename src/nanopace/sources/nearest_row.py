@@ -1,0 +1,36 @@
+"""A hint for a file that cannot be read: the line in it that looks most like a row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+_MOST_LINES = 200_000  # that are looked at; a refusal is no reason to wait
+_LONGEST_LINE = 2000  # characters of it
+_LONGEST = 100  # characters of a line that is quoted
+
+# What a row has: a step, a loss, a time.
+_PARTS = (
+    re.compile(r"(?i:\b(?:step|iter(?:ation)?|epoch))\W{0,3}\d"),
+    re.compile(r"(?i:loss)\W{0,6}\d"),
+    re.compile(r"\d\s?(?:ms|s|sec|min|it/s|s/it)\b|\d:\d\d:\d\d"),
+)
+_FEWEST_PARTS = 2
+
+
+def nearest_row(printed: Iterator[str]) -> tuple[int, str]:
+    """Its number and its text, shortened; (0, "") where no line is near."""
+    most, number, text = _FEWEST_PARTS - 1, 0, ""
+    for at, line in enumerate(islice(printed, _MOST_LINES), start=1):
+        line = line[:_LONGEST_LINE]
+        parts = sum(pattern.search(line) is not None for pattern in _PARTS)
+        if parts > most:
+            most, number, text = parts, at, line
+    return number, shortened(text)
+
+
+def shortened(text: str) -> str:
+    """In one line, and no longer than a message has room for."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

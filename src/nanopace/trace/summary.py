@@ -1,0 +1,113 @@
+"""What a GPU did in the window of a trace, and what it waited for when it did nothing.
+
+Idle time is a gap in which no stream has work. Why it is there shows in what ends it:
+
+host   the host had not asked for that work yet when the GPU ran dry: Python, a small model, a loss that is read
+copy   the work was asked for, and a copy between host and GPU was the last before it: input, or results
+wait   the work was asked for in time, and still did not begin: it waits for an event, or the GPU takes a moment
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from nanopace.record import Record
+from nanopace.trace.kernels import Class, class_of
+from nanopace.trace.read import Trace, Work
+
+MOST_NAMES = 3  # of kernels that are shown for a class
+
+
+class KernelClass(Record):
+    """All kernels of a class."""
+
+    name: Class
+    busy_ms: float  # added up; where streams overlap, more than the wall clock
+    share: float  # of all that the kernels took
+    count: int
+    kernels: tuple[tuple[str, float], ...]  # those that took most, with their ms
+
+
+class TraceSummary(Record):
+    """One GPU in one trace."""
+
+    trace: str
+    device: int
+    device_name: str | None
+    window_ms: float  # from the beginning of its first work to the end of its last
+    busy_ms: float  # of it, with at least one stream at work
+    idle_host_ms: float
+    idle_copy_ms: float
+    idle_wait_ms: float
+    steps: int | None  # None: the program marked none
+    classes: tuple[KernelClass, ...]  # the largest first
+    launches: int
+
+    @property
+    def idle_ms(self) -> float:
+        return self.window_ms - self.busy_ms
+
+    @property
+    def busy_share(self) -> float:
+        return self.busy_ms / self.window_ms if self.window_ms else 0.0
+
+
+def summarise(trace: Trace) -> list[TraceSummary]:
+    """One for each GPU that did something."""
+    return [_of_gpu(trace, device, work) for device, work in sorted(trace.work.items())]
+
+
+def _of_gpu(trace: Trace, device: int, work: Sequence[Work]) -> TraceSummary:
+    idle = {"host": 0.0, "copy": 0.0, "wait": 0.0}
+    first, reached, last = work[0].begin, work[0].begin, work[0]
+    for each in work:
+        if each.begin > reached:
+            idle[_cause(reached, each, last)] += each.begin - reached
+        if each.end >= reached:
+            reached, last = each.end, each
+    window = reached - first
+    steps = sum(begin < reached and end > first for begin, end in trace.steps)
+    return TraceSummary(
+        trace=trace.name,
+        device=device,
+        device_name=trace.devices.get(device),
+        window_ms=window / 1000,
+        busy_ms=(window - sum(idle.values())) / 1000,
+        idle_host_ms=idle["host"] / 1000,
+        idle_copy_ms=idle["copy"] / 1000,
+        idle_wait_ms=idle["wait"] / 1000,
+        steps=steps or None,
+        classes=_classes(work),
+        launches=len(work),
+    )
+
+
+def _cause(begin: float, following: Work, last: Work) -> str:
+    """Why a gap that begins there lasted until the following work."""
+    if following.asked is not None and following.asked > begin:
+        return "host"
+    return "copy" if last.is_copy or following.is_copy else "wait"
+
+
+def _classes(work: Sequence[Work]) -> tuple[KernelClass, ...]:
+    names: Counter[str] = Counter()
+    counts: Counter[Class] = Counter()
+    for each in work:
+        names[each.name] += round(1000 * (each.end - each.begin))  # nanoseconds: whole numbers add up exactly
+        counts[class_of(each.name)] += 1
+    kernels: defaultdict[Class, list[tuple[str, float]]] = defaultdict(list)
+    for name, nanoseconds in names.most_common():
+        kernels[class_of(name)].append((name, nanoseconds / 1e6))
+    total = names.total() / 1e6
+    found = [
+        KernelClass(
+            name,
+            busy := sum(ms for _, ms in own),
+            busy / total if total else 0.0,
+            counts[name],
+            tuple(own[:MOST_NAMES]),
+        )
+        for name, own in kernels.items()
+    ]
+    return tuple(sorted(found, key=lambda each: -each.busy_ms))

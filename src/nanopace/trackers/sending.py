@@ -1,0 +1,74 @@
+"""Figures on their way to a tracker, in a thread of their own: a tracker may hang or fail, and training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from queue import Empty, Full, Queue
+from threading import Thread
+from typing import NamedTuple
+
+from nanopace.trackers.tracker import Heading, Tracker
+
+MOST_WAITING = 10_000  # figures of steps; what comes while as many wait is left out
+PATIENCE_S = 30.0  # at the end of a run
+
+
+class _Figures(NamedTuple):
+    step: int
+    figures: Mapping[str, float]
+
+
+class Sending:
+    """One tracker, opened and fed beside the run. `say` gets a line where a person should know something."""
+
+    def __init__(self, name: str, tracker: Tracker, heading: Heading, say: Callable[[str], None]) -> None:
+        self._name, self._tracker, self._heading, self._say = name, tracker, heading, say
+        self._waiting: Queue[_Figures | None] = Queue(MOST_WAITING)
+        self._left_out = 0
+        self._said: Queue[str] = Queue()
+        self._thread = Thread(target=self._send_all, name=f"tracker {name}", daemon=True)
+        self._thread.start()
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Never waits."""
+        self._pass_on()
+        if not self._thread.is_alive():
+            return
+        try:
+            self._waiting.put_nowait(_Figures(step, figures))
+        except Full:
+            self._left_out += 1
+
+    def finish(self, patience_s: float = PATIENCE_S) -> None:
+        """All figures are kept, or it is said that they are not."""
+        if self._thread.is_alive():
+            try:
+                self._waiting.put(None, timeout=patience_s)
+            except Full:
+                self._left_out += 1
+            self._thread.join(patience_s)
+        self._pass_on()
+        if self._thread.is_alive():
+            self._say(f"{self._name}: has not ended after {patience_s:.0f} s; its last figures may be missing")
+        elif self._left_out:
+            self._say(f"{self._name}: was too slow; the figures of {self._left_out:,} steps are missing there")
+
+    def _send_all(self) -> None:
+        try:
+            said = self._tracker.open(self._heading)
+            if said:
+                self._said.put(said)
+            while (each := self._waiting.get()) is not None:
+                self._tracker.log(each.step, each.figures, None)
+            self._tracker.close()
+        except BaseException as error:  # somebody else's library: SystemExit, too, has been seen
+            reason = " ".join(str(error).split()) or type(error).__name__
+            self._said.put(f"{self._name}: {reason[:200]}; no more figures are sent there, training goes on")
+
+    def _pass_on(self) -> None:
+        """What the thread has to say, from the thread that trains: displays expect only that one."""
+        while True:
+            try:
+                self._say(self._said.get_nowait())
+            except Empty:
+                return

@@ -1,0 +1,91 @@
+"""A trace's summary on a terminal: how busy the GPU was, what with, and what it waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nanopace.views.document import Cell, Table
+from nanopace.wording.template import label
+
+if TYPE_CHECKING:
+    from nanopace.trace.summary import TraceSummary
+    from nanopace.views.terminal_writer import TerminalWriter
+    from nanopace.wording.catalog import Words
+
+CLASSES: Mapping[str, str] = {
+    "matrix products": label("matrix products"),
+    "attention": label("attention"),
+    "normalisation": label("normalisation"),
+    "loss": label("softmax and loss"),
+    "optimizer": label("optimizer"),
+    "communication": label("communication"),
+    "embedding": label("embedding and indexing"),
+    "reductions": label("reductions"),
+    "elementwise": label("elementwise"),
+    "copies": label("copies"),
+    "other": label("other kernels"),
+}
+_LONGEST_NAME = 60  # of a kernel: templates write their whole signature
+_WORTH_A_LINE = 0.02  # of the window: idle time below it has no advice
+_IDLE: Mapping[str, str] = {
+    "host": label("the host had not asked for more work yet"),
+    "copy": label("a copy between host and card came before, or was waited for"),
+    "wait": label("the work was asked for in time and waited: for another stream, or the card took a moment"),
+}
+
+
+def write_traces(summaries: Sequence[TraceSummary], words: Words, writer: TerminalWriter) -> None:
+    for number, summary in enumerate(summaries):
+        if number:
+            writer.blank()
+        _write(summary, words, writer)
+
+
+def _write(summary: TraceSummary, words: Words, writer: TerminalWriter) -> None:
+    name = summary.device_name or words.text("GPU {number}", number=summary.device)
+    writer.line(Cell(f"{summary.trace}: {name}", "bold"), indent=0)
+    writer.line(_opening(summary, words))
+    steps = summary.steps or 1
+    per_step = words.text("a step") if summary.steps else words.text("in all")
+    head = (words.text("kernels"), words.text("share"), per_step, words.text("launches"), words.text("the largest"))
+    rows = [
+        (
+            words.text(CLASSES[each.name]),
+            words.percent(each.share),
+            words.duration(each.busy_ms / steps / 1000),
+            words.count(round(each.count / steps)),
+            _short(each.kernels[0][0]),
+        )
+        for each in summary.classes
+    ]
+    writer.heading(words.text("What the GPU computed"))
+    writer.table(Table(rows, "lrrrl", head=head))
+    writer.heading(words.text("What it waited for"))
+    idle = {"host": summary.idle_host_ms, "copy": summary.idle_copy_ms, "wait": summary.idle_wait_ms}
+    for cause, ms in sorted(idle.items(), key=lambda each: -each[1]):
+        share = words.percent(ms / summary.window_ms if summary.window_ms else 0.0)
+        writer.line(f"{share}: {words.text(_IDLE[cause])}")
+    if idle["host"] > _WORTH_A_LINE * summary.window_ms:
+        writer.line(words.text("Fewer, larger launches would fill that: compile, CUDA graphs, a larger micro-batch."))
+
+
+def _opening(summary: TraceSummary, words: Words) -> str:
+    window, busy = words.duration(summary.window_ms / 1000), words.percent(summary.busy_share)
+    if summary.steps is None:
+        return words.text("{window}, of which the GPU was busy {busy}.", window=window, busy=busy)
+    each = words.duration(summary.window_ms / 1000 / summary.steps)
+    return words.plural(
+        "{n} step of {each}; the GPU was busy {busy} of {window}.",
+        "{n} steps of {each}; the GPU was busy {busy} of {window}.",
+        summary.steps,
+        each=each,
+        busy=busy,
+        window=window,
+    )
+
+
+def _short(name: str) -> str:
+    """A kernel's name without the arguments of its templates, and no longer than a line has room for."""
+    plain = name.removeprefix("void ").partition("<")[0] or name
+    return plain if len(plain) <= _LONGEST_NAME else f"{plain[: _LONGEST_NAME - 1]}…"

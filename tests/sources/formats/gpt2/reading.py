@@ -1,0 +1,38 @@
+"""Short ways to read a log of these trainers."""
+
+from __future__ import annotations
+
+import io
+
+from nanopace.run import Evaluation, Run
+from nanopace.sources.runs import open_runs
+
+
+def runs_of(log: str) -> list[Run]:
+    return open_runs(io.BytesIO(log.encode()))
+
+
+def run_of(log: str) -> Run:
+    (run,) = runs_of(log)
+    return run
+
+
+def values(run: Run) -> dict[str, object]:
+    return {name: fact.value for name, fact in run.facts.items()}
+
+
+def losses(run: Run) -> list[tuple[int, float | None, int | None]]:
+    """Iteration, validation loss, and the row that contains the evaluation."""
+    return [(each.iteration, each.val, each.row) for each in run.evaluations if each.metric == "loss"]
+
+
+def scores(run: Run) -> list[tuple[int, float | None]]:
+    return [(each.iteration, each.val) for each in run.evaluations if each.metric == "core"]
+
+
+def caveats(run: Run) -> list[str]:
+    return [each.code for each in run.caveats]
+
+
+def evaluation(run: Run, iteration: int) -> Evaluation:
+    return next(each for each in run.evaluations if each.iteration == iteration)

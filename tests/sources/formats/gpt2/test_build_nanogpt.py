@@ -1,0 +1,323 @@
+"""build-nanogpt's console, in the forms that people gave its rows; and its log of losses."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nanopace import diagnose
+from nanopace.run import Fact
+from nanopace.sources.formats.gpt2.build_nanogpt_lines import read_row
+from nanopace.sources.infer.infer import complete
+from nanopace.sources.runs import open_runs
+
+from ...reading import detected
+from ..examples.gpt2 import BUILD_NANOGPT, BUILD_NANOGPT_LOG
+from .reading import caveats, losses, run_of, runs_of, scores, values
+
+
+def test_a_log() -> None:
+    run = run_of(BUILD_NANOGPT)
+    assert run.format == "build_nanogpt"
+    assert run.row_contains_evaluation
+    assert run.row_loss == "step"
+    assert [(row.iteration, row.ms, row.loss) for row in run.rows] == [
+        (0, 37298.0, 10.955015),
+        (1, 1572.0, 10.902713),
+        (2, 1577.0, 10.803934),
+        (3, 1572.5, 10.662127),
+        (4, 36100.0, 10.518579),
+        (5, 1573.0, 10.376801),
+    ]
+    assert losses(run) == [(0, 10.9517, 0), (4, 10.6012, 4)]
+    assert scores(run) == [(0, 0.25), (4, 0.247)]
+    assert caveats(run) == ["evaluation_with_samples"]
+    assert values(run) == {
+        "device": "cuda",
+        "gpu_count": 1,
+        "tokens_per_iteration": 524288,
+        "gradient_accumulation_steps": 8,
+        "n_layer": 12,
+        "n_embd": 768,
+        "bias": True,
+        "vocab_size": 50304,
+        "block_size": 1024,
+        "log_interval": 1,
+        "eval_interval": 4,
+        "parameters": 123_689_472,
+        "flops_per_token": 855_383_040,
+        "flops_per_token_causal": 798_759_936.0,
+    }
+    assert run.facts["tokens_per_iteration"].origin == "log"
+    assert run.facts["block_size"] == Fact(1024, "inferred", "parameter_groups")
+    assert run.restarts == ()
+
+
+FORMS = [
+    ("step    7 | loss: 3.250000 | lr 1.6783e-06 | norm: 1.5000 | dt: 410.50ms | tok/sec: 1000.00", 410.5),
+    ("step 7, loss: 3.25, dt: 410.50 ms", 410.5),
+    ("step 7, loss: 3.25, dt: 410.50ms, tok/sec: 1000.00", 410.5),
+    ("step 7 || loss: 3.2500 || norm: 1.5000 || elapsed_time: dt=410.5000ms || tok/sec: 1000.00", 410.5),
+    ("step 7 | loss: 3.2500 | dt: 410.50ms | tok/sec: 1000.00 | norm: 1.50 | lr: 0.000999", 410.5),
+    ("Step: 7 | Loss: 3.250000 | LR: 1.0000e-04 | GradNorm: 1.5000 | Time: 410.50ms | Tok/sec: 1000.00", 410.5),
+    ("step: 7 | train loss: 3.2500 | lr: 0.0003 |  norm: 1.5000 | dt: 410.50ms | tok/sec: 1000.00", 410.5),
+    ("step7 | loss: 3.25 | dt: 410.50ms | tok/sec:  1000.00", 410.5),
+    ("step 7| loss : 3.25| lr:1.0000e-04 | norm: 1.5000 | dt: 410.50ms, tok/sec: 1000.00", 410.5),
+    ("step 7 with loss: 3.2500, dt: 410.50ms, tok/sec: 1000.00", 410.5),
+    ("Step: 7, Loss: 3.25, time: 410.5 ms, tok/sec: 1000.0", 410.5),
+    ("Step 7, Loss: 3.250000 | lr: 2.0979e-04 | norm: 0.8421 | dt: 410.50 ms, tok/sec: 1000.00", 410.5),
+    ("step 7 | train loss 3.2500 | norm 1.5000 | 410.50ms | tok/sec 1000", 410.5),
+    ("step 7   | train_loss 3.25  | norm 1.50  | time 410.50 ms | tok/sec 1.00K", 410.5),
+    ("step 7 | loss: 3.250000 | grad norm: 1.5000 | time 410.50ms | tok/sec: 1000.0", 410.5),
+    ("> step 7 loss: 3.25 | time: 410 ms | tok/sec: 1000.00", 410.0),
+    ("step 7/100 | loss: 3.25 | lr: 1e-4 | time: 0.41s", 410.0),
+    ("step 7 | loss: 3.25 | total time: 99.5s | step time: 0.4105 sec", 410.5),
+    ("step 7 | loss: 3.25 | lr 1e-4 | eval time: 9.0s | dt: 410.5ms", 410.5),
+    ("2026-01-02 10:00:00 - INFO - step 7 | loss: 3.25 | dt: 410.50ms", 410.5),
+]
+
+
+@pytest.mark.parametrize(("line", "ms"), FORMS)
+def test_forms_of_a_row(line: str, ms: float) -> None:
+    """As the programs print them that were typed after the video."""
+    row = read_row(line)
+    assert row is not None
+    assert (row.step, row.loss, row.ms) == (7, 3.25, pytest.approx(ms))
+    assert not row.rate or float(row.rate) * row.rate_unit == 1000
+    assert detected([line]) == "build_nanogpt"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 100: train loss 4.2000, val loss 4.3000",  # nanoGPT's evaluation
+        "step 10: train loss 4.2000, val loss 4.3000, time 512.00ms",  # our own
+        "step 00010/05000 (0.20%) | loss: 9.1 | lrm: 1.00 | dt: 480.10ms | tok/sec: 1,092 | total time: 0.01m",
+        "step 00010 (3.5%) | loss: 5.1 | lrm: 1.00 | dt: 142ms | tok/sec: 182,000 | mfu: 39.1% | remaining: 9s",
+        "step    7/1000 | loss 9.100000 (+nanz)| norm 3.0000 (+nanz)| lr 1.00e-06 | 150.00 ms | 30.0% bf16 MFU",
+        "step    7/1000 | train loss 9.100000 | norm 3.0000 | lr 1.00e-06 | (150.00 ms | 3000 tok/s)",
+        "step 7: train loss 5.356189 (took 1452.121000 ms)",
+        "step:7/1000 train_loss:9.1000 train_time:700ms step_avg:50.00ms",
+        "step:  7  loss:  9.10000  grad_norm:  1.0  memory:  5.0GiB(6.0%)  tps: 900  tflops: 1.0  mfu: 1.00%",
+        "step: 7  acc: 0  loss:  9.1  grad: 1.0e+00  wps: 1.0e+03  iter:  0.35  data:  0.01",
+        "Epoch 1 | iter 7 step 7 | loss train: 9.100, val: n/a | iter time: 150.00 ms (step)",
+        "[T] step     7 [  1.0%] | time:  1869 ms | norm   4.315545 | loss   3.282568 | tps 35064",
+        "micro-step 7 | loss: 3.25 | dt: 12.00ms",
+        "step 7 | loss: 3.25 | total time: 99.5s | eta: 10.0s",
+        "step 7 | loss: 3.25 | elapsed time: 99.5s",
+        "in step 7 the loss was 3.25 and a step took long",
+        "print(f'step {step:5d} | loss: {loss:.6f} | dt: {dt*1000:.2f}ms')",
+    ],
+)
+def test_what_is_no_row_of_it(line: str) -> None:
+    assert read_row(line) is None
+    assert detected([line]) != "build_nanogpt"
+
+
+def rows(*steps: int, ms: float = 100.0, tokens: int = 65536) -> list[str]:
+    return [f"step {n:4d} | loss: 3.000000 | dt: {ms:.2f}ms | tok/sec: {tokens / ms * 1000:.2f}" for n in steps]
+
+
+def log(*parts: str | list[str]) -> str:
+    return "\n".join(line for part in parts for line in ([part] if isinstance(part, str) else part)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "val"),
+    [
+        ("validation loss: 3.1078", 3.1078),
+        ("val loss 3.5919", 3.5919),
+        ("Validation Loss: 3.22 | perplexity 25.0", 3.22),
+        ("10:00:00 INFO validation loss: 3.1078", 3.1078),
+        ("validation loss: nan", math.inf),
+    ],
+)
+def test_a_validation_loss_is_of_the_row_that_follows(line: str, val: float) -> None:
+    assert losses(run_of(log(rows(248, 249), line, rows(250, 251)))) == [(250, val, 2)]
+
+
+def test_some_evaluate_after_the_row() -> None:
+    assert losses(run_of(log(rows(249, 250), "validation loss: 3.1000", rows(251)))) == [(250, 3.1, None)]
+
+
+def test_one_behind_the_last_row_is_of_the_step_after_it() -> None:
+    assert losses(run_of(log(rows(248, 249), "validation loss: 3.1000"))) == [(250, 3.1, None)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["step 250 | val loss: 3.1", "[step 250] val loss 3.1", "Step 250 | train loss: 3.0 | val loss: 3.1"],
+)
+def test_some_name_its_iteration(line: str) -> None:
+    assert losses(run_of(log(rows(250), line, rows(251)))) == [(250, 3.1, None)]
+
+
+def test_some_print_it_in_every_row() -> None:
+    run = run_of("".join(f"step {n} | train_loss 3.0 | val_loss 3.{n} | time 100.0 ms\n" for n in range(3)))
+    assert losses(run) == [(0, 3.0, 0), (1, 3.1, 1), (2, 3.2, 2)]
+
+
+@pytest.mark.parametrize(
+    "line", ["- Achieved **val loss: 3.22**, better than before", "the validation loss: 3.2 is what we want to see"]
+)
+def test_prose_about_a_loss_is_no_evaluation(line: str) -> None:
+    assert losses(run_of(log(rows(0, 1), line, rows(2)))) == []
+
+
+def test_checkpoints_that_forks_print() -> None:
+    run = run_of(log(rows(4999), "saving checkpoint to log/model_05000.pt", rows(5000), "Saved checkpoint", rows(5001)))
+    assert [(each.iteration, each.path, each.row) for each in run.checkpoints] == [(5000, None, None)]
+    run = run_of(log(rows(4999), "saving checkpoint to log/model_05000.pt", rows(5000), rows(5001)))
+    assert [(each.iteration, each.path, each.row) for each in run.checkpoints] == [(5000, "log/model_05000.pt", 1)]
+    run = run_of(log(rows(4998), "Saving model checkpoint", rows(4999)))
+    assert [(each.iteration, each.path, each.row) for each in run.checkpoints] == [(4999, None, 1)]
+
+
+SAMPLES = ["rank 0 sample 0: Hello, I'm", "step 900 | loss: 1.0 | dt: 1.00ms", "validation is"]
+
+
+def test_a_row_that_the_model_wrote_does_not_count() -> None:
+    run = run_of(log(rows(0, 1, 2), SAMPLES, rows(3, 4)))
+    assert list(run.rows.iteration) == [0, 1, 2, 3, 4]
+    assert set(run.rows.ms) == {100.0}
+
+
+def test_a_process_that_went_back_while_it_wrote_samples() -> None:
+    run = run_of(log(rows(100, 101, 102), SAMPLES[0], rows(100, 101, 102, 103), SAMPLES[0], rows(104)))
+    assert list(run.rows.iteration) == [100, 101, 102, 103, 104]
+    (restart,) = run.restarts
+    assert list(restart.lost.iteration) == [100, 101, 102]
+
+
+def test_samples_of_several_ranks_count_the_gpus() -> None:
+    run = run_of(log(rows(0, 1), "rank 3 sample 0: a", "rank 0 sample 0: b", rows(2)))
+    assert run.facts["gpu_count"] == Fact(4, "log")
+
+
+def test_the_groups_of_every_rank_count_them_too() -> None:
+    groups = "Num decayed parameter tensors: 50. Total decayed parameters: 124354560."
+    run = run_of(log("total desired batch size: 65536", groups, groups + groups, groups, rows(0, 1)))
+    assert run.facts["gpu_count"] == Fact(4, "inferred", "trainer")
+
+
+def test_tokens_by_the_printed_rate() -> None:
+    run = run_of(log(rows(0, 1, 2, ms=471.28, tokens=16384)))
+    assert run.facts["tokens_per_iteration"] == Fact(16384, "inferred", "printed_rate")
+
+
+@pytest.mark.parametrize("wrong", [1000.0, 0.1])
+def test_a_rate_that_is_none(wrong: float) -> None:
+    """Some divide by milliseconds, some do not divide at all."""
+    printed = [
+        f"step {n} | loss: 3.0 | dt: {ms:.2f}ms | tok/sec: {65536 / (ms if wrong > 1 else 1):.2f}"
+        for n, ms in enumerate((471.28, 470.02, 475.5))
+    ]
+    assert "tokens_per_iteration" not in run_of(log(printed)).facts
+
+
+def test_rows_that_cover_several_iterations() -> None:
+    """The batch is printed, and the rate times the time is ten of it."""
+    head = ["total desired batch size: 65536"]
+    run = run_of(log(head, rows(*range(0, 100, 10), ms=1000.0, tokens=655_360)))
+    assert run.rows_cover == 10
+    assert run.rows[5].ms == 100.0
+
+
+def test_two_processes() -> None:
+    head = ["using device: cuda", "total desired batch size: 65536", "=> calculated gradient accumulation steps: 2"]
+    first, second = runs_of(log(head, rows(0, 1, 2), head, rows(0, 1)))
+    assert (len(first.rows), len(second.rows)) == (3, 2)
+
+
+def test_endings() -> None:
+    assert run_of(log(rows(0, 1), "^CTraceback (most recent call last):", "KeyboardInterrupt")).ending == "interrupted"
+    assert run_of(log(rows(0, 1), "- `CUDA out of memory`: lower B")).ending is None
+
+
+def test_a_terminal_that_broke_the_rows() -> None:
+    text = log(rows(*range(20)))
+    broken = "\n".join(line[at : at + 40] for line in text.splitlines() for at in range(0, len(line), 40)) + "\n"
+    assert [(row.iteration, row.ms) for row in run_of(broken).rows] == [(n, 100.0) for n in range(20)]
+
+
+@given(st.lists(st.sampled_from([*BUILD_NANOGPT.splitlines(), *SAMPLES, "", "step 5 | loss: 3.0 |"]), max_size=30))
+def test_iterations_rise_whatever_comes(lines: list[str]) -> None:
+    text = log(rows(0), lines)
+    for run in runs_of(text):
+        assert list(run.rows.iteration) == sorted(set(run.rows.iteration))
+        complete(run)
+
+
+def test_the_log_of_losses() -> None:
+    run = run_of(BUILD_NANOGPT_LOG)
+    assert (run.format, len(run.rows)) == ("build_nanogpt_log", 0)
+    assert [(row.iteration, row.loss) for row in run.untimed_rows] == [
+        (0, 10.954321),
+        (1, 10.902713),
+        (2, 10.803934),
+        (3, 10.662127),
+        (4, math.inf),
+    ]
+    assert losses(run) == [(0, 10.9512, None), (3, 10.701, None)]
+    assert scores(run) == [(0, 0.247), (3, 0.248)]
+    more = run_of("0 train 10.548814 ce=10.548814 aux=0.000000\n1 train 10.2 lr 6.0e-04 dt 12.0\n2 train 10.1")
+    assert list(more.untimed_rows.iteration) == [0, 1]  # a last number may be cut
+
+
+def test_under_torchrun_the_number_of_gpus_is_unknown() -> None:
+    """The device is only printed where a process trains alone."""
+    text = BUILD_NANOGPT.replace("using device: cuda\n", "")
+    run = run_of(text)
+    assert (run.value("gpu_count"), run.value("gradient_accumulation_steps")) == (None, None)
+    assert "gpus_unknown" in {finding.code for finding in diagnose(run).findings}
+    (told,) = open_runs(io.BytesIO(text.encode()), gpu="2x H100")
+    assert "gpus_unknown" not in {finding.code for finding in diagnose(told).findings}
+    assert "gpus_unknown" not in {finding.code for finding in diagnose(run_of(BUILD_NANOGPT)).findings}
+
+
+def test_fewer_batches_are_no_advice() -> None:
+    """An evaluation is mostly HellaSwag and samples: fewer batches would not make it as much shorter."""
+    lines = []
+    for n in range(2000):
+        if n % 20 == 0:
+            lines += ["validation loss: 3.1000", "HellaSwag accuracy: 2510/10042=0.2500"]
+        lines += rows(n, ms=9000.0 if n % 20 == 0 else 500.0)
+    codes = {finding.code for finding in diagnose(run_of(log(lines))).findings}
+    assert "raise_eval_interval" in codes
+    assert not codes & {"lower_eval_iters", "lower_eval_iters_unknown"}
+
+
+def test_nor_does_one_in_the_middle_of_what_it_wrote() -> None:
+    run = run_of(log(rows(0, 1, 2), SAMPLES[0], "and so step 3 | loss: 1.0 | dt: 1.00ms it is", rows(3, 4)))
+    assert set(run.rows.ms) == {100.0}
+    assert run.restarts == ()
+
+
+def test_an_attempt_that_failed_counts_no_gpus() -> None:
+    head = ["total desired batch size: 65536", "num decayed parameter tensors: 50, with 124,354,560 parameters"]
+    assert "gpu_count" not in run_of(log(head, "RuntimeError: no", head, rows(0, 1))).facts
+
+
+def groups(matrices: int, width: int = 768, layers: int = 12) -> list[str]:
+    """With so many rows in the tables of tokens and positions together."""
+    decayed = 12 * layers * width * width + matrices * width
+    return [
+        f"num decayed parameter tensors: {4 * layers + 2}, with {decayed:,} parameters",
+        f"num non-decayed parameter tensors: {8 * layers + 2}, with {(13 * layers + 2) * width:,} parameters",
+    ]
+
+
+def test_the_shape_by_the_parameter_groups() -> None:
+    run = run_of(log("Total Parameters: 124,475,904", groups(50304 + 1024), rows(0, 1)))
+    assert (run.value("vocab_size"), run.value("block_size"), run.value("parameters")) == (50304, 1024, 123_689_472)
+    run = run_of(log(groups(32000 + 1024), rows(0, 1)))  # or 32768 + 256
+    assert (run.value("n_layer"), run.value("n_embd"), run.value("vocab_size")) == (12, 768, None)
+
+
+def test_hellaswag_is_called_so() -> None:
+    findings = {finding.code: finding for finding in diagnose(run_of(BUILD_NANOGPT)).findings}
+    assert findings["core_metric"].numbers["score"] == "HellaSwag"
