@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fuzzing.commands import make_config, make_flags, read_config, run_flags
 from fuzzing.faults import make_fault, run_faults
-from fuzzing.formats import make_example
+from fuzzing.formats import make_example, read_example
 from fuzzing.ledgers import compare_both, explain, make_ledger, make_pair, read_events
 from fuzzing.logs import make_log
 from fuzzing.spoiled import make_checkpoint, make_corpus, make_directory
@@ -22,7 +22,7 @@ def _plain(check: Callable[[bytes], None]) -> Callable[[Path], Callable[[bytes],
 
 TARGETS = {
     "logs": Target(make_log, _plain(explain)),
-    "formats": Target(make_example, _plain(explain)),
+    "formats": Target(make_example, _plain(read_example)),
     "ledgers": Target(make_ledger, _plain(read_events)),
     "pairs": Target(make_pair, _plain(compare_both)),
     "configs": Target(make_config, _plain(read_config)),

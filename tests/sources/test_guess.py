@@ -59,6 +59,10 @@ def printed(line: Print, rows: int = 60, every: int = 10, seed: int = 1) -> list
         (lambda i, _, s, loss: f"step:{i:4d} time:{s:.3f}s loss:{loss:.3e}", "elapsed_s", (2, 3)),
         (lambda i, _, s, loss: f"update {i} train_time_ms={1000 * s:.0f} loss={loss}", "elapsed_ms", (2, 3)),
         (lambda i, _, __, loss: f"({i}) train_loss: {loss:.4f} lr: 0.1", "loss", (1, 3)),
+        (lambda i, ms, _, __: f"iter {i} eta 12.5s data_time: 0.012s batch_time: {ms / 1000:.3f}s", "s", (2, 8)),
+        (lambda i, ms, _, loss: f"step {i} norm {loss:.2f} s {ms / 1000:.3f}", "s", (2, 6)),  # s is a name here
+        # No name tells the two apart, so that the whole line has to be spelled out.
+        (lambda i, ms, _, __: f"step {i // 10 % 4} of step {i} lr 1 took {ms:.2f}ms", "ms", (5, 9)),
     ],
 )
 def test_rows_of_hand_written_loops(line: Print, kind: str, columns: tuple[int, int]) -> None:
@@ -67,6 +71,8 @@ def test_rows_of_hand_written_loops(line: Print, kind: str, columns: tuple[int, 
     assert found is not None
     assert (found.kind, found.lines) == (kind, 60)
     assert (found.iteration_column, found.kind_column) == columns
+    (run,) = open_runs(io.BytesIO("".join(f"{line}\n" for line in lines).encode()), patterns=found.patterns)
+    assert list(run.logged.iteration) == [*range(0, 600, 10)]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +92,20 @@ def test_rows_of_hand_written_loops(line: Print, kind: str, columns: tuple[int, 
 )
 def test_nothing_is_offered_for_other_text(lines: list[str]) -> None:
     assert guess(lines) is None
+
+
+def test_other_lines_with_the_same_names_are_no_rows() -> None:
+    lines = [line for i in range(50) for line in (f"step {i} dt 12.5ms", f"kernel: step {i % 4} dt 3.5ms in all")]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    (run,) = open_runs(io.BytesIO(text), patterns=offered(text))
+    assert list(run.rows.ms) == [12.5] * 50
+
+
+def test_the_loss_is_that_of_training() -> None:
+    lines = printed(lambda i, ms, _, loss: f"step {i} val loss 9.5 train loss {loss:.4f} lr 1 dt {ms:.1f}ms")
+    text = "".join(f"{line}\n" for line in lines).encode()
+    (run,) = open_runs(io.BytesIO(text), patterns=offered(text))
+    assert max(run.rows.loss) < 5
 
 
 def test_evaluations_are_offered_with_the_rows() -> None:
@@ -173,6 +193,7 @@ def offered(text: bytes) -> list[str]:
     """The patterns that the refusal names, as a shell would take them."""
     said = offer_pattern("x.log", (line for line, _ in clean_lines([text])))
     assert said is not None, text[-200:]
+    assert '"\'"' not in str(said)  # a quote in a quote: nobody could read it
     flags = shlex.split(str(said).partition("read them with ")[2])
     assert flags[::2] == ["--pattern"] * (len(flags) // 2)
     return flags[1::2]

@@ -61,12 +61,12 @@ def guess(printed: Iterable[str]) -> Offer | None:
         chosen = {iteration: "iteration"} | ({} if loss is None else {loss: "loss"}) | (dict([time]) if time else {})
         if len(chosen) == 1:
             continue
-        pattern = _pattern(shape, chosen)
-        search, quick = _searcher(pattern)
-        if _finds(search, shape, chosen) and not (quick and _goes_back(search, some)):
-            at, kind = time or (loss or 0, "loss")
-            patterns = (pattern, *_of_evaluations(shapes, search))
-            return Offer(patterns, shape.count, kind, shape.word_number(iteration), shape.word_number(at))
+        for pattern in (_pattern(shape, chosen), "^" + _spelled_out(shape, chosen)):
+            search, quick = _searcher(pattern)
+            if _finds(search, shape, chosen) and not (quick and _goes_back(search, some)):
+                at, kind = time or (loss or 0, "loss")
+                patterns = (pattern, *_of_evaluations(shapes, search))
+                return Offer(patterns, shape.count, kind, shape.word_number(iteration), shape.word_number(at))
     return None
 
 
@@ -168,26 +168,33 @@ def _validation(shape: Shape) -> int | None:
 def _pattern(shape: Shape, chosen: Mapping[int, str]) -> str:
     """From the name of the first number to the unit of the last. What is between two of them is skipped where the
     second has a name, else it is spelled out."""
-    parts: list[str] = []
-    last = -1
+    pattern, last = "", -1
     for index in sorted(chosen):
         name = shape.named(index)
-        if name is not None and index != last + 1:
-            parts += [".*?" if parts else "", _escaped(name[0])]
-        elif name is not None and not parts:
-            parts += [_escaped(name[0])]
+        if name is None or (pattern and index == last + 1):
+            pattern += ("" if pattern else "^") + _spelled_out(shape, {index: chosen[index]}, last + 1)
         else:
-            parts += ["" if parts else "^", _spelled_out(shape, last + 1, index)]
-        parts += [r"\s*", _group(chosen[index], shape.column(index))]
+            skipped = ".*?" if pattern else ""
+            pattern += skipped + _escaped(name[0]) + r"\s*" + _group(chosen[index], shape.column(index))
         last = index
-    parts += [r"\s*", _escaped(shape.unit(last))] if shape.unit(last) else []
-    return re.sub(r"(?:\\s\*)+(?=\\s[*+])", "", "".join(parts))
+    return _short(pattern + _unit(shape, last))
 
 
-def _spelled_out(shape: Shape, first: int, last: int) -> str:
-    """The literals before these numbers, and whatever number is between them."""
-    literals = (_escaped(shape.literals[index]) for index in range(first, last + 1))
-    return r"\s*" + r"\s*[\w.,:+-]+\s*".join(each or r"\s*" for each in literals)
+def _spelled_out(shape: Shape, chosen: Mapping[int, str], first: int = 0) -> str:
+    """All literals and numbers from one number on, up to the last that is chosen."""
+    pattern, last = "", max(chosen)
+    for index in range(first, last + 1):
+        group = _group(chosen[index], shape.column(index)) if index in chosen else r"[\w.,:+-]+"
+        pattern += r"\s*" + _escaped(shape.literals[index]) + r"\s*" + group
+    return _short(pattern + (_unit(shape, last) if len(chosen) > 1 else ""))
+
+
+def _unit(shape: Shape, index: int) -> str:
+    return r"\s*" + _escaped(shape.unit(index)) if shape.unit(index) else ""
+
+
+def _short(pattern: str) -> str:
+    return re.sub(r"(?:\\s\*)+(?=\\s[*+])", "", pattern)
 
 
 def _escaped(literal: str) -> str:

@@ -110,14 +110,16 @@ def _read_by(patterns: Sequence[str], source: Source, progress: Progress | None)
     reader = PatternReader(builder, compile_patterns(patterns))
     with open_log(source, progress) as log:
         builder.name = log.name
-        _feed(reader, lines(log.chunks), QuotationDetector())
+        for line, ended in lines(log.chunks):
+            (reader.feed if ended else reader.feed_cut)(line)
+        reader.finish()
     if runs := builder.finish():
         return [replace(run, truncated=log.truncated) for run in runs]
     path = _shown_name(source)
     if reader.first_unread is not None:
-        line, text = reader.first_unread
+        number, text = reader.first_unread
         text = shortened(text)
-        raise NotALog("{path}: --pattern finds no numbers in line {line}: {text}", path=path, line=line, text=text)
+        raise NotALog("{path}: --pattern finds no numbers in line {line}: {text}", path=path, line=number, text=text)
     if reader.matched:
         raise NotALog("{path}: --pattern finds evaluations, and no row", path=path)
     raise NotALog("{path}: --pattern matches no line", path=path)

@@ -89,6 +89,16 @@ def test_one_slow_row_is_as_slow_as_all_its_iterations_together() -> None:
     assert found.wall.stall_s == pytest.approx(5)
 
 
+def test_a_first_row_that_covers_several_iterations_has_one_start_up() -> None:
+    rows = printed(range(10, 1001, 10))
+    rows[0] = (10, rows[0][1] + 5000)
+    found = explained(rows, inside=False)
+    assert found.startup is not None
+    parts = (found.startup.step_ms, found.startup.compile_ms, found.startup.total_ms)
+    assert parts == (pytest.approx(10 * STEP_MS), pytest.approx(5000), pytest.approx(5000 + 10 * STEP_MS))
+    assert found.wall.startup_s == pytest.approx(5)
+
+
 def test_an_excerpt_begins_with_a_row_like_the_others() -> None:
     found = explained([(at, 25 * STEP_MS) for at in range(5000, 6000, 25)], inside=False)
     assert found.wall.total_s == pytest.approx(1000 * STEP_MS / 1000)

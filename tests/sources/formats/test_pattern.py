@@ -128,6 +128,8 @@ def test_the_tokens_of_an_iteration() -> None:
     by_rate = r" (?P<ms>\S+) ms (?P<tokens_per_s>\S+)"
     assert tokens(rate, by_rate) == [(65536, "inferred")]
     assert tokens([*rate, "step 9 100.00 ms 500 tok/s"], by_rate) == [None]  # they contradict each other
+    floored = [f"step {at} {(ms := 90 + at * 0.77):.4f} ms {int(64 / ms * 1000)} tok/s" for at in range(9)]
+    assert tokens(floored, by_rate) == [(64, "inferred")]
     printed = [f"step {at % 3} 90 ms {64 if at < 3 else 32} tokens" for at in range(6)]
     assert tokens(printed, r" (?P<ms>\S+) ms (?P<tokens>\S+)") == [(64, "log"), (32, "log")]
     assert tokens([*printed[:3], "step 4 90 ms 65 tokens"], r" (?P<ms>\S+) ms (?P<tokens>\S+)") == [None]
