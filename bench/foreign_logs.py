@@ -43,7 +43,7 @@ class Grep(NamedTuple):
 TRAINERS = {  # by the name of the format; behind it may stand which of its rows
     "build_nanogpt": Grep(
         rf"(?i)^[^a-z]*step[ :]*{_STEP}[ |,]+(?:train.)?loss *[:= ] *{_LOSS}.*?(?:(?:dt|time)[ :=]+|[|,] *){_TIME} ?ms",
-        rf"(?i)^(?:validation|val) loss:? +{_VAL}$",
+        rf"(?i)^(?:step \d+ \| )?(?:validation|val) loss:? +{_VAL}$",
     ),
     "build_nanogpt_log": Grep(rf"^{_STEP} train {_LOSS}", rf"^\d+ val {_VAL}", timed=False),
     "llama2c": Grep(rf"^{_STEP} \| loss {_LOSS} \| lr \S+ \| {_TIME}ms", rf"^step \d+: train loss .*val loss {_VAL}$"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fuzzing.commands import make_config, make_flags, read_config, run_flags
 from fuzzing.faults import make_fault, run_faults
-from fuzzing.formats import make_example
+from fuzzing.formats import make_example, read_example
 from fuzzing.ledgers import compare_both, explain, make_ledger, make_pair, read_events
 from fuzzing.logs import make_log
 from fuzzing.patterns import make_hand_written, read_by_patterns
@@ -23,7 +23,7 @@ def _plain(check: Callable[[bytes], None]) -> Callable[[Path], Callable[[bytes],
 
 TARGETS = {
     "logs": Target(make_log, _plain(explain)),
-    "formats": Target(make_example, _plain(explain)),
+    "formats": Target(make_example, _plain(read_example)),
     "patterns": Target(make_hand_written, _plain(read_by_patterns)),
     "ledgers": Target(make_ledger, _plain(read_events)),
     "pairs": Target(make_pair, _plain(compare_both)),

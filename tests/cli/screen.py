@@ -26,6 +26,12 @@ class Screen:
                 self.cursor_shown = command == "h"
             elif command == "A":
                 self._row -= int(numbers or 1)
+            elif command == "C":
+                self._column += int(numbers or 1)
+            elif command == "J":
+                assert numbers == ""
+                self._lines[self._row] = self._lines[self._row][: self._column]
+                del self._lines[self._row + 1 :]
             elif command == "K":
                 assert numbers == "2"
                 self._lines[self._row] = ""

@@ -102,6 +102,25 @@ OPTIONS = {
     "convert": ["--force", "--help", "--lang", "--to", "--which"],
     "explain": OF_LOGS,
     "compare": OF_LOGS,
+    "gate": [
+        *("--config", "--gpu", "--help", "--json", "--lang", "--max-overhead", "--max-step-ratio", "--min-mfu"),
+        *("--pattern", "--set", "--slower", "--stage"),
+    ],
+    "watch": [
+        "--",  # and a command to start
+        "--config",
+        "--gpu",
+        "--help",
+        "--lang",
+        "--log",
+        "--no-color",
+        "--notify",
+        "--pattern",
+        "--quiet",
+        "--set",
+        "--silent",
+        "--webhook",
+    ],
     "recommend": [
         "--batch",
         "--dataset",

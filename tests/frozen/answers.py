@@ -16,6 +16,8 @@ CACHE = "trials/cache"
 COMMANDS = (
     "explain",
     "compare",
+    "gate",
+    "watch",
     "recommend",
     "tune",
     "ablate",

@@ -29,7 +29,7 @@ NANOCHAT = "step 00010/21400 (0.05%) | loss: 9.123456 | lrm: 1.00 | dt: 312.10ms
         (["iter 100: loss 2.6099, lr 9.99e-04, grad_norm 1.1197, time 16188.54ms"], "nanogpt"),
         (["iter 100/5000: train loss: 2.6099 | dt 161ms"], "nanogpt"),
         (["step     1 | loss: 10.902713 | lr 1.6783e-06 | norm: 14.8626 | dt: 1572.02ms"], "build_nanogpt"),
-        (["Epoch 1 | iter 1 step 0 | loss train: 1.646, val: n/a | iter time: 820.31 ms"], None),
+        (["Epoch 1 | iter 1 step 0 | loss train: 1.646, val: n/a | iter time: 820.31 ms"], "litgpt"),
         ([NANOCHAT], "nanochat"),
         (["Step 00000 | Validation bpb: 3.2"], "nanochat"),
         (['{"event": "run", "version": 1}'], "ledger"),

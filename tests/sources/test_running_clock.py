@@ -140,3 +140,14 @@ def test_where_no_time_passes_there_is_none(resolution_s: float) -> None:
         clock.row(step, 0.0, 2.0)
     run = run_of(clock, builder)
     assert (len(run.rows), list(run.untimed_rows.iteration)) == (0, [10, 20, 30])
+
+
+def test_a_process_that_resumes_and_at_first_shows_no_time() -> None:
+    clock, builder = ticking()
+    for step in (10, 20, 30):
+        clock.row(step, float(step), 2.0)
+    clock.restart()
+    for step, at_s in ((30, 0.0), (40, 10.0), (50, 20.0)):
+        clock.row(step, at_s, 1.9)
+    run = run_of(clock, builder)
+    assert (list(run.rows.iteration), len(run.untimed_rows)) == ([10, 20, 30, 40, 50], 0)

@@ -58,6 +58,11 @@ def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
         "llama2c": "llama2.c",
         **dict.fromkeys(("llmc", "llmc_python", "llmc_log"), "llm.c"),
         **dict.fromkeys(("llmq", "llmq_json"), "LLM.Q"),
+        **dict.fromkeys(("hf_trainer_state", "hf_console"), "Hugging Face Trainer"),
+        "llama_factory": "LLaMA-Factory",
+        "lightning": "Lightning",
+        "tensorboard": "TensorBoard",
+        **dict.fromkeys(("wandb_csv", "wandb"), "W&B"),
     }
 
 

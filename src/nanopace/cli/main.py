@@ -2,7 +2,7 @@
 
 Only the module of that command is imported, so that --help costs no more than argparse. Exit codes: 0, 2 for whatever
 a person can mend, as an answer that could not be printed, 130 after Ctrl-C, 141 where the reader of a pipe has left,
-and 1 where the last step of a training is not in its out_dir.
+and 1 where the last step of a training is not in its out_dir. `gate` has 1 and 3 as answers.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ COMMANDS: Mapping[str, str] = {
     "explain": "what each slow row of a training log is, what it costs, and what to change",
     "compare": "two or more runs: which is better, at equal tokens and equal time, and why",
     "export": "a run for TensorBoard, Trackio, W&B and MLflow, as a table, or as a trace",
+    "gate": "for CI: is a run slower than another, its mfu too low, its overhead too high",
+    "watch": "a training while it runs: its lines, and under them slow rows, time left and alerts",
     "recommend": "what to train on a card, and how: what fits, how fast, how long, to which loss",
     "tune": "the fastest setting of a config on this machine, by short trials",
     "ablate": "which knob did it: what lies between two configs, measured",

@@ -57,6 +57,7 @@ def find_sources(arguments: Sequence[str], words: Words, patterns: Sequence[str]
     if patterns:
         return list(arguments)  # which of a directory's files they fit, nobody knows
     from nanopace.sources.formats.registry import known_trainers
+    from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
     from nanopace.sources.runs import find_logs
     from nanopace.wording.printable import clean
 
@@ -67,7 +68,8 @@ def find_sources(arguments: Sequence[str], words: Words, patterns: Sequence[str]
         if argument == "-" or not os.path.isdir(argument):
             sources.append(argument)
             continue
-        logs = [str(path) for path in find_logs(argument)]
+        grouped = group_rank_files(find_logs(argument))
+        logs = [str(each.source if isinstance(each, RankFiles) else each) for each in grouped]
         if not logs:
             raise NotALog(
                 "{path}: no training log in this directory; known are the logs of {formats}",

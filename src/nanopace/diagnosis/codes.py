@@ -31,6 +31,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "clock_set_to_zero": ("iteration", "left_out_s"),  # behind this iteration; the trainer's final time leaves it out
     "rows_ahead_of_gpu": ("wait_ms",),  # for the GPU, at each evaluation: the clock of rows does not wait for it
     "batch_scheduled": ("smallest", "largest"),  # tokens of a step
+    "layers_repeated": ("iteration",),  # from here on some are computed several times
     "attention_scheduled": (),  # the window of the attention changes during the run
     "counts_from_one": ("trainer",),  # its steps; iterations are counted from 0
     "rate_per_gpu": ("per_gpu", "gpus", "total"),  # printed tokens per second; gpus and total may be None

@@ -7,6 +7,7 @@ process was restarted or another run begins in the same file, and keeps the iter
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from types import MappingProxyType
 from typing import Protocol
 
@@ -304,6 +305,15 @@ class RunBuilder:
         if len(runs) < self._done.count:
             runs[0] = replace(runs[0], runs_of_file=self._done.count)
         return runs
+
+    def snapshot(self) -> Run | None:
+        """The run that is being read, as it stands; reading goes on. None before its first row."""
+        if not self._draft.rows:
+            return None
+        twin = copy(self)
+        twin._draft, twin._done = self._draft.twin(), Drafts()
+        twin._pending_evals, twin._pending_saves = [*self._pending_evals], [*self._pending_saves]
+        return twin.finish()[-1]
 
     # --- history -----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from nanopace.run import Checkpoint, Evaluation
 
@@ -22,6 +22,11 @@ class ByIteration(Generic[Key, Event]):
     def __init__(self) -> None:
         self._events: dict[Key, Event] = {}
         self._latest: list[tuple[int, Key]] | None = None  # a heap, from the first time on that something goes back
+
+    def __copy__(self) -> Self:
+        twin = type(self)()
+        twin._events = dict(self._events)
+        return twin
 
     def get(self, key: Key) -> Event | None:
         return self._events.get(key)

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Mapping
+from copy import copy
 from types import MappingProxyType
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
@@ -147,6 +148,19 @@ class Draft(Details):
     def fold_at(self) -> int:
         """At how many rows the unfolded ones are folded."""
         return self._folded + FOLD_ROWS
+
+    def fold_beyond(self, most: int) -> None:
+        """Fold if more rows than these are not."""
+        if len(self.rows) > self._folded + most:
+            self.fold()
+
+    def twin(self) -> Draft:
+        """One that does not change when this one does. What a Draft only ever replaces is shared."""
+        other = copy(self)
+        other.rows = self.rows[:]
+        for name in ("facts", "spans", "micro_batches", "notes", "evaluations", "checkpoints", "untimed", "_setbacks"):
+            setattr(other, name, copy(getattr(self, name)))
+        return other
 
     def fold(self) -> None:
         """Rows that are alike become one, so that a log of any length fits into memory (see fold.py).

@@ -58,6 +58,7 @@ class RunningClock:
         self._waiting_s = 0.0
         self._measured = False  # an evaluation
         self._drawn = 1
+        self._timed = False  # a row of this run
         self._restarted = False
         self._begins = -1  # the step of the run's first row; -1 before it
 
@@ -82,7 +83,7 @@ class RunningClock:
             self.restart(None)
         if self._restarted and step <= self._begins:
             self._builder.begin_process(fresh=True)
-            self._restarted, self._begins, self._reached = False, -1, 0
+            self._restarted, self._begins, self._reached, self._timed = False, -1, 0, False
         if not self._any:
             self._begins = step
         if self._at_s is None or self._restarted:
@@ -141,10 +142,11 @@ class RunningClock:
         self._rows_wait, self._waiting_s = False, 0.0
 
     def _tell(self, step: int, seconds: float, loss: float | None) -> None:
-        """A row; where no time passed, as far as the clock shows, one without a time."""
+        """A row; where no time has passed so far, by what the clock shows, one without a time."""
         if seconds > 0:
             self._builder.row(Row(step, 1000 * seconds, loss))
-        else:
+            self._timed = True
+        elif not self._timed:
             self._builder.untimed_row(step, loss)
 
     def _evaluate(self, evaluation: _Evaluation) -> None:

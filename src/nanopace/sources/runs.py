@@ -19,6 +19,7 @@ from nanopace.sources.infer.infer import complete
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.opening import MOST_BYTES, Opened, Progress, Source, find_logs, open_log, truncated
 from nanopace.sources.processes.interleaved import Printed, of_one_process
+from nanopace.sources.processes.rank_files import RankFiles, group_rank_files, read_ranks
 from nanopace.sources.processes.rank_prefixes import Ranks, find_ranks, of_one_rank
 from nanopace.sources.quoted import QuotationDetector
 from nanopace.sources.text import CHUNK, lines, looks_binary, width_of
@@ -61,9 +62,12 @@ def open_runs(
 
 def _read_all(directory: Path, progress: Progress | None) -> list[Run]:
     runs: list[Run] = []
-    for log in find_logs(directory):
+    for log in group_rank_files(find_logs(directory)):
         with suppress(InputError):  # looked like one from its beginning
-            runs += _read(log, progress)
+            if isinstance(log, RankFiles):
+                runs += read_ranks(log, lambda source: _read(source, progress))
+            else:
+                runs += _read(log, progress)
     if not runs:
         raise NotALog(
             "{path}: no training log in this directory; known are the logs of {formats}",

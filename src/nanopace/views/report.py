@@ -11,7 +11,7 @@ from nanopace.wording.catalog import UNKNOWN, Words
 READING = (
     *("many_runs", "other_ranks", "interleaved_processes"),
     *("quoted_log", "log_truncated", "unread_evaluations", "rows_cover_several", "untimed_log"),
-    *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled"),
+    *("clock_set_to_zero", "rows_ahead_of_gpu", "batch_scheduled", "attention_scheduled", "layers_repeated"),
     "counts_from_one",
     *("rate_per_gpu", "rate_wrong", "iterations_are_micro_batches"),
     *("tracked_series", "whole_seconds", "rate_with_evaluations"),

@@ -98,6 +98,19 @@ class Words:
 
         return self.text(LINKS[code])
 
+    def gate(self, code: str, values: Mapping[str, object]) -> str:
+        """What a check of `nanopace gate` found."""
+        from nanopace.wording.gates import COMPARED, GATES  # only who gates pays for it
+
+        compared = self._say(COMPARED, values) if "change" in values else None
+        return self._say(GATES[code], {**values, "compared": compared})
+
+    def gate_by_iteration(self) -> str:
+        """What a check of `nanopace gate` takes for granted where tokens are unknown."""
+        from nanopace.wording.gates import BY_ITERATION
+
+        return self._say(BY_ITERATION, {})
+
     def error(self, error: NanopaceError) -> str:
         """The message of an error, on one line and safe to print."""
         values = {name: self.error(v) if isinstance(v, NanopaceError) else v for name, v in error.values.items()}

@@ -70,6 +70,9 @@ SENTENCES: Mapping[str, Sentence] = {
         "The batch changes during the run, from {smallest} to {largest} tokens as the code in the log says: a step "
         "takes longer where the batch is larger, and tokens per second are not computed."
     ),
+    "layers_repeated": say(
+        "From iteration {iteration} on some layers are computed several times, as the log says: a step takes longer."
+    ),
     "attention_scheduled": say(
         "The window of the attention changes during the run, as the code in the log says: a step takes longer where it "
         "is wider."
@@ -257,8 +260,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "changes its clock with its temperature or another program on it is the usual reason: watch nvidia-smi."
     ),
     "level_shift_scheduled": say(
-        "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). The code in "
-        "the log changes what a step does as the run goes on, so this need not be another speed."
+        "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). This "
+        "trainer changes what a step does as the run goes on, so it need not be another speed."
     ),
     "level_shift_at_power_limit": say(
         "From iteration {iteration} on a step takes {after_ms} instead of {before_ms} ({change_share}). The card was "
@@ -304,8 +307,8 @@ SENTENCES: Mapping[str, Sentence] = {
         "({change_share})."
     ),
     "slower_as_scheduled": say(
-        "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). The "
-        "code in the log changes what a step does as the run goes on, so this need not be another speed."
+        "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). "
+        "This trainer changes what a step does as the run goes on, so it need not be another speed."
     ),
     "slower_at_the_end": say(
         "Steps became slower over the run: {first_ms} in the first fifth, {last_ms} in the last ({change_share}). "

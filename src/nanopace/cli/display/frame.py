@@ -6,15 +6,14 @@ lock; `frame` makes the lines, a few times a second, in another thread.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from nanopace.cli.display.log_lines import rough_duration
 from nanopace.ledger import EvalEvent, Event, StepEvent
 from nanopace.train.listener import Introduction
-from nanopace.views.sparkline import sparkline
+from nanopace.views.status_lines import Losses, Piece, cut, fitting
 from nanopace.wording.catalog import words
 
 PHASES: Mapping[str, str] = {
@@ -35,8 +34,6 @@ _RECENT = 16  # steps that the rate is of
 _NARROWEST_BAR, _WIDEST_BAR = 8, 60
 _NARROWEST_CURVE, _WIDEST_CURVE = 8, 60
 _ENGLISH = words()  # as the lines above the display are
-
-Piece = tuple[str, str]  # a text and its style
 
 
 class State:
@@ -84,11 +81,11 @@ class State:
         """Lines of at most `width` columns."""
         lines = [
             self._progress(width),
-            [(_fitting(self._rate(), width), "")],
-            [(_fitting(self._where_the_time_goes(), width), "dim")],
+            [(fitting(self._rate(), width), "")],
+            [(fitting(self._where_the_time_goes(), width), "dim")],
             self._loss(width),
         ]
-        return [_cut(line, width) for line in lines if any(text for text, _ in line)]
+        return [cut(line, width) for line in lines if any(text for text, _ in line)]
 
     def _progress(self, width: int) -> list[Piece]:
         if self._intro is None:
@@ -103,7 +100,7 @@ class State:
         )
         room = min(_WIDEST_BAR, width - len(before) - len(", ".join(after)) - 2)
         if room < _NARROWEST_BAR:
-            return [(_fitting([before, *after], width), "")]
+            return [(fitting([before, *after], width), "")]
         full = int(done * room)
         return [(f"{before} ", ""), ("━" * full, "green"), ("─" * (room - full), "dim"), (f" {', '.join(after)}", "")]
 
@@ -140,50 +137,5 @@ class State:
             after = f"val {found.val:.4f} ±{found.val_error:.4f} at {found.iteration:,}"
         room = min(_WIDEST_CURVE, width - len(before) - len(after) - 2)
         if room < _NARROWEST_CURVE:
-            return [(_fitting(filter(None, (before, after)), width), "")]
+            return [(fitting(filter(None, (before, after)), width), "")]
         return [(f"{before} ", ""), (self._losses.drawn(room), "cyan"), (f" {after}".rstrip(), "")]
-
-
-class Losses:
-    """The loss curve in at most `most` points, however long the run: when they are full, each two become one."""
-
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._points: list[tuple[int, float]] = []
-        self._each = 1  # steps that a point is the mean of
-        self._sum, self._count = 0.0, 0
-
-    def add(self, iteration: int, loss: float) -> None:
-        if not math.isfinite(loss):
-            return  # the line above the display says so
-        self._sum, self._count = self._sum + loss, self._count + 1
-        if self._count < self._each:
-            return
-        self._points.append((iteration, self._sum / self._count))
-        self._sum, self._count = 0.0, 0
-        if len(self._points) >= self._most:
-            pairs = zip(self._points[::2], self._points[1::2], strict=False)
-            self._points = [(at, (before + after) / 2) for (_, before), (at, after) in pairs]
-            self._each *= 2
-
-    def drawn(self, width: int) -> str:
-        points = list(self._points)
-        return sparkline([at for at, _ in points], [loss for _, loss in points], [None] * len(points), width).bars
-
-
-def _fitting(parts: Iterable[str], width: int) -> str:
-    """As many of the first parts as there is room for; the first one in any case."""
-    line = ""
-    for part in parts:
-        if line and len(line) + 2 + len(part) > width:
-            break
-        line += f", {part}" if line else part
-    return line
-
-
-def _cut(line: list[Piece], width: int) -> list[Piece]:
-    kept = []
-    for text, style in line:
-        kept.append((text[:width], style))
-        width -= len(kept[-1][0])
-    return kept

@@ -24,7 +24,9 @@ BEGINNING_RATIO = 1.25  # a slow beginning is at least so much slower than the r
 BEGINNING = 0.2  # ... and no more than this of the run
 EACH = 3  # shifts that are listed one by one; of more, only the most expensive
 
-SCHEDULED = frozenset({"batch_scheduled", "attention_scheduled"})  # caveats of a run whose steps change by plan
+SCHEDULED = frozenset(
+    {"batch_scheduled", "attention_scheduled", "layers_repeated"}
+)  # caveats of a run whose steps change by plan
 
 LEAST_WORK = 1.15  # a batch that changes by less is lost in the noise ...
 SAME_WORK = 0.1  # ... and this near to the change of the time the change of the work must be

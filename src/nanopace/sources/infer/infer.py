@@ -21,7 +21,12 @@ from nanopace.record import replace
 from nanopace.run import Because, Fact, FactValue, Rows, Run
 from nanopace.sources.formats.registry import find_format
 from nanopace.sources.infer.cover import divide_covering_rows, divide_rows, mark_mean_rows
-from nanopace.sources.infer.parameter_groups import GROUP_FACTS, shape_of_groups, vocabulary_of_groups
+from nanopace.sources.infer.parameter_groups import (
+    GROUP_FACTS,
+    common_tables,
+    shape_of_groups,
+    vocabulary_of_groups,
+)
 from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 
@@ -98,8 +103,8 @@ def complete(
         known.add("printed_peak_tflops", _printed_peak(known, format.printed_peak), "trainer")
     if format.nanogpt_defaults:
         _infer_model(known, run, groups, had_config=config is not None, hints=frozenset(hints))
-    elif format.gpt2_shape and "parameters" not in known.facts:
-        _infer_parameters(known)
+    elif format.gpt2_shape:
+        _infer_shape(known, groups)
     if format.gpt2_shape:
         _infer_flops(known)
         _infer_tokens(known, run)
@@ -185,6 +190,18 @@ def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> N
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
+
+
+def _infer_shape(known: Known, groups: Mapping[str, int]) -> None:
+    """Where no setting is printed: the vocabulary and the context only if one common pair adds up."""
+    shape = shape_of_groups(groups)
+    for name, value in shape.items():
+        known.add(name, value, "parameter_groups")
+    tables = common_tables(groups) if shape else None
+    for name, rows in zip(("vocab_size", "block_size"), tables or (), strict=False):
+        known.add(name, rows, "parameter_groups")
+    if shape or "parameters" not in known.facts:
+        _infer_parameters(known)
 
 
 def _infer_model(known: Known, run: Run, groups: Mapping[str, int], *, had_config: bool, hints: frozenset[str]) -> None:

@@ -20,6 +20,8 @@ from nanopace.sources.infer.vocabulary_of_loss import COMMON
 
 GROUP_FACTS = ("decayed_tensors", "decayed_parameters", "non_decayed_tensors", "non_decayed_parameters")
 
+_GPT2_VOCABULARY = 50257  # as it is; COMMON has it padded
+_CONTEXTS = frozenset(1 << power for power in range(6, 15))
 _ROUNDING = 5001  # of the printed millions, which have two decimals
 
 
@@ -59,6 +61,13 @@ def vocabulary_of_groups(
     total = groups["decayed_parameters"] + groups["non_decayed_parameters"]
     fits = [each for each in COMMON if abs(total - (both - each) * shape["n_embd"] - printed) <= _ROUNDING]
     return (fits[0], both - fits[0]) if len(fits) == 1 else (None, None)
+
+
+def common_tables(groups: Mapping[str, int]) -> tuple[int, int] | None:
+    """A common vocabulary and a context that is a power of two, where one pair alone has their sum."""
+    both = _tables(groups, shape_of_groups(groups))
+    fits = [(each, both - each) for each in (*COMMON, _GPT2_VOCABULARY) if both - each in _CONTEXTS]
+    return fits[0] if len(fits) == 1 else None
 
 
 def _tables(groups: Mapping[str, int], shape: Mapping[str, int | bool]) -> int:

@@ -91,14 +91,12 @@ def megatron_log(*, stamped: bool) -> str:
         if step == 50:
             timers = "(min, max) time across ranks (ms):\n    {} ...: (9999.90, {})\n"
             rule = "-" * 99 + "\n"
-            lines.append(timers.format("evaluate", "10000.00") if stamped else "")
+            lines.append(timers.format("evaluate", "10000.00"))
             lines.append(
                 f"{rule} validation loss at iteration 50 | lm loss value: 7.250000E+00 | lm loss PPL: 1.E+03 | \n{rule}"
             )
             lines.append("  successfully saved checkpoint from iteration      50 to checkpoints\n")
-            lines.append(
-                timers.format("save-checkpoint", "5000.00") if stamped else "time (ms) | save-checkpoint: 5.0\n"
-            )
+            lines.append(timers.format("save-checkpoint", "5000.00"))
     lines.append("[after training is done] datetime: 2025-06-04 10:02:00 \n")
     return "".join(lines)
 

@@ -43,8 +43,10 @@ def test_litgpt_of_every_year(era: str) -> None:
 
 @pytest.mark.parametrize(("printed", "wrong"), [("25,600.00", False), ("25600.00", False), ("12.34", True)])
 def test_a_rate_is_only_called_wrong_if_it_is(printed: str, wrong: bool) -> None:
-    run = read(EXAMPLES["litgpt"].replace("12.34", printed))
-    assert ("rate_wrong" in {each.code for each in run.caveats}) == wrong
+    text = EXAMPLES["litgpt"].replace("12.34", printed)
+    assert ("rate_wrong" in {each.code for each in read(text).caveats}) == wrong
+    resumed = read(text.replace("Measured TFLOPs", "Resuming training from out/step-00000010\nMeasured TFLOPs"))
+    assert "rate_wrong" not in {each.code for each in resumed.caveats}
 
 
 def test_sequences_of_finetuning_have_no_one_length() -> None:
@@ -58,6 +60,12 @@ def test_lingua_that_went_on_in_the_same_file() -> None:
     run = read("\n".join([*lines, *lines[7:]]) + "\n")
     assert [row.iteration for row in run.rows] == list(range(10, 101, 10))
     assert [(each.iteration, each.lost.lines) for each in run.restarts] == [(80, 3)]
+
+
+def test_lingua_whose_clock_stood_still() -> None:
+    rows = [json.loads(line) for line in lingua_metrics().splitlines()]
+    text = "".join(json.dumps({**row, "created_at": rows[0]["created_at"]}) + "\n" for row in rows)
+    assert list(read(text).rows.ms) == pytest.approx([860.0] * 10)
 
 
 def test_lingua_with_accumulation_and_losses_of_other_names() -> None:
@@ -85,6 +93,15 @@ def test_autoresearch_on_another_card() -> None:
     assert "printed_peak_tflops" not in unknown.facts
     assert {row.mfu for row in unknown.rows} == {None}
     assert len(unknown.rows) == 40
+
+
+def test_autoresearch_excerpts_of_two_batch_sizes() -> None:
+    row = (
+        "step {n:05d} (1.0%) | loss: 9.000000 | lrm: 1.00 | dt: 310ms | tok/sec: {rate:,} | epoch: 1 | remaining: 9s\n"
+    )
+    tokens = (524288, 262144)
+    text = "".join(row.format(n=n, rate=int(each / 0.31)) for each in tokens for n in range(20))
+    assert [each.value("tokens_per_iteration") for each in open_runs(io.BytesIO(text.encode()))] == [*tokens]
 
 
 def test_autoresearch_that_failed_and_several_in_one_file() -> None:

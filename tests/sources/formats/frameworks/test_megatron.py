@@ -74,12 +74,12 @@ def test_what_a_rising_batch_leaves_unknown() -> None:
 
 
 def test_losses_of_the_test_set_are_not_validation() -> None:
-    line = " validation loss at {} | lm loss value: 7.000000E+00 | lm loss PPL: 1.096633E+03 | \n"
+    line = " validation loss at {} | lm loss value: {}.000000E+00 | lm loss PPL: 1.096633E+03 | \n"
     places = ("iteration 90", "iteration 100 on validation set", "iteration 100 on test set")
-    text = "".join(megatron_row(n, 1000.0) for n in (90, 100)) + "".join(map(line.format, places))
-    assert [each.iteration for each in read(text).evaluations] == [90, 100]
-    end = line.format("the end of training for val data") + line.format("the end of training for test data")
-    assert [each.iteration for each in read(megatron_row(80, 1.0) + end).evaluations] == [80]
+    text = "".join(megatron_row(n, 1000.0) for n in (90, 100)) + "".join(map(line.format, places, (7, 6, 5)))
+    assert [(each.iteration, each.val) for each in read(text).evaluations] == [(90, 7.0), (100, 6.0)]
+    end = line.format("the end of training for val data", 4) + line.format("the end of training for test data", 3)
+    assert [(each.iteration, each.val) for each in read(megatron_row(80, 1.0) + end).evaluations] == [(80, 4.0)]
 
 
 def test_a_row_without_a_loss_and_a_skipped_step() -> None:
@@ -105,8 +105,9 @@ def test_a_slow_first_row_is_a_start_though_no_header_says_so() -> None:
     """The mean of ten iterations is 2.5 s, of which nine took 1 s. An excerpt of later rows begins with no start."""
     rows = [megatron_row(10 * n, 2500.0 if n == 1 else 1000.0) for n in range(1, 20)]
     found = diagnose(read("".join(rows)))
+    assert found.startup is not None
     (startup,) = (each for each in found.findings if each.code.startswith("startup"))
-    assert (startup.numbers["iteration"], startup.numbers["total_s"]) == (1, pytest.approx(16.0))
+    assert startup.numbers == {"iterations": 10, "total_s": pytest.approx(25.0), "step_s": pytest.approx(10.0)}
     assert found.wall.startup_s == pytest.approx(15.0)
     later = [megatron_row(1000 + 10 * n, 2500.0 if n == 1 else 1000.0) for n in range(1, 20)]
     assert diagnose(read("".join(later))).wall.startup_s == 0

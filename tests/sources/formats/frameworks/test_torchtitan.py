@@ -47,6 +47,11 @@ def test_rows_of_every_year_by_their_stamps(era: str, prefix: str) -> None:
     assert run.caveats[0].numbers == {"per_gpu": 4096, "gpus": None, "total": None}
 
 
+def test_the_rate_of_one_gpu_that_is_alone_is_the_runs() -> None:
+    mesh = titan("Building 1-D device mesh with ['dp_shard'], [1]", 9)
+    assert not read(mesh + "".join(titan(titan_row(n, 9.0, 4096), 10 + n) for n in range(1, 9))).caveats
+
+
 def test_rows_without_any_time() -> None:
     run = read("".join(f"{ERAS['2025-02'].format(n=n)}\n" for n in (10, 20, 30)))
     assert not len(run.rows)
@@ -93,7 +98,8 @@ def test_of_pipeline_stages_the_one_with_the_loss_is_read() -> None:
     ]
     run = read("".join(rows))
     assert [row.loss for row in run.rows] == [9.0 + n / 100 for n in range(1, 30)]
-    assert list(run.rows.ms)[1:] == pytest.approx([1000.0] * 28)
+    assert list(run.rows.ms) == pytest.approx([1000.0] * 29)
+    assert not run.restarts
     assert run.other_ranks is not None
     assert (run.other_ranks.rank, run.other_ranks.ranks) == (3, 2)
     alone = read("".join(rows[::2]))  # with LOG_RANK=0, as torchtitan has it unless told otherwise
@@ -118,6 +124,17 @@ def test_a_validation_between_rows_sets_the_clock() -> None:
     run = read("".join(rows))
     assert run.rows[-1].ms == pytest.approx(1000.0)
     assert [(each.iteration, each.val, each.ms) for each in run.evaluations] == [(15, 8.75, None)]
+
+
+@pytest.mark.parametrize("words", ["saving the checkpoint (or staging if async is enabled)", "staging the checkpoint "])
+def test_a_checkpoint_is_taken_out_of_the_row_behind_it(words: str) -> None:
+    """Ten steps of 0.5 s and a save of 5 s: the rate of the row is half of what it was, as is its mfu."""
+    saved = titan(f"Finished {words}in 5.00 seconds.", 110)
+    rows = [titan(titan_row(10, 9.0, 8192), 105), saved, titan(titan_row(20, 8.0, 4096), 115)]
+    for head in (TITAN_HEAD, ""):  # by the tokens, and by the stamps
+        run = read(head + "".join(rows))
+        assert run.rows[-1].ms == pytest.approx(500.0)
+        assert [(each.iteration, each.ms) for each in run.checkpoints] == [(10, 5000.0)]
 
 
 def test_a_resumed_process_and_another_run() -> None:

@@ -289,3 +289,35 @@ def test_fewer_batches_are_no_advice() -> None:
     codes = {finding.code for finding in diagnose(run_of(log(lines))).findings}
     assert "raise_eval_interval" in codes
     assert not codes & {"lower_eval_iters", "lower_eval_iters_unknown"}
+
+
+def test_nor_does_one_in_the_middle_of_what_it_wrote() -> None:
+    run = run_of(log(rows(0, 1, 2), SAMPLES[0], "and so step 3 | loss: 1.0 | dt: 1.00ms it is", rows(3, 4)))
+    assert set(run.rows.ms) == {100.0}
+    assert run.restarts == ()
+
+
+def test_an_attempt_that_failed_counts_no_gpus() -> None:
+    head = ["total desired batch size: 65536", "num decayed parameter tensors: 50, with 124,354,560 parameters"]
+    assert "gpu_count" not in run_of(log(head, "RuntimeError: no", head, rows(0, 1))).facts
+
+
+def groups(matrices: int, width: int = 768, layers: int = 12) -> list[str]:
+    """With so many rows in the tables of tokens and positions together."""
+    decayed = 12 * layers * width * width + matrices * width
+    return [
+        f"num decayed parameter tensors: {4 * layers + 2}, with {decayed:,} parameters",
+        f"num non-decayed parameter tensors: {8 * layers + 2}, with {(13 * layers + 2) * width:,} parameters",
+    ]
+
+
+def test_the_shape_by_the_parameter_groups() -> None:
+    run = run_of(log("Total Parameters: 124,475,904", groups(50304 + 1024), rows(0, 1)))
+    assert (run.value("vocab_size"), run.value("block_size"), run.value("parameters")) == (50304, 1024, 123_689_472)
+    run = run_of(log(groups(32000 + 1024), rows(0, 1)))  # or 32768 + 256
+    assert (run.value("n_layer"), run.value("n_embd"), run.value("vocab_size")) == (12, 768, None)
+
+
+def test_hellaswag_is_called_so() -> None:
+    findings = {finding.code: finding for finding in diagnose(run_of(BUILD_NANOGPT)).findings}
+    assert findings["core_metric"].numbers["score"] == "HellaSwag"

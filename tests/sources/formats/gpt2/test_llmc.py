@@ -10,11 +10,11 @@ import pytest
 from nanopace import diagnose
 from nanopace.run import Checkpoint, Fact, GpuUse
 from nanopace.sources.formats.gpt2.llmc_lines import PYTHON_ROWS, ROWS, read_row
-from nanopace.sources.formats.gpt2.rate import SmoothedStepTokens
 
 from ...reading import detected
 from ..examples.gpt2 import LLMC, LLMC_LOG, LLMC_PYTHON
 from .reading import caveats, losses, run_of, runs_of, scores, values
+from .test_rate import smoothed
 
 
 def test_the_cuda_program() -> None:
@@ -154,28 +154,6 @@ def test_a_log_that_ends_while_it_writes_and_another_process() -> None:
     assert (len(first.rows), len(second.rows)) == (2, 4)
 
 
-def smoothed(times: list[float], tokens: int, start: int = 0) -> list[tuple[int, str, str]]:
-    """As llm.c smooths: (iteration, ms, tok/s)."""
-    printed, average = [], 0.0
-    for iteration, ms in enumerate(times, start):
-        rate = own = tokens / ms * 1000
-        if iteration:
-            average = 0.95 * average + 0.05 * own
-            rate = average / (1 - 0.95**iteration)
-        printed.append((iteration, f"{ms:.2f}", f"{rate:.0f}"))
-    return printed
-
-
-@pytest.mark.parametrize("start", [0, 1, 700])
-def test_the_smoothing_of_the_rate_is_undone(start: int) -> None:
-    """Also of a process that resumed, whose first figure is a twentieth of the truth."""
-    times = [2391.52, 2397.11, 2650.4, 2396.87, 2404.9, 2411.3]
-    tokens = SmoothedStepTokens()
-    for row in smoothed(times, 458_752, start):
-        tokens.read_smoothed(*row)
-    assert tokens.plausible == 458_752
-
-
 def test_an_excerpt_knows_its_tokens() -> None:
     rows = smoothed([2391.52, 2397.11, 2650.4, 2396.87], 458_752, 700)
     line = "step {}/999 | loss 4.2 (+0.1z)| norm 0.8 (+0.1z)| lr 1.00e-04 | {} ms | -100.0% bf16 MFU | {} tok/s\n"
@@ -232,3 +210,10 @@ def test_every_rank_of_train_gpt2_py_prints_its_device(devices: list[str], gpus:
     assert run.value("gpu_count") == gpus
     said = {finding.code for finding in diagnose(run).findings}
     assert ("gpus_unknown" in said) == (gpus is None)
+
+
+def test_the_accumulation_is_that_of_all_processes() -> None:
+    log = LLMC.replace("| num_processes         | 1", "| num_processes         | 2").replace("steps=16", "steps=8")
+    run = run_of(log)
+    assert (run.value("gradient_accumulation_steps"), run.value("gpu_count")) == (16, 2)
+    assert not run.conflicts

@@ -82,6 +82,36 @@ def test_what_a_terminal_leaves() -> None:
         assert sum(run.rows.ms) == pytest.approx(15_600, rel=0.02)
 
 
+def test_what_a_notebook_leaves() -> None:
+    """Bars at evaluations alone, once before each and once behind it."""
+    log, at_s = "", 0.0
+    for step in range(1, 205):
+        at_s += 2
+        if step % 10 == 0:
+            log += f"{{'loss': '9.5', 'epoch': '{step / 34:.4g}'}}\n"
+        if step % 34 == 0:
+            log += bar(step, 204, at_s) + "\n" + bar(8, 9, 3, "2.44it/s") + f"\n{' ' * 40}\n"
+            at_s += 4
+            log += (
+                f"{{'eval_loss': '9.1', 'eval_runtime': '4', 'epoch': '{step // 34}'}}\n" + bar(step, 204, at_s) + "\n"
+            )
+            log += bar(9, 9, 3, "2.54it/s") + "\n"
+    log += "{'train_runtime': '432', 'train_steps_per_second': '0.472', 'epoch': '6'}\n" + bar(204, 204, 432) + "\n"
+    (run,) = read(log)
+    assert list(run.rows.iteration) == list(range(10, 201, 10))
+    assert [(each.iteration, each.ms) for each in run.evaluations] == [(34 * n, 4000) for n in range(1, 7)]
+    assert sum(run.rows.ms) == pytest.approx(20 * 2000, rel=0.05)
+
+
+def test_a_bar_of_another_moment() -> None:
+    """A terminal leaves it where a dict of another step is printed later."""
+    rows = [f"{{'loss': '1.{9 - n}', 'learning_rate': '5e-05', 'epoch': '{n}'}}\n" for n in (1, 2, 3)]
+    end = "{'train_runtime': '2279', 'train_steps_per_second': '1.498', 'epoch': '3'}\n"
+    (run,) = read(rows[0] + bar(1272, 3414, 759) + rows[1] + rows[2] + end + bar(3414, 3414, 2279) + "\n")
+    assert list(run.logged.iteration) == [1138, 2276, 3414]
+    assert list(run.logged.loss) == [1.8, 1.7, 1.6]
+
+
 @pytest.mark.parametrize(
     "before",
     [
@@ -146,6 +176,9 @@ def test_dicts_that_name_their_step() -> None:
 def test_without_bars_the_end_tells_the_steps() -> None:
     end = "{'train_runtime': 163.5, 'train_steps_per_second': 0.734, 'epoch': 1.2}"
     rows = [each for each in dicts_of(LOG) if "train_runtime" not in each]
+    with pytest.raises(NotALog, match="bars are missing"):
+        read("\n".join([*rows, end]) + "\n")  # it may have stopped early, and the end would not say so
+    rows = [each.replace("5e-05", f"{5e-05 * (1 - n / len(rows)) ** 2}") for n, each in enumerate(rows)]
     (run,) = read("\n".join([*rows, end]) + "\n")
     assert list(run.untimed_rows.iteration) == STEPS
     assert [each.iteration for each in run.evaluations] == [40, 80, 120]
@@ -163,6 +196,18 @@ def test_steps_between_logs_are_right_or_unknown(between: int, rows: int, per_ep
     end = {"train_runtime": round(total * step_s, 4), "train_steps_per_second": round(1 / step_s, 3)}
     found = steps_between_logs(epochs, {**end, "epoch": round(total / per_epoch, 2)})
     assert found in (between, None)
+
+
+def test_a_training_that_logs_no_loss() -> None:
+    """Shorter than logging_steps, which are 500 unless told otherwise: the bar alone has the times."""
+    log = re.sub(r"\r {50}\r\{'loss'[^}]*\}\n\r[^\r\n]*", "", LOG)
+    (run,) = read(log)
+    assert list(run.rows.iteration) == list(range(1, 121))
+    assert sum(run.rows.ms) == pytest.approx(120 * 1300, rel=0.01)
+    assert [(each.iteration, each.ms) for each in run.evaluations] == EVALUATED
+    assert run.rows[5].loss is None
+    with pytest.raises(NotALog, match="a training of Hugging Face Trainer that logged no loss"):
+        read(log[log.index("{'train_runtime'") :])
 
 
 def test_tokens_that_are_counted() -> None:

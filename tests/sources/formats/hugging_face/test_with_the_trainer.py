@@ -14,11 +14,13 @@ from nanopace.run import Run
 from nanopace.sources.runs import open_runs
 
 TRAINING = """
-import sys, torch
+import sys, time, torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 class Tokens(torch.utils.data.Dataset):
-    def __len__(self): return 400
+    def __init__(self, rows, wait_s): self.rows, self.wait_s = rows, wait_s
+    def __len__(self): return self.rows
     def __getitem__(self, index):
+        time.sleep(self.wait_s)  # a clock of whole seconds has to see it
         ids = torch.arange(16) * (index % 5 + 1) % 50
         return {"input_ids": ids, "labels": ids}
 model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=50, n_positions=16))
@@ -27,8 +29,8 @@ for steps, resume in ((45, False), (60, True)):
         output_dir=sys.argv[1], max_steps=steps, per_device_train_batch_size=4, logging_steps=5, eval_strategy="steps",
         eval_steps=15, save_steps=15, report_to=["tensorboard"], use_cpu=True, include_num_input_tokens_seen="all",
     )
-    data = Tokens()
-    Trainer(model=model, args=arguments, train_dataset=data, eval_dataset=data).train(resume_from_checkpoint=resume)
+    trainer = Trainer(model=model, args=arguments, train_dataset=Tokens(400, 0.04), eval_dataset=Tokens(8, 0.01))
+    trainer.train(resume_from_checkpoint=resume)
 """
 
 
@@ -72,6 +74,7 @@ def test_its_files_agree(trained: Path) -> None:
     assert (console.value("max_iters"), console.ending, len(console.restarts)) == (60, "finished", 1)
     (state,) = open_runs(trained / "checkpoint-60" / "trainer_state.json")
     check(state, train, validation)
+    assert sum(console.rows.ms) == pytest.approx(sum(state.rows.ms), rel=0.25)
     assert state.value("tokens_per_iteration") == console.value("tokens_per_iteration") == 4 * 16
     first, second = sorted(trained.glob("runs/*/events*"), key=lambda path: path.name)
     (tracked,) = open_runs(first)

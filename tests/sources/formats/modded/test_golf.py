@@ -57,6 +57,18 @@ def test_the_time_of_a_rate(stamp: str) -> None:
     assert (run.evaluations[-1].val, run.ending) == (2.8177, "finished")
 
 
+def test_layers_that_are_repeated_are_no_other_speed() -> None:
+    rows = [
+        f"step:{n}/20000 train_loss:2.5000 train_time:{43 * n + 20 * max(0, n - 5000)}ms" for n in range(200, 9000, 200)
+    ]
+    rows.insert(25, "layer_loop:enabled step:5000 frac:0.500")
+    diagnosis = diagnose(read(HEAD + "\n".join(rows) + "\n"))
+    found = {finding.code: finding.numbers for finding in diagnosis.findings}
+    assert found["layers_repeated"] == {"iteration": 5000}
+    assert found["level_shift_scheduled"]["iteration"] == 5200
+    assert "level_shift" not in found
+
+
 def test_a_rate_without_tokens_tells_no_time() -> None:
     rows = "".join(f"{n}/20000 train_loss: 3.1000 train_time: 0.8m tok/s: 7864320\n" for n in (500, 1000))
     run = read(rows)

@@ -21,6 +21,10 @@ from nanopace.sources.runs import open_runs
 from .simulated import CODE, ERAS, OLD_CODE, Era, simulate, val_loss
 
 STEPS = 500
+SCHEDULED = CODE.replace(
+    "train_batch_size: int = 2048 * 24 * 8", "train_bs_schedule: tuple = (8 * 2048 * 8, 24 * 2048 * 8)"
+)
+WINDOWED = CODE + "    window_sizes: tuple = (3, 7, 11)\n"
 
 
 def read(text: str) -> list[Run]:
@@ -111,6 +115,14 @@ def test_a_stall_stays_where_it_was() -> None:
     assert all(300 <= row.iteration <= 302 for row in slow)  # the program notices when it has to wait
 
 
+def test_rows_after_an_evaluation_are_not_made_like_those_of_a_larger_batch() -> None:
+    """Shortly after the evaluation of iteration 250, steps take twice as long."""
+    for change in (254, 258, 268):
+        step_ms = [30.0 if step < change else 60.0 for step in range(STEPS)]
+        run = only(simulate(Era(SCHEDULED), step_ms, launch_ms=2.0).text)
+        assert max(run.rows.ms[: change - 1]) < 36
+
+
 @pytest.mark.parametrize("ms", [25.5, 32.4, 57.7])
 def test_whole_milliseconds_are_no_unevenness(ms: float) -> None:
     diagnosis = diagnose(only(simulate(ERAS["2025"], even(ms, 1500), launch_ms=2.0).text))
@@ -143,11 +155,6 @@ def test_one_row_of_many_iterations_is_all_there_is() -> None:
 
 
 # --- what the code in the log says -----------------------------------------------------------------------------------
-
-SCHEDULED = CODE.replace(
-    "train_batch_size: int = 2048 * 24 * 8", "train_bs_schedule: tuple = (8 * 2048 * 8, 24 * 2048 * 8)"
-)
-WINDOWED = CODE + "    window_sizes: tuple = (3, 7, 11)\n"
 
 
 @pytest.mark.parametrize("code", [SCHEDULED, WINDOWED])

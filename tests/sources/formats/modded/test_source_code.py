@@ -33,6 +33,7 @@ def code(text: str) -> SourceCode:
         ("    train_batch_size: int = 2048 * 24 * 8\n    batch_size = 3\n", None, 393_216),
         ("    train_seq_len = 48*1024\n" + LOADER.format(of="world_size * args.train_seq_len"), 8, 393_216),
         ("    train_seq_len = 48*1024\n" + LOADER.format(of="world_size * args.train_seq_len"), None, None),
+        ("    seq_len = 1024\n    args.train_files, world_size * args.seq_len, rank, world_size\n", 8, 8192),
         ("    seq_len = 48*1024\n" + LOADER.format(of="world_size * args.seq_len"), 4, 196_608),
         ("    train_seq_len = 48*1024\ngrad_accum_steps = 8 // world_size\n", 1, None),
         (

@@ -56,6 +56,7 @@ class _Process:
     tokens: int | None = None  # of the whole training
     seconds: float | None = None
     pretraining: bool = False
+    resumed: bool = False  # then its tokens are not only of its time
 
 
 class LitgptReader(JoiningReader):
@@ -127,7 +128,7 @@ class LitgptReader(JoiningReader):
 
     def _check_rate(self, printed: float) -> None:
         tokens, seconds = self._process.tokens, self._process.seconds
-        if tokens and seconds and abs(printed * seconds / tokens - 1) > _WRONG:
+        if tokens and seconds and not self._process.resumed and abs(printed * seconds / tokens - 1) > _WRONG:
             self._builder.caveat(
                 "rate_wrong", printed=printed, tokens=tokens, training_s=seconds, rate=round(tokens / seconds)
             )
@@ -138,6 +139,7 @@ class LitgptReader(JoiningReader):
             if self._process.last:
                 self._end_process()
             self._builder.begin_process(fresh=False if resumed else None)
+            self._process.resumed |= resumed is not None
         for name, value in _SETTINGS.findall(line[:2000]):
             self._process.settings[name] = int(value)
         if (found := _PARAMETERS.search(line)) and found[0].startswith("Total"):

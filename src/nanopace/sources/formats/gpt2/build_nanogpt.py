@@ -19,8 +19,8 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.gpt2 import build_nanogpt_lines as lines
 from nanopace.sources.formats.gpt2.build_nanogpt_lines import Printed, read_row
 from nanopace.sources.formats.gpt2.endings import ending_of
-from nanopace.sources.formats.gpt2.gpt2_shape import give_shape, read_groups
 from nanopace.sources.formats.gpt2.next_row import NextRow
+from nanopace.sources.formats.gpt2.parameter_lines import read_groups
 from nanopace.sources.formats.gpt2.rate import StepTokens
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import RANK
@@ -42,7 +42,6 @@ class BuildNanogptReader:
         self._rate = StepTokens()
         self._tokens_printed = False
         self._one_process = False  # it says that it does not run under torchrun
-        self._groups: dict[str, int] = {}
         self._head: Head | None = None
         self._stamps: Stamps | None = None
         self._rows_seen = False
@@ -95,20 +94,20 @@ class BuildNanogptReader:
         self._end_process()
 
     def _read(self, line: str) -> bool:
-        if (sample := lines.SAMPLE.search(line)) is not None:
+        if " sample " in line and (sample := lines.SAMPLE.search(line)) is not None:
             self._sampling = True
             self._ranks = max(self._ranks, int(sample[1]) + 1)
             self._say_what_dt_holds()
-        elif (row := read_row(line)) is not None:
+        elif ("tep" in line or "TEP" in line) and (row := read_row(line)) is not None:
             if self._sampling and not self._follows(row):
                 return True
             self._row(row, line)
-        elif found := lines.EVALUATION.fullmatch(line):
+        elif ("oss" in line or "OSS" in line) and (found := lines.EVALUATION.fullmatch(line)):
             self._evaluation(found["step"], found["train"], found["val"])
-        elif found := lines.HELLASWAG.search(line):
+        elif "wag" in line and (found := lines.HELLASWAG.search(line)):
             self._next.evaluation(float(found[1]), metric="core")
             self._say_what_dt_holds()
-        elif found := lines.CHECKPOINT.match(line):
+        elif "heckpoint" in line and (found := lines.CHECKPOINT.match(line)):
             self._checkpoint(found["path"])
         elif (ending := ending_of(line)) is not None:
             self._builder.ending(ending)
@@ -142,8 +141,6 @@ class BuildNanogptReader:
         self._sampling = False
         if not row.ms > 0:  # the clock stood still
             return
-        if not self._rows_seen or self._head is not None:
-            give_shape(self._builder, self._groups)
         self._rows_seen, self._head = True, None
         if self._next.last is not None and row.step > self._next.last:
             self._spacing = row.step - self._next.last
@@ -195,7 +192,8 @@ class BuildNanogptReader:
             if self._one_process:
                 builder.fact("gradient_accumulation_steps", int(found[1]))
         elif groups := read_groups(line):
-            self._groups |= groups
+            for name, count in groups.items():
+                builder.fact(name, count)
             self._groups_printed += line.lower().count("num decayed")
         elif found := lines.DEVICE.search(line):
             self._begin_process()
@@ -219,7 +217,7 @@ class BuildNanogptReader:
         if self._rows_seen and self._head is None:
             self._next.finish()
             self._end_process()
-            self._next, self._rate, self._groups = NextRow(self._builder), StepTokens(), {}
+            self._next, self._rate = NextRow(self._builder), StepTokens()
             self._tokens_printed = self._one_process = False
             self._ranks = self._groups_printed = 0
         self._sampling, self._doubtful = False, None

@@ -19,10 +19,10 @@ from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.gpt2 import llmc_lines as lines
 from nanopace.sources.formats.gpt2.endings import ending_of
-from nanopace.sources.formats.gpt2.gpt2_shape import give_shape, read_groups
 from nanopace.sources.formats.gpt2.llmc_lines import Printed, read_row
 from nanopace.sources.formats.gpt2.llmc_sensors import Sensors
 from nanopace.sources.formats.gpt2.next_row import NextRow
+from nanopace.sources.formats.gpt2.parameter_lines import read_groups
 from nanopace.sources.formats.gpt2.rate import SmoothedStepTokens
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import RANK
@@ -44,7 +44,7 @@ class LlmcReader:
         self._rate = SmoothedStepTokens()
         self._sensors = Sensors()
         self._table: dict[str, str] = {}
-        self._groups: dict[str, int] = {}
+        self._has_groups = False  # their lines: it is train_gpt2.py
         self._devices = 0  # that the ranks of train_gpt2.py print
         self._tokens_printed = False
         self._total: int | None = None  # steps, as the last row has it
@@ -164,7 +164,6 @@ class LlmcReader:
             self._builder.fact("printed_peak_tflops", A100_TFLOPS, "inferred", "trainer")
         if row.mfu:
             self._builder.caveat("mfu_causal", trainer="llm.c")
-        give_shape(self._builder, self._groups)
 
     # --- its process -------------------------------------------------------------------------------------------------
 
@@ -185,7 +184,9 @@ class LlmcReader:
             self._begin_process()
             self._device(found[1], several=found[2] is not None)
         elif groups := read_groups(line):
-            self._groups |= groups
+            self._has_groups = True
+            for name, count in groups.items():
+                self._builder.fact(name, count)
         else:
             return False
         return True
@@ -194,7 +195,8 @@ class LlmcReader:
         if not self._began and self._from_one is not None:
             self._next.finish()
             self._end_process()
-            self._next, self._rate, self._table, self._groups = NextRow(self._builder), SmoothedStepTokens(), {}, {}
+            self._next, self._rate, self._table = NextRow(self._builder), SmoothedStepTokens(), {}
+            self._has_groups = False
             self._devices = 0
         self._began, self._skipped = True, False
         self._builder.begin_process(fresh=fresh)
@@ -236,7 +238,7 @@ class LlmcReader:
     def _end_process(self) -> None:
         if not self._tokens_printed and (tokens := self._rate.plausible) is not None:
             self._builder.fact("tokens_per_iteration", tokens, "inferred", "printed_rate")
-        if self._groups and self._devices < 2:
+        if self._has_groups and self._devices < 2:
             self._builder.caveat("gpus_unknown")
 
 

@@ -34,7 +34,7 @@ class Progress:
         if (wiped or bar.step == self.step) and bar.step > self.last_painted_again:
             self.painted_again.append(bar.step)
             self.last_painted_again = bar.step
-        if bar.step > self.step:
+        if bar.step > self.step or bar.elapsed_s > self.elapsed_s:  # the same step later: it was evaluated
             self._steps.append(bar.step)
             self._ends_s.append(bar.elapsed_s)
             if len(self._steps) > _MOST_POINTS:
@@ -46,11 +46,11 @@ class Progress:
         at = bisect_left(self._steps, step)
         if at == len(self._steps):
             return None
-        if self._steps[at] == step or not at:
-            return self._ends_s[at] if self._steps[at] == step else None
-        before, after = self._steps[at - 1], self._steps[at]
-        share = (step - before) / (after - before)
-        return self._ends_s[at - 1] + share * (self._ends_s[at] - self._ends_s[at - 1])
+        if self._steps[at] == step:
+            return self._ends_s[at]
+        before, before_s = (self._steps[at - 1], self._ends_s[at - 1]) if at else (0, 0.0)
+        share = (step - before) / (self._steps[at] - before)
+        return before_s + share * (self._ends_s[at] - before_s)
 
     def forget(self, step: int) -> None:
         """What was before a step is no longer needed, but for the bar just before it."""

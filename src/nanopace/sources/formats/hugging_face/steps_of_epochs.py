@@ -23,10 +23,15 @@ class Epochs:
         expected = self._expected(epoch)
         return expected is not None and step < expected[0] - expected[1]
 
-    def is_ahead(self, step: int, epoch: str) -> bool:
-        """Whether it is surely behind it."""
+    def allow(self, step: int, epoch: str) -> bool:
+        """Whether a step can be of this epoch."""
         expected = self._expected(epoch)
-        return expected is not None and step > expected[0] + expected[1]
+        return expected is None or abs(step - expected[0]) <= expected[1]
+
+    def exact(self, epoch: str) -> int | None:
+        """The step of an epoch, where rounding leaves no doubt."""
+        expected = self._expected(epoch)
+        return None if expected is None or expected[1] > 1.4 else self.step_of(epoch)
 
     def step_of(self, epoch: str) -> int | None:
         expected = self._expected(epoch)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from nanopace.sources.build import RunBuilder
-from nanopace.sources.formats.modded.lines import STOPPED, STOPPED_AT, Printed, is_complete, read_row
+from nanopace.sources.formats.modded.lines import LAYERS_REPEATED, STOPPED, STOPPED_AT, Printed, is_complete, read_row
 from nanopace.sources.formats.modded.running_clock import RunningClock
 from nanopace.sources.formats.modded.source_code import SourceCode
 from nanopace.sources.head.card_lines import card_of
@@ -62,7 +62,7 @@ class ModdedReader:
         if row is not None:
             self._row(row)
             return True
-        return self._stop(line) or self._read_head(line)
+        return self._event(line) or self._read_head(line)
 
     def feed_cut(self, line: str) -> bool:
         """A row is complete where its time has a unit: `train_time:24` may be the beginning of `train_time:24037ms`."""
@@ -129,8 +129,8 @@ class ModdedReader:
             self._builder.caveat("rows_ahead_of_gpu", wait_ms=clock.waited_ms / clock.waits)
         clock.begin(0)
 
-    def _stop(self, line: str) -> bool:
-        """parameter-golf ends when its time is over, or the process dies."""
+    def _event(self, line: str) -> bool:
+        """What happens among the rows: parameter-golf changes its model, or its time is over, or the process dies."""
         if not self._stepped:
             return False
         if (found := STOPPED.match(line)) is not None:
@@ -139,6 +139,9 @@ class ModdedReader:
                 self._clock.row(int(at[1]), float(found[1]), None)
             self._clock.finish()
             self._builder.ending("finished")
+            return True
+        if (repeated := LAYERS_REPEATED.match(line)) is not None:
+            self._builder.caveat("layers_repeated", iteration=int(repeated[1]))
             return True
         if (ended := _ENDED.search(line)) is not None:
             self._clock.finish()

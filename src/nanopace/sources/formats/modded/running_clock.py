@@ -11,14 +11,14 @@ The clock is printed in whole milliseconds. Neighbours that differ by no more th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from nanopace.medians import median
 from nanopace.run import Row
 
 _MOST_HELD = 1024  # rows that wait for an evaluation
-_AHEAD = 16  # rows at most in which the program gets ahead of the GPU
-_NEAR = 48  # rows that show what those should take
+_AHEAD = 16  # rows in which the program gets ahead of the GPU
 _ROUNDING_MS = 1.0  # between two rows that take the same time
 _MOST_ALIKE = 32  # rows
 
@@ -45,6 +45,7 @@ class RunningClock:
         self.at_ms = 0.0
         self.left_out_ms = 0.0  # what the clock had counted when it was set to 0
         self.set_back_at = 0  # the last step before
+        self._before_ms = math.inf  # a step of the last rows that were emitted
         self.waits = 0
         self.waited_ms = 0.0
 
@@ -75,12 +76,15 @@ class RunningClock:
         if wait_ms > 0 and self._held:
             self._give_back(wait_ms)
         _even_out(self._held)
+        if self._held:
+            self._before_ms = median(each.ms / each.steps for each in self._held[-_AHEAD:])
         for each in self._held:
             self._emit(Row(each.step, each.ms / each.steps, each.loss))
         self._held.clear()
 
     def _give_back(self, wait_ms: float) -> None:
-        usual_ms = median(each.ms / each.steps for each in self._held[:_NEAR])
+        # Steps may become longer just here: what the rows before took is then nearer to the truth.
+        usual_ms = min(self._before_ms, median(each.ms / each.steps for each in self._held[:_AHEAD]))
         for each in self._held[:_AHEAD]:
             given = min(wait_ms, max(0.0, usual_ms * each.steps - each.ms))
             each.ms += given

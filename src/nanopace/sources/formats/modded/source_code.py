@@ -21,7 +21,9 @@ _SHARED = re.compile(r"^\s{0,16}grad_accum_steps\s?=\s?(\d{1,4})\s?//\s?world_si
 _ATTENTION = re.compile(
     r"^[^#]{0,200}\b(?:attn_blocksize|sliding_window_\w{1,20}|window_size_blocks|ws_schedule|window_sizes)\b"
 )
-_LOADER = re.compile(r"^\s{0,16}train_loader\s?=.{0,120}?[(,]\s?(world_size\s?\*\s?)?args\.(train_seq_len|seq_len)\b")
+_LOADER = re.compile(
+    r"^\s{0,16}(?:train_loader\s?=.{0,80}?)?args\.train_files,\s?(world_size\s?\*\s?)?args\.(?:train_)?seq_len\b"
+)
 _WORDS = ("batch_size", "seq", "world_size", "train_bs_schedule", "window", "ws_schedule", "attn_blocksize")
 _MOST_SIZES = 64
 

@@ -1,0 +1,192 @@
+"""What `nanopace watch` costs the trainer before it: throughput, latency and memory, beside `tee`.
+
+A producer writes nanoGPT's rows into a pipe, a consumer takes them, and between the two stands `tee /dev/null` or
+`nanopace watch`, in turns:
+
+    rate       100,000 lines a second for some seconds: how many really got through, and how long the producer was
+               held up. A pipe that is not slowed takes as long as tee's.
+    most       the same as fast as it goes
+    latency    200 rows a second, each with the moment in which it was written: how much later did it come out? Then
+               the same for rows among 100,000 lines a second
+    memory     the peak of `watch`, with a million rows
+
+    python bench/watch.py              # about three minutes
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from statistics import median
+
+NANOPACE = str(Path(sys.executable).with_name("nanopace"))
+BETWEEN = {"tee": ["tee", "/dev/null"], "watch": [NANOPACE, "watch"]}
+RATE, SECONDS = 100_000, 5
+ROUNDS = 3
+LATENCY_MS, MEMORY_MB, SLOWER = 50, 60, 1.02
+
+HEADER = (
+    "eval_interval = 500\nmax_iters = 100000000\ntokens per iteration will be: 8,192\nnumber of parameters: 124.00M\n"
+)
+
+
+def rows(first: int, count: int, stamp: str = "") -> bytes:
+    """Rows with an evaluation every 500 iterations. A stamp stands behind a row, where a reader does not look."""
+    lines = []
+    for i in range(first, first + count):
+        if i % 500 == 0:
+            lines.append(f"step {i}: train loss 3.2000, val loss 3.2500")
+        lines.append(
+            f"iter {i}: loss {3 + 5 / (1 + i / 400):.4f}, time {100 + i % 7 / 10 + 4000 * (i % 500 == 0):.2f}ms"
+        )
+        lines[-1] += f", mfu 18.00%{stamp}"
+    return ("\n".join(lines) + "\n").encode()
+
+
+class Pipeline:
+    """Producer, the program between, and a thread that takes what comes out."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.taken = 0  # lines
+        self.ended_s = 0.0
+        self.late_ms: list[float] = []
+        self._thread = threading.Thread(target=self._take)
+        self._thread.start()
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self.process.stdin.write(rest) :]
+
+    def _take(self) -> None:
+        assert self.process.stdout is not None
+        fd, rest = self.process.stdout.fileno(), b""
+        while chunk := os.read(fd, 1 << 20):
+            now = time.monotonic()
+            self.taken += chunk.count(b"\n") - chunk.count(b"# nanopace: ")
+            self.ended_s = now
+            rest += chunk
+            at = rest.rfind(b"\n") + 1
+            for line in rest[:at].split(b"\n") if b" @" in rest else ():
+                if b" @" in line and not line.startswith(b"#"):
+                    self.late_ms.append(1000 * (now - float(line.rpartition(b"@")[2])))
+            rest = rest[at:]
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self._thread.join()
+
+
+def begun(name: str) -> Pipeline:
+    """With its imports behind it."""
+    pipeline = Pipeline(BETWEEN[name])
+    pipeline.write(HEADER.encode() + rows(0, 20))
+    time.sleep(1.0)
+    return pipeline
+
+
+def at_rate(name: str) -> tuple[float, float, list[float]]:
+    """Lines a second that came out, the share of the time that the producer was held up, and how late lines were."""
+    pipeline, each = begun(name), RATE // 100
+    blocks = [rows(20 + each * number, each) for number in range(100 * SECONDS)]
+    began_s, held_s, before = time.monotonic(), 0.0, pipeline.taken
+    for number, block in enumerate(blocks):
+        wait_s = began_s + number / 100 - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        stamped = block[:-1] + f" @{time.monotonic():.6f}\n".encode()
+        wrote_s = time.monotonic()
+        pipeline.write(stamped)
+        held_s += time.monotonic() - wrote_s
+    ended_s = time.monotonic()
+    while pipeline.taken - before < RATE * SECONDS and time.monotonic() < ended_s + 30:
+        time.sleep(0.001)
+    rate = RATE * SECONDS / (pipeline.ended_s - began_s)
+    pipeline.close()
+    return rate, held_s / (ended_s - began_s), pipeline.late_ms
+
+
+def at_most(name: str) -> float:
+    """Lines a second, as fast as it goes."""
+    pipeline, block = begun(name), rows(20, 20_000)
+    began_s, before, turns = time.monotonic(), pipeline.taken, 200
+    for _ in range(turns):
+        pipeline.write(block)
+    lines = turns * block.count(b"\n")
+    while pipeline.taken - before < lines:
+        time.sleep(0.001)
+    rate = lines / (pipeline.ended_s - began_s)
+    pipeline.close()
+    return rate
+
+
+def latency(name: str) -> list[float]:
+    """Of single rows, 200 a second."""
+    pipeline = begun(name)
+    for number in range(1000):
+        pipeline.write(rows(20 + number, 1, f" @{time.monotonic():.6f}"))
+        time.sleep(0.005)
+    pipeline.close()
+    return pipeline.late_ms
+
+
+def memory_mb() -> float:
+    """The peak of watch, with a million rows at 100,000 a second."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    pipeline = begun("watch")
+    for number in range(100):
+        pipeline.write(rows(20 + 10_000 * number, 10_000))
+        time.sleep(0.05)
+    pipeline.close()
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert peak > before, "measure the memory first: it is the largest of all children"
+    return peak / 1024
+
+
+def main() -> int:
+    failed = []
+
+    def verdict(name: str, holds: bool) -> str:
+        failed.extend([] if holds else [name])
+        return "holds" if holds else "MISSED"
+
+    peak_mb = memory_mb()
+    little = verdict("memory", peak_mb < MEMORY_MB)
+    print(f"memory: peak {peak_mb:.1f} MB with 1,000,000 rows (< {MEMORY_MB} MB: {little})")
+    rates: dict[str, list[tuple[float, float, list[float]]]] = {name: [] for name in BETWEEN}
+    most: dict[str, list[float]] = {name: [] for name in BETWEEN}
+    late: dict[str, list[float]] = {name: [] for name in BETWEEN}
+    for _ in range(ROUNDS):
+        for name in BETWEEN:
+            rates[name].append(at_rate(name))
+            most[name].append(at_most(name))
+            late[name] += latency(name)
+    for name in BETWEEN:
+        through, held = median(each[0] for each in rates[name]), median(each[1] for each in rates[name])
+        under_load = sorted(ms for each in rates[name] for ms in each[2])
+        single = sorted(late[name])
+        print(
+            f"{name:6} at {RATE:,} lines/s: {through:,.0f} got through, the producer held up {held:.1%} of the time; "
+            f"at most {median(most[name]):,.0f} lines/s"
+        )
+        for what, ms in (("200 rows/s", single), (f"{RATE:,} lines/s", under_load)):
+            print(f"{name:6} latency at {what}: median {median(ms):.2f} ms, 99% {ms[len(ms) * 99 // 100]:.2f} ms, "
+                  f"most {ms[-1]:.2f} ms")  # fmt: skip
+    slower = median(each[0] for each in rates["tee"]) / median(each[0] for each in rates["watch"])
+    print(f"not slowed: {slower:.3f} times tee's time (< {SLOWER}: {verdict('rate', slower < SLOWER)})")
+    added = max(max(late["watch"]), max(ms for each in rates["watch"] for ms in each[2]))
+    print(f"added to a line: at most {added:.1f} ms (< {LATENCY_MS} ms: {verdict('latency', added < LATENCY_MS)})")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

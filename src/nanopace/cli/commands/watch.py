@@ -1,0 +1,293 @@
+"""Pass a training's lines through, and say under them what they leave out: slow rows, time left, alerts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from nanopace.cli.options import add_language, add_pattern, bounded, words_of
+from nanopace.cli.run_arguments import Settings, override
+from nanopace.errors import InputError, UsageError, reason_of
+from nanopace.wording.printable import clean
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from nanopace.live.comments import Say
+    from nanopace.live.notify import Complain, Notifier
+    from nanopace.live.passthrough import Bytes
+    from nanopace.live.watcher import Watcher
+    from nanopace.run import Run
+    from nanopace.wording.catalog import Words
+
+MAY_BE_EMPTY = ("words",)  # an argument of the command that is started
+_LONGEST_SILENCE = 1e7  # seconds
+_LOOK_S = 2.0  # for a log in a directory that has none yet
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "python -u train.py | nanopace watch [options]\n"
+        "       nanopace watch [options] LOG\n"
+        "       nanopace watch [options] --log FILE -- COMMAND ..."
+    )
+    parser.add_argument(
+        "words", nargs="*", metavar="LOG", help="a log that grows, or a directory: its newest; else standard input"
+    )
+    parser.add_argument(
+        "--log", metavar="FILE", help="start COMMAND with its output going to FILE, and follow that: the safest way"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="do not print the lines, only what is said of them")
+    seconds = bounded(float, "number of seconds", lambda seconds: 0 < seconds <= _LONGEST_SILENCE)
+    parser.add_argument(
+        "--silent", type=seconds, metavar="SECONDS", help="alert when no line has come for so long (else by its rows)"
+    )
+    group = parser.add_argument_group("what the log does not say")
+    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file; it is read, never executed")
+    group.add_argument(
+        "--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob, such as max_iters=5000"
+    )
+    group.add_argument(
+        "--gpu", metavar="NAME", help='the card that runs, such as "4070" or "2x 4090" (nanopace cards lists them)'
+    )
+    add_pattern(group)
+    group = parser.add_argument_group("who else is told, of alerts and of the end")
+    group.add_argument(
+        "--notify", metavar="COMMAND", help="a program to run, without a shell; NANOPACE_MESSAGE and others say why"
+    )
+    group.add_argument("--webhook", metavar="URL", help="where to post JSON, such as a web hook of Slack or Discord")
+    group = parser.add_argument_group("the answer")
+    add_language(group)
+    group.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
+
+
+def run(args: argparse.Namespace) -> int:
+    words = words_of(args)
+    settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
+    settings.check()
+    complete = _completion(settings)
+    _check_notify(args)
+    if args.log is not None:
+        return _start_and_watch(args, words, complete)
+    if len(args.words) > 1:
+        raise UsageError("{word}: one log at a time can be watched (nanopace watch --help)", word=args.words[1])
+    if not args.words or args.words == ["-"]:
+        return _watch_pipe(args, words, complete)
+    if not args.words[0]:
+        raise UsageError("{message} ({prog} --help)", message="argument LOG: is empty", prog="nanopace watch")
+    return _watch_file(args, words, complete)
+
+
+def _completion(settings: Settings) -> Callable[[Run], Run]:
+    """Adds to a run what a person said about it."""
+    from nanopace.config_text import read_config
+    from nanopace.sources.infer.infer import complete
+
+    knobs = None if settings.config is None else read_config(settings.config)
+    return lambda run: complete(run, knobs, settings.overrides, settings.gpu)
+
+
+# --- the three ways --------------------------------------------------------------------------------------------------
+
+
+def _watch_pipe(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
+    """Until the pipe closes. Ctrl-C reaches the trainer, too, which may want to save and print: that is waited for."""
+    from nanopace.live.passthrough import Pipe
+
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("nothing is piped in: python -u train.py | nanopace watch, or nanopace watch LOG")
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    _watch(Pipe(sys.stdin.fileno()), None, args, words, complete, threading.Event())
+    return 0
+
+
+def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
+    """Until its run is finished, or Ctrl-C."""
+    from nanopace.live.follow import Follower
+
+    path = _chosen(args.words[0], words)
+    stop = _stop_on_signals()
+    _watch(Follower(path, stop), path, args, words, complete, stop)
+    return 0
+
+
+def _start_and_watch(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
+    """The command prints into a file and is in a session of its own: whatever becomes of us, it goes on."""
+    from nanopace.live.follow import Follower
+
+    if not args.words:
+        raise UsageError("--log {path}: which command? nanopace watch --log {path} -- python train.py", path=args.log)
+    stop = _stop_on_signals()
+    process = _started(args.words, args.log)
+    source = Follower(args.log, stop)
+
+    def wait() -> None:
+        process.wait()
+        source.ended.set()
+
+    threading.Thread(target=wait, name="nanopace-wait", daemon=True).start()
+    _watch(source, args.log, args, words, complete, stop, process.poll)
+    if process.poll() is None:
+        said = words.text(
+            "The training goes on as process {pid}. nanopace watch {path} watches it again, kill -INT {pid} stops it.",
+            pid=str(process.pid),
+            path=args.log,
+        )
+        print(f"nanopace: {clean(said)}", file=sys.stderr)
+        return 0
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _watch(
+    source: Bytes,
+    path: str | None,
+    args: argparse.Namespace,
+    words: Words,
+    complete: Callable[[Run], Run],
+    stop: threading.Event,
+    exit_code: Callable[[], int | None] | None = None,
+) -> None:
+    from nanopace.live.printer import Printer
+    from nanopace.live.session import Session
+    from nanopace.live.watcher import Watcher
+
+    sys.stdout.flush()
+    terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    color = terminal and not args.no_color and not os.environ.get("NO_COLOR")
+    printer = Printer(_output(), terminal=terminal, color=color, encoding=sys.stdout.encoding)
+
+    name = "stdin" if path is None else os.path.basename(path)
+    notifier = _notifier(args, name, lambda error: printer.comment(words.error(error)))
+
+    def make(say: Say) -> Watcher:
+        return Watcher(
+            name, words, say, complete, silent_s=args.silent, status_lines=not terminal, patterns=args.pattern
+        )
+
+    tell = None if notifier is None else notifier.tell
+    session = Session(source, printer, make, words, footer=terminal, quiet=args.quiet, path=path, tell=tell)
+    try:
+        session.run(stop, exit_code)
+    finally:
+        if notifier is not None:
+            notifier.close()
+
+
+def _check_notify(args: argparse.Namespace) -> None:
+    """Complain before anything is watched."""
+    if args.notify is not None:
+        from nanopace.live.notify import split_command
+
+        split_command(args.notify)
+    if args.webhook is not None:
+        from nanopace.live.webhook import check_url
+
+        check_url(args.webhook)
+
+
+def _notifier(args: argparse.Namespace, name: str, complain: Complain) -> Notifier | None:
+    """Whoever is told besides the one who watches."""
+    if args.notify is None and args.webhook is None:
+        return None
+    from nanopace.live.notify import Channel, Notifier, Program
+
+    channels: list[Channel] = []
+    if args.notify is not None:
+        channels.append(Program(args.notify, complain))
+    if args.webhook is not None:
+        from nanopace.live.webhook import Webhook
+
+        channels.append(Webhook(args.webhook, complain))
+    return Notifier(name, channels)
+
+
+def _output() -> int:
+    """The descriptor of standard output; where that was closed, /dev/null has its place (cli/streams.py)."""
+    try:
+        return sys.stdout.fileno()
+    except OSError:
+        return 1
+
+
+# --- what is watched -------------------------------------------------------------------------------------------------
+
+
+def _chosen(path: str, words: Words) -> str:
+    """The file that is meant; of a directory the log that was written last, as soon as there is one."""
+    from nanopace.compressed import decompressed
+    from nanopace.sources.opening import find_logs
+
+    if os.path.isdir(path):
+        told = False
+        while not (logs := find_logs(path)):
+            if not told:
+                _tell(words.text("{path}: no log is there yet; waiting for one", path=path))
+            told = True
+            time.sleep(_LOOK_S)
+        newest = str(max(logs, key=lambda log: log.stat().st_mtime))
+        _tell(newest)
+        return newest
+    if not os.path.exists(path):
+        if not os.path.isdir(os.path.dirname(path) or "."):
+            raise InputError("{path}: no such file", path=path)
+        _tell(words.text("{path}: is not there yet; waiting for it", path=path))
+        return path
+    try:
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                if decompressed(file) is not file:
+                    raise InputError("{path}: is compressed, and does not grow; try nanopace explain {path}", path=path)
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error)) from None
+    return path
+
+
+def _started(command: list[str], log: str) -> subprocess.Popen[bytes]:
+    """The command, printing each line at once into the log, behind what is there."""
+    import shutil
+    import subprocess
+
+    if shutil.which(command[0]) is None:  # before the log is made
+        raise _not_started(command, log, "no such program")
+    try:
+        with open(log, "ab") as out:
+            environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+            environ.pop("PYTHONSAFEPATH", None)  # ours: a trainer imports what lies beside it
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=environ,
+                start_new_session=True,
+            )
+    except (OSError, ValueError) as error:
+        if getattr(error, "filename", None) == log:
+            raise InputError("--log {path}: cannot be written: {reason}", path=log, reason=reason_of(error)) from None
+        raise _not_started(command, log, reason_of(error)) from None
+
+
+def _not_started(command: list[str], log: str, reason: str) -> UsageError:
+    return UsageError(
+        "--log {path}: {command}: cannot be started: {reason}", path=log, command=command[0], reason=reason
+    )
+
+
+def _stop_on_signals() -> threading.Event:
+    """Ctrl-C ends the watching, and nothing else."""
+    stop = threading.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda *_: stop.set())
+    return stop
+
+
+def _tell(text: str) -> None:
+    print(f"nanopace: {clean(text)}", file=sys.stderr)

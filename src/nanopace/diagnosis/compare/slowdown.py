@@ -1,0 +1,241 @@
+"""How much longer a step of one run takes than a step of another, and how sure that is.
+
+Rows of the same iterations are held against each other, so that what both runs have in common cancels: a card that
+warms up, a batch that grows. The differences are averaged over twenty stretches, and the scatter of these is the noise,
+whatever makes it: where rows resemble their neighbours, so do stretches, and then they count as fewer (decision 41).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from nanopace.diagnosis.time.baseline_rows import LEAST_MS
+from nanopace.diagnosis.time.levels import MAD, baseline, drift, level_starts
+from nanopace.diagnosis.time.rows import LEAST_NOISE, OUTSIDE_NOISE, SLOW, Pace
+from nanopace.medians import median
+from nanopace.record import Record
+from nanopace.run import Run
+
+LEAST_ROWS = 30  # of each run: whether fewer scatter by chance or resemble their neighbours cannot be told
+STRETCHES = 20  # with more each is shorter, and more like its neighbours; with ten the intervals are wider by a seventh
+LEAST_EFFECTIVE = 3.0  # stretches, however alike neighbours are: an interval of fewer has no end
+MOST_ALIKE = 0.95
+FARTHEST = 30.0  # of a logarithm
+SAME = 1e-9  # of a time: what is closer was printed alike
+
+# Half the width of a 99% interval in standard errors, by degrees of freedom (Student's t), from 2 on.
+T99 = (9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01, 2.98, 2.95, 2.92, 2.90, 2.88, 2.86)
+
+# Two runs of the same code on the same machines differ by more than their rows can tell: by so much (a standard
+# deviation, as a fraction) or less in 47 of 68 sets of runs on eight H100 (decision 41).
+RUN_TO_RUN = 0.001
+NORMAL99 = 2.58
+BETWEEN_RUNS = NORMAL99 * math.sqrt(2) * RUN_TO_RUN  # half an interval, were there rows without end
+
+# A standard error is uncertain itself, by a sixth and more: so many times the rows are enough in nine of ten cases.
+ROWS_TO_SPARE = 1.6
+AT_LEAST = 1.5  # times the rows there are, which were too few
+
+
+class Slowdown(Record):
+    """The new run against the base: the time of a step, or of a token where the steps have different ones."""
+
+    change_share: float  # time of the new run over that of the base, less 1
+    low_share: float  # its 99% interval
+    high_share: float
+    error_share: float  # its standard error by the scatter of the rows alone
+    rounding_share: float  # how far it may be off because the logs print so few digits
+    lowest_share: float  # the change in the stretch where it is lowest
+    highest_share: float
+    steady: bool  # it has neither levels nor a drift
+    base_ms: float  # median step of the base
+    new_ms: float  # the same of the new run, by the change
+    new_rows: int  # that were compared
+    base_rows: int
+    effective_stretches: float  # of 20: fewer where neighbours resemble each other
+
+    @property
+    def wanders(self) -> bool:
+        """Whether neighbouring stretches are so much alike that twenty tell no more than three."""
+        return self.effective_stretches <= LEAST_EFFECTIVE
+
+
+class Sample(NamedTuple):
+    """What a step took in the plain rows of one run, slow ones left out."""
+
+    place: Sequence[float]  # iterations since the first row
+    log_ms: Sequence[float]
+    weight: Sequence[int]
+    rounding: float  # how far their mean may be off because the log prints so few digits, as a fraction
+
+    @property
+    def rows(self) -> int:
+        return sum(self.weight)
+
+    def until(self, place: float) -> Sample:
+        end = bisect_right(self.place, place)
+        return Sample(self.place[:end], self.log_ms[:end], self.weight[:end], self.rounding)
+
+    def scaled(self) -> Sample:
+        """By the share of the run, where iterations have nothing in common."""
+        whole = self.place[-1] or 1.0
+        return Sample([each / whole for each in self.place], self.log_ms, self.weight, self.rounding)
+
+
+def sample(run: Run, pace: Pace) -> Sample:
+    """The rows to compare: none where no row is a plain step."""
+    rows, special = run.rows, pace.marks.rows
+    plain = range(len(rows)) if pace.basis == "rows" else ()
+    kept = [index for index in plain if index not in special and pace.kind[index] != SLOW]
+    first = rows.iteration[0] if len(rows) else 0
+    return Sample(
+        place=[float(rows.last_iteration[index] - first) for index in kept],
+        log_ms=[math.log(max(rows.ms[index], LEAST_MS)) for index in kept],
+        weight=[rows.count[index] for index in kept],
+        rounding=_rounding([rows.ms[index] for index in kept]) if kept else 0.0,
+    )
+
+
+def slowdown(new: Sample, base: Sample, tokens_ratio: float = 1.0) -> Slowdown | None:
+    """The new run against the base, or None where fewer than LEAST_ROWS rows can be compared. `tokens_ratio`: tokens of
+    an iteration of the new run over those of the base."""
+    if min(len(new.place), len(base.place)) < LEAST_ROWS:
+        return None
+    new, base = _common_span(new, base)
+    differences, weights = _differences(new, base)
+    if len(differences) < LEAST_ROWS:
+        return None
+    differences, levels = _without_outliers(differences)
+    means, known = _means(differences, weights), _means(levels, weights)
+    if len(means) < STRETCHES / 2:  # a very long log in which one row stands for most
+        return None
+    error, effective = _standard_error([mean - level for mean, level in zip(means, known, strict=True)])
+    step, per_token = _mean(means), math.log(tokens_ratio)
+    change, level = step - per_token, _mean(known)
+    rounding = new.rounding + base.rounding
+    half = math.hypot(T99[int(effective) - 3] * error, BETWEEN_RUNS) + rounding
+    base_ms = math.exp(median(base.log_ms))
+    return Slowdown(
+        change_share=_share(change),
+        low_share=_share(change + min(known) - level - half),  # where it has levels, it spans them
+        high_share=_share(change + max(known) - level + half),
+        error_share=error,
+        rounding_share=rounding,
+        lowest_share=_share(min(means) - per_token),
+        highest_share=_share(max(means) - per_token),
+        steady=max(known) == min(known),
+        base_ms=base_ms,
+        new_ms=base_ms * (1 + _share(step)),
+        new_rows=new.rows,
+        base_rows=base.rows,
+        effective_stretches=effective,
+    )
+
+
+def rows_enough(found: Slowdown, half: float) -> int | None:
+    """Rows of each run of which an interval would reach no further than `half` to either side (of logarithms), to two
+    digits. None where more rows are no help."""
+    room = (half - found.rounding_share) ** 2 - BETWEEN_RUNS**2
+    if half <= found.rounding_share + BETWEEN_RUNS or not found.steady:
+        return None
+    times = max(AT_LEAST, ROWS_TO_SPARE * (T99[-1] * found.error_share) ** 2 / room)
+    rows = times * min(found.new_rows, found.base_rows)
+    digit = int(10 ** max(0, math.floor(math.log10(max(1.0, rows))) - 1))
+    return math.ceil(rows / digit) * digit
+
+
+def _common_span(new: Sample, base: Sample) -> tuple[Sample, Sample]:
+    """As many iterations of the longer run as the shorter one has; or all of both, where that leaves too few rows."""
+    span = min(new.place[-1], base.place[-1])
+    both = new.until(span), base.until(span)
+    return both if min(len(each.place) for each in both) >= LEAST_ROWS else (new.scaled(), base.scaled())
+
+
+def _differences(new: Sample, base: Sample) -> tuple[list[float], list[int]]:
+    """The logarithms of the new run less those of the base, at the rows of the one that has fewer; each against the
+    mean of the other's rows that are nearer to it than to its neighbours."""
+    few, many = (new, base) if len(new.place) <= len(base.place) else (base, new)
+    reach = median(after - before for before, after in pairwise(few.place)) / 2
+    found, weights = [], []
+    begin = 0
+    for place, log_ms, weight in zip(few.place, few.log_ms, few.weight, strict=True):
+        begin = bisect_left(many.place, place - reach, begin)
+        end = bisect_right(many.place, place + reach, begin)
+        if begin < end:
+            found.append(log_ms - _mean(many.log_ms[begin:end]))
+            weights.append(weight)
+        begin = end
+    return (found if few is new else [-each for each in found]), weights
+
+
+def _without_outliers(differences: Sequence[float]) -> tuple[list[float], list[float]]:
+    """The differences, one outside of the noise moved to its edge; and what their levels or their drift make of each,
+    which is known, and no noise."""
+    starts = level_starts(differences)
+    around, levels = [], []
+    for begin, end in pairwise([*starts, len(differences)]):
+        part = differences[begin:end]
+        around += baseline(part)
+        levels += [median(part)] * len(part)
+    if len(starts) == 1:
+        creep = math.log1p(drift(differences) or 0.0) / len(differences)
+        levels = [creep * position for position in range(len(differences))]
+    off = [each - near for each, near in zip(differences, around, strict=True)]
+    edge = OUTSIDE_NOISE * max(LEAST_NOISE, median(map(abs, off)) / MAD)
+    return [near + min(edge, max(-edge, each)) for near, each in zip(around, off, strict=True)], levels
+
+
+def _means(values: Sequence[float], weights: Sequence[int]) -> list[float]:
+    """The mean of each stretch that has a value: where rows are folded, one may be longer than a stretch."""
+    total, before = sum(weights), 0
+    sums, amounts = [0.0] * STRETCHES, [0] * STRETCHES
+    for value, weight in zip(values, weights, strict=True):
+        at = (2 * before + weight) * STRETCHES // (2 * total)  # where its middle lies
+        sums[at] += weight * value
+        amounts[at] += weight
+        before += weight
+    return [each / amount for each, amount in zip(sums, amounts, strict=True) if amount]
+
+
+def _standard_error(values: Sequence[float]) -> tuple[float, float]:
+    """Of the mean of values in their order, and how many independent ones they are worth: fewer where neighbours
+    resemble each other, as in an autoregression of first order (with Kendall's correction of the correlation)."""
+    count, mean = len(values), _mean(values)
+    off = [value - mean for value in values]
+    squares = math.fsum(each**2 for each in off)
+    alike = math.fsum(a * b for a, b in pairwise(off)) / squares if squares else 0.0
+    alike = min(MOST_ALIKE, max(0.0, alike + (1 + 3 * alike) / count))
+    effective = min(float(count), max(LEAST_EFFECTIVE, count * (1 - alike) / (1 + alike)))
+    return math.sqrt(squares / (count - 1) / effective), effective
+
+
+def _rounding(times: Sequence[float]) -> float:
+    """How far the mean of printed times may be off, as a fraction: where they scatter by less than their last digit,
+    all are rounded to the same side. That digit is no larger than the smallest distance of two times."""
+    middle = median(times)
+    if middle <= LEAST_MS:
+        return 0.0
+    parts = sorted(time / middle for time in times)
+    apart = (after - before for before, after in pairwise(parts))
+    digit = min((each for each in apart if each > SAME), default=_last_digit(middle) / middle)
+    mean = _mean(parts)
+    scatter = math.sqrt(max(0.0, math.fsum((each - mean) ** 2 for each in parts) / len(parts) - digit**2 / 12))
+    return digit / 2 * math.exp(-2 * math.pi**2 * min(scatter / digit, 4.0) ** 2)
+
+
+def _last_digit(time: float) -> float:
+    """Of a time that all rows have: its last decimal place, or a whole millisecond."""
+    return float(10.0 ** -len(f"{time:.6f}".rstrip("0").partition(".")[2]))
+
+
+def _share(logarithm: float) -> float:
+    """A ratio, less 1. Times that differ by more than any clock can measure are still a ratio."""
+    return math.expm1(min(FARTHEST, max(-FARTHEST, logarithm)))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,245 @@
+"""What a row was, said when it has come: slow and why, the pace changed for good, a loss that stands out or is none.
+
+All of it is incremental, over the last few hundred rows. Bounds are those of the diagnosis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from itertools import islice
+
+from nanopace.diagnosis.loss.loss_spikes import FEWEST, RISES, STANDS_OUT, WINDOW, deviation
+from nanopace.diagnosis.time.baseline_rows import LEAST_MS, SLOW_RATIO
+from nanopace.diagnosis.time.levels import MAD, level_starts
+from nanopace.diagnosis.time.pace_findings import SPILL_RATIO
+from nanopace.diagnosis.time.rows import CHANGED_SHARE, CLEARLY_SLOW, LEAST_NOISE
+from nanopace.incidents import LossSpike
+from nanopace.live.comments import Comment, Event, Say
+from nanopace.live.observed import Seen
+from nanopace.medians import median
+from nanopace.run import Span
+from nanopace.wording.catalog import Words
+
+NEAR = 50  # plain rows that the usual time is of
+USUAL_FOR = 5  # rows, before it is reckoned anew
+ENOUGH = 5  # of them, before a row is called slow
+LEVEL_ROWS = 200  # plain rows in which a change of the pace is looked for ...
+LEVEL_EVERY = 10  # ... each time that so many more have come
+LOOK_S = 0.1  # and not more often than this: it takes 1 to 2 ms
+NEW_LEVEL = 10  # rows that a new level has to have
+NO_NEWS = 100  # rows: a change that took longer to be sure of is small, and the last words have it
+ON_CPU = 1.25  # on a CPU the pace changes all the time: less is not worth a word
+STALL_S, STALL_STEPS = 10.0, 5.0  # a row held up by so much is an alert
+REPEAT_S = 30.0  # unexplained slow rows are said at most so often
+LONG_EVENT = 3.0  # times the median of the evaluations before
+
+
+class Commentary:
+    """Takes rows in their order and says what is worth saying of them."""
+
+    def __init__(self, words: Words, say: Say) -> None:
+        self._words, self._say = words, say
+        self.on_cpu = False
+        self.watches_loss = False  # the trainer reports its own spikes
+        self.slow_rows = 0  # for no reason that the log names
+        self._begin()
+
+    def _begin(self) -> None:
+        self._near: deque[float] = deque(maxlen=NEAR)  # logarithms of plain rows' times
+        self._known: tuple[float, float] | None = None  # what is usual
+        self._rows_of_usual = 0  # for which that is used
+        self._level: deque[tuple[int, float]] = deque(maxlen=LEVEL_ROWS)
+        self._since_looked = 0
+        self._looked_s = -math.inf
+        self._streak = 0  # slow rows without a reason, one after the other
+        self._events_ms: deque[float] = deque(maxlen=9)  # what evaluations took beyond their row's steps
+        self._losses: deque[float] = deque(maxlen=WINDOW)
+        self._since_spike = RISES  # rows: what rises on is one spike
+        self._not_finite = False
+        self._shifted = False  # the pace is slower than it was, and that has been said
+        self._said_s = -math.inf
+        self._unsaid = 0
+
+    def row(self, seen: Seen, now: float) -> None:
+        """A row; `now` is the clock, so that nothing is said too often."""
+        if seen.back_from is not None and not seen.new_run:
+            self._say_text(
+                "Training goes on from iteration {iteration}; it had come to {reached} before.",
+                seen,
+                reached=self._words.count(seen.back_from),
+            )
+        if seen.first:
+            self._begin()
+        self._time(seen, now)
+        if seen.row.loss is not None:
+            self._loss(seen, seen.row.loss)
+
+    def spike(self, spike: LossSpike) -> None:
+        """One that the trainer reports."""
+        self._say_spike(spike)
+
+    def skipped(self, iteration: int) -> None:
+        """A step that the trainer left out."""
+        if not self._not_finite:
+            said = self._words.finding(
+                "skipped_steps", {"count": 1, "iterations": self._words.count(iteration), "streaks": 1}
+            )
+            self._say(Comment(said, "nan", iteration))
+        self._not_finite = True
+
+    def span(self, span: Span) -> None:
+        """A stall that the trainer measured."""
+        if span.phase != "stall" or span.background or span.ms < 1000 * STALL_S:
+            return
+        seconds, words = span.ms / 1000, self._words
+        if span.reason == "suspend":
+            self._say(Comment(words.finding("suspended", {"count": 1, "suspended_s": seconds}), None, span.iteration))
+            return
+        said = words.text(
+            "Training stood still for {time} before iteration {iteration}.",
+            time=words.duration(seconds),
+            iteration=words.count(span.iteration),
+        )
+        self._say(Comment(said, "stall", span.iteration))
+
+    # --- times -------------------------------------------------------------------------------------------------------
+
+    def _time(self, seen: Seen, now: float) -> None:
+        log = math.log(max(seen.row.ms, LEAST_MS))
+        usual = self._usual()
+        if seen.plain:
+            self._near.append(log)
+        if usual is None:
+            return
+        slow = log - usual[0] >= max(CLEARLY_SLOW * usual[1], math.log(SLOW_RATIO))
+        usual_ms = math.exp(usual[0])
+        if not seen.plain:
+            if slow and not seen.first:
+                self._event_row(seen, usual_ms)
+            return
+        self._streak = self._streak + 1 if slow else 0
+        if slow:
+            self.slow_rows += 1
+            self._slow_row(seen, usual_ms, now)
+        self._level.append((seen.row.iteration, log))
+        self._since_looked += 1
+        if self._since_looked >= LEVEL_EVERY and now - self._looked_s >= LOOK_S:
+            self._since_looked, self._looked_s = 0, now
+            self._look_for_shift()
+
+    def _usual(self) -> tuple[float, float] | None:
+        """Level and noise of the plain rows before, as logarithms; reckoned anew every few rows."""
+        self._rows_of_usual -= 1
+        if self._rows_of_usual < 0 and len(self._near) >= ENOUGH:
+            self._rows_of_usual = USUAL_FOR
+            level = median(self._near)
+            noise = median([abs(each - level) for each in self._near])
+            self._known = level, max(noise, LEAST_NOISE) / MAD
+        return self._known
+
+    def _event_row(self, seen: Seen, usual_ms: float) -> None:
+        """A row that contains an evaluation or a checkpoint, or both."""
+        words, excess_ms = self._words, seen.row.ms - usual_ms
+        causes = [code for code, there in (("evaluation", seen.evaluation), ("checkpoint", seen.checkpoint)) if there]
+        said = words.text(
+            "Iteration {iteration} is not slow training: {causes} {time}, the step {step}.",
+            iteration=words.count(seen.row.iteration),
+            causes=" + ".join(map(words.cause, causes)),
+            time=words.duration(excess_ms / 1000),
+            step=words.duration(usual_ms / 1000),
+        )
+        before, event = median(self._events_ms) if len(self._events_ms) >= 2 else math.inf, None
+        if excess_ms > LONG_EVENT * before and excess_ms - before > 1000 * STALL_S:
+            said += " " + words.text("The ones before took {time}.", time=words.duration(before / 1000))
+            event = "stall"
+        else:
+            self._events_ms.append(excess_ms)
+        self._say(Comment(said, "stall" if event else None, seen.row.iteration))
+
+    def _slow_row(self, seen: Seen, usual_ms: float, now: float) -> None:
+        """A row that nothing in the log explains. Of several in a row, the first: more may be another pace."""
+        words, excess_s = self._words, (seen.row.ms - usual_ms) / 1000
+        alert = excess_s >= STALL_S and seen.row.ms >= STALL_STEPS * usual_ms
+        if self._streak > 1 or (not alert and now - self._said_s < REPEAT_S):
+            self._unsaid += 1
+            return
+        said = words.text(
+            "Iteration {iteration} took {time} instead of {usual}, for no reason that the log names.",
+            iteration=words.count(seen.row.iteration),
+            time=words.duration(seen.row.ms / 1000),
+            usual=words.duration(usual_ms / 1000),
+        )
+        if self._unsaid:
+            said += " " + words.plural(
+                "{n} more row was slow since the last word.",
+                "{n} more rows were slow since the last word.",
+                self._unsaid,
+            )
+        self._said_s, self._unsaid = now, 0
+        self._say(Comment(said, "stall" if alert else None, seen.row.iteration))
+
+    def _look_for_shift(self) -> None:
+        """Whether the pace has changed for good, as the diagnosis finds it in a finished run."""
+        if len(self._level) < 3 * NEW_LEVEL:
+            return
+        logs = [log for _, log in self._level]
+        start = level_starts(logs)[-1]
+        if start < NEW_LEVEL or not NEW_LEVEL <= len(logs) - start <= NO_NEWS:
+            return
+        before, after = median(logs[:start]), median(logs[start:])
+        ratio = math.exp(after - before)
+        if max(ratio, 1 / ratio) < (ON_CPU if self.on_cpu else 1 + CHANGED_SHARE):
+            return
+        iteration = self._level[start][0]
+        self._level = deque(islice(self._level, start, None), maxlen=LEVEL_ROWS)
+        self._near = deque(logs[start:][-NEAR:], maxlen=NEAR)
+        self._rows_of_usual = 0
+        self._unsaid = 0
+        if ratio > 1 or self._shifted:
+            self._say_shift(iteration, math.exp(before), math.exp(after))
+        self._shifted = ratio > 1
+
+    def _say_shift(self, iteration: int, before_ms: float, after_ms: float) -> None:
+        ratio = after_ms / before_ms
+        code = "memory_spill" if ratio >= SPILL_RATIO and not self.on_cpu else "level_shift"
+        if self._not_finite:
+            return  # steps that compute nothing are quicker, and that is no news of the card
+        numbers = {"iteration": iteration, "before_ms": before_ms, "after_ms": after_ms, "change_share": ratio - 1}
+        said = self._words.finding(code, {**numbers, "ratio": ratio})
+        self._say(Comment(said, "slower" if ratio > 1 else None, iteration))
+
+    # --- losses ------------------------------------------------------------------------------------------------------
+
+    def _loss(self, seen: Seen, loss: float) -> None:
+        iteration = seen.row.iteration
+        if not math.isfinite(loss):
+            if not self._not_finite:
+                self._say_text("The loss is NaN or infinite at iteration {iteration}.", seen, "nan")
+            self._not_finite = True
+            return
+        self._not_finite = False
+        self._since_spike += 1
+        if not self.watches_loss and len(self._losses) >= FEWEST and self._since_spike > RISES:
+            lately = list(islice(self._losses, len(self._losses) - RISES, None))
+            if loss > max(lately):
+                z = deviation(list(self._losses), loss)
+                if z >= STANDS_OUT:
+                    self._since_spike = 0
+                    self._say_spike(LossSpike(iteration, z, loss))
+        self._losses.append(loss)
+
+    def _say_spike(self, spike: LossSpike) -> None:
+        words = self._words
+        said = words.text(
+            "The loss jumped at iteration {iteration}, to {loss}: {z} standard deviations above the rows before it.",
+            iteration=words.count(spike.iteration),
+            loss=words.loss(spike.loss),
+            z=words.number(round(spike.z, 1)),
+        )
+        self._say(Comment(said, "spike", spike.iteration))
+
+    def _say_text(self, text: str, seen: Seen, event: Event | None = None, **values: object) -> None:
+        iteration = seen.row.iteration
+        said = self._words.text(text, iteration=self._words.count(iteration), **values)
+        self._say(Comment(said, event, iteration))

@@ -1,0 +1,151 @@
+"""Lines to a run, as they come: whose log it is, then its reader, whatever the format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nanopace.live.observed import ObservedBuilder, Observer
+from nanopace.live.one_process import OneProcess
+from nanopace.run import Run
+from nanopace.sources.build import LineReader
+from nanopace.sources.detect import SNIFF_BYTES, Detector
+from nanopace.sources.formats.registry import add_formats_of_packages
+from nanopace.sources.log_format import LogFormat
+from nanopace.sources.processes.interleaved import Printed
+from nanopace.sources.processes.rank_prefixes import BEGINNING, Ranks, find_ranks, of_one_rank
+from nanopace.sources.text import lines, width_of
+
+MOST_ROWS = 8192  # that stand for one line each; beyond, those that are alike are folded
+_MOST_HEAD = 8 << 20  # bytes before the first row that are kept for its reader: speedruns print their source there
+_ASK_PACKAGES = 1 << 20  # bytes without a row of ours, after which other people's formats are asked
+_RANK_ROWS = 32  # rows that show whether a prefix is a rank
+
+
+class LiveReader:
+    """Takes blocks of whole lines. Until a row shows whose log it is, they are kept."""
+
+    def __init__(self, name: str, observer: Observer, patterns: Sequence[str] = ()) -> None:
+        self._builder = ObservedBuilder(name, observer)
+        self._detector = Detector()
+        self._head: list[bytes] = []
+        self._head_bytes = 0
+        self._reader: LineReader | None = None
+        self._ranks: Ranks | None = None
+        self._one: OneProcess | None = None
+        self._undecided: list[Printed] | None = None  # lines that wait for more rows, to tell ranks apart
+        if patterns:
+            self._reader = _by_patterns(self._builder, patterns)
+
+    @property
+    def format(self) -> LogFormat | None:
+        """Whose log it is, once a row has shown it."""
+        return self._builder.format if self._reader is not None else None
+
+    def feed(self, data: bytes) -> None:
+        if self._reader is not None:
+            self._feed_lines(lines([data]))
+            return
+        self._detector.look_at(data)
+        self._keep(data)
+        if not self._detector.has_row and self._head_bytes > _ASK_PACKAGES:
+            self._ask_packages()
+        if self._detector.has_row:
+            self._open()
+
+    def finish(self) -> None:
+        """No more lines."""
+        if self._reader is None:
+            self._ask_packages()
+            if not self._detector.has_row:
+                return
+            self._open()
+        self._decide_ranks()
+        if self._one is not None:
+            for line in self._one.finish():
+                self._feed(line, ended=True)
+        if self._reader is not None:
+            self._reader.finish()
+
+    def snapshot(self) -> Run | None:
+        """The run as it stands."""
+        return self._builder.snapshot()
+
+    def fold(self) -> None:
+        """So that a run of any length fits into memory."""
+        self._builder.fold_beyond(MOST_ROWS)
+
+    def _keep(self, data: bytes) -> None:
+        """Of a very long beginning its middle is dropped."""
+        self._head.append(data)
+        self._head_bytes += len(data)
+        while self._head_bytes > _MOST_HEAD and len(self._head) > 2:
+            self._head_bytes -= len(self._head.pop(1))
+
+    def _ask_packages(self) -> None:
+        if add_formats_of_packages():
+            self._detector = Detector()
+            for each in self._head:
+                self._detector.look_at(each)
+
+    def _open(self) -> None:
+        format = self._detector.format
+        assert format is not None
+        head, self._head = self._head, []
+        width = width_of(line for line, _ in lines([b"".join(head)[:SNIFF_BYTES]]))
+        self._reader = format.open_reader(self._builder, width)
+        if format.row_start:
+            self._one = OneProcess(format.row_start)
+            self._undecided = []
+        for each in head:
+            self._feed_lines(lines([each]))
+
+    def _feed_lines(self, printed: Iterator[Printed]) -> None:
+        for line, ended in printed:
+            if self._undecided is None:
+                self._feed_decided(line, ended)
+                continue
+            self._undecided.append((line, ended))
+            row = re.search(self._builder.format.row_start, line[:BEGINNING])
+            if row is not None and (row.start() == 0 or self._rows_undecided() >= _RANK_ROWS):
+                self._decide_ranks()
+
+    def _rows_undecided(self) -> int:
+        row_start = re.compile(self._builder.format.row_start)
+        return sum(row_start.search(line[:BEGINNING]) is not None for line, _ in self._undecided or ())
+
+    def _decide_ranks(self) -> None:
+        """A row that begins a line has no rank before it; else the rows tell."""
+        waiting, self._undecided = self._undecided, None
+        if waiting is None:
+            return
+        self._ranks = find_ranks((line for line, _ in waiting), self._builder.format)
+        for line, ended in waiting:
+            self._feed_decided(line, ended)
+
+    def _feed_decided(self, line: str, ended: bool) -> None:
+        if self._ranks is not None:
+            found = next(of_one_rank([(line, ended)], self._ranks, self._builder), None)
+            if found is None:
+                return
+            line = found[0]
+        if self._one is None or not ended:
+            self._feed(line, ended)
+            return
+        others = self._one.rows_of_others
+        for each in self._one.feed(line):
+            self._feed(each, ended=True)
+        for _ in range(self._one.rows_of_others - others):
+            self._builder.row_of_another()
+
+    def _feed(self, line: str, ended: bool) -> None:
+        assert self._reader is not None
+        (self._reader.feed if ended else self._reader.feed_cut)(line)
+
+
+def _by_patterns(builder: ObservedBuilder, patterns: Sequence[str]) -> LineReader:
+    """The reader of --pattern, whatever the log looks like."""
+    from nanopace.sources.formats.pattern import compile_patterns
+    from nanopace.sources.formats.pattern_reader import PatternReader
+
+    return PatternReader(builder, compile_patterns(patterns))

@@ -1,0 +1,67 @@
+"""How long may a log be silent before somebody should look?
+
+Much longer than its lines usually are apart, evaluations counted: those gaps are measured, by the clock here. Before
+an evaluation has been lived through, nobody knows what one takes, and there is more patience.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from nanopace.medians import median
+
+LEAST_S = 60.0
+BEFORE_EVALUATION_S = 600.0
+USUAL = 20.0  # times the usual gap
+LONGEST = 3.0  # times the longest
+STOPPED_S = 5.0  # later than it was asked to, a clock's tick shows that this process stood still itself
+
+
+class Silence:
+    def __init__(self, limit_s: float | None = None) -> None:
+        """`limit_s`: a person's own."""
+        self._fixed_s = limit_s
+        self._gaps: deque[float] = deque(maxlen=200)
+        self._last_s: float | None = None  # when the last line came
+        self._ticked_s: float | None = None
+        self._evaluated = False
+        self.told = False
+
+    def line(self, now: float) -> float | None:
+        """Lines have come. How long it was silent before, if that had been told."""
+        gap = None if self._last_s is None else now - self._last_s
+        self._last_s = self._ticked_s = now
+        if gap is not None:
+            self._gaps.append(gap)
+        told, self.told = self.told, False
+        return gap if told else None
+
+    def evaluation(self) -> None:
+        """One has been lived through, or its cost does not show in the lines."""
+        self._evaluated = True
+
+    def check(self, now: float, row_s: float, evaluation_s: float) -> float | None:
+        """How long it has been silent, the first time that it is too long. Call it every second or so.
+
+        `row_s` and `evaluation_s` are what these take by the log; 0 where that is unknown."""
+        if self._ticked_s is not None and self._last_s is not None and now - self._ticked_s > STOPPED_S:
+            self._last_s += now - self._ticked_s
+        self._ticked_s = now
+        if self._last_s is None or self.told or now - self._last_s <= self._limit_s(row_s, evaluation_s):
+            return None
+        self.told = True
+        return now - self._last_s
+
+    def _limit_s(self, row_s: float, evaluation_s: float) -> float:
+        if self._fixed_s is not None:
+            return self._fixed_s
+        least = LEAST_S if self._evaluated else BEFORE_EVALUATION_S
+        usual_s, longest_s = max(self.usual_s, row_s), max([*self._gaps, evaluation_s])
+        return max(least, USUAL * usual_s, LONGEST * longest_s)
+
+    @property
+    def usual_s(self) -> float:
+        return median(self._gaps) if self._gaps else 0.0
+
+    def lasts_s(self, now: float) -> float:
+        return 0.0 if self._last_s is None else now - self._last_s

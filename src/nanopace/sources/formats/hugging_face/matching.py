@@ -1,0 +1,103 @@
+"""Of which step a dict is: it names its epoch, and the bar has the steps.
+
+A dict is held back until one of these tells:
+
+- it names its step itself, or the bar in front of it in its line does;
+- it is an evaluation of the epoch of the dict before it;
+- the bar was painted again: behind the dict, or, where dicts come late and in blocks, before it, once for each;
+- its epoch, once a step and its epoch are known.
+
+What contradicts the epochs is not believed: terminals leave bars of other moments between the lines.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nanopace.sources.formats.hugging_face.progress import Progress
+from nanopace.sources.formats.hugging_face.steps_of_epochs import Epochs
+
+
+class Logged(NamedTuple):
+    """One dict."""
+
+    epoch: str
+    loss: float | None = None
+    evaluated: tuple[float | None, float | None] | None = None  # the loss, and milliseconds
+    step: int | None = None  # that it names
+    near: int | None = None  # of the bar just before it in its line
+    at_s: float | None = None  # that it names
+    shown: int = -1  # the step of the bar when it was printed
+    tokens: int | None = None  # of all steps so far
+
+
+class Matching:
+    """The dicts of one process that wait for their step; `tell` is called with each, in their order."""
+
+    def __init__(self, tell: Callable[[Logged, int], None]) -> None:
+        self.waiting: deque[Logged] = deque()
+        self._epochs = Epochs()
+        self._tell = tell
+
+    def begin_process(self) -> None:
+        self._epochs = Epochs()
+
+    def add(self, logged: Logged, training: Progress | None) -> None:
+        self.waiting.append(logged)
+        self.resolve(training)
+
+    def resolve(self, training: Progress | None) -> None:
+        """Tell of every dict whose step is known."""
+        if training is not None and 0 < len(training.painted_again) < len(self.waiting):
+            self._learn(training.painted_again[-1])
+        while self.waiting:
+            step = self._step_of(self.waiting[0], training)
+            if step is None:
+                return
+            self._pop(step)
+
+    def settle(self, training: Progress, end: tuple[int, str] | None) -> None:
+        """No more bars. What is left is of the steps that the epochs tell, or that the bar showed. `end`: the last step
+        and its epoch, where training came to its end."""
+        if end is not None and not self._epochs.last_step:
+            self._epochs.add(*end)
+        self.resolve(training)
+        while self.waiting:
+            logged = self.waiting[0]
+            step = self._step_of(logged, training) or self._epochs.step_of(logged.epoch) or max(0, logged.shown)
+            if not step:
+                return
+            self._pop(step)
+
+    def _learn(self, painted: int) -> None:
+        """More dicts than bars: some were lost. The last bar is of the last dict, which it followed."""
+        last = self.waiting[-1]
+        if not self._epochs.last_step and last.step is None:
+            self._epochs.add(painted, last.epoch)
+
+    def _step_of(self, logged: Logged, training: Progress | None) -> int | None:
+        if logged.step is not None:
+            return logged.step
+        if logged.near is not None and self._epochs.allow(logged.near, logged.epoch):
+            return logged.near
+        if logged.loss is None and self._epochs.last_text == logged.epoch and self._epochs.last_step:
+            return self._epochs.last_step
+        if training is None:
+            return None
+        while training.painted_again and self._epochs.is_past(training.painted_again[0], logged.epoch):
+            training.painted_again.popleft()
+        if training.painted_again and self._epochs.allow(training.painted_again[0], logged.epoch):
+            return training.painted_again.popleft()
+        step = self._epochs.exact(logged.epoch)
+        if step is not None and step <= training.step:
+            return step
+        later = self.waiting[1].shown if len(self.waiting) > 1 else -1
+        in_turns = not training.last_painted_again and 0 < logged.shown < later
+        return logged.shown if in_turns and self._epochs.allow(logged.shown, logged.epoch) else None
+
+    def _pop(self, step: int) -> None:
+        logged = self.waiting.popleft()
+        self._epochs.add(step, logged.epoch)
+        self._tell(logged, step)

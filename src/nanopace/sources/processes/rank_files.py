@@ -1,0 +1,167 @@
+"""A directory that torchrun fills: a file for each rank, in each attempt to start them all.
+
+    torchrun --log-dir D --redirects 3      D/<run>_<random>/attempt_0/<rank>/{stdout,stderr}.log
+
+They are one run: one rank is read, all its attempts behind each other, and the others' times say who kept whom waiting.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from nanopace.errors import InputError
+from nanopace.medians import upper_median
+from nanopace.record import replace
+from nanopace.run import Fact, OtherRanks, Row, Run
+from nanopace.sources.processes.rank_lags import RankLags
+
+_ATTEMPT = re.compile(r"attempt_(\d{1,9})", re.ASCII)
+_RANK = re.compile(r"\d{1,6}", re.ASCII)
+_STREAMS = ("stdout.log", "stderr.log")
+_FILTERED = ("filtered_stdout.log", "filtered_stderr.log")  # some ranks' lines once more
+
+
+class RankFiles(NamedTuple):
+    """The logs of one run."""
+
+    directory: Path
+    attempts: Mapping[int, Mapping[int, Sequence[Path]]]  # attempt, then rank: its files that have rows
+
+    @property
+    def source(self) -> Path:
+        """What stands for all of them: a directory, or the only file."""
+        return Path(
+            os.path.commonpath([file for ranks in self.attempts.values() for each in ranks.values() for file in each])
+        )
+
+
+def group_rank_files(logs: Iterable[Path]) -> list[Path | RankFiles]:
+    """The same logs in their order, with those of torchrun's ranks together."""
+    grouped: list[Path | RankFiles] = []
+    runs: dict[Path, dict[int, dict[int, list[Path]]]] = {}
+    others: list[Path] = []
+    for log in logs:
+        place = _place(log)
+        if place is None:
+            others.append(log)
+            grouped.append(log)
+            continue
+        directory, attempt, rank = place
+        if directory not in runs:
+            runs[directory] = {}
+            grouped.append(RankFiles(directory, runs[directory]))
+        runs[directory].setdefault(attempt, {}).setdefault(rank, []).append(log)
+    twice = {log for log in others if log.name in _FILTERED and log.absolute().parent.parent in runs}
+    return [each for each in grouped if isinstance(each, RankFiles) or each not in twice]
+
+
+def _place(log: Path) -> tuple[Path, int, int] | None:
+    """The run's directory, the attempt and the rank of a file; None where torchrun did not name it."""
+    rank = log.absolute().parent
+    attempt = _ATTEMPT.fullmatch(rank.parent.name)
+    if log.name not in _STREAMS or attempt is None or not _RANK.fullmatch(rank.name):
+        return None
+    return rank.parent.parent, int(attempt[1]), int(rank.name)
+
+
+def read_ranks(files: RankFiles, read: Callable[[Path | BinaryIO], list[Run]]) -> list[Run]:
+    """The runs of the rank that has the loss, or of the first, with what the others say of it."""
+    ranks = sorted({rank for attempt in files.attempts.values() for rank in attempt})
+    runs: dict[int, list[Run]] = {}
+    for rank in ranks:
+        with suppress(InputError):  # looked like a log from its beginning
+            runs[rank] = _read_rank(files, rank, read)
+    if not runs:
+        return []
+    chosen = next((rank for rank in runs if _has_loss(runs[rank])), min(runs))
+    return [
+        _with_others(run, chosen, _of_others(index, chosen, runs), files.directory.name)
+        for index, run in enumerate(runs[chosen])
+    ]
+
+
+def _read_rank(files: RankFiles, rank: int, read: Callable[[Path | BinaryIO], list[Run]]) -> list[Run]:
+    """By its stdout, or, where that has no rows, by its stderr."""
+    logs = [files.attempts[attempt][rank][0] for attempt in sorted(files.attempts) if rank in files.attempts[attempt]]
+    if len(logs) == 1:
+        return read(logs[0])
+    with io.BufferedReader(_Chain(logs)) as chain:
+        return read(cast("BinaryIO", chain))
+
+
+def _has_loss(runs: Iterable[Run]) -> bool:
+    return any(not math.isnan(loss) for run in runs for loss in run.logged.loss)
+
+
+def _of_others(index: int, chosen: int, runs: Mapping[int, Sequence[Run]]) -> dict[int, Run]:
+    """The same run as the other ranks saw it."""
+    return {rank: each[index] for rank, each in runs.items() if rank != chosen and len(each) == len(runs[chosen])}
+
+
+def _with_others(run: Run, rank: int, others: Mapping[int, Run], directory: str) -> Run:
+    _, number, which = run.name.partition(" #")
+    run = replace(run, name=f"{directory}{number}{which}")
+    if not others:
+        return run
+    facts = dict(run.facts)
+    facts.setdefault("world_size", Fact(len(others) + 1, "log"))
+    return replace(
+        run,
+        facts=MappingProxyType(facts),
+        other_ranks=OtherRanks(rank, len(others) + 1, sum(each.logged.lines for each in others.values())),
+        rank_lags=_lags({rank: run, **others}).all(),
+    )
+
+
+def _lags(runs: Mapping[int, Run]) -> RankLags:
+    """Who was the slowest in each row that all of them have: but for the first, and for what is more than a step."""
+    lags = RankLags(len(runs))
+    busy = {each.iteration for run in runs.values() for each in run.evaluations}
+    busy |= {each.iteration for run in runs.values() for each in run.checkpoints}
+    times = {
+        rank: {row.iteration: row.ms for row in list(run.rows)[1:] if _is_plain(row, busy)}
+        for rank, run in runs.items()
+    }
+    for iteration in set.intersection(*map(set, times.values())):
+        slowest = max(times, key=lambda rank: (times[rank][iteration], -rank))
+        usual = upper_median([ms[iteration] for rank, ms in times.items() if rank != slowest])
+        lags.add(slowest, times[slowest][iteration] / usual - 1 if usual > 0 else None)
+    return lags
+
+
+def _is_plain(row: Row, busy: set[int]) -> bool:
+    return row.count == 1 and row.iteration not in busy
+
+
+class _Chain(io.RawIOBase):
+    """Files one behind the other, each ending its last line."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.name = paths[-1].name
+        self._paths = list(paths)
+        self._file: io.BufferedReader | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            if self._file is None:
+                if not self._paths:
+                    return 0
+                self._file = self._paths.pop(0).open("rb")
+            if count := self._file.readinto(buffer):
+                return count
+            self._file.close()
+            self._file = None
+            if self._paths:
+                buffer[:1] = b"\n"
+                return 1

@@ -1,0 +1,248 @@
+"""What is said under the lines of a training, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from nanopace.ledger import EndEvent, RunEvent, StallEvent, StepEvent
+from nanopace.ledger.codec import to_json
+from nanopace.live.watcher import AT_REST_S
+
+from .made_up import HEADER, Heard, rows
+
+
+def test_a_healthy_training_has_its_start_its_evaluations_and_its_status() -> None:
+    heard = Heard(gpu="4090")
+    heard.lines(rows(0, 120))
+    assert heard.alerts == []
+    start, status, *evaluations = heard.texts
+    assert start.startswith("Iteration 0 took 4.10 s instead of 100 ms: the first evaluation and the warm-up")
+    assert status == (
+        "iteration 4 of 200, 2%, 19.6 s left without the evaluations, 81.9k tokens/s, 100.1 ms a step, "
+        "42% of the RTX 4090, evaluation at 50 in 4.60 s"
+    )
+    assert evaluations == [
+        f"Iteration {at} is not slow training: evaluation + checkpoint 4.00 s, the step 100 ms." for at in (50, 100)
+    ]
+
+
+HAPPENINGS = [
+    ({"took": {60: 30_100.0}}, ("stall", 60), "Iteration 60 took 30.1 s instead of 100 ms, for no reason that the log"),
+    ({"took": {60: 300.0}}, None, "Iteration 60 took 0.30 s instead of 100 ms, for no reason that the log names."),
+    ({"losses": {70: "nan", 71: "nan"}}, ("nan", 70), "The loss is NaN or infinite at iteration 70."),
+    ({"losses": {70: "9.9000"}}, ("spike", 70), "The loss jumped at iteration 70, to 9.9000: "),
+    ({"losses": {70: "9.9", 71: "9.95", 80: "9.99"}}, ("spike", 70), "The loss jumped at iteration 70, to 9.9000: "),
+]
+
+
+@pytest.mark.parametrize(("what", "alert", "said"), HAPPENINGS, ids=lambda each: str(each)[:40])
+def test_what_happens_to_a_row_is_said_once(what: dict[str, dict[int, float]], alert: object, said: str) -> None:
+    heard = Heard()
+    heard.lines(rows(0, 120, **what))  # type: ignore[arg-type]
+    assert heard.alerts == ([alert] if alert else [])
+    assert sum(text.startswith(said) for text in heard.texts) == 1
+    usual = Heard()
+    usual.lines(rows(0, 120))
+    assert [text for text in heard.texts if text not in usual.texts and not text.startswith("iteration ")] == [
+        next(text for text in heard.texts if text.startswith(said))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [(1.3, "From iteration 80 on a step takes 129.9"), (2.2, "From iteration 80 on a step takes 2.2 times as long")],
+)
+def test_a_slower_pace_is_an_alert_and_its_end_is_told(ratio: float, said: str) -> None:
+    heard = Heard()
+    heard.lines(rows(0, 80))
+    heard.lines(rows(80, 130, ms=100 * ratio))
+    assert [event for event, _ in heard.alerts] == ["slower"]
+    shift = next(each for each in heard.said if each.event == "slower")
+    assert shift.text.startswith(said)
+    assert shift.iteration == 80
+    before = len(heard.said)
+    heard.lines(rows(130, 190))
+    back = [each for each in heard.said[before:] if each.text.startswith("From iteration 130 on a step takes 100")]
+    assert [each.event for each in back] == [None]
+
+
+def test_a_warm_up_that_gets_faster_is_nothing_to_tell() -> None:
+    heard = Heard()
+    heard.lines(rows(0, 30, ms=150.0))
+    heard.lines(rows(30, 120))
+    assert not any("From iteration" in text for text in heard.texts)
+
+
+def test_a_longer_evaluation_than_before_is_an_alert() -> None:
+    heard = Heard()
+    heard.lines(rows(0, 160))
+    heard.lines(rows(160, 201, took={200: 60_000.0}))
+    assert heard.alerts == [("stall", 200)]
+    assert heard.texts[-1] == (
+        "Iteration 200 is not slow training: evaluation + checkpoint 1 min 4 s, the step 100 ms. "
+        "The ones before took 4.00 s."
+    )
+
+
+def test_slow_rows_without_end_are_not_said_without_end() -> None:
+    heard = Heard()
+    heard.lines(rows(0, 150, took=dict.fromkeys(range(20, 150, 6), 180.0)), each_s=0.5)
+    said = [text for text in heard.texts if "for no reason" in text]
+    assert len(said) == 3
+    assert said[1].endswith("8 more rows were slow since the last word.")
+
+
+def test_silence_counts_evaluations_and_its_end_is_told() -> None:
+    heard = Heard()
+    heard.lines(rows(0, 60))
+    heard.wait(50)
+    assert heard.alerts == []
+    heard.wait(20)
+    assert heard.alerts == [("silent", 59)]
+    assert heard.texts[-1].startswith("No line for 1 min ")
+    assert heard.texts[-1].endswith("; they usually come every 100 ms. The last row was of iteration 59.")
+    heard.wait(500)
+    assert len(heard.alerts) == 1
+    heard.lines(rows(60, 61))
+    assert heard.texts[-1].startswith("Lines come again, after 9 min ")
+
+
+def test_before_its_first_evaluation_a_training_may_be_silent_for_longer() -> None:
+    heard = Heard(header="")
+    heard.lines([line for line in rows(1, 40) if line.startswith("iter")])
+    heard.wait(500)
+    assert heard.alerts == []
+    heard.wait(200)
+    assert heard.alerts == [("silent", 39)]
+
+
+def test_a_person_s_own_limit_of_silence() -> None:
+    heard = Heard(silent_s=7.0)
+    heard.lines(rows(0, 40))
+    heard.wait(6)
+    assert heard.alerts == []
+    heard.wait(2)
+    assert heard.alerts == [("silent", 39)]
+
+
+def test_what_was_there_before_is_read_in_silence() -> None:
+    heard = Heard(live=False)
+    heard.lines(rows(0, 150, took={60: 30_000.0}), live=False)
+    assert heard.said == []
+    heard.wait(1)
+    (status,) = heard.texts
+    assert status.startswith("iteration 149 of 200, 74%, 9.18 s left, ")
+
+
+ENDS = [
+    (["Traceback (most recent call last):", "torch.cuda.OutOfMemoryError: CUDA out of memory."], "out_of_memory", 119),
+    (["Traceback (most recent call last):", "ValueError: no"], "error", 119),
+    (["KeyboardInterrupt"], "interrupted", 119),
+    ([], "died", 119),
+    (list(rows(120, 201)), "finished", 200),
+]
+
+
+@pytest.mark.parametrize(("lines", "event", "at"), ENDS, ids=[each[1] for each in ENDS])
+def test_how_it_ended(lines: list[str], event: str, at: int) -> None:
+    heard = Heard()
+    heard.lines(rows(0, 120))
+    heard.lines(lines)
+    heard.watcher.finish(closed=True)
+    assert heard.alerts == [(event, at)]
+    assert any(text.startswith("A normal step takes 100 ms. ") for text in heard.texts)
+
+
+def test_an_error_is_told_before_the_pipe_closes_and_not_twice() -> None:
+    heard = Heard()
+    heard.lines([*rows(0, 60), "Traceback (most recent call last):", "ValueError: no"])
+    heard.wait(3)
+    assert heard.alerts == [("error", 59)]
+    heard.watcher.finish(closed=True)
+    assert heard.alerts == [("error", 59)]
+
+
+@pytest.mark.parametrize("header", ["", HEADER.replace("max_iters = 200\n", "")], ids=["unknown", "by default"])
+def test_where_its_end_is_unknown_nobody_calls_it_dead(header: str) -> None:
+    heard = Heard(header=header)
+    heard.lines(rows(0, 60))
+    heard.watcher.finish(closed=True)
+    assert heard.alerts == [("ended", 59)]
+    left = Heard()
+    left.lines(rows(0, 60))
+    left.watcher.finish(closed=False)
+    assert left.alerts == []
+
+
+def test_a_finished_log_is_over_when_it_rests() -> None:
+    heard = Heard()
+    heard.lines(rows(0, 201))
+    heard.wait(AT_REST_S - 1)
+    assert not heard.watcher.over
+    heard.wait(2)
+    assert heard.watcher.over
+
+
+def test_a_restart_is_told_and_its_rows_are_judged_anew() -> None:
+    heard = Heard()
+    heard.lines([*rows(0, 70), "Resuming training from out", *rows(50, 100, took={51: 900.0})])
+    assert "Training goes on from iteration 50; it had come to 69 before." in heard.texts
+    assert heard.alerts == []
+
+
+def test_several_processes_in_one_pipe_are_no_restarts() -> None:
+    twice = [line for line in rows(0, 100) for _ in range(2)]
+    twice = [line.replace("time ", "time 1") if number % 2 else line for number, line in enumerate(twice)]
+    heard = Heard()
+    heard.lines(twice)
+    heard.watcher.finish(closed=True)
+    assert not any("goes on from" in text for text in heard.texts)
+    assert any("Several processes printed into this log" in text for text in heard.texts)
+
+
+def test_ranks_are_told_apart() -> None:
+    heard = Heard()
+    heard.lines([f"[rank{rank}]: {line}" for line in rows(0, 100) for rank in range(4)])
+    heard.watcher.finish(closed=True)
+    assert any("4 ranks print into this log" in text for text in heard.texts)
+    assert not any("goes on from" in text for text in heard.texts)
+
+
+def test_rows_that_come_in_blocks() -> None:
+    heard = Heard()
+    lines = list(rows(0, 200, evaluation_ms=0.0))
+    for begin in range(0, 200, 60):
+        heard.now += 6.0
+        heard.lines(["\n".join(lines[begin : begin + 60])], each_s=0.0)
+    assert sum(text.startswith("Rows come in blocks of about 5") for text in heard.texts) == 1
+
+
+def test_a_ledger_says_more() -> None:
+    heard = Heard(header="")
+    run = RunEvent("2026-01-01T00:00:00+00:00", "0.1.0", config={"max_iters": 400}, tokens_per_iteration=1000)
+    events = [run, *(StepEvent(i, 100.0, loss=3.0, at_ms=100.0 * i) for i in range(60))]
+    events += [StallEvent(60, 20_000.0, "data"), StallEvent(60, 90_000.0, "suspend")]
+    events += [StepEvent(60, 100.0, loss=9.0, spike=8.0), StepEvent(61, 100.0, loss=float("nan"), skipped=True)]
+    heard.lines([to_json(event) for event in events])
+    assert heard.alerts == [("stall", 60), ("spike", 60), ("nan", 61)]
+    assert any("was suspended once, for 1 min 30 s" in text for text in heard.texts)
+    heard.lines([to_json(EndEvent("finished"))])
+    heard.watcher.finish(closed=True)
+    assert heard.alerts[-1] == ("finished", 61)
+
+
+def test_text_that_is_no_log() -> None:
+    heard = Heard(header="")
+    heard.lines(["hello", "world"] * 30)
+    assert heard.said == []
+    heard.watcher.finish(closed=True)
+    (said,) = heard.texts
+    assert said.startswith("No training log is in these lines; known are the logs of nanoGPT")
+
+
+def test_lines_that_were_left_out_are_told_and_the_figures_that_need_them_are_not() -> None:
+    heard = Heard()
+    heard.lines(rows(0, 120))
+    heard.watcher.finish(closed=True, left_out=2000)
+    assert "2,000 lines came faster than they could be read" in heard.texts[-4]
+    assert heard.texts[-2].startswith("A normal step takes 100 ms.")
