@@ -41,7 +41,7 @@ class NoClock(Clock):
     def mark(self, phase: str, iteration: int, _what: str = "") -> Moment:
         if phase != "optimizer":
             return PAST
-        self._settle(Piece("optimizer", iteration, 1.0))
+        self._add(Piece("optimizer", iteration, 1.0))
         if self._device.type != "cuda":
             return PAST
         event = torch.cuda.Event()

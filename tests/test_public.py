@@ -20,6 +20,7 @@ LOG = "".join(
 ).encode()
 
 NAMES = [
+    "Clock",
     "Comparison",
     "Diagnosis",
     "Finding",

@@ -13,12 +13,14 @@ from nanopace.version import __version__
 
 if TYPE_CHECKING:
     from nanopace.api import compare, diagnose, open_run, open_runs, render
+    from nanopace.clock.clock import Clock
     from nanopace.diagnosis.comparison import Comparison
     from nanopace.diagnosis.result import Diagnosis, Finding
     from nanopace.errors import NanopaceError
     from nanopace.run import Run
 
 __all__ = [
+    "Clock",
     "Comparison",
     "Diagnosis",
     "Finding",
@@ -35,6 +37,7 @@ __all__ = [
 _HOME = {
     **dict.fromkeys(("compare", "diagnose", "open_run", "open_runs", "render"), "nanopace.api"),
     **dict.fromkeys(("Diagnosis", "Finding"), "nanopace.diagnosis.result"),
+    "Clock": "nanopace.clock.clock",
     "Comparison": "nanopace.diagnosis.comparison",
     "NanopaceError": "nanopace.errors",
     "Run": "nanopace.run",

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal, overload
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag, StallReason
-from nanopace.record import Record
+from nanopace.record import Record, shown_in_a_notebook
 
 Origin = Literal["log", "config file", "flag", "inferred"]
 FactValue = bool | int | float | str
@@ -366,3 +366,7 @@ class Run(Record):
         """A fact's value where it is a number, or None."""
         value = self.value(name)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return shown_in_a_notebook(self, "run_html")

@@ -12,7 +12,7 @@ from nanopace.ledger.events import EVENTS, MAJOR, VERSION, StepEvent
 FROZEN = {
     "run": (
         "at_ms started nanopace config ledger monotonic_s python torch code_hash gpu gpu_memory_gb gpu_sms gpu_count"
-        " measured_tflops world_size parameters flops_per_token tokens_per_iteration choices corpus tokenizer"
+        " measured_tflops world_size parameters flops_per_token tokens_per_iteration choices corpus tokenizer trainer"
     ),
     "step": "at_ms iteration ms loss tokens lr grad_norm skipped spike slowest_rank lag",
     "span": "at_ms phase iteration ms background what",
@@ -32,8 +32,8 @@ FROZEN = {
 }
 
 
-def test_the_events_and_their_fields_are_those_of_version_1_4() -> None:
-    assert VERSION == "1.4"
+def test_the_events_and_their_fields_are_those_of_version_1_5() -> None:
+    assert VERSION == "1.5"
     assert MAJOR == 1
     assert {name: " ".join(entry.name for entry in fields(kind)) for name, kind in EVENTS.items()} == FROZEN
 

@@ -34,8 +34,10 @@ from nanopace.wording.catalog import LANGUAGES, words
             labels.PARTS,
             [
                 part
+                for optimizer_s in (1, 0)
                 for parts in parts_of_phases(
-                    result.Phases(1, 1, 1, 1, 1, 1, 0, 0), result.Wall(7, 3, 0, 0, 3, 0, 0, 0, 1, 0, 0.5, True)
+                    result.Phases(1, 1, optimizer_s, 1, 1, 1, 0, 0),
+                    result.Wall(7, 3, 0, 0, 3, 0, 0, 0, 1, 0, 0.5, True),
                 ).values()
                 for part in parts
             ],
@@ -63,6 +65,7 @@ def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
         "lightning": "Lightning",
         "tensorboard": "TensorBoard",
         **dict.fromkeys(("wandb_csv", "wandb"), "W&B"),
+        "clock": "nanopace Clock",
     }
 
 

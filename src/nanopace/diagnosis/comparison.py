@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from nanopace.diagnosis.result import JSON_VERSION, Diagnosis, Finding, Number
-from nanopace.record import Record
+from nanopace.record import Record, shown_in_a_notebook
 from nanopace.run import Metric
 
 # Where the seconds come from: our ledger; the rows of a log, added up; or rows that leave out an evaluation or a save.
@@ -121,3 +121,7 @@ class Comparison(Record):
     findings: tuple[Finding, ...]
     arrival: Arrival | None = None  # None where validation losses or their times are unknown, or cannot be compared
     version: int = JSON_VERSION
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return shown_in_a_notebook(self, "comparison_html")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag, StallReason
-from nanopace.record import Record
+from nanopace.record import Record, shown_in_a_notebook
 from nanopace.run import Ending, Fact, GpuUse, Metric, Stage
 
 JSON_VERSION = 1
@@ -340,3 +340,7 @@ class Diagnosis(Record):
     def timed(self) -> bool:
         """Whether the log has step times; else all that rests on them is None (see untimed.py)."""
         return self.step.median_ms is not None
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return shown_in_a_notebook(self, "diagnosis_html")

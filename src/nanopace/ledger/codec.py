@@ -174,8 +174,8 @@ _SCHEMA = {
 
 
 def _written(kind: type[Event]) -> tuple[tuple[str, ...], Callable[[Event], tuple[object, ...]], tuple[object, ...]]:
-    """The fields in the order in which they are written: the version first, the time stamp last."""
-    entries = sorted(fields(kind), key=lambda entry: {"ledger": 0, "at_ms": 2}.get(entry.name, 1))
+    """The fields in the order in which they are written: the version and who trains first, the time stamp last."""
+    entries = sorted(fields(kind), key=lambda entry: {"ledger": 0, "trainer": 1, "at_ms": 3}.get(entry.name, 2))
     names = tuple(entry.name for entry in entries)
     # The version is always written, although it has a default.
     defaults = tuple(MISSING if entry.name == "ledger" else _default(entry) for entry in entries)

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-MAJOR, MINOR = 1, 4
+MAJOR, MINOR = 1, 5
 VERSION = f"{MAJOR}.{MINOR}"
+_OURS = "1.4"  # our own trainer's ledgers have nothing newer in them
 
 # The annotations of the events, each with its own check in codec.py.
 Count = int  # an iteration, or how many of something: not negative, and below 2**53
@@ -40,7 +41,7 @@ class RunEvent(Event):
     started: str  # wall clock, ISO 8601 with its offset
     nanopace: str  # version of the trainer
     config: Config = field(default_factory=dict)  # nanoGPT's knob names
-    ledger: str = VERSION
+    ledger: str = _OURS  # the oldest version that has all it says
     monotonic_s: Number | None = None  # the monotonic clock at `started`, to relate other files of this machine
     python: str | None = None
     torch: str | None = None
@@ -57,6 +58,7 @@ class RunEvent(Event):
     choices: Texts = field(default_factory=dict)  # a knob or a thing, and why the trainer chose it so
     corpus: str | None = None  # fingerprint of the data
     tokenizer: str | None = None  # hash of its kind and vocabulary
+    trainer: str | None = None  # where another program than our trainer trains: loop, transformers, lightning
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,8 @@ def _how_far(status: Status, words: Words) -> list[str]:
 def _speed(status: Status, words: Words) -> list[str]:
     """Of now, where the pace has changed: the figures of the diagnosis are of the whole run."""
     step, tokens_per_s, mfu = status.diagnosis.step, status.diagnosis.throughput.tokens_per_s, status.diagnosis.mfu
+    if step.median_ms is None:  # a log without times
+        return []
     now_ms = step.levels[-1].median_ms
     parts = []
     if tokens_per_s is not None:
@@ -171,7 +173,7 @@ def _shares(diagnosis: Diagnosis, words: Words) -> list[str]:
         "other": wall.other_s,
         "unknown": wall.unknown_s,
     }
-    shares = [(phase, seconds / wall.total_s) for phase, seconds in spent.items() if seconds and wall.total_s > 0]
+    shares = [(phase, seconds / wall.total_s) for phase, seconds in spent.items() if seconds and wall.total_s]
     shares.sort(key=lambda each: -each[1])
     return [f"{words.phase(phase)} {words.percent(share)}" for phase, share in shares if share >= _LEAST_SHARE]
 

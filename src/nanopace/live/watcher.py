@@ -299,7 +299,7 @@ class Watcher:
         """What a row and an evaluation take, by the log; 0 where it does not say."""
         if self._diagnosis is None:
             return 0.0, 0.0
-        row_ms = self._diagnosis.step.median_ms * (self._diagnosis.source.log_interval or 1)
+        row_ms = (self._diagnosis.step.median_ms or 0.0) * (self._diagnosis.source.log_interval or 1)
         return row_ms / 1000, (self._diagnosis.evaluations.each_ms or 0.0) / 1000
 
     def _is_finished(self) -> bool:

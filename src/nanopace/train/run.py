@@ -16,12 +16,13 @@ from nanopace.config import Asked
 from nanopace.corpus.prepare.prepare import OnProgress
 from nanopace.errors import UsageError
 from nanopace.files import check_own
+from nanopace.host_clock import process_start
 from nanopace.ledger import EndEvent, LedgerWriter, NoteEvent, RunEvent
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact, step_of
 from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.checkpoint.run_dir import clear, enter
-from nanopace.train.clock.clock import Clock, make_clock, process_start
+from nanopace.train.clock.clock import Clock, make_clock
 from nanopace.train.clock.sensors import Monitor
 from nanopace.train.clock.step_events import STEP_PHASES
 from nanopace.train.clock.suspensions import Stops

@@ -76,7 +76,7 @@ def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
         runs=[_introduced(number, run, words) for number, run in enumerate(everyone)],
         ranking=_ranked(comparisons, words),
         charts=[_placed(chart, drawn, "all") for chart in overlays if chart is not None],
-        pairs=[_compared(pair) for pair in letter_pairs(comparisons, words)],
+        pairs=[compared(pair) for pair in letter_pairs(comparisons, words)],
     )
 
 
@@ -98,10 +98,10 @@ def _explained(run: Diagnosis, words: Words, drawn: dict[str, Chart], prefix: st
     report, sections = explained.report, explained.sections
     return {
         "name": run.source.name,
-        "about": _about(run, words),
+        "about": about(run, words),
         "answer": [line for line, _ in explained.answer[1:]],  # the first one is the title
         "figures": key_figures(report),
-        "strip": _strip(run, words),
+        "strip": strip(run, words),
         "timeline": _timeline(run, words),
         "ends": (words.number(0), words.duration(run.wall.total_s)),
         "charts": {
@@ -153,7 +153,7 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
         "letter": run_letter(number),
         "shade": run_colour(number),
         "name": run.source.name,
-        "about": _about(run, words),
+        "about": about(run, words),
         "facts": facts_table(Report(run, words)),
     }
 
@@ -173,7 +173,7 @@ def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object
     }
 
 
-def _compared(pair: Pair) -> dict[str, object]:
+def compared(pair: Pair) -> dict[str, object]:
     from nanopace.views.pair import details, figures
 
     sections = [figures(pair), *details(pair, verbose=True)]
@@ -183,14 +183,14 @@ def _compared(pair: Pair) -> dict[str, object]:
     return {"a": pair.a, "b": pair.b, "verdict": verdict, "others": others, "sections": sections}
 
 
-def _about(run: Diagnosis, words: Words) -> str:
+def about(run: Diagnosis, words: Words) -> str:
     parts = span_of(run, words)
     if run.source.ending is not None:
         parts.append(words.ending(run.source.ending))
     return " · ".join(parts)
 
 
-def _strip(run: Diagnosis, words: Words) -> list[dict[str, object]]:
+def strip(run: Diagnosis, words: Words) -> list[dict[str, object]]:
     return [
         {
             "phase": part.phase,
@@ -233,7 +233,7 @@ def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, obj
 
 
 @cache
-def _templates() -> Environment:
+def templates() -> Environment:
     """One for all pages: to compile the templates takes longer than to fill them."""
     environment = Environment(
         loader=FileSystemLoader(ROOM / "templates"),
@@ -248,13 +248,13 @@ def _templates() -> Environment:
 
 def _render(template: str, words: Words, drawn: dict[str, Chart], **content: object) -> str:
     page = (
-        _templates()
+        templates()
         .get_template(template)
         .render(
             lang=words.lang,
-            say=_headings(words),
+            say=headings(words),
             data=_script_safe(_data(drawn, words)),
-            asset=_asset,
+            asset=asset,
             scripts=" ".join(map(_permission, SCRIPTS)),
             version=__version__,
             **content,
@@ -274,7 +274,7 @@ def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
     return groups
 
 
-def _headings(words: Words) -> dict[str, str]:
+def headings(words: Words) -> dict[str, str]:
     """The words that the templates themselves need."""
     return {
         "explained": words.text("A training run, explained"),
@@ -329,12 +329,12 @@ def _script_safe(data: object) -> Markup:
     return Markup(text)
 
 
-def _asset(name: str) -> Markup:
+def asset(name: str) -> Markup:
     """A file of our own, as it is."""
     return Markup((ROOM / "assets" / name).read_text("utf-8"))
 
 
 def _permission(script: str) -> Markup:
     """For the page's policy: this very script may run. Another one may not, wherever it came from."""
-    digest = hashlib.sha256(visible(_asset(script)).encode()).digest()
+    digest = hashlib.sha256(visible(asset(script)).encode()).digest()
     return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")

@@ -290,6 +290,14 @@ def _cut_note(text: str) -> str:
     return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]} …"
 
 
+def _parts_of_training(phases: Phases) -> dict[str, float]:
+    """As far as somebody told them apart: our trainer always does, another loop need not."""
+    if phases.optimizer_s:
+        computing = {"forward_backward": phases.forward_backward_s, "optimizer": phases.optimizer_s}
+        return {"data": phases.data_s, **computing}
+    return {"data": phases.data_s, "computing": phases.forward_backward_s} if phases.data_s else {}
+
+
 def parts_of_phases(phases: Phases | None, wall: Wall) -> dict[str, dict[str, float]]:
     """What a phase was made of, where that was measured, in the order in which every view shows it."""
     if phases is None or wall.startup_s is None or wall.total_s is None:
@@ -301,11 +309,7 @@ def parts_of_phases(phases: Phases | None, wall: Wall) -> dict[str, dict[str, fl
     if first_steps_s >= _WORTH_A_LINE * wall.startup_s > 0:
         startup["first_steps"] = first_steps_s
     return {
-        "training": {
-            "data": phases.data_s,
-            "forward_backward": phases.forward_backward_s,
-            "optimizer": phases.optimizer_s,
-        },
+        "training": _parts_of_training(phases),
         "startup": startup if len(startup) > 1 else {},
         "other": {"logging": phases.logging_s} if phases.logging_s >= _WORTH_A_LINE * wall.total_s else {},
     }

@@ -86,6 +86,7 @@ PHASES: Mapping[str, str] = {
 PARTS: Mapping[str, str] = {
     "data": label("waiting for data"),
     "forward_backward": label("forward and backward"),
+    "computing": label("computing"),
     "optimizer": label("optimizer"),
     "startup": label("start-up"),
     "compile": label("compiling"),

@@ -83,4 +83,5 @@ def test_what_the_figures_mean() -> None:
         "wandb_csv": TRACKED,
         "tensorboard": TRACKED,
         "wandb": TRACKED,
+        "clock": {"row_contains_evaluation": False, "gpt2_shape": True},
     }

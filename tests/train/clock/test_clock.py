@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.train.clock.clock import SUSPEND, Clock, CudaClock, process_start
-from nanopace.train.clock.host_clock import WallClock
+from nanopace.host_clock import WallClock, process_start
+from nanopace.train.clock.clock import SUSPEND, Clock, CudaClock
 
 
 def test_marks_leave_no_gap() -> None:
@@ -38,7 +38,7 @@ def test_no_time_no_shares() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
 def test_a_process_knows_when_it_began() -> None:
     before = time.monotonic()
-    code = "import time; time.sleep(0.2); from nanopace.train.clock.clock import process_start; print(process_start())"
+    code = "import time; time.sleep(0.2); from nanopace.host_clock import process_start; print(process_start())"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert before - 0.02 <= float(said) <= time.monotonic() - 0.2
 

@@ -151,7 +151,7 @@ class LedgerReader:
         self._world_size = event.world_size
         if (event.world_size or 0) > 1:  # one process is nothing to speak of
             self._builder.fact("world_size", event.world_size or 0)
-        if _version(event.ledger) >= _WATCHED:
+        if event.trainer is None and _version(event.ledger) >= _WATCHED:
             self._builder.watches_loss()
         batch_size = event.config.get("batch_size")
         self._batch_sizes = {"training": batch_size} if type(batch_size) is int else {}

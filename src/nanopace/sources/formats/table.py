@@ -86,12 +86,25 @@ LEDGER = LogFormat(
     gpt2_shape=True,
 )
 
+CLOCK = LogFormat(
+    name="clock",
+    trainer="nanopace Clock",  # whatever the loop is that it stands in
+    reader=f"{_HERE}.ledger:LedgerReader",
+    bulk_reader=f"{_BULK}.ledger:feed_bulk_ledger",
+    row=r'^\s*\{\s*"event"\s*:\s*"run"\s*,\s*"ledger"\s*:\s*"[\d.]{1,20}"\s*,\s*"trainer"\s*:',
+    words=("event",),
+    anchors=('"event"',),
+    extends="ledger",
+    row_contains_evaluation=False,
+    gpt2_shape=True,
+)
+
 # What a person describes with --pattern: never detected, so not among those below.
 PATTERN = LogFormat(name="pattern", trainer="", reader=f"{_HERE}.pattern_reader:PatternReader")
 PATTERN_ELAPSED = LogFormat(name="pattern_elapsed", trainer="", reader=PATTERN.reader, rows_cover=True)
 
 BUILT_IN = (
-    *(NANOGPT, NANOCHAT, NANOPACE, LEDGER),
+    *(NANOGPT, NANOCHAT, NANOPACE, LEDGER, CLOCK),
     *modded.FORMATS,
     *gpt2.FORMATS,
     *hugging_face.FORMATS,

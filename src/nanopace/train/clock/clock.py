@@ -13,8 +13,6 @@ so that no step gets longer. Whatever the clocks say, no piece is negative, and 
 
 from __future__ import annotations
 
-import os
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from nanopace.train.clock.host_clock import WallClock
+from nanopace.host_clock import WallClock
 
 PROCESS = "Python, torch and the device"  # the first part of every start
 SUSPEND = "suspend"  # the phase in which nothing could run
@@ -221,15 +219,3 @@ def make_clock(device: torch.device, started: float) -> Clock:
     clock = Clock(started)
     clock.mark("startup", 0, PROCESS)
     return clock
-
-
-def process_start() -> float:
-    """When this process began, on the monotonic clock: starting Python and importing are part of a run."""
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            ticks = int(file.read().rpartition(b")")[2].split()[19])  # the name before it may hold spaces and brackets
-        began = ticks / os.sysconf("SC_CLK_TCK")
-        now, since_boot = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
-    except (OSError, ValueError, IndexError, AttributeError):
-        return time.monotonic()  # not Linux: the time before our first import stays unknown
-    return now - max(0.0, since_boot - began)

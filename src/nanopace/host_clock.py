@@ -1,4 +1,4 @@
-"""The host's time, and how long the machine slept.
+"""The host's time, when this process began, and how long the machine slept.
 
 On Linux the monotonic clock stops in a suspended laptop, and CLOCK_BOOTTIME goes on. Their distance grows by the sleep,
 and by nothing else: NTP touches neither. Elsewhere sleep is unknown, and counted nowhere.
@@ -6,6 +6,7 @@ and by nothing else: NTP touches neither. Elsewhere sleep is unknown, and counte
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -53,3 +54,15 @@ class WallClock:
 def boot_time() -> float:
     """The clock that goes on while the machine sleeps, where there is one."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def process_start() -> float:
+    """When this process began, on the monotonic clock: starting Python and importing are part of a run."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])  # the name before it may hold spaces and brackets
+        began = ticks / os.sysconf("SC_CLK_TCK")
+        now, since_boot = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (OSError, ValueError, IndexError, AttributeError):
+        return time.monotonic()  # not Linux: the time before our first import stays unknown
+    return now - max(0.0, since_boot - began)

@@ -1,0 +1,65 @@
+"""Writes the ledger once a second, in a thread: a slow disk never keeps a step waiting.
+
+A killed process loses its last second at most. A disk that takes no more lines is the writer's trouble
+(`LedgerWriter`): it keeps the newest lines, and writes them when it can.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from nanopace.files import make_directory
+from nanopace.ledger import CheckpointEvent, EndEvent, Event, LedgerWriter, ResumeEvent, RunEvent
+from nanopace.ledger.codec import to_json
+
+Makes = Callable[[], Event | str]
+EVERY_S = 1.0
+_PATIENCE_S = 10.0  # for a disk that hangs, when the run is over
+_ALONE = (RunEvent, ResumeEvent, CheckpointEvent, EndEvent)  # each is synced to the disk
+
+
+class BackgroundWriter:
+    """Takes what makes an event, or its line, and never waits for the disk."""
+
+    def __init__(self, path: Path, on_trouble: Callable[[str], object], on_bug: Callable[[Exception], object]) -> None:
+        """Raises OSError where the file cannot be opened."""
+        make_directory(path.parent)
+        self._ledger = LedgerWriter(path, on_trouble=on_trouble)
+        self._on_bug = on_bug
+        self._queue: deque[Makes] = deque()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="nanopace-clock", daemon=True)
+        self._thread.start()
+
+    def put(self, make: Makes) -> None:
+        """`make` is called in the thread."""
+        self._queue.append(make)
+
+    def close(self) -> None:
+        """Write what is left. A disk that hangs is not waited for."""
+        self._over.set()
+        self._thread.join(_PATIENCE_S)
+
+    def _write(self) -> None:
+        try:
+            while not self._over.wait(EVERY_S):
+                self._drain()
+            self._drain()
+            self._ledger.close()
+        except Exception as error:  # nothing that happens here may end the training
+            self._on_bug(error)
+
+    def _drain(self) -> None:
+        gathered: list[str] = []
+        while self._queue:
+            made = self._queue.popleft()()
+            if isinstance(made, _ALONE):
+                self._ledger.write_together(gathered)
+                gathered = []
+                self._ledger.write(made)
+            else:
+                gathered.append(made if isinstance(made, str) else to_json(made))
+        self._ledger.write_together(gathered)

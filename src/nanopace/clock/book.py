@@ -1,0 +1,106 @@
+"""From measured phases to the ledger's events.
+
+A phase that is complete becomes an event. Time without an event of its own, and what steps are made of, is gathered and
+written once a second: steps of a millisecond do not drown the ledger in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nanopace.clock.background import BackgroundWriter, Makes
+from nanopace.clock.phases import Phase, Step
+from nanopace.ledger import EndEvent, NoteEvent, ResumeEvent, RunEvent, SpanEvent
+from nanopace.ledger.events import VERSION
+from nanopace.version import __version__
+
+_SPANS_EVERY_S = 1.0
+
+
+class Book:
+    """What the ledger of this process is to say. Until the first step nothing is written: no step, no run."""
+
+    def __init__(self, began: float) -> None:
+        """`began`: when the process did, by `time.perf_counter`."""
+        self.iteration = 0  # the number of steps done
+        self._began = began
+        self._spans: dict[str, float] = {}
+        self._spans_written = time.perf_counter()
+        self._early: list[Makes] = []
+        self._writer: BackgroundWriter | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._writer is not None
+
+    def open(
+        self,
+        path: Path,
+        resume: int,
+        facts: dict[str, Any],
+        on_trouble: Callable[[str], object],
+        on_bug: Callable[[Exception], object],
+    ) -> None:
+        """The first step begins: the run introduces itself. Raises OSError where there is no place for a ledger."""
+        writer = BackgroundWriter(path, on_trouble, on_bug)
+        since = time.perf_counter() - self._began
+        started = (datetime.now() - timedelta(seconds=since)).astimezone().isoformat(timespec="seconds")
+        run = RunEvent(started, __version__, ledger=VERSION, monotonic_s=time.monotonic() - since, at_ms=0.0, **facts)
+        writer.put(lambda: run)
+        if resume:
+            writer.put(partial(ResumeEvent, resume, at_ms=0.0))
+        for make in self._early:
+            writer.put(make)
+        self._early.clear()
+        self._writer = writer
+        self.write_spans()
+
+    def add(self, phase: str, ms: float) -> None:
+        """Time without an event of its own."""
+        self._spans[phase] = self._spans.get(phase, 0.0) + ms
+
+    def complete(self, phase: Phase) -> None:
+        """All of its time is measured, and its values are read."""
+        if isinstance(phase, Step):
+            phase.add("data", phase.waited_ms)
+            self.add("data", phase.data_ms)
+            self.add("optimizer", phase.optimizer_ms)
+            self.add("step", phase.ms - phase.data_ms - phase.optimizer_ms)
+        self._put(partial(phase.line, self._now_ms()))
+        if time.perf_counter() - self._spans_written >= _SPANS_EVERY_S:
+            self.write_spans()
+
+    def write_spans(self) -> None:
+        at_ms, last = self._now_ms(), max(0, self.iteration - 1)
+        for phase, ms in self._spans.items():
+            if ms > 0:
+                self._put(partial(SpanEvent, phase, last, round(ms, 4), at_ms=at_ms))
+        self._spans.clear()
+        self._spans_written = time.perf_counter()
+
+    def note(self, text: str) -> None:
+        self._put(partial(NoteEvent, " ".join(text.split()), self.iteration, at_ms=self._now_ms()))
+
+    def close(self, reason: str | None) -> None:
+        """`reason`: None where nobody knows why it ends."""
+        if self._writer is None:
+            return
+        self.write_spans()
+        if reason is not None:
+            now_ms = self._now_ms()
+            self._put(partial(EndEvent, reason, now_ms, at_ms=now_ms))
+        self._writer.close()
+
+    def _put(self, make: Makes) -> None:
+        if self._writer is None:
+            self._early.append(make)
+        else:
+            self._writer.put(make)
+
+    def _now_ms(self) -> float:
+        return round((time.perf_counter() - self._began) * 1000, 3)

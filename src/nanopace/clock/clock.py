@@ -1,0 +1,365 @@
+"""`Clock`: a few lines in anybody's loop, and a ledger that says where its time went.
+
+Every moment since the process began belongs to exactly one phase, because marks cut the time without gaps:
+
+- A step's time is from its beginning to its end, and the wait for its data, also where that came before.
+- An evaluation, a checkpoint or another phase inside a step is cut out of it; `data` and `optimizer` are parts of it.
+- Inside any other phase nothing else counts: an evaluation's own batches are a part of the evaluation.
+- What is in no phase is start-up before the first step, and "other" after it.
+
+A clock never stops a training. Wrong arguments of `Clock(...)` itself are an error, since nothing has begun then;
+whatever fails later turns the clock off, with one warning.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from operator import index
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from nanopace.clock import arguments, machine
+from nanopace.clock.batches import Batches
+from nanopace.clock.book import Book
+from nanopace.clock.late_values import LateValues
+from nanopace.clock.phases import Checkpoint, Evaluation, Phase, Step
+from nanopace.clock.timeline import CudaTimeline, HostTimeline
+from nanopace.errors import reason_of
+from nanopace.host_clock import process_start
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+T = TypeVar("T")
+_PARTS = ("data", "optimizer")  # of a step
+_SPANS = ("startup", "logging", "other")  # without an event of their own
+_PATIENCE_S = 10.0  # for the card, at the end
+_alive: weakref.WeakSet[Clock] = weakref.WeakSet()
+_first = True  # no clock of this process has been made yet
+
+
+class Clock:
+    """Writes a ledger of the loop that it stands in; docs/clock.md shows all of it.
+
+    with Clock("out", config={"batch_size": 8}, tokens_per_iteration=8 * 1024) as clock:
+        for batch in clock.batches(loader):
+            with clock.step() as step:
+                step.loss = train_on(batch)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        config: Mapping[str, object] | None = None,
+        tokens_per_iteration: int | None = None,
+        parameters: int | None = None,
+        flops_per_token: float | None = None,
+        resume: int = 0,
+        trainer: str = "loop",
+    ) -> None:
+        """`path`: a file that ends in .jsonl, or a directory, which gets a ledger.jsonl. Of several ranks the first
+        writes.
+
+        `config`: knobs of the run, with nanoGPT's names where it has one; what is no number, text or flag is left out.
+
+        `tokens_per_iteration`: over all cards. `flops_per_token`: forward and backward, about 6 for each parameter.
+
+        `resume`: the iteration that this process goes on with, where the ledger tells of the run so far.
+        """
+        self._path = arguments.ledger_path(path)
+        self._facts: dict[str, Any] = {
+            "config": arguments.scalars(config),
+            "tokens_per_iteration": arguments.whole("tokens_per_iteration", tokens_per_iteration),
+            "parameters": arguments.whole("parameters", parameters),
+            "flops_per_token": arguments.positive("flops_per_token", flops_per_token),
+            "trainer": str(trainer),
+        }
+        self._resume = arguments.whole("resume", resume, least=0) or 0
+        began = _beginning()
+        self._book = Book(began)
+        self._book.iteration = self._resume
+        self._timeline: HostTimeline | CudaTimeline = HostTimeline(began, self._complete)
+        self._late = LateValues(self._unreadable)
+        self._open: list[Phase] = []
+        self._ended: Phase | None = None  # its values may still be set
+        self._waiting = Phase(self, "data")  # for the data of the next step
+        self._failed: list[Phase] = []
+        self._warned: set[str] = set()
+        self._thread: int | None = None  # the one that trains
+        self._off = machine.rank_and_world(machine.torch_of_the_loop())[0] > 0
+        if not self._off:
+            _alive.add(self)
+            atexit.register(self._at_exit)
+
+    # --- phases ------------------------------------------------------------------------------------------------------
+
+    def step(self, iteration: int | None = None, **values: object) -> Step:
+        """One iteration; without a number, the one after the last. Values: loss, tokens, lr, grad_norm, skipped."""
+        step = Step(self, iteration=iteration)
+        step.set(values)
+        return step
+
+    def evaluation(self, iteration: int | None = None, **values: object) -> Evaluation:
+        """One evaluation, of the model as it is before the next step. Values: val, train, metric."""
+        evaluation = Evaluation(self, iteration=iteration)
+        evaluation.set(values)
+        return evaluation
+
+    def checkpoint(self, path: object = None, iteration: int | None = None, **values: object) -> Checkpoint:
+        """Training waits for a checkpoint. Values: bytes."""
+        checkpoint = Checkpoint(self, iteration=iteration)
+        checkpoint.set({"path": path, **values})
+        return checkpoint
+
+    def data(self) -> Phase:
+        """The loop waits for data: a part of the step that it is for."""
+        return Phase(self, "data")
+
+    def phase(self, name: str) -> Phase:
+        """optimizer (a part of the step), compile, startup, logging or other."""
+        if name not in (*_PARTS, *_SPANS, "compile"):
+            self._warn("phase", f"no phase is called {name!r}; its time is in 'other'")
+            name = "other"
+        return Phase(self, name)
+
+    def batches(self, loader: Iterable[T]) -> Batches[T]:
+        """The same batches; the wait for each is data."""
+        return Batches(self.data(), loader)
+
+    def passed(self, phase: Phase) -> None:
+        """What passed since the last phase ended was this one: for callbacks, which hear of a thing when it is over."""
+        if self._is_mine() and not self._open:
+            try:
+                self._number(phase)
+                self._end(phase, None)
+            except Exception as error:
+                self._give_up(error)
+
+    def note(self, text: str) -> None:
+        """One line that the report shows."""
+        self._book.note(str(text))
+
+    def close(self, reason: str | None = "finished") -> None:
+        """Training is over; what comes later is not recorded. `reason`: None where nobody knows it."""
+        if self._off:
+            return
+        try:
+            self._finish(reason)
+        except Exception as error:
+            self._give_up(error)
+        self._turn_off()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close(_reason(error))
+
+    def __reduce__(self) -> tuple[Callable[[], Clock], tuple[()]]:
+        """A copy is off: only one writes."""
+        return _off_clock, ()
+
+    # --- what phases call --------------------------------------------------------------------------------------------
+
+    def enter(self, phase: Phase) -> None:
+        if not self._is_mine():
+            return
+        try:
+            inside = self._open[-1] if self._open else None
+            if inside is not None and (not isinstance(inside, Step) or isinstance(phase, Step)):
+                return  # its time belongs to the phase around it
+            self._number(phase)
+            if isinstance(phase, Step):
+                self._prepare()
+                if self._off:
+                    return
+                phase.waited, self._waiting = self._waiting, Phase(self, "data")
+            self._mark(inside or self._book, "step" if inside else self._outside)
+            phase.counts = True
+            self._open.append(phase)
+        except Exception as error:
+            self._give_up(error)
+
+    def leave(self, phase: Phase, *, failed: bool) -> None:
+        if not phase.counts or not self._is_mine():
+            return
+        phase.counts = False
+        try:
+            while self._open and self._open.pop() is not phase:
+                pass
+            self._end(phase, self._open[-1] if self._open else None, failed=failed)
+        except Exception as error:
+            self._give_up(error)
+
+    # --- the time ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _outside(self) -> str:
+        """What the time in no phase is."""
+        return "other" if self._book.is_open else "startup"
+
+    def _end(self, phase: Phase, step: Phase | None, *, failed: bool = False) -> None:
+        """The time since the last mark was this phase's. `step`: the one around it."""
+        name = phase.name
+        if name in _PARTS and (step is not None or name == "data"):
+            self._mark(step or self._waiting, name)
+        elif name in (*_PARTS, *_SPANS):
+            self._mark(self._book, name if name in _SPANS else self._outside)
+        else:
+            self._take_values(phase)
+            self._mark(phase, name)
+            if failed:
+                self._failed.append(phase)  # it took its time, and nothing came of it
+                return
+            self._ended = phase
+            if isinstance(phase, Step):
+                self._book.iteration = phase.iteration + 1
+
+    def _mark(self, owner: Phase | Book, part: str) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            self._take_values(ended, last=True)
+        self._timeline.mark(owner, part, ended)
+
+    def _complete(self, phase: Phase) -> None:
+        """All of its time is measured, and its values are there."""
+        for name, taken in phase.taken.items():
+            phase.taken[name] = self._late.read(taken)
+        self._book.complete(phase)
+
+    def _take_values(self, phase: Phase, *, last: bool = False) -> None:
+        """Begin to read what the loop gave. `last`: it cannot give more, and its tensors are let go."""
+        for name in phase.VALUES:
+            value = getattr(phase, name)
+            if value is not None:
+                before = phase.taken.get(name)
+                if before is None or before[0] is not value:
+                    phase.taken[name] = value, self._late.take(name, value)
+                if last and type(value) is not float:
+                    setattr(phase, name, None)
+        if last:
+            for name, (_, taken) in phase.taken.items():
+                phase.taken[name] = taken
+            for name in phase.__dict__:
+                self._warn(name, f"{phase.name} has no {name!r}; it is left out")
+
+    def _prepare(self) -> None:
+        """A step begins. At the first one the machine is known, and the run introduces itself."""
+        torch = machine.torch_of_the_loop()
+        if isinstance(self._timeline, HostTimeline) and (card := machine.card_in_use(torch)) is not None:
+            self._timeline = CudaTimeline(torch.cuda, card, self._timeline, self._book, self._outside)
+        if self._book.is_open:
+            return
+        if machine.rank_and_world(torch)[0] > 0:
+            self._turn_off()
+            return
+        self._mark(self._book, "startup")
+        facts = {**self._facts, **machine.introduction(torch)}
+        try:
+            self._book.open(self._path, self._resume, facts, self._in_trouble, self._give_up)
+        except OSError as error:
+            self._warn("off", f"{self._path}: {reason_of(error)}; the clock is off, and training goes on")
+            self._turn_off()
+
+    def _finish(self, reason: str | None) -> None:
+        while self._open:
+            self.leave(self._open[-1], failed=True)
+        self._mark(self._book, self._outside)
+        self._timeline.settle(_PATIENCE_S)
+        self._book.add("other", self._waiting.ms)
+        for phase in self._failed:
+            self._book.add("other" if isinstance(phase, Step) else phase.name, phase.ms + phase.waited_ms)
+        self._book.close(reason)
+
+    def _number(self, phase: Phase) -> None:
+        """The iteration of a phase. Steps that are counted anew in each epoch are numbered on."""
+        asked, inside = phase.iteration, self._open[-1] if self._open else None
+        phase.iteration = self._book.iteration if inside is None else inside.iteration
+        if asked is None:
+            return
+        with suppress(TypeError):
+            number = index(asked)
+            if number >= (self._book.iteration if isinstance(phase, Step) else 0):
+                phase.iteration = number
+                return
+        self._warn("iteration", f"step {asked!r} after step {phase.iteration - 1}: the clock numbers the steps itself")
+
+    # --- trouble -----------------------------------------------------------------------------------------------------
+
+    def _is_mine(self) -> bool:
+        """Whether the clock is on, and this is the thread that trains: what runs beside it keeps nobody waiting."""
+        if self._off:
+            return False
+        if self._thread is None:
+            self._thread = threading.get_ident()
+        return self._thread == threading.get_ident()
+
+    def _unreadable(self, name: str, value: object) -> None:
+        kind = type(value).__name__
+        self._warn(name, f"{name} is left out: a {kind} that is not one number on the CPU or a CUDA card")
+
+    def _in_trouble(self, text: str) -> None:
+        self._warn("disk", text)
+
+    def _give_up(self, error: Exception) -> None:
+        self._warn("off", f"the clock is off, and training goes on: {type(error).__name__}: {error}")
+        self._turn_off()
+
+    def _turn_off(self) -> None:
+        self._off = True
+        self._open.clear()
+        atexit.unregister(self._at_exit)
+
+    def _warn(self, about: str, text: str) -> None:
+        """Once about each thing. Where somebody turned warnings into errors, it is none."""
+        if about not in self._warned:
+            self._warned.add(about)
+            with suppress(Exception):
+                warnings.warn(f"nanopace: {text}", RuntimeWarning, stacklevel=4)
+
+    def _at_exit(self) -> None:
+        """The process ends, and nobody closed the clock. Python remembers the error that ended it."""
+        error = getattr(sys, "last_value", None)
+        self.close(None if error is None or hasattr(sys, "ps1") else _reason(error))
+
+
+def _reason(error: BaseException | None) -> str:
+    """The ledger's word for why a training ended."""
+    if error is None or (isinstance(error, SystemExit) and not error.code):
+        return "finished"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return "out_of_memory" if full else "error"
+
+
+def _beginning() -> float:
+    """When the run began, by `time.perf_counter`: with the process, unless that has done something else before."""
+    global _first
+    alone = _first and not hasattr(sys, "ps1") and "ipykernel" not in sys.modules
+    _first = False
+    now = time.perf_counter()
+    return now - max(0.0, time.monotonic() - process_start()) if alone else now
+
+
+def _off_clock() -> Clock:
+    clock = Clock(os.devnull)
+    clock._turn_off()
+    return clock
+
+
+def _turn_off_in_child() -> None:
+    for clock in list(_alive):
+        clock._turn_off()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_turn_off_in_child)

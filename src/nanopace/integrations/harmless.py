@@ -1,0 +1,37 @@
+"""A callback's hook that fails must not take the training with it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import Any, ParamSpec
+
+P = ParamSpec("P")
+
+
+def harmless(hook: Callable[P, None]) -> Callable[P, None]:
+    """The hook, which fails with a warning. Afterwards its callback does nothing more."""
+
+    @wraps(hook)
+    def safe(*args: P.args, **kwargs: P.kwargs) -> None:
+        callback: Any = args[0]
+        if getattr(callback, "failed", False):
+            return
+        try:
+            hook(*args, **kwargs)
+        except Exception as error:  # another version of the library, say
+            callback.failed = True
+            with suppress(Exception):
+                text = f"nanopace: the clock is off, and training goes on: {type(error).__name__}: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    return safe
+
+
+def parameters_of(model: Any) -> int | None:
+    """How many weights a torch module has; tied ones count once."""
+    with suppress(Exception):
+        return sum(int(each.numel()) for each in model.parameters()) or None
+    return None

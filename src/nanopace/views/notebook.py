@@ -1,0 +1,81 @@
+"""What a Run, a Diagnosis and a Comparison look like in a notebook: `_repr_html_` of each ends here.
+
+A small report without scripts, which notebooks may strip, and without anything that is loaded. It takes the colours of
+the notebook's own theme. Where the styles are stripped too, what is left is headings, sentences and tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.run import Run
+from nanopace.views import charts
+from nanopace.views.charts import Chart
+from nanopace.views.figures import facts_table
+from nanopace.views.key_figures import key_figures
+from nanopace.views.loss_charts import loss_charts
+from nanopace.views.page import about, asset, compared, headings, strip, templates
+from nanopace.views.pair import letter_pairs
+from nanopace.views.report import Report
+from nanopace.views.sections import Explained
+from nanopace.views.static_chart import draw
+from nanopace.wording.catalog import Words, words
+from nanopace.wording.printable import visible
+
+_SECTIONS = ("throughput", "loss", "advice")  # the rest is in the page
+_MOST_FACTS = 60
+_LONGEST_NAME = 120
+
+
+def run_html(run: Run) -> str:
+    """What happened, without opinion: its facts and its curves."""
+    diagnosis, said = diagnose(run), words(None)
+    facts = facts_table(Report(diagnosis, said))
+    del facts.rows[_MOST_FACTS:]
+    drawn = [charts.times_chart([diagnosis], said), *loss_charts([diagnosis], said)[:1]]
+    return _render("run", said, diagnosis.source.name, drawn, about=about(diagnosis, said), facts=facts)
+
+
+def diagnosis_html(diagnosis: Diagnosis) -> str:
+    """The answer, where the time went, the curves and the advice."""
+    said = words(None)
+    explained = Explained(diagnosis, said, verbose=False)
+    drawn = [charts.times_chart([diagnosis], said), *loss_charts([diagnosis], said)[:1]]
+    return _render(
+        "diagnosis",
+        said,
+        diagnosis.source.name,
+        drawn,
+        about=about(diagnosis, said),
+        answer=[line for line, _ in explained.answer[1:]],  # the first one is the title
+        figures=key_figures(explained.report),
+        strip=strip(diagnosis, said),
+        wall=explained.sections["wall"],
+        sections=[explained.sections[name] for name in _SECTIONS if explained.sections[name].blocks],
+    )
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Which one is faster and which one learns better, and the figures behind it."""
+    said = words(None)
+    [pair] = letter_pairs([comparison], said)
+    both = [comparison.a, comparison.b]
+    drawn = [*loss_charts(both, said, [comparison])[:1], charts.times_chart(both, said)]
+    title = " / ".join(_cut(run.source.name) for run in both)
+    return _render("comparison", said, title, drawn, runs=[about(run, said) for run in both], pair=compared(pair))
+
+
+def _render(kind: str, said: Words, title: str, drawn: Sequence[Chart | None], **content: object) -> str:
+    drawings = [drawing for chart in drawn if chart is not None and (drawing := draw(chart, said)) is not None]
+    template = templates().get_template("notebook.html")
+    text = template.render(
+        kind=kind, title=_cut(title), say=headings(said), style=asset("notebook.css"), drawings=drawings, **content
+    )
+    return visible(text)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"

@@ -1,0 +1,110 @@
+"""A chart as a small drawing that needs no script: for notebooks, which may strip scripts.
+
+It shows the shape, its extremes and its ends. Whoever wants every value opens the page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from nanopace.views.charts import Chart, Series
+from nanopace.wording.catalog import Words
+
+WIDTH, HEIGHT = 600, 130
+COLUMNS = 200  # in each, of one series, only the lowest and the highest point
+MOST_SERIES = 8
+_NOT_DRAWN = frozenset(("upright", "interval"))  # what may come, and where lines cross
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """One series: where the pen goes, and how."""
+
+    label: str
+    colour: str
+    path: str
+    is_line: bool
+    faint: bool
+    size: float  # of its dots
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    title: str
+    strokes: tuple[Stroke, ...]
+    x_ends: tuple[str, str]
+    y_ends: tuple[str, str]  # lowest, highest
+    x_label: str
+
+
+def draw(chart: Chart, words: Words) -> Drawing | None:
+    """None where it has no two points."""
+    series = [one for one in chart.series if one.mark not in _NOT_DRAWN][:MOST_SERIES]
+    points = [point for one in series for point in _points(one, chart)]
+    if len(points) < 2:
+        return None
+    x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
+    y_low, y_high = min(y for _, y in points), max(y for _, y in points)
+    across, up = _scale(x_low, x_high, WIDTH), _scale(_on_axis(y_low, chart), _on_axis(y_high, chart), HEIGHT)
+    strokes = []
+    for one in series:
+        placed = [(across(x), HEIGHT - up(_on_axis(y, chart))) for x, y in _points(one, chart)]
+        is_line = one.mark == "line" and len(placed) > 1
+        if placed:
+            path = _line(_thinned(placed)) if is_line else _dots(_thinned(placed))
+            strokes.append(Stroke(one.label, one.colour, path, is_line, one.faint, 3.0 if one.mark == "dots" else 5.0))
+    x, y = _format(chart.x_unit, words), _format(chart.y_unit, words)
+    return Drawing(chart.title, tuple(strokes), (x(x_low), x(x_high)), (y(y_low), y(y_high)), chart.x_label)
+
+
+def _points(one: Series, chart: Chart) -> list[tuple[float, float]]:
+    top = math.inf if chart.y_top is None else chart.y_top
+    return sorted(
+        (x, min(y, top))
+        for x, y in zip(one.x, one.y, strict=True)
+        if y is not None and math.isfinite(x) and math.isfinite(y) and (y > 0 or not chart.log)
+    )
+
+
+def _on_axis(y: float, chart: Chart) -> float:
+    return math.log(y) if chart.log else y
+
+
+def _scale(low: float, high: float, length: int) -> Callable[[float], float]:
+    span = high - low
+    return lambda value: length * (value - low) / span if span > 0 else length / 2
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """No more than a screen can show."""
+    columns: dict[int, list[tuple[float, float]]] = {}
+    for point in points:
+        columns.setdefault(int(point[0] * COLUMNS / WIDTH), []).append(point)
+    kept: list[tuple[float, float]] = []
+    for members in columns.values():
+        ends = {min(members, key=lambda each: each[1]), max(members, key=lambda each: each[1])}
+        kept += sorted(ends)
+    return kept
+
+
+def _line(points: Iterable[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def _dots(points: Iterable[tuple[float, float]]) -> str:
+    """Lines of no length, whose ends are round."""
+    return "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
+
+
+def _format(unit: str, words: Words) -> Callable[[float], str]:
+    if unit == "ms":
+        return lambda value: words.duration(value / 1000)
+    if unit == "seconds":
+        return words.duration
+    if unit == "tokens":
+        return words.si
+    if unit == "count":
+        return lambda value: words.count(int(value))
+    return lambda value: words.number(value, 3)

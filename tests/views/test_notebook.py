@@ -1,0 +1,136 @@
+"""What notebooks show: whole without scripts, small, and nothing of a log gets out of its text."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from nanopace import Comparison, Diagnosis, Run, compare, diagnose, open_run
+from nanopace.views.page import asset
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+MOST = 80_000  # bytes: a notebook keeps every output
+
+
+class Tags(HTMLParser):
+    """Which elements there are, what is open, and the text."""
+
+    VOID = frozenset(("path", "br", "hr", "meta"))
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.said = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.said += data
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return open_run(EXAMPLES / "wide.log", config=EXAMPLES / "wide.py", gpu="4070")
+
+
+def shown(run: Run) -> list[Run | Diagnosis | Comparison]:
+    return [run, diagnose(run), compare(run, run)]
+
+
+def html_of(result: Run | Diagnosis | Comparison) -> str:
+    return result._repr_html_()
+
+
+def test_they_show_themselves(run: Run) -> None:
+    of_run, of_diagnosis, of_comparison = (Tags(html_of(each)) for each in shown(run))
+    for tags in (of_run, of_diagnosis, of_comparison):
+        assert "wide.log" in tags.said
+        assert tags.open == []
+        assert tags.seen.count("svg") == 2
+        assert tags.seen[:2] == ["div", "style"]
+    assert "n_layer" in of_run.said
+    assert "Do: " not in of_run.said  # a Run has no opinion
+    assert "A normal step takes" in of_diagnosis.said
+    assert "waiting" not in of_diagnosis.said
+    assert "B" in of_comparison.said
+
+
+def test_nothing_runs_and_nothing_is_loaded(run: Run) -> None:
+    for each in shown(run):
+        tags = Tags(html_of(each))
+        assert not {"script", "link", "iframe", "img", "object", "form", "a"} & {*tags.seen}
+        assert not [name for name, _ in tags.attributes if name.startswith("on") or name in ("src", "href")]
+        assert "http" not in html_of(each)
+
+
+def test_a_hostile_log_stays_text() -> None:
+    name = '</style><script>alert(1)</script>"'
+    log = "".join(f"iter {i}: loss 4.0, time {500 + i % 3}.00ms, mfu 12.00%\n" for i in range(30)).encode()
+    file = io.BytesIO(log)
+    file.name = f"/tmp/{name}" + "x" * 100_000
+    run = open_run(file, set={"dataset": "<img src=x onerror=alert(1)>"})
+    for each in shown(run):
+        assert not {"script", "img"} & {*Tags(html_of(each)).seen}
+        assert len(html_of(each)) < MOST
+
+
+def test_a_long_run_stays_small(tmp_path: Path) -> None:
+    path = tmp_path / "long.log"
+    with path.open("w") as file:
+        for i in range(60_000):
+            if i % 50 == 0:
+                file.write(f"step {i}: train loss {9 - i / 1e4:.4f}, val loss {9.1 - i / 1e4:.4f}\n")
+            slow = 9000 if i % 50 == 0 else 3000 if i % 997 == 0 else 100 + i % 7
+            file.write(f"iter {i}: loss {9 - i / 1e4:.4f}, time {slow}.00ms, mfu 12.00%\n")
+    for each in shown(open_run(path)):
+        assert len(html_of(each)) < MOST
+
+
+def test_a_run_without_figures() -> None:
+    for each in shown(open_run(io.BytesIO(b"iter 0: loss nan, time 5.00ms, mfu -100.00%\n"))):
+        assert Tags(html_of(each)).open == []
+
+
+def test_the_colours_stand_out_on_light_and_dark_ground() -> None:
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    palette = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", asset("notebook.css")))
+    page = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", asset("report.css")))
+    assert {*palette} == {*page} - {"surface", "raised", "text", "muted", "line", "accent"}
+    for name, colour in palette.items():
+        for ground in ("#ffffff", "#111111"):
+            low, high = sorted((luminance(colour), luminance(ground)))
+            assert (high + 0.05) / (low + 0.05) >= 3, (name, ground)
+
+
+def test_who_does_not_look_does_not_pay() -> None:
+    code = (
+        "import sys, io, nanopace;"
+        f"nanopace.diagnose(nanopace.open_run({str(EXAMPLES / 'wide.log')!r}));"
+        "print([name for name in ('jinja2', 'nanopace.views.notebook') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
