@@ -35,7 +35,11 @@ def read_example(data: bytes) -> None:
 
 
 def make_example(dice: Random) -> bytes:
-    data = dice.choice(_examples())
+    return spoiled(dice, dice.choice(_examples()))
+
+
+def spoiled(dice: Random, data: bytes) -> bytes:
+    """A log with some of all this done to it."""
     lines = data.splitlines(True)
     if len(lines) > 3 * _MOST_LINES and dice.random() < 0.8:
         _thin(dice, lines)

@@ -104,7 +104,7 @@ OPTIONS = {
     "compare": OF_LOGS,
     "gate": [
         *("--config", "--gpu", "--help", "--json", "--lang", "--max-overhead", "--max-step-ratio", "--min-mfu"),
-        *("--set", "--slower", "--stage"),
+        *("--pattern", "--set", "--slower", "--stage"),
     ],
     "watch": [
         "--",  # and a command to start
@@ -115,6 +115,7 @@ OPTIONS = {
         "--log",
         "--no-color",
         "--notify",
+        "--pattern",
         "--quiet",
         "--set",
         "--silent",

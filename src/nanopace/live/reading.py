@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nanopace.live.observed import ObservedBuilder, Observer
 from nanopace.live.one_process import OneProcess
@@ -25,7 +25,7 @@ _RANK_ROWS = 32  # rows that show whether a prefix is a rank
 class LiveReader:
     """Takes blocks of whole lines. Until a row shows whose log it is, they are kept."""
 
-    def __init__(self, name: str, observer: Observer) -> None:
+    def __init__(self, name: str, observer: Observer, patterns: Sequence[str] = ()) -> None:
         self._builder = ObservedBuilder(name, observer)
         self._detector = Detector()
         self._head: list[bytes] = []
@@ -34,6 +34,8 @@ class LiveReader:
         self._ranks: Ranks | None = None
         self._one: OneProcess | None = None
         self._undecided: list[Printed] | None = None  # lines that wait for more rows, to tell ranks apart
+        if patterns:
+            self._reader = _by_patterns(self._builder, patterns)
 
     @property
     def format(self) -> LogFormat | None:
@@ -139,3 +141,11 @@ class LiveReader:
     def _feed(self, line: str, ended: bool) -> None:
         assert self._reader is not None
         (self._reader.feed if ended else self._reader.feed_cut)(line)
+
+
+def _by_patterns(builder: ObservedBuilder, patterns: Sequence[str]) -> LineReader:
+    """The reader of --pattern, whatever the log looks like."""
+    from nanopace.sources.formats.pattern import compile_patterns
+    from nanopace.sources.formats.pattern_reader import PatternReader
+
+    return PatternReader(builder, compile_patterns(patterns))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
@@ -51,11 +51,13 @@ class Watcher:
         *,
         silent_s: float | None = None,
         status_lines: bool = True,
+        patterns: Sequence[str] = (),
     ) -> None:
-        """`complete` adds what a person said about the run; without `status_lines` a footer shows the same."""
+        """`complete` adds what a person said about the run; without `status_lines` a footer shows the same; `patterns`
+        are those of --pattern."""
         self._words, self._say, self._complete = words, say, complete
         self._status_lines = status_lines
-        self._reader = LiveReader(name, self)
+        self._reader = LiveReader(name, self, patterns)
         self._commentary = Commentary(words, self._comment)
         self._silence = Silence(silent_s)
         self._losses = Losses()

@@ -153,3 +153,8 @@ def test_of_folded_rows_the_parts_are_those_of_one() -> None:
     (slow,) = breakdown_of(run).slow_rows
     assert (slow.iteration, slow.count, slow.excess_ms) == (42, 3, pytest.approx(800.0))
     assert slow.parts_ms == {"stall": pytest.approx(800.0)}
+
+
+def test_steps_that_take_no_time_as_printed() -> None:
+    found = breakdown_of(rows_run([0.0, 0.0, 0.0, 7.0, 0.0, 0.0, 0.0, 9.0, 0.0], evaluated=(3, 7)))
+    assert {row.causes for row in found.slow_rows} == {("evaluation",)}

@@ -102,6 +102,7 @@ def test_without_a_time_the_losses_are_read() -> None:
         ([(1, 2), (1, 2), (2, 3), (2, 3)], [(1, 2000), (2, 1000)]),  # the same line twice
         ([(10, 1), (20, 2), (30, 3), (30, 1), (40, 2)], [(10, 100), (20, 100), (30, 100), (40, 100)]),  # resumed
         ([(10, 5)], [(10, 500)]),
+        ([(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 3)], [(1, 1000), (4, 1000 / 3), (7, 1000 / 3)]),  # coarse
     ],
 )
 def test_a_clock_that_runs_on(clock: list[tuple[int, float]], times: list[tuple[int, float]]) -> None:

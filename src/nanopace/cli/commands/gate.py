@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nanopace.cli.options import add_language, add_stage, bounded, words_of
+from nanopace.cli.options import add_language, add_pattern, add_stage, bounded, words_of
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import UsageError
 
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--config", metavar="FILE", help="a nanoGPT config file of both; it is read, never executed")
     group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob of both runs")
     group.add_argument("--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090"')
+    add_pattern(group)
     add_stage(parser)
     group = parser.add_argument_group("the answer")
     add_language(group)
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     limits = _limits(args)
-    settings = Settings(args.config, dict(map(override, args.set)), args.gpu)
+    settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
     settings.check()
     runs = [_read(source, settings, args.stage, words) for source in (args.new, args.base) if source is not None]
     if len({run.stage for run in runs if run.stage is not None}) > 1:
@@ -111,7 +112,7 @@ def _limits(args: argparse.Namespace) -> Limits:
 
 def _read(argument: str, settings: Settings, stage: Stage | None, words: Words) -> Run:
     """The one run that an argument stands for."""
-    source, *others = find_sources([argument], words)
+    source, *others = find_sources([argument], words, settings.patterns)
     if others:
         raise UsageError("{path}: holds {count} logs, and gate takes one", path=argument, count=1 + len(others))
     run, *more = of_stage(read_runs(source, settings), stage, source)

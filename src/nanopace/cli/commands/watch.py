@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from nanopace.cli.options import add_language, bounded, words_of
+from nanopace.cli.options import add_language, add_pattern, bounded, words_of
 from nanopace.cli.run_arguments import Settings, override
 from nanopace.errors import InputError, UsageError, reason_of
 from nanopace.wording.printable import clean
@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gpu", metavar="NAME", help='the card that runs, such as "4070" or "2x 4090" (nanopace cards lists them)'
     )
+    add_pattern(group)
     group = parser.add_argument_group("who else is told, of alerts and of the end")
     group.add_argument(
         "--notify", metavar="COMMAND", help="a program to run, without a shell; NANOPACE_MESSAGE and others say why"
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
-    settings = Settings(args.config, dict(map(override, args.set)), args.gpu)
+    settings = Settings(args.config, dict(map(override, args.set)), args.gpu, tuple(args.pattern))
     settings.check()
     complete = _completion(settings)
     _check_notify(args)
@@ -167,7 +168,9 @@ def _watch(
     notifier = _notifier(args, name, lambda error: printer.comment(words.error(error)))
 
     def make(say: Say) -> Watcher:
-        return Watcher(name, words, say, complete, silent_s=args.silent, status_lines=not terminal)
+        return Watcher(
+            name, words, say, complete, silent_s=args.silent, status_lines=not terminal, patterns=args.pattern
+        )
 
     tell = None if notifier is None else notifier.tell
     session = Session(source, printer, make, words, footer=terminal, quiet=args.quiet, path=path, tell=tell)

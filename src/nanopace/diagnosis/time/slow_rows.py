@@ -111,7 +111,9 @@ def _event_parts(excess: float, index: int, count: int, pace: Pace, costs: Costs
     """An evaluation, a save, or both, and a stall if it took far longer than such rows do; `count` times."""
     saves, evaluates = index in pace.marks.checkpoint, index in pace.marks.evaluation
     around_ms = max(pace.baseline_ms[index], *pace.baseline_ms[index : index + 2])  # the speed may change just here
-    slower = max(1.0, around_ms / pace.step_ms)  # where steps take longer, evaluations may, too
+    slower = (
+        max(1.0, around_ms / pace.step_ms) if pace.step_ms else 1.0
+    )  # where steps take longer, evaluations may, too
     usual_ms = costs.usual_ms.get(saves) if evaluates else costs.checkpoint_ms
     expected = excess if usual_ms is None else count * usual_ms * (slower if evaluates else 1.0)
     most = max(STALLED * expected, expected + count * VISIBLE * pace.spread * around_ms)

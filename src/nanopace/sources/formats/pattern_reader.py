@@ -96,8 +96,8 @@ class _ElapsedClock:
 
     def row(self, row: Row) -> None:
         before = self._before
-        if before is not None and (row.iteration, row.ms) == (before.iteration, before.ms):
-            return  # the same line twice
+        if before is not None and row.ms == before.ms:
+            return  # the same line twice, or no time passed that the clock could show: the next row has it
         if before is None or row.ms < before.ms:  # another process: its clock starts anew
             if before is not None:
                 self.flush()
