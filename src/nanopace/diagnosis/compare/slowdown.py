@@ -138,15 +138,13 @@ def slowdown(new: Sample, base: Sample, tokens_ratio: float = 1.0) -> Slowdown |
 
 
 def rows_enough(found: Slowdown, half: float) -> int | None:
-    """Rows of each run of which an interval would reach no further than `half` to either side (of logarithms), to two
-    digits. None where more rows are no help."""
+    """Rows of each run of which an interval would reach no further than `half` to either side (of logarithms). None
+    where more rows are no help."""
     room = (half - found.rounding_share) ** 2 - BETWEEN_RUNS**2
     if half <= found.rounding_share + BETWEEN_RUNS or not found.steady:
         return None
     times = max(AT_LEAST, ROWS_TO_SPARE * (T99[-1] * found.error_share) ** 2 / room)
-    rows = times * min(found.new_rows, found.base_rows)
-    digit = int(10 ** max(0, math.floor(math.log10(max(1.0, rows))) - 1))
-    return math.ceil(rows / digit) * digit
+    return math.ceil(times * min(found.new_rows, found.base_rows))
 
 
 def _common_span(new: Sample, base: Sample) -> tuple[Sample, Sample]:
