@@ -312,9 +312,10 @@ def test_each_run_has_its_own_head() -> None:
 
 def test_the_words_of_the_program_are_no_prose_around_a_log() -> None:
     words = "# This is what the next lines do, and why it has to be done in this way.\n" * 300
-    assert only(simulate(Era(CODE + words), even(100.0, 20)).text).quoted is None
+    text = simulate(Era(CODE + words), even(100.0, 20)).text
+    assert only(text[text.index("import") :]).quoted is None
 
 
 def test_a_clock_that_stands_still() -> None:
-    rows = "".join(f"step:{step}/40 train_time:{step // 30}ms step_avg:0.00ms\n" for step in range(1, 41))
-    assert diagnose(only(rows)).wall.total_s == pytest.approx(0.001)
+    rows = "".join(f"step:{step}/40 train_time:0ms step_avg:0.00ms\n" for step in range(1, 41))
+    assert diagnose(only(rows)).wall.total_s == 0

@@ -97,7 +97,7 @@ class ModdedReader:
     def _is_repeated(self, row: Printed) -> bool:
         """Whether it is an evaluation of before, once more: scripts print the last ones again."""
         known = row.is_evaluation and self._stepped and row.step in self._evaluated
-        return known and row.step < self._clock.step + 1 and self._evaluated[row.step] == row.at_ms
+        return known and row.step <= self._clock.step and self._evaluated[row.step] == row.at_ms
 
     def _begin_process(self, row: Printed) -> None:
         again = self._stepped
