@@ -215,6 +215,7 @@ def test_a_training_that_logs_no_loss() -> None:
     assert sum(run.rows.ms) == pytest.approx(120 * 1300, rel=0.01)
     assert [(each.iteration, each.ms) for each in run.evaluations] == EVALUATED
     assert run.rows[5].loss is None
+    assert len(read(log.replace(" 119/120 [", " 999999999999/120 ["))[0].rows) == 120
     with pytest.raises(NotALog, match="a training of Hugging Face Trainer that logged no loss"):
         read(log[log.index("{'train_runtime'") :])
 

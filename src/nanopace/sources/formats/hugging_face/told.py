@@ -57,7 +57,7 @@ class Told:
             return
         self._builder.fact("max_iters", training.total)
         between = max(1, training.total // _ROWS_OF_BAR)
-        for step in range(between, training.step + 1, between):
+        for step in range(between, min(training.step, training.total) + 1, between):
             if (at_s := training.ended_s(step)) is not None:
                 self.row(step, at_s, None)
 

@@ -79,6 +79,8 @@ class History:
         zero_s = first_s if starts_s is None else starts_s
         clock = RunningClock(builder, resolution_s=resolution_s, starts_s=None if starts_s is None else 0.0)
         metric: Metric = "bpb" if validation is not None and is_bits_per_byte(validation) else "loss"
+        chosen = {"train": shortened(train), "validation": validation and shortened(validation)}
+        builder.caveat("tracked_series", **chosen)
         step = 0
         for record in order:
             step = int(step_of.get(record, step))  # an evaluation may be logged without it
@@ -94,7 +96,7 @@ class History:
             if record in evaluated:
                 clock.evaluation(step, evaluated[record], at_s=at_s, ms=ms, metric=metric)
         clock.flush()
-        builder.caveat("tracked_series", train=shortened(train), validation=validation and shortened(validation))
+        builder.caveat("tracked_series", **chosen)  # of the last run, where there are several
 
     def _column(self, name: str | None) -> dict[int, float]:
         """A series by record."""
