@@ -104,6 +104,15 @@ def test_autoresearch_excerpts_of_two_batch_sizes() -> None:
     assert [each.value("tokens_per_iteration") for each in open_runs(io.BytesIO(text.encode()))] == [*tokens]
 
 
+def test_autoresearch_rows_of_forks() -> None:
+    row = (
+        "step {n:05d} (14%) | loss: 4.123456 | lrm: 0.0412 | dt: 118.32ms | tok/sec: 4429.1 | mfu: 41.22 | epoch: 1 | "
+    )
+    run = read("".join(f"{row.format(n=n)}remaining: 246s\n" for n in range(9)))
+    assert {(each.ms, each.loss, each.mfu) for each in run.rows} == {(118.32, 4.123456, 41.22 / 100)}
+    assert len(run.rows) == 9
+
+
 def test_autoresearch_that_failed_and_several_in_one_file() -> None:
     head, _, _ = autoresearch_log().partition("---")
     assert read(f"{head}FAIL\n").ending == "diverged"

@@ -19,6 +19,7 @@ ERAS = {
     "2025-02": "step: {n:2}  loss:  9.5000  memory:  1.50GiB(1.90%)  tps: 4,096  tflops: 83.10  mfu: 26.86%",
     "2025-06": "step: {n:2}  loss:  9.5000  grad_norm:  1.2  memory:  1.50GiB(1.90%)  tps: 4,096  tflops: 1,083.10  "
     "mfu: 26.86%",
+    "a fork": "step: {n}/644 = 12.3789%  loss:  9.5000  memory:  1.50GiB(1.90%)  tps: 4,096  mfu: 26.86%",
     "quantized": "step: {n:2}  loss:  9.50000  grad_norm:  1.2  memory:  1.50GiB(1.90%)  tps: 4,096  tflops: 83.10  "
     "mfu: N/A",
 }

@@ -27,9 +27,9 @@ _FEWEST = 5  # rows that have to show it
 
 _REAL = r"-?(?:\d{1,9}\.\d{1,9}|nan|inf)"
 _ROW = re.compile(
-    rf"\bstep (?P<step>\d{{1,9}}) \((?P<done>\d{{1,3}}\.\d)%\) \| loss: (?P<loss>{_REAL}) \| .{{0,60}}?\bdt: "
-    r"(?P<ms>\d{1,12}(?:\.\d{1,3})?)ms \| tok/sec: (?P<rate>\d[\d,]{0,15}) \| "
-    r"(?:mfu: (?:(?P<mfu>\d{1,6}\.\d{1,4})%|\S{1,9}) \| )?.{0,60}?\bremaining: \d{1,9}s",
+    rf"\bstep (?P<step>\d{{1,9}}) \(\d{{1,3}}(?:\.\d{{1,2}})?%\) \| loss: (?P<loss>{_REAL}) \| .{{0,60}}?\bdt: "
+    r"(?P<ms>\d{1,12}(?:\.\d{1,3})?)ms \| tok/sec: (?P<rate>\d[\d,]{0,15}(?:\.\d{1,3})?) \| "
+    r"(?:mfu: (?:(?P<mfu>\d{1,6}\.\d{1,4})%?|\S{1,9}) \| )?.{0,60}?\bremaining: \d{1,9}s",
     re.ASCII,
 )
 _SUMMARY = re.compile(
@@ -57,7 +57,7 @@ class _Process:
 class AutoresearchReader(JoiningReader):
     """Feeds the lines of an autoresearch log to a builder."""
 
-    opens = re.compile(r"\bstep \d{1,9} \(\d{1,3}\.\d%\) \|", re.ASCII)
+    opens = re.compile(r"\bstep \d{1,9} \(\d{1,3}(?:\.\d{1,2})?%\) \|", re.ASCII)
     complete = re.compile(r"\bremaining: \d{1,9}s", re.ASCII)
 
     def __init__(self, builder: RunBuilder, width: int = 0) -> None:
@@ -78,8 +78,8 @@ class AutoresearchReader(JoiningReader):
         process.last = step
         if ms <= 0:
             return
-        mfu, rate = float(found["mfu"]) / 100 if found["mfu"] else None, to_int(found["rate"])
-        process.tokens.add(rate, ms, half_ms=0.5)
+        mfu, rate = float(found["mfu"]) / 100 if found["mfu"] else None, float(found["rate"].replace(",", ""))
+        process.tokens.add(rate, ms, half_ms=0.5 / 10 ** len(found["ms"].partition(".")[2]))
         if mfu is not None and mfu >= 0.01:
             process.per_mfu.append(rate / mfu)
         self._builder.row(Row(step, ms, nan_as_inf(float(found["loss"])), mfu))

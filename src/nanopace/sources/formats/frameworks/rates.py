@@ -20,7 +20,7 @@ class TokensOfStep:
         self._rows = 0
         self._low, self._high = 0.0, float("inf")
 
-    def add(self, rate: int, ms: float, half_ms: float) -> None:
+    def add(self, rate: float, ms: float, half_ms: float) -> None:
         """`half_ms`: how far off the time may be. The rate may be rounded down."""
         self._rows += 1
         self._low = max(self._low, (rate - 0.5) * (ms - half_ms) / 1000)

@@ -6,16 +6,17 @@ from nanopace.sources.log_format import LogFormat
 
 _HERE = "nanopace.sources.formats.frameworks"
 _LOSS = r"-?(?:\d{1,9}\.\d{1,9}|nan|inf)"
+_TITAN_STEP = r"(?<!validate )\bstep:\s{1,8}(\d{1,12})(?:/\d{1,12}(?: = \d{1,3}\.\d{1,6}%)?)?\s{1,8}loss:"
 
 TORCHTITAN = LogFormat(
     name="torchtitan",
     trainer="torchtitan",
     reader=f"{_HERE}.torchtitan:TorchtitanReader",
-    row=rf"(?<!validate )\bstep:\s{{1,8}}\d{{1,12}}\s{{1,8}}loss:\s{{0,8}}{_LOSS}\s.{{0,300}}?\b[tw]ps:\s{{0,8}}\d",
+    row=rf"{_TITAN_STEP}\s{{0,8}}{_LOSS}\s.{{0,300}}?\b[tw]ps:\s{{0,8}}\d",
     header=r"\[titan\] \d{4}-\d\d-\d\d |torchtitan version: ",
     words=("step:", "titan"),
-    anchors=(r"\bstep:\s{1,8}\d{1,12}\s{1,8}loss:", r"\[titan\] \d", "torchtitan version: "),
-    row_start=r"(?<!validate )\bstep:\s{1,8}(\d{1,12})\s{1,8}loss:(?!\s{0,8}-)",  # those without a loss print -1
+    anchors=(_TITAN_STEP, r"\[titan\] \d", "torchtitan version: "),
+    row_start=rf"{_TITAN_STEP}(?!\s{{0,8}}-)",  # those without a loss print -1
     row_contains_evaluation=False,
     row_is_mean=True,
 )
@@ -99,11 +100,11 @@ AUTORESEARCH = LogFormat(
     name="autoresearch",
     trainer="autoresearch",
     reader=f"{_HERE}.autoresearch:AutoresearchReader",
-    row=r"step\s*\d{1,9} \(\d{1,3}\.\d%\) \| loss: [^|]{1,40}\|.{0,200}?\| remaining: \d",
+    row=r"step\s*\d{1,9} \(\d{1,3}(?:\.\d{1,2})?%\) \| loss: [^|]{1,40}\|.{0,200}?\| remaining: \d",
     header=r"^Time budget: \d{1,9}s$|^Model config: \{'sequence_len': \d",
     words=("remaining: ", "Time budget: ", "Model config: "),
     extends="nanochat",  # whose rows begin alike
-    row_start=r"\bstep (\d{1,9}) \(\d{1,3}\.\d%\) \|",
+    row_start=r"\bstep (\d{1,9}) \(\d{1,3}(?:\.\d{1,2})?%\) \|",
     row_contains_evaluation=False,
     row_loss="smoothed",
 )

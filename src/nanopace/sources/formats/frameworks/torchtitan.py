@@ -28,7 +28,8 @@ from nanopace.sources.processes.died import RANK
 _MOST_WAITING = 64  # rows without a loss, or without a time, before it is clear that there is none
 
 _ROW = re.compile(
-    r"(?<!validate )\bstep:\s{1,8}(?P<step>\d{1,12})\s{1,8}loss:\s{0,8}(?P<loss>-?(?:\d{1,9}\.\d{1,9}|nan|inf))\s"
+    r"(?<!validate )\bstep:\s{1,8}(?P<step>\d{1,12})(?:/\d{1,12}(?: = \d{1,3}\.\d{1,6}%)?)?\s{1,8}"
+    r"loss:\s{0,8}(?P<loss>-?(?:\d{1,9}\.\d{1,9}|nan|inf))\s"
     r".{0,300}?\b[tw]ps:\s{0,8}(?P<rate>\d[\d,]{0,15})(?![\d.,e])"
     r"(?:\s{1,8}tflops:\s{0,8}(?P<tflops>\d[\d,]{0,11}\.\d{1,4}))?"
     r"(?P<mfu>\s{1,8}mfu:\s{0,8}(?:(?P<percent>\d{1,6}\.\d{1,4})%|N/A))?",
@@ -86,7 +87,7 @@ class _Process:
 class TorchtitanReader(JoiningReader):
     """Feeds the lines of a torchtitan log to a builder."""
 
-    opens = re.compile(r"(?<!validate )\bstep:\s{1,8}\d{1,12}\s", re.ASCII)
+    opens = re.compile(r"(?<!validate )\bstep:\s{1,8}\d{1,12}(?:/\d{1,12}[^|]{0,15})?\s", re.ASCII)
     continues = re.compile(r"\b(?:mfu|tflops|[tw]ps|memory|loss):", re.ASCII)
     complete = re.compile(r"\bmfu:\s{0,8}(?:\d{1,6}\.\d\d%|N/A)", re.ASCII)
 
