@@ -49,7 +49,7 @@ KINDS = (
     *(Kind(f"noise 0.5%, {rows} rows", rows) for rows in (30, 50, 100, 200, 500)),
     *(Kind(f"noise {noise:.1%}, 200 rows", noise=noise) for noise in (0.001, 0.01, 0.02)),
     *(Kind(f"noise 0.5%, neighbours alike by {alike}", alike=alike) for alike in (0.3, 0.5, 0.8, 0.9, 0.95)),
-    Kind("  the last one, 2000 rows", 2000, alike=0.95),
+    Kind("  the last one, 1000 rows", 1000, alike=0.95),
     Kind("noise 3%, neighbours alike by 0.98", 300, 0.03, alike=0.98),
     Kind("5% of the rows are outliers", outliers=0.05),
     Kind("runs of one code differ by 0.1%", run_to_run=0.001),

@@ -238,6 +238,20 @@ def test_a_file_that_grows_is_followed_until_its_run_is_finished(here: Path) -> 
     assert out.endswith(f"{PREFIX}The run is finished.\n")
 
 
+@pytest.mark.parametrize("name", ["train.log", "out/", "out"])
+def test_what_is_not_there_yet_is_waited_for(here: Path, name: str) -> None:
+    shell = Shell(f"{NANOPACE} watch {name} 2> err.log")
+    wait_for(f"{name}: is not there yet; waiting for it", file=here / "err.log")
+    log = here / name / "train.log" if name != "train.log" else here / name
+    log.parent.mkdir(exist_ok=True)
+    if name != "train.log":
+        wait_for("no log is there yet; waiting for one", file=here / "err.log")
+    log.write_text(HEADER.replace("log_interval", "max_iters = 59\nlog_interval") + training(60))
+    code, out, _ = shell.wait()
+    assert code == 0
+    assert out.endswith(f"{PREFIX}The run is finished.\n")
+
+
 def test_control_c_ends_the_watching_of_a_file(here: Path) -> None:
     (here / "train.log").write_text(HEADER + training(30))
     shell = Shell(f"{NANOPACE} watch train.log -q > out.log")

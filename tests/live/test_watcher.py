@@ -60,6 +60,9 @@ def test_a_slower_pace_is_an_alert_and_its_end_is_told(ratio: float, said: str) 
     shift = next(each for each in heard.said if each.event == "slower")
     assert shift.text.startswith(said)
     assert shift.iteration == 80
+    heard.wait(2)
+    tokens = 8.192 / (0.1 * ratio)
+    assert f"{tokens:.1f}k tokens/s" in "".join(heard.watcher.footer(200)), "of now"
     before = len(heard.said)
     heard.lines(rows(130, 190))
     back = [each for each in heard.said[before:] if each.text.startswith("From iteration 130 on a step takes 100")]
@@ -92,6 +95,40 @@ def test_slow_rows_without_end_are_not_said_without_end() -> None:
     assert said[1].endswith("8 more rows were slow since the last word.")
 
 
+def test_the_status_comes_every_five_minutes_and_after_evaluations_but_not_without_rows() -> None:
+    heard = Heard()
+    heard.lines(rows(0, 49), each_s=10.0)
+    assert [text.split(" of ")[0] for text in heard.texts if text.startswith("iteration")] == [
+        *("iteration 4", "iteration 34"),
+    ]
+    before = len(heard.texts)
+    heard.wait(400)
+    assert len(heard.texts) == before
+    heard.lines(rows(49, 60), each_s=10.0)
+    assert heard.texts[-1].startswith("iteration 50 of 200, 25%, ")
+
+
+def test_of_stalls_in_a_row_the_first_is_told() -> None:
+    heard = Heard()
+    heard.lines(rows(0, 100, took={60: 30_000.0, 61: 30_000.0, 62: 30_000.0}))
+    assert heard.alerts == [("stall", 60)]
+
+
+@pytest.mark.parametrize(("device", "alerts"), [("cuda", [("slower", 80)]), ("cpu", [])])
+def test_on_a_cpu_the_pace_may_change_a_little(device: str, alerts: list[tuple[str, int]]) -> None:
+    heard = Heard(header=HEADER.replace("log_interval", f"device = '{device}'\nlog_interval"))
+    heard.lines(rows(0, 80))
+    heard.lines(rows(80, 130, ms=115.0))
+    assert heard.alerts == alerts
+
+
+def test_lines_that_are_printed_twice_are_told_of_once() -> None:
+    heard = Heard()
+    heard.lines([line for line in rows(0, 120, took={60: 300.0}) for _ in range(2)])
+    assert sum("Iteration 60 took" in text for text in heard.texts) == 1
+    assert sum("Iteration 100 is not slow" in text for text in heard.texts) == 1
+
+
 def test_silence_counts_evaluations_and_its_end_is_told() -> None:
     heard = Heard()
     heard.lines(rows(0, 60))
@@ -104,7 +141,7 @@ def test_silence_counts_evaluations_and_its_end_is_told() -> None:
     heard.wait(500)
     assert len(heard.alerts) == 1
     heard.lines(rows(60, 61))
-    assert heard.texts[-1].startswith("Lines come again, after 9 min ")
+    assert heard.texts[-2].startswith("Lines come again, after 9 min ")
 
 
 def test_before_its_first_evaluation_a_training_may_be_silent_for_longer() -> None:
@@ -114,6 +151,15 @@ def test_before_its_first_evaluation_a_training_may_be_silent_for_longer() -> No
     assert heard.alerts == []
     heard.wait(200)
     assert heard.alerts == [("silent", 39)]
+
+
+def test_a_watch_that_stood_still_itself_does_not_call_the_training_silent() -> None:
+    """Ctrl-Z stops both."""
+    heard = Heard()
+    heard.lines(rows(0, 60))
+    heard.now += 3600.0
+    heard.wait(30)
+    assert heard.alerts == []
 
 
 def test_a_person_s_own_limit_of_silence() -> None:
@@ -203,6 +249,7 @@ def test_several_processes_in_one_pipe_are_no_restarts() -> None:
 def test_ranks_are_told_apart() -> None:
     heard = Heard()
     heard.lines([f"[rank{rank}]: {line}" for line in rows(0, 100) for rank in range(4)])
+    assert any("Iteration 50 is not slow training" in text for text in heard.texts), "before the end"
     heard.watcher.finish(closed=True)
     assert any("4 ranks print into this log" in text for text in heard.texts)
     assert not any("goes on from" in text for text in heard.texts)

@@ -85,6 +85,16 @@ def test_an_evaluation_between_two_rows_stays_in_the_second() -> None:
     assert run.row_contains_evaluation
 
 
+def test_an_evaluation_of_unknown_length_after_a_row_is_in_the_next_one() -> None:
+    clock, builder = ticking(0.0)
+    for step in (10, 20, 30):
+        clock.row(step, float(step), 2.0)
+        clock.evaluation(step, 2.1)
+    run = run_of(clock, builder)
+    assert [each.row for each in run.evaluations] == [1, 2, None]
+    assert run.row_contains_evaluation
+
+
 def test_an_evaluation_of_another_set_is_time_and_no_loss() -> None:
     clock, builder = ticking(0.0)
     clock.row(10, 10.0, 2.0)

@@ -76,6 +76,7 @@ class Watcher:
         self._diagnosed_rows = 0
         self._next_s = -math.inf
         self._status_s = -math.inf
+        self._status_every_s = STATUS_S
         self._startup_said = False
         self._ending: Ending | None = None
         self._told_ending: Ending | None = None
@@ -87,9 +88,9 @@ class Watcher:
         self._now = piece.at_s
         if piece.live and not self._live:
             self._begin_live()
+        self._rows_of_piece.clear()
         if piece.data:
             self._heard()
-            self._rows_of_piece.clear()
             self._reader.feed(piece.data)
             self._notice_blocks()
         self._look()
@@ -113,12 +114,11 @@ class Watcher:
             self._clock = self._now, seen.row.last_iteration
             if self._first_live is None:
                 self._first_live = self._now, seen.row.last_iteration, self._evaluations
-        if seen.evaluation and self._rows > FIRST_ROWS:
-            self._status_s = min(self._status_s, self._now - STATUS_S + STATUS_AT_EVALUATION_S)
 
     def saw_evaluation(self, iteration: int) -> None:
         self._last_evaluation = iteration
         self._evaluations += 1
+        self._status_every_s = STATUS_AT_EVALUATION_S
         if self._rows:
             self._silence.evaluation()
 
@@ -251,8 +251,12 @@ class Watcher:
             found = next((each for each in status.diagnosis.findings if each.code in _STARTUP), None)
             if found is not None:
                 self._comment(Comment(Report(status.diagnosis, self._words).text(found)))
-        if self._status_lines and self._now - self._status_s >= STATUS_S:
-            self._status_s = self._now
+        if (
+            self._status_lines
+            and self._now - self._status_s >= self._status_every_s
+            and (self._rows_of_piece or self._status_s == -math.inf)  # in silence there is nothing new
+        ):
+            self._status_s, self._status_every_s = self._now, STATUS_S
             self._comment(Comment(status_line(status, self._words)))
 
     def _diagnose(self) -> None:

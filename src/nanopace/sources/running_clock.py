@@ -38,6 +38,7 @@ class _Evaluation(NamedTuple):
     val: float | None
     ms: float | None
     metric: Metric
+    after_row: bool  # of its own step: the next one contains it
 
 
 class RunningClock:
@@ -120,7 +121,8 @@ class RunningClock:
             elif at_s is not None and self._any and step == self._reached and self._shown_s < at_s < _MOST_S:
                 ms = 1000 * max(0.0, at_s - self._at_s)
                 self._at_s = self._shown_s = at_s
-        self._waiting.append(_Evaluation(step, val, ms, metric))
+        after_row = ms is None and at_s is None and self._any and step == self._reached
+        self._waiting.append(_Evaluation(step, val, ms, metric, after_row))
         if not self._rows_wait:
             self.flush()
 
@@ -150,12 +152,12 @@ class RunningClock:
             self._builder.untimed_row(step, loss)
 
     def _evaluate(self, evaluation: _Evaluation) -> None:
-        step, val, ms, metric = evaluation
+        step, val, ms, metric, after_row = evaluation
         self._measured |= ms is not None
         if self._builder.format.row_contains_evaluation == self._measured:
             self._builder.format = replace(self._builder.format, row_contains_evaluation=not self._measured)
         if val is not None:
-            self._builder.evaluation(step, None, val, metric=metric, ms=ms)
+            self._builder.evaluation(step, None, val, metric=metric, ms=ms, after_row=after_row)
         elif ms is not None:
             self._builder.span(Span("evaluation", step, ms))
 

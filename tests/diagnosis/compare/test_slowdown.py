@@ -20,6 +20,7 @@ from nanopace.diagnosis.compare.slowdown import (
     T99,
     Sample,
     Slowdown,
+    _standard_error,
     rows_enough,
     sample,
     slowdown,
@@ -131,7 +132,25 @@ def test_the_interval_is_students() -> None:
             math.hypot(T99[freedom - 2] * found.error_share, BETWEEN_RUNS) + found.rounding_share
         )
     assert sum(errors) / len(errors) == pytest.approx(0.005 * math.sqrt(2 / 400), rel=0.15)
-    assert (len(T99), T99[8 - 2], T99[-1]) == (STRETCHES - 2, 3.36, 2.86)
+
+
+@pytest.mark.parametrize("freedom", range(2, STRETCHES))
+def test_half_of_an_interval_of_99_per_cent(freedom: int) -> None:
+    """By the sum of the density over many small steps, from 0 to the table's figure."""
+    assert len(T99) == STRETCHES - 2
+    scale = math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2) / math.sqrt(freedom * math.pi)
+    width = T99[freedom - 2] / 1000
+    within = sum((1 + ((step + 0.5) * width) ** 2 / freedom) ** (-(freedom + 1) / 2) for step in range(1000))
+    assert 2 * scale * within * width == pytest.approx(0.99, abs=1e-4)
+
+
+def test_the_error_of_a_mean() -> None:
+    """Values that alternate are worth all of them, those that stay what they are only three."""
+    assert _standard_error([1.0, -1.0] * 10) == (pytest.approx(math.sqrt(20 / 19 / 20)), 20.0)
+    assert _standard_error([1.0] * 10 + [-1.0] * 10) == (pytest.approx(math.sqrt(20 / 19 / 3)), 3.0)
+    pairs = [1.0, 1.0, -1.0, -1.0] * 5  # 10 of 19 neighbours are alike, 9 are not
+    alike = 1 / 20 + (1 + 3 / 20) / 20
+    assert _standard_error(pairs)[1] == pytest.approx(20 * (1 - alike) / (1 + alike))
 
 
 # --- what is held against what ---------------------------------------------------------------------------------------
@@ -214,6 +233,10 @@ def test_no_plain_row_is_no_sample() -> None:
     assert of(run).place == []
 
 
+def test_times_of_nought_have_no_digits() -> None:
+    assert of(rows_run([0.0] * 50)).rounding == 0.0
+
+
 # --- noise, levels, drift and digits ---------------------------------------------------------------------------------
 
 
@@ -288,7 +311,6 @@ def test_rows_enough() -> None:
     assert rows_enough(quarter, BETWEEN_RUNS) is None
     room = math.sqrt(0.005**2 - BETWEEN_RUNS**2)
     assert rows_enough(quarter, 0.005) == pytest.approx(1.6 * 100 * (2.86 * 0.004 / room) ** 2, rel=0.02)
-    assert len(str(rows_enough(quarter, 0.005)).rstrip("0")) <= 2
     assert rows_enough(quarter, 1.0) == 150  # fewer than there are would be no advice
 
 

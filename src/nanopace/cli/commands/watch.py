@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 MAY_BE_EMPTY = ("words",)  # an argument of the command that is started
 _LONGEST_SILENCE = 1e7  # seconds
-_LOOK_S = 2.0  # for a log in a directory that has none yet
+_LOOK_S = 0.1  # for a file that is not there yet
+_SEARCH_S = 1.0  # for a log in a directory that has none yet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -225,21 +226,22 @@ def _chosen(path: str, words: Words) -> str:
     from nanopace.compressed import decompressed
     from nanopace.sources.opening import find_logs
 
+    if not os.path.exists(path):
+        if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
+            raise InputError("{path}: no such file", path=path)
+        _tell(words.text("{path}: is not there yet; waiting for it", path=path))
+        while not os.path.exists(path):
+            time.sleep(_LOOK_S)
     if os.path.isdir(path):
         told = False
         while not (logs := find_logs(path)):
             if not told:
                 _tell(words.text("{path}: no log is there yet; waiting for one", path=path))
             told = True
-            time.sleep(_LOOK_S)
+            time.sleep(_SEARCH_S)
         newest = str(max(logs, key=lambda log: log.stat().st_mtime))
         _tell(newest)
         return newest
-    if not os.path.exists(path):
-        if not os.path.isdir(os.path.dirname(path) or "."):
-            raise InputError("{path}: no such file", path=path)
-        _tell(words.text("{path}: is not there yet; waiting for it", path=path))
-        return path
     try:
         if os.path.isfile(path):
             with open(path, "rb") as file:

@@ -178,10 +178,11 @@ def _why_unclear(found: Slowdown, limit: float, new: Sample, base: Sample) -> tu
 
 
 def _more_rows(enough: int, new: Sample, base: Sample) -> dict[str, Number]:
-    """How many are still to be logged, and by whom."""
+    """How many are still to be logged, to two digits, and by whom."""
     lacking = {name: enough - each.rows for name, each in ((NEW, new), (BASE, base)) if each.rows < enough}
-    run = next(iter(lacking)) if len(lacking) == 1 else None
-    return {"rows_more": max(lacking.values(), default=enough), "run": run}
+    more = max(lacking.values(), default=enough)
+    digit = int(10 ** max(0, len(str(more)) - 2))
+    return {"rows_more": -(-more // digit) * digit, "run": next(iter(lacking)) if len(lacking) == 1 else None}
 
 
 def _step_ratio(new: Sample, base: Sample, limit: float) -> Check:

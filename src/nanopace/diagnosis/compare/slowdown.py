@@ -31,12 +31,13 @@ SAME = 1e-9  # of a time: what is closer was printed alike
 T99 = (9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01, 2.98, 2.95, 2.92, 2.90, 2.88, 2.86)
 
 # Two runs of the same code on the same machines differ by more than their rows can tell: by so much (a standard
-# deviation, as a fraction) or less in 47 of 68 sets of runs on eight H100 (decision 41).
+# deviation, as a fraction) or less in 47 of 68 sets of real runs (decision 41).
 RUN_TO_RUN = 0.001
 NORMAL99 = 2.58
 BETWEEN_RUNS = NORMAL99 * math.sqrt(2) * RUN_TO_RUN  # half an interval, were there rows without end
 
-# A standard error is uncertain itself, by a sixth and more: so many times the rows are enough in nine of ten cases.
+# A standard error is uncertain itself, by a sixth and more: so many times the rows are enough in nine of ten cases
+# (bench/gate.py).
 ROWS_TO_SPARE = 1.6
 AT_LEAST = 1.5  # times the rows there are, which were too few
 
@@ -137,15 +138,13 @@ def slowdown(new: Sample, base: Sample, tokens_ratio: float = 1.0) -> Slowdown |
 
 
 def rows_enough(found: Slowdown, half: float) -> int | None:
-    """Rows of each run of which an interval would reach no further than `half` to either side (of logarithms), to two
-    digits. None where more rows are no help."""
+    """Rows of each run of which an interval would reach no further than `half` to either side (of logarithms). None
+    where more rows are no help."""
     room = (half - found.rounding_share) ** 2 - BETWEEN_RUNS**2
     if half <= found.rounding_share + BETWEEN_RUNS or not found.steady:
         return None
     times = max(AT_LEAST, ROWS_TO_SPARE * (T99[-1] * found.error_share) ** 2 / room)
-    rows = times * min(found.new_rows, found.base_rows)
-    digit = int(10 ** max(0, math.floor(math.log10(max(1.0, rows))) - 1))
-    return math.ceil(rows / digit) * digit
+    return math.ceil(times * min(found.new_rows, found.base_rows))
 
 
 def _common_span(new: Sample, base: Sample) -> tuple[Sample, Sample]:

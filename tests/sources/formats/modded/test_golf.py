@@ -69,6 +69,13 @@ def test_layers_that_are_repeated_are_no_other_speed() -> None:
     assert "level_shift" not in found
 
 
+@pytest.mark.parametrize("cut", ["1000/20000 val_loss: 2.9", "1000/20000 train_loss: 3.1 train_time: 1.7m tok/s: 7864"])
+def test_a_rate_or_a_loss_without_its_end_is_not_read(cut: str) -> None:
+    rows = "".join(f"{n}/20000 train_loss: 3.1000 train_time: {n / 600:.1f}m tok/s: 7864320\n" for n in (1, 500))
+    run = read(f"  train_batch_tokens: 786432\n{rows}{cut}")
+    assert (len(run.rows), len(run.evaluations)) == (2, 0)
+
+
 def test_a_rate_without_tokens_tells_no_time() -> None:
     rows = "".join(f"{n}/20000 train_loss: 3.1000 train_time: 0.8m tok/s: 7864320\n" for n in (500, 1000))
     run = read(rows)

@@ -282,3 +282,39 @@ def test_rows_do_not_wait_for_ever() -> None:
     for step in range(1, 3000):
         clock.row(step, 100 * step, None)
     assert len(emitted) >= 2000
+
+
+# --- what stands before the rows -------------------------------------------------------------------------------------
+
+
+def test_a_card_is_known_where_all_are_the_same() -> None:
+    text = simulate(Era(), even(100.0, 20)).text
+    one = "\n".join(line for line in text.splitlines() if not line.startswith("|") or line.startswith("|   0"))
+    assert {name: only(one + "\n").facts[name].value for name in ("gpu", "gpu_count")} == {
+        "gpu": "NVIDIA H100 80GB HBM3",
+        "gpu_count": 1,
+    }
+    assert "gpu" not in only(text.replace("|   3  NVIDIA H100 80GB HBM3 ", "|   3  NVIDIA H200           ")).facts
+
+
+def test_each_run_has_its_own_head() -> None:
+    one = simulate(Era(), even(100.0, 20)).text
+    other = simulate(Era(OLD_CODE), even(100.0, 20)).text.replace("NVIDIA H100 80GB HBM3", "NVIDIA H200          ")
+    told = "Running PyTorch 2.11.0 compiled for CUDA 12.8 on NVIDIA L40S           with world_size 4"
+    third = other.replace("Running PyTorch 2.9.0 compiled for CUDA 12.6", told)
+    names = ("gpu", "gpu_count", "tokens_per_iteration")
+    assert [tuple(fact and fact.value for fact in map(run.facts.get, names)) for run in read(one + other + third)] == [
+        ("NVIDIA H100 80GB HBM3", None, 393_216),
+        ("NVIDIA H200", None, 524_288),
+        ("NVIDIA L40S", 4, 524_288),
+    ]
+
+
+def test_the_words_of_the_program_are_no_prose_around_a_log() -> None:
+    words = "# This is what the next lines do, and why it has to be done in this way.\n" * 300
+    assert only(simulate(Era(CODE + words), even(100.0, 20)).text).quoted is None
+
+
+def test_a_clock_that_stands_still() -> None:
+    rows = "".join(f"step:{step}/40 train_time:{step // 30}ms step_avg:0.00ms\n" for step in range(1, 41))
+    assert diagnose(only(rows)).wall.total_s == pytest.approx(0.001)

@@ -91,6 +91,15 @@ def test_a_run_that_goes_back() -> None:
     assert len(run.restarts) == 1
 
 
+def test_a_file_that_was_written_later_than_its_points() -> None:
+    """As by an export: nothing tells when training began, and evaluations may be all at the end."""
+    rows = [scalar("loss", 2.0, step, 0.5 * step + 0.25 - 1e6) for step in (10, 20, 30, 40)]
+    run = read(file_of(*rows, scalar("val/loss", 2.25, 20, 13.25 - 1e6)))
+    assert list(run.rows.iteration) == [20, 30, 40]
+    assert [(each.iteration, each.ms) for each in run.evaluations] == [(20, pytest.approx(3000))]
+    assert list(run.rows.ms) == pytest.approx([500, 200, 500])
+
+
 def test_what_torch_writes(tmp_path: Path) -> None:
     code = (
         "import sys; from torch.utils.tensorboard import SummaryWriter\n"
@@ -111,7 +120,7 @@ def test_what_torch_writes(tmp_path: Path) -> None:
     [
         (file_of(), "without a single scalar"),
         (file_of(scalar("accuracy", 1.0, 1, 1.0)), "surely the training loss by steps; it has accuracy"),
-        (file_of(scalar("loss", 2.0, -1, 1.0)), "binary"),
+        (file_of(scalar("loss", 2.0, -1, 1.0)), "by steps; it has loss"),
         (file_of()[:-3], "without a single scalar"),
         (b"\x18" + bytes(20) + b"brain.Event:2" + bytes(99), "without a single scalar"),
     ],

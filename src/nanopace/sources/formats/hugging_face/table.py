@@ -22,8 +22,8 @@ CONSOLE = LogFormat(
     name="hf_console",
     trainer="Hugging Face Trainer",
     reader=f"{_HERE}.console:ConsoleReader",
-    row=r"\{'(?:loss|eval_loss|train_runtime)': .{1,4000}?'epoch': "
-    r"|\{(['\"])loss\1: .{1,4000}?\1(?:global_step(?:/max_steps)?|step)\1: ",
+    row=r"\{'(?:loss|eval_loss|train_runtime)': [^{}]{1,4000}?'epoch': "
+    r"|\{(['\"])loss\1: [^{}]{1,4000}?\1(?:global_step(?:/max_steps)?|step)\1: ",
     words=("loss", "train_runtime"),
     anchors=(r"\{['\"](?:eval_)?loss['\"]: ", r"\{'train_runtime': "),
     row_contains_evaluation=False,  # see running_clock.py

@@ -50,37 +50,39 @@ class History:
                 self._values.setdefault(name, array("d")).append(value)
 
     def tell(self, builder: RunBuilder, starts_s: float | None) -> None:
-        """Rows and evaluations to the builder, in the order of the records. `starts_s`: when training began."""
+        """Rows and evaluations to the builder, in the order of their times. `starts_s`: when training began."""
         points = {name: len(values) for name, values in self._values.items()}
         train, validation = find_train(points), find_validation(points)
         steps = None if train is None else find_steps(points, train)
-        if train is None or steps is None:
+        step_of = {record: step for record, step in self._column(steps).items() if 0 <= step < MOST_STEPS}
+        losses = {record: loss for record, loss in self._column(train).items() if record in step_of}
+        if train is None or not losses:
             raise NotALog(
                 "{path}: none of its series is surely the training loss by steps; it has {names}",
                 path=builder.name,
                 names=listed(self.names) or "none",
             )
-        losses, evaluated, step_of = self._column(train), self._column(validation), self._column(steps)
+        evaluated = self._column(validation)
         runtimes, runtime = self._column(find_runtime(points)), {}
         for record, seconds in runtimes.items():
             if 0 <= seconds < _MOST_S and record in step_of:
-                runtime[step_of[record]] = 1000 * seconds
+                runtime[int(step_of[record])] = 1000 * seconds
         if self._is_written_later([*losses], step_of):
             self._times = array("d", [math.nan]) * len(self._times)
         resolution_s = self._resolution_s()
         if resolution_s:
             builder.caveat("whole_seconds")
-        clock = RunningClock(builder, resolution_s=resolution_s, starts_s=starts_s)
+        order = sorted({*losses, *evaluated}, key=lambda record: (self._times[record], record))
+        first_s = min((self._times[record] for record in order), default=0.0)
+        if starts_s is None or math.isnan(first_s) or starts_s > first_s:  # a file that was written later
+            starts_s = None
+        zero_s = first_s if starts_s is None else starts_s
+        clock = RunningClock(builder, resolution_s=resolution_s, starts_s=None if starts_s is None else 0.0)
         metric: Metric = "bpb" if validation is not None and is_bits_per_byte(validation) else "loss"
         step = 0
-        for record in sorted({*losses, *evaluated}):
-            counted = step_of.get(record, float(step))  # an evaluation may be logged without it
-            if not 0 <= counted < MOST_STEPS:
-                continue
-            if record not in step_of:
-                losses.pop(record, None)
-            step, at_s = int(counted), self._times[record]
-            ms = runtime.get(counted)
+        for record in order:
+            step = int(step_of.get(record, step))  # an evaluation may be logged without it
+            at_s, ms = self._times[record] - zero_s, runtime.get(step)
             if math.isnan(at_s):
                 if record in losses:
                     builder.untimed_row(step, losses[record])

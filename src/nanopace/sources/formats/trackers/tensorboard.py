@@ -31,13 +31,13 @@ class TensorboardReader:
             for at_s, step, tag, value in _scalars(file.name, self._builder.name):
                 starts_s = at_s if starts_s is None else starts_s
                 if tag:
-                    history.add(at_s - starts_s, {tag: value, "_step": float(step)})
+                    history.add(at_s, {tag: value, "_step": float(step)})
         if not history.names:
             raise NotALog(
                 "{path}: an event file of TensorBoard without a single scalar; there is nothing to explain",
                 path=self._builder.name,
             )
-        history.tell(self._builder, 0.0)
+        history.tell(self._builder, starts_s)
 
 
 def _scalars(path: str, shown: str) -> Iterator[tuple[float, int, str, float]]:
