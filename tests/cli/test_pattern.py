@@ -74,6 +74,15 @@ def test_compare_by_letter(log: Path, tmp_path: Path, capsys: Capture) -> None:
     assert said == "C: there is no such run; there are A, B"
 
 
+def test_gate(log: Path, tmp_path: Path, capsys: Capture) -> None:
+    slower = tmp_path / "slower.log"
+    slower.write_text(text_of(130.0), encoding="utf-8")
+    assert main(["gate", str(slower), str(log), "--slower", "5%", "--pattern", ROW]) == 1
+    assert main(["gate", str(log), str(slower), "--slower", "5%", "--pattern", ROW]) == 0
+    assert "not slower" in capsys.readouterr().out
+    assert complaint(capsys, "gate", str(log), str(log), "--slower=5%", "--pattern", "(").startswith("--pattern (: ")
+
+
 @pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
 def test_the_offer_is_taken_as_it_is_printed(log: Path, language: str, capsys: Capture) -> None:
     said = complaint(capsys, "explain", str(log), "--lang", language)

@@ -52,7 +52,8 @@ class ObservedBuilder(RunBuilder):
         reached = draft.rows.last_iteration[-1] if draft.rows else None
         repeated = reached == row.iteration and draft.rows.ms[-1] == row.ms
         contains = self.format.row_contains_evaluation
-        evaluation = contains and any(each.iteration == row.iteration for each in self._pending_evals)
+        inside = {row.iteration, *self._after_row}
+        evaluation = contains and any(each.iteration in inside for each in self._pending_evals)
         checkpoint = contains and any(each.iteration == row.iteration for each in self._pending_saves)
         super().row(row, restarted=restarted)
         if repeated:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 from nanopace.errors import UsageError
@@ -51,8 +51,9 @@ class Offer(NamedTuple):
 
 def guess(printed: Iterable[str]) -> Offer | None:
     """What to offer for these lines; None where nothing looks like rows."""
-    some = [line[:LONGEST_LINE] for line in islice(printed, _MOST_LINES)]
-    shapes = find_shapes(some)
+    lines = (line[:LONGEST_LINE] for line in islice(printed, _MOST_LINES))
+    some = [*islice(lines, _TRIED)]
+    shapes = find_shapes(chain(some, lines))
     for shape in shapes:
         iteration = _iteration(shape) if shape.count >= _FEWEST else None
         if iteration is None:
@@ -229,7 +230,7 @@ def _finds(search: Search, shape: Shape, chosen: Mapping[int, str]) -> bool:
 
 def _goes_back(search: Search, some: Sequence[str]) -> bool:
     """Whether it finds iterations that do not rise: then it matches more than rows."""
-    found = [each["iteration"] for line in some[:_TRIED] if (each := search(line)) is not None]
+    found = [each["iteration"] for line in some if (each := search(line)) is not None]
     falls = sum(_whole(after) < _whole(before) for before, after in pairwise(found))
     return falls > (1 - _REGULAR) * len(found)
 

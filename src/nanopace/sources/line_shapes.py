@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 LONGEST_LINE = 500  # characters of one that may be a row
 _MOST_SHAPES = 500
@@ -55,7 +55,7 @@ class Shape:
         return len(self.example[: self.places[index] + 1].split())
 
 
-def find_shapes(some: Sequence[str]) -> list[Shape]:
+def find_shapes(some: Iterable[str]) -> list[Shape]:
     """The most frequent first."""
     shapes: dict[str, Shape] = {}
     for line in some:

@@ -1,0 +1,27 @@
+"""A log of any kind, watched by its pattern."""
+
+from __future__ import annotations
+
+import pytest
+
+from .made_up import Heard, noise
+
+pytest.importorskip("re2", reason="needs google-re2")
+
+ROW = r"^(?P<iteration>\d+) -> (?P<loss>\S+) in (?P<ms>\S+)"
+EVALUATION = r"^eval (?P<iteration>\d+) (?P<val>\S+)"
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_its_rows_are_explained_as_they_come(behind: bool) -> None:
+    """An evaluation is a part of the row of its iteration, or, where it stands behind that, of the next one."""
+    heard = Heard(header="", patterns=(ROW, EVALUATION))  # type: ignore[arg-type]
+    lines = []
+    for i in range(120):
+        evaluated = i > 0 and i % 50 == 0
+        ms = 100 + 0.4 * noise(i) + (4000 if evaluated else 0) + (30_000 if i == 70 else 0)
+        lines += [f"eval {i - behind} {3 + 1 / (1 + i)}"] if evaluated else []
+        lines.append(f"{i} -> {3 + 5 / (1 + i / 40):.4f} in {ms:.2f}")
+    heard.lines(lines)
+    assert "Iteration 50 is not slow training: evaluation 4.00 s, the step 100 ms." in heard.texts
+    assert heard.alerts == [("stall", 70)]
