@@ -252,6 +252,18 @@ def test_slow_rows_and_outliers_do_not_count() -> None:
     assert disturbed.change_share > plain.change_share
 
 
+def test_outliers_come_in_clusters() -> None:
+    """Three in a row, in both runs at different places: they would bend a median of few neighbours."""
+    rng = random.Random(19)
+    base, new = times(rng, 200, noise=0.001), times(rng, 200, noise=0.001)
+    base = [ms * (1.1 if i % 20 in (7, 8, 9) else 1) for i, ms in enumerate(base)]
+    new = [ms * (1.1 if i % 25 in (3, 4, 5) else 1) for i, ms in enumerate(new)]
+    found = against(new, base)
+    assert found.steady
+    assert found.change_share == pytest.approx(0, abs=0.002)
+    assert found.high_share < 0.008
+
+
 def test_a_change_with_levels_spans_them() -> None:
     rng = random.Random(13)
     base = times(rng, 200)

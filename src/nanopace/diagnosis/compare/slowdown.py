@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nanopace.diagnosis.time.baseline_rows import LEAST_MS
-from nanopace.diagnosis.time.levels import MAD, baseline, drift, level_starts
+from nanopace.diagnosis.time.levels import HALF_WINDOW, MAD, drift, level_starts
 from nanopace.diagnosis.time.rows import LEAST_NOISE, OUTSIDE_NOISE, SLOW, Pace
-from nanopace.medians import median
+from nanopace.medians import median, rolling_median
 from nanopace.record import Record
 from nanopace.run import Run
 
@@ -156,18 +156,19 @@ def _common_span(new: Sample, base: Sample) -> tuple[Sample, Sample]:
 
 def _differences(new: Sample, base: Sample) -> tuple[list[float], list[int]]:
     """The logarithms of the new run less those of the base, at the rows of the one that has fewer; each against the
-    mean of the other's rows that are nearer to it than to its neighbours."""
+    mean of the other's rows that are nearest to it, and nearer than a row usually is."""
     few, many = (new, base) if len(new.place) <= len(base.place) else (base, new)
-    reach = median(after - before for before, after in pairwise(few.place)) / 2
+    apart = median(after - before for before, after in pairwise(few.place))
     found, weights = [], []
-    begin = 0
-    for place, log_ms, weight in zip(few.place, few.log_ms, few.weight, strict=True):
-        begin = bisect_left(many.place, place - reach, begin)
-        end = bisect_right(many.place, place + reach, begin)
+    end = 0
+    for place, following, log_ms, weight in zip(
+        few.place, [*few.place[1:], math.inf], few.log_ms, few.weight, strict=True
+    ):
+        begin = max(end, bisect_right(many.place, place - apart))
+        end = min(bisect_right(many.place, (place + following) / 2), bisect_left(many.place, place + apart))
         if begin < end:
             found.append(log_ms - _mean(many.log_ms[begin:end]))
             weights.append(weight)
-        begin = end
     return (found if few is new else [-each for each in found]), weights
 
 
@@ -178,7 +179,7 @@ def _without_outliers(differences: Sequence[float]) -> tuple[list[float], list[f
     around, levels = [], []
     for begin, end in pairwise([*starts, len(differences)]):
         part = differences[begin:end]
-        around += baseline(part)
+        around += rolling_median(part, HALF_WINDOW)  # wide: outliers come in clusters
         levels += [median(part)] * len(part)
     if len(starts) == 1:
         creep = math.log1p(drift(differences) or 0.0) / len(differences)
