@@ -6,7 +6,6 @@ process was restarted or another run begins in the same file, and keeps the iter
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Protocol
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
@@ -269,6 +268,8 @@ class RunBuilder:
 
     def snapshot(self) -> Run | None:
         """The run that is being read, as it stands; reading goes on. None before its first row."""
+        from copy import copy  # only who watches a run needs it
+
         if not self._draft.rows:
             return None
         twin = copy(self)
