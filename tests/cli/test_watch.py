@@ -177,6 +177,19 @@ def test_a_started_command_outlives_a_watch_that_is_killed(here: Path) -> None:
     assert (here / "train.log").read_text() == expected(150)
 
 
+@pytest.mark.parametrize("how", ["{trainer} > train.log & {nanopace} watch train.log", "{trainer} | {nanopace} watch"])
+def test_a_watch_that_is_killed_ends_a_trainer_that_prints_into_it_and_no_other(here: Path, how: str) -> None:
+    """As docs/watch.md says: a pipe without a reader breaks, whoever the reader was."""
+    command = how.format(trainer=trainer(500, 0.02), nanopace=f"(echo $BASHPID > pid; exec {NANOPACE}")
+    shell = Shell(f"{command}) > out.log; wait")
+    wait_for(f"{PREFIX}iteration ", file=here / "out.log")
+    os.kill(int((here / "pid").read_text()), signal.SIGKILL)
+    _, _, err = shell.wait()
+    piped = "|" in how
+    assert ("BrokenPipeError" in err) == piped
+    assert (here / "done").exists() != piped
+
+
 def test_a_started_command_outlives_control_c(here: Path) -> None:
     shell = Shell(f"{NANOPACE} watch --log train.log -- {trainer(300, 0.02)} > out.log")
     wait_for("iter 20:", file=here / "out.log")

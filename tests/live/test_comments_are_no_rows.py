@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from nanopace.live.last_words import Close
 from nanopace.live.printer import PREFIX
 from nanopace.sources.detect import Detector
 from nanopace.sources.formats.registry import known_formats
@@ -23,12 +24,12 @@ def comments() -> list[str]:
     heard.wait(10)
     heard.lines(["Resuming training from out", *rows(100, 190)])
     heard.lines(["Traceback (most recent call last):", "CUDA out of memory."])
-    heard.watcher.finish(closed=True, left_out=7, path="train.log")
+    heard.watcher.finish(Close(closed=True, left_out=7, path="train.log"))
     strange = Heard(header="")
-    strange.watcher.finish(closed=True)
+    strange.watcher.finish(Close(closed=True))
     short = Heard(header=HEADER)
     short.lines(rows(0, 100))
-    short.watcher.finish(closed=True)
+    short.watcher.finish(Close(closed=True))
     said = {re.sub(r"[\d.,]+", "N", text): text for text in [*heard.texts, *strange.texts, *short.texts]}
     assert len(said) > 20
     return [PREFIX + text for text in said.values()]

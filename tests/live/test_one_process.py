@@ -39,8 +39,9 @@ def test_a_restart_is_read_as_it_is(iterations: list[int]) -> None:
         [each for at in range(3, 60) for each in (at, at - 2)],
         [each for at in range(30, 600, 10) for each in (at, at - 10)],
         [each for at in range(3, 60) for each in (at, at, at - 1, at - 2)],
+        [*range(100, 121), 40, *range(121, 130)],
     ],
-    ids=["in step", "one behind", "every tenth", "four"],
+    ids=["in step", "one behind", "every tenth", "four", "one word of another"],
 )
 def test_of_several_processes_each_iteration_counts_once(iterations: list[int]) -> None:
     found, others = kept(iterations)

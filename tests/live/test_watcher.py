@@ -6,6 +6,7 @@ import pytest
 
 from nanopace.ledger import EndEvent, RunEvent, StallEvent, StepEvent
 from nanopace.ledger.codec import to_json
+from nanopace.live.last_words import Close
 from nanopace.live.watcher import AT_REST_S
 
 from .made_up import HEADER, Heard, rows
@@ -194,7 +195,7 @@ def test_how_it_ended(lines: list[str], event: str, at: int) -> None:
     heard = Heard()
     heard.lines(rows(0, 120))
     heard.lines(lines)
-    heard.watcher.finish(closed=True)
+    heard.watcher.finish(Close(closed=True))
     assert heard.alerts == [(event, at)]
     assert any(text.startswith("A normal step takes 100 ms. ") for text in heard.texts)
 
@@ -204,7 +205,7 @@ def test_an_error_is_told_before_the_pipe_closes_and_not_twice() -> None:
     heard.lines([*rows(0, 60), "Traceback (most recent call last):", "ValueError: no"])
     heard.wait(3)
     assert heard.alerts == [("error", 59)]
-    heard.watcher.finish(closed=True)
+    heard.watcher.finish(Close(closed=True))
     assert heard.alerts == [("error", 59)]
 
 
@@ -212,11 +213,11 @@ def test_an_error_is_told_before_the_pipe_closes_and_not_twice() -> None:
 def test_where_its_end_is_unknown_nobody_calls_it_dead(header: str) -> None:
     heard = Heard(header=header)
     heard.lines(rows(0, 60))
-    heard.watcher.finish(closed=True)
+    heard.watcher.finish(Close(closed=True))
     assert heard.alerts == [("ended", 59)]
     left = Heard()
     left.lines(rows(0, 60))
-    left.watcher.finish(closed=False)
+    left.watcher.finish(Close(closed=False))
     assert left.alerts == []
 
 
@@ -241,7 +242,7 @@ def test_several_processes_in_one_pipe_are_no_restarts() -> None:
     twice = [line.replace("time ", "time 1") if number % 2 else line for number, line in enumerate(twice)]
     heard = Heard()
     heard.lines(twice)
-    heard.watcher.finish(closed=True)
+    heard.watcher.finish(Close(closed=True))
     assert not any("goes on from" in text for text in heard.texts)
     assert any("Several processes printed into this log" in text for text in heard.texts)
 
@@ -250,7 +251,7 @@ def test_ranks_are_told_apart() -> None:
     heard = Heard()
     heard.lines([f"[rank{rank}]: {line}" for line in rows(0, 100) for rank in range(4)])
     assert any("Iteration 50 is not slow training" in text for text in heard.texts), "before the end"
-    heard.watcher.finish(closed=True)
+    heard.watcher.finish(Close(closed=True))
     assert any("4 ranks print into this log" in text for text in heard.texts)
     assert not any("goes on from" in text for text in heard.texts)
 
@@ -274,7 +275,7 @@ def test_a_ledger_says_more() -> None:
     assert heard.alerts == [("stall", 60), ("spike", 60), ("nan", 61)]
     assert any("was suspended once, for 1 min 30 s" in text for text in heard.texts)
     heard.lines([to_json(EndEvent("finished"))])
-    heard.watcher.finish(closed=True)
+    heard.watcher.finish(Close(closed=True))
     assert heard.alerts[-1] == ("finished", 61)
 
 
@@ -282,7 +283,7 @@ def test_text_that_is_no_log() -> None:
     heard = Heard(header="")
     heard.lines(["hello", "world"] * 30)
     assert heard.said == []
-    heard.watcher.finish(closed=True)
+    heard.watcher.finish(Close(closed=True))
     (said,) = heard.texts
     assert said.startswith("No training log is in these lines; known are the logs of nanoGPT")
 
@@ -290,6 +291,6 @@ def test_text_that_is_no_log() -> None:
 def test_lines_that_were_left_out_are_told_and_the_figures_that_need_them_are_not() -> None:
     heard = Heard()
     heard.lines(rows(0, 120))
-    heard.watcher.finish(closed=True, left_out=2000)
+    heard.watcher.finish(Close(closed=True, left_out=2000))
     assert "2,000 lines came faster than they could be read" in heard.texts[-4]
     assert heard.texts[-2].startswith("A normal step takes 100 ms.")

@@ -15,7 +15,7 @@ from nanopace.diagnosis.time.levels import MAD, level_starts
 from nanopace.diagnosis.time.pace_findings import SPILL_RATIO
 from nanopace.diagnosis.time.rows import CHANGED_SHARE, CLEARLY_SLOW, LEAST_NOISE
 from nanopace.incidents import LossSpike
-from nanopace.live.comments import Comment, Event, Say
+from nanopace.live.comments import Comment, Say
 from nanopace.live.observed import Seen
 from nanopace.medians import median
 from nanopace.run import Span
@@ -64,11 +64,12 @@ class Commentary:
     def row(self, seen: Seen, now: float) -> None:
         """A row; `now` is the clock, so that nothing is said too often."""
         if seen.back_from is not None and not seen.new_run:
-            self._say_text(
+            said = self._words.text(
                 "Training goes on from iteration {iteration}; it had come to {reached} before.",
-                seen,
+                iteration=self._words.count(seen.row.iteration),
                 reached=self._words.count(seen.back_from),
             )
+            self._say(Comment(said, None, seen.row.iteration))
         if seen.first:
             self._begin()
         self._time(seen, now)
@@ -215,7 +216,9 @@ class Commentary:
         iteration = seen.row.iteration
         if not math.isfinite(loss):
             if not self._not_finite:
-                self._say_text("The loss is NaN or infinite at iteration {iteration}.", seen, "nan")
+                at = self._words.count(iteration)
+                said = self._words.text("The loss is NaN or infinite at iteration {iteration}.", iteration=at)
+                self._say(Comment(said, "nan", iteration))
             self._not_finite = True
             return
         self._not_finite = False
@@ -238,8 +241,3 @@ class Commentary:
             z=words.number(round(spike.z, 1)),
         )
         self._say(Comment(said, "spike", spike.iteration))
-
-    def _say_text(self, text: str, seen: Seen, event: Event | None = None, **values: object) -> None:
-        iteration = seen.row.iteration
-        said = self._words.text(text, iteration=self._words.count(iteration), **values)
-        self._say(Comment(said, event, iteration))

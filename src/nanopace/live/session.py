@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from nanopace.live.comments import Comment, Say
+from nanopace.live.last_words import Close
 from nanopace.live.passthrough import Bytes, Copies, Pump
 from nanopace.live.printer import Printer
 from nanopace.live.watcher import Watcher
@@ -53,11 +54,13 @@ class Session:
         try:
             self._listen(stop, until_finished=self._source.may_wait and exit_code is None)
             self._watcher.finish(
-                partial=self._source.skipped > 0,
-                closed=not stop.is_set() or self._watcher.over,
-                left_out=self._copies.left_out,
-                exit_code=None if exit_code is None else exit_code(),
-                path=self._path,
+                Close(
+                    closed=not stop.is_set() or self._watcher.over,
+                    left_out=self._copies.left_out,
+                    partial=self._source.skipped > 0,
+                    exit_code=None if exit_code is None else exit_code(),
+                    path=self._path,
+                )
             )
         except Exception as error:
             self._printer.comment(

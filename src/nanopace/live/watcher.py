@@ -10,7 +10,8 @@ from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.incidents import LossSpike
 from nanopace.live.commentary import Commentary
-from nanopace.live.comments import Comment, Event, Say
+from nanopace.live.comments import Comment, Say
+from nanopace.live.last_words import Close, last_words, no_log, of_ending
 from nanopace.live.observed import Seen
 from nanopace.live.passthrough import Piece
 from nanopace.live.reading import LiveReader
@@ -19,7 +20,6 @@ from nanopace.live.status import Status, footer, status_line
 from nanopace.run import Ending, Row, Run, Span
 from nanopace.views.report import Report
 from nanopace.views.status_lines import Losses
-from nanopace.views.summary import summary
 from nanopace.wording.catalog import Words
 
 FIRST_ROWS = 5  # before anything is said of the whole
@@ -30,13 +30,6 @@ STATUS_AT_EVALUATION_S = 30.0  # the same after an evaluation
 AT_REST_S = 5.0  # that a finished log has to be silent, to be over
 _STARTUP = ("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile")
 _BLOCK_ROWS, _BLOCK_S = 10, 5.0  # rows that come at once and took so long: the trainer's output is buffered
-_OF_A_PART = 2  # lines of a summary that hold where lines are missing: what it is, and what a step takes
-_ENDED: dict[Ending, str] = {
-    "out_of_memory": "ended_out_of_memory",
-    "diverged": "ended_diverged",
-    "error": "ended_error",
-    "interrupted": "ended_interrupted",
-}
 
 
 class Watcher:
@@ -148,72 +141,18 @@ class Watcher:
         finished = self._diagnosis is not None and self._diagnosis.source.ending == "finished"
         return finished and self._rows == self._diagnosed_rows and self._silence.lasts_s(self._now) >= AT_REST_S
 
-    def finish(
-        self,
-        *,
-        closed: bool,
-        left_out: int = 0,
-        partial: bool = False,
-        exit_code: int | None = None,
-        path: str | None = None,
-    ) -> None:
-        """The last words. `closed`: nobody writes this log any more; else somebody does not want to see more of it.
-        `left_out` lines, or the middle of a `partial` history, are not in the figures. `path`: what `explain` can be
-        asked about."""
-        words = self._words
+    def finish(self, close: Close) -> None:
+        """The last words."""
         self._reader.finish()
         self._live = True
         if self._reader.format is None or not self._rows:
-            if closed:
-                from nanopace.sources.formats.registry import known_trainers
-
-                known = known_trainers()
-                said = words.text("No training log is in these lines; known are the logs of {formats}.", formats=known)
-                self._comment(Comment(said, "ended"))
+            if close.closed:
+                self._comment(no_log(self._words))
             return
-        if left_out:
-            self._comment(
-                Comment(
-                    words.plural(
-                        "{n} line came faster than it could be read: it was passed on, and is not in these figures.",
-                        "{n} lines came faster than they could be read: they were passed on, and are not in these "
-                        "figures.",
-                        left_out,
-                    )
-                )
-            )
         self._diagnose()
         assert self._diagnosis is not None
-        told = summary(Report(self._diagnosis, words))
-        for line, _ in told[:_OF_A_PART] if left_out or partial else told:
-            self._comment(Comment(line))
-        if path is not None:
-            self._comment(Comment(words.text("nanopace explain {path} tells more.", path=path)))
-        if closed:
-            self._say_end(self._diagnosis, exit_code)
-
-    def _say_end(self, diagnosis: Diagnosis, exit_code: int | None) -> None:
-        """How it ended, where that is known: finished, as the log says, or before its time."""
-        words, last, ahead = self._words, diagnosis.source.last_iteration, diagnosis.ahead
-        ending = diagnosis.source.ending or self._ending
-        if ending in _ENDED and ending != self._told_ending:
-            self._say_ending(ending)
-        elif ending in _ENDED:
-            return
-        elif ending == "finished":
-            self._comment(Comment(words.text("The run is finished."), "finished", last))
-        elif _is_short(diagnosis):
-            said = words.text(
-                "The log ends at iteration {at} of {last}: the run died, or was stopped.",
-                at=words.count(last),
-                last=words.count(ahead.max_iters),
-            )
-            self._comment(Comment(said, "died", last))
-        elif exit_code:
-            said = words.text("The command ended with exit code {code}.", code=exit_code)
-            self._comment(Comment(said, "died", last))
-        else:
-            self._comment(Comment(words.text("The log ends at iteration {at}.", at=words.count(last)), "ended", last))
+        for comment in last_words(self._diagnosis, close, self._words, self._told_ending):
+            self._comment(comment)
 
     # --- now and then ------------------------------------------------------------------------------------------------
 
@@ -241,8 +180,7 @@ class Watcher:
         if self._rows >= FIRST_ROWS and self._rows != self._diagnosed_rows and self._now >= self._next_s:
             self._diagnose()
         self._look_for_silence()
-        if self._ending in _ENDED and self._ending != self._told_ending and self._silence.lasts_s(self._now) > 1.0:
-            self._say_ending(self._ending)  # a traceback says what it is in its last line
+        self._look_for_ending()
         status = self._status()
         if status is None:
             return
@@ -284,6 +222,15 @@ class Watcher:
         iterations = self._clock[1] - self._first_live[1]
         return (self._clock[0] - self._first_live[0]) / iterations if iterations > 0 else None
 
+    def _look_for_ending(self) -> None:
+        """A traceback says what it is in its last line: a moment is waited for that."""
+        if self._last is None or self._ending == self._told_ending or self._silence.lasts_s(self._now) <= 1.0:
+            return
+        comment = of_ending(self._ending, self._last.last_iteration, self._words)
+        if comment is not None:
+            self._told_ending = self._ending
+            self._comment(comment)
+
     def _look_for_silence(self) -> None:
         if self._last is None or self._ending is not None or self._is_finished():
             return
@@ -323,20 +270,6 @@ class Watcher:
             )
             self._comment(Comment(said))
 
-    def _say_ending(self, ending: Ending) -> None:
-        self._told_ending = ending
-        last = 0 if self._last is None else self._last.last_iteration
-        event: Event = ending if ending != "finished" else "ended"
-        self._comment(Comment(self._words.finding(_ENDED[ending], {"last_iteration": last}), event, last))
-
     def _comment(self, comment: Comment) -> None:
         if self._live:
             self._say(comment)
-
-
-def _is_short(diagnosis: Diagnosis) -> bool:
-    """Whether it ends before its last iteration, where that one is known and not a trainer's default."""
-    last, left = diagnosis.facts.get("max_iters"), diagnosis.ahead.remaining_iterations
-    if last is None or last.origin == "inferred" or left is None:
-        return False
-    return left > max(1, diagnosis.source.log_interval or 1)

@@ -308,6 +308,7 @@ class RunBuilder:
 
     def snapshot(self) -> Run | None:
         """The run that is being read, as it stands; reading goes on. None before its first row."""
+
         if not self._draft.rows:
             return None
         twin = copy(self)

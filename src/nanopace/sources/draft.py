@@ -10,7 +10,6 @@ import math
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Mapping
-from copy import copy
 from types import MappingProxyType
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag
@@ -156,6 +155,8 @@ class Draft(Details):
 
     def twin(self) -> Draft:
         """One that does not change when this one does. What a Draft only ever replaces is shared."""
+        from copy import copy
+
         other = copy(self)
         other.rows = self.rows[:]
         for name in ("facts", "spans", "micro_batches", "notes", "evaluations", "checkpoints", "untimed", "_setbacks"):

@@ -1,0 +1,93 @@
+"""What is said when a log ends, or somebody has seen enough of it: the first lines of its report, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.live.comments import Comment, Event
+from nanopace.record import Record
+from nanopace.run import Ending
+from nanopace.views.report import Report
+from nanopace.views.summary import summary
+from nanopace.wording.catalog import Words
+
+_OF_A_PART = 2  # lines of a summary that hold where lines are missing: what it is, and what a step takes
+_SENTENCES: dict[Ending, str] = {
+    "out_of_memory": "ended_out_of_memory",
+    "diverged": "ended_diverged",
+    "error": "ended_error",
+    "interrupted": "ended_interrupted",
+}
+
+
+class Close(Record):
+    """How a watching ends."""
+
+    closed: bool  # nobody writes this log any more; else somebody does not want to see more of it
+    left_out: int = 0  # lines that are not in the figures
+    partial: bool = False  # nor is the middle of what was there before
+    exit_code: int | None = None  # of the command that wrote it
+    path: str | None = None  # what `explain` can be asked about
+
+
+def no_log(words: Words) -> Comment:
+    """Where nothing was recognised."""
+    from nanopace.sources.formats.registry import known_trainers
+
+    known = known_trainers()
+    said = words.text("No training log is in these lines; known are the logs of {formats}.", formats=known)
+    return Comment(said, "ended")
+
+
+def last_words(diagnosis: Diagnosis, close: Close, words: Words, told: Ending | None) -> Iterator[Comment]:
+    """A few lines, and how it ended unless that was `told`."""
+    if close.left_out:
+        yield Comment(
+            words.plural(
+                "{n} line came faster than it could be read: it was passed on, and is not in these figures.",
+                "{n} lines came faster than they could be read: they were passed on, and are not in these figures.",
+                close.left_out,
+            )
+        )
+    lines = summary(Report(diagnosis, words))
+    yield from (Comment(line) for line, _ in (lines[:_OF_A_PART] if close.left_out or close.partial else lines))
+    if close.path is not None:
+        yield Comment(words.text("nanopace explain {path} tells more.", path=close.path))
+    ending = diagnosis.source.ending
+    if close.closed and not (ending in _SENTENCES and ending == told):
+        yield _end(diagnosis, close.exit_code, words)
+
+
+def of_ending(ending: Ending | None, last: int, words: Words) -> Comment | None:
+    """An ending that is worth an alert, as the log says it."""
+    if ending is None or ending not in _SENTENCES:
+        return None
+    event: Event = ending if ending != "finished" else "ended"
+    return Comment(words.finding(_SENTENCES[ending], {"last_iteration": last}), event, last)
+
+
+def _end(diagnosis: Diagnosis, exit_code: int | None, words: Words) -> Comment:
+    """As the log says, or before its time, or unknown."""
+    last, ending = diagnosis.source.last_iteration, diagnosis.source.ending
+    bad = of_ending(ending, last, words)
+    if bad is not None:
+        return bad
+    if ending == "finished":
+        return Comment(words.text("The run is finished."), "finished", last)
+    at = words.count(last)
+    if _is_short(diagnosis):
+        limit = words.count(diagnosis.ahead.max_iters)
+        said = words.text("The log ends at iteration {at} of {last}: the run died, or was stopped.", at=at, last=limit)
+        return Comment(said, "died", last)
+    if exit_code:
+        return Comment(words.text("The command ended with exit code {code}.", code=exit_code), "died", last)
+    return Comment(words.text("The log ends at iteration {at}.", at=at), "ended", last)
+
+
+def _is_short(diagnosis: Diagnosis) -> bool:
+    """Whether it ends before its last iteration, where that one is known and not a trainer's default."""
+    last, left = diagnosis.facts.get("max_iters"), diagnosis.ahead.remaining_iterations
+    if last is None or last.origin == "inferred" or left is None:
+        return False
+    return left > max(1, diagnosis.source.log_interval or 1)
