@@ -1,6 +1,7 @@
 """Writes the ledger once a second, in a thread: a slow disk never keeps a step waiting.
 
-A killed process loses its last second at most. A disk that takes no more lines is the writer's trouble
+A killed process loses its last second at most. The thread does next to nothing but write: while it holds Python's lock,
+the loop waits, and on a busy machine that can be long. A disk that takes no more lines is the writer's trouble
 (`LedgerWriter`): it keeps the newest lines, and writes them when it can.
 """
 
@@ -15,28 +16,26 @@ from nanopace.files import make_directory
 from nanopace.ledger import CheckpointEvent, EndEvent, Event, LedgerWriter, ResumeEvent, RunEvent
 from nanopace.ledger.codec import to_json
 
-Makes = Callable[[], Event | str]
 EVERY_S = 1.0
 _PATIENCE_S = 10.0  # for a disk that hangs, when the run is over
 _ALONE = (RunEvent, ResumeEvent, CheckpointEvent, EndEvent)  # each is synced to the disk
 
 
 class BackgroundWriter:
-    """Takes what makes an event, or its line, and never waits for the disk."""
+    """Takes events, or their lines, and never waits for the disk."""
 
     def __init__(self, path: Path, on_trouble: Callable[[str], object], on_bug: Callable[[Exception], object]) -> None:
         """Raises OSError where the file cannot be opened."""
         make_directory(path.parent)
         self._ledger = LedgerWriter(path, on_trouble=on_trouble)
         self._on_bug = on_bug
-        self._queue: deque[Makes] = deque()
+        self._queue: deque[Event | str] = deque()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._write, name="nanopace-clock", daemon=True)
         self._thread.start()
 
-    def put(self, make: Makes) -> None:
-        """`make` is called in the thread."""
-        self._queue.append(make)
+    def put(self, event: Event | str) -> None:
+        self._queue.append(event)
 
     def close(self) -> None:
         """Write what is left. A disk that hangs is not waited for."""
@@ -55,11 +54,11 @@ class BackgroundWriter:
     def _drain(self) -> None:
         gathered: list[str] = []
         while self._queue:
-            made = self._queue.popleft()()
-            if isinstance(made, _ALONE):
+            event = self._queue.popleft()
+            if isinstance(event, _ALONE):
                 self._ledger.write_together(gathered)
                 gathered = []
-                self._ledger.write(made)
+                self._ledger.write(event)
             else:
-                gathered.append(made if isinstance(made, str) else to_json(made))
+                gathered.append(event if isinstance(event, str) else to_json(event))
         self._ledger.write_together(gathered)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nanopace.clock.background import BackgroundWriter, Makes
+from nanopace.clock.background import BackgroundWriter
 from nanopace.clock.phases import Phase, Step
-from nanopace.ledger import EndEvent, NoteEvent, ResumeEvent, RunEvent, SpanEvent
+from nanopace.ledger import EndEvent, Event, NoteEvent, ResumeEvent, RunEvent, SpanEvent
 from nanopace.ledger.events import VERSION
 from nanopace.version import __version__
 
@@ -31,7 +30,7 @@ class Book:
         self._began = began
         self._spans: dict[str, float] = {}
         self._spans_written = time.perf_counter()
-        self._early: list[Makes] = []
+        self._early: list[Event | str] = []
         self._writer: BackgroundWriter | None = None
 
     @property
@@ -51,11 +50,11 @@ class Book:
         since = time.perf_counter() - self._began
         started = (datetime.now() - timedelta(seconds=since)).astimezone().isoformat(timespec="seconds")
         run = RunEvent(started, __version__, ledger=VERSION, monotonic_s=time.monotonic() - since, at_ms=0.0, **facts)
-        writer.put(lambda: run)
+        writer.put(run)
         if resume:
-            writer.put(partial(ResumeEvent, resume, at_ms=0.0))
-        for make in self._early:
-            writer.put(make)
+            writer.put(ResumeEvent(resume, at_ms=0.0))
+        for event in self._early:
+            writer.put(event)
         self._early.clear()
         self._writer = writer
         self.write_spans()
@@ -71,7 +70,7 @@ class Book:
             self.add("data", phase.data_ms)
             self.add("optimizer", phase.optimizer_ms)
             self.add("step", phase.ms - phase.data_ms - phase.optimizer_ms)
-        self._put(partial(phase.line, self._now_ms()))
+        self._put(phase.line(self._now_ms()))
         if time.perf_counter() - self._spans_written >= _SPANS_EVERY_S:
             self.write_spans()
 
@@ -79,12 +78,12 @@ class Book:
         at_ms, last = self._now_ms(), max(0, self.iteration - 1)
         for phase, ms in self._spans.items():
             if ms > 0:
-                self._put(partial(SpanEvent, phase, last, round(ms, 4), at_ms=at_ms))
+                self._put(SpanEvent(phase, last, round(ms, 4), at_ms=at_ms))
         self._spans.clear()
         self._spans_written = time.perf_counter()
 
     def note(self, text: str) -> None:
-        self._put(partial(NoteEvent, " ".join(text.split()), self.iteration, at_ms=self._now_ms()))
+        self._put(NoteEvent(" ".join(text.split()), self.iteration, at_ms=self._now_ms()))
 
     def close(self, reason: str | None) -> None:
         """`reason`: None where nobody knows why it ends."""
@@ -93,14 +92,14 @@ class Book:
         self.write_spans()
         if reason is not None:
             now_ms = self._now_ms()
-            self._put(partial(EndEvent, reason, now_ms, at_ms=now_ms))
+            self._put(EndEvent(reason, now_ms, at_ms=now_ms))
         self._writer.close()
 
-    def _put(self, make: Makes) -> None:
+    def _put(self, event: Event | str) -> None:
         if self._writer is None:
-            self._early.append(make)
+            self._early.append(event)
         else:
-            self._writer.put(make)
+            self._writer.put(event)
 
     def _now_ms(self) -> float:
         return round((time.perf_counter() - self._began) * 1000, 3)
