@@ -31,7 +31,7 @@ SAME = 1e-9  # of a time: what is closer was printed alike
 T99 = (9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01, 2.98, 2.95, 2.92, 2.90, 2.88, 2.86)
 
 # Two runs of the same code on the same machines differ by more than their rows can tell: by so much (a standard
-# deviation, as a fraction) or less in 47 of 68 sets of real runs (decision 41).
+# deviation, as a fraction) or less in 49 of 68 sets of real runs (decision 41).
 RUN_TO_RUN = 0.001
 NORMAL99 = 2.58
 BETWEEN_RUNS = NORMAL99 * math.sqrt(2) * RUN_TO_RUN  # half an interval, were there rows without end
