@@ -36,9 +36,9 @@ NAMES = [
 
 SIGNATURES = {
     "open_run": "(source: 'Source', *, config: 'str | Path | None' = None, set: 'Mapping[str, Value] | None' = None, "
-    "gpu: 'str | None' = None, run: 'int | None' = None) -> 'Run'",
+    "gpu: 'str | None' = None, pattern: 'str | Sequence[str]' = (), run: 'int | None' = None) -> 'Run'",
     "open_runs": "(source: 'Source', *, config: 'str | Path | None' = None, set: 'Mapping[str, Value] | None' = None, "
-    "gpu: 'str | None' = None) -> 'list[Run]'",
+    "gpu: 'str | None' = None, pattern: 'str | Sequence[str]' = ()) -> 'list[Run]'",
     "diagnose": "(run: 'Run') -> 'Diagnosis'",
     "compare": "(a: 'Run | Diagnosis', b: 'Run | Diagnosis') -> 'Comparison'",
     "render": "(result: 'Result | Sequence[Diagnosis] | Sequence[Comparison]', *, "

@@ -66,6 +66,11 @@ def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
         "tensorboard": "TensorBoard",
         **dict.fromkeys(("wandb_csv", "wandb"), "W&B"),
         "clock": "nanopace Clock",
+        "torchtitan": "torchtitan",
+        **dict.fromkeys(("megatron", "megatron-2021"), "Megatron"),
+        **dict.fromkeys(("litgpt", "lit-gpt"), "litgpt"),
+        **dict.fromkeys(("lingua", "lingua-metrics"), "lingua"),
+        "autoresearch": "autoresearch",
     }
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.live.comments import Comment, Event
-from nanopace.record import Record
 from nanopace.run import Ending
 from nanopace.views.report import Report
 from nanopace.views.summary import summary
@@ -21,7 +21,8 @@ _SENTENCES: dict[Ending, str] = {
 }
 
 
-class Close(Record):
+@dataclass(frozen=True, slots=True)
+class Close:
     """How a watching ends."""
 
     closed: bool  # nobody writes this log any more; else somebody does not want to see more of it

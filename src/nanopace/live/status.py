@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.medians import median
-from nanopace.record import Record, replace
+from nanopace.record import replace
 from nanopace.run import Row
 from nanopace.views.report import card_range
 from nanopace.views.sparkline import LEVELS
@@ -21,7 +22,8 @@ _LEAST_SHARE = 0.0005  # what would be shown as 0.0%
 _SETTLED = 4  # of the curve, all but this part is what the scale is of: the first losses tower above all others
 
 
-class Status(Record):
+@dataclass(frozen=True, slots=True)
+class Status:
     """A diagnosis that may be some rows old, and the last row."""
 
     diagnosis: Diagnosis

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from nanopace.record import Record
 from nanopace.trace.kernels import Class, class_of
 from nanopace.trace.read import Trace, Work
 
 MOST_NAMES = 3  # of kernels that are shown for a class
 
 
-class KernelClass(Record):
+@dataclass(frozen=True, slots=True)
+class KernelClass:
     """All kernels of a class."""
 
     name: Class
@@ -29,7 +30,8 @@ class KernelClass(Record):
     kernels: tuple[tuple[str, float], ...]  # those that took most, with their ms
 
 
-class TraceSummary(Record):
+@dataclass(frozen=True, slots=True)
+class TraceSummary:
     """One GPU in one trace."""
 
     trace: str

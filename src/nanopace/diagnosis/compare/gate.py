@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from nanopace.diagnosis.compare.slowdown import BETWEEN_RUNS, LEAST_ROWS, Sample, Slowdown, rows_enough, slowdown
 from nanopace.diagnosis.result import JSON_VERSION, Diagnosis, Finding, Number
 from nanopace.diagnosis.time.throughput import TOKEN_KNOBS, missing_for_tokens
-from nanopace.record import Record
 from nanopace.run import Run
 
 Answer = Literal["passed", "failed", "unknown"]
@@ -51,7 +51,8 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Limits(Record):
+@dataclass(frozen=True, slots=True)
+class Limits:
     """What is asked for; None is not checked. All but the ratio are fractions."""
 
     slower: float | None = None
@@ -60,7 +61,8 @@ class Limits(Record):
     max_step_ratio: float | None = None
 
 
-class Check(Record):
+@dataclass(frozen=True, slots=True)
+class Check:
     check: CheckName
     answer: Answer
     code: str
@@ -69,7 +71,8 @@ class Check(Record):
     because: Finding | None = None  # of the new run: why its mfu is unknown
 
 
-class Gate(Record):
+@dataclass(frozen=True, slots=True)
+class Gate:
     answer: Answer  # failed if a check is; else unknown if one is
     new: str
     base: str | None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ from nanopace.diagnosis.time.baseline_rows import LEAST_MS
 from nanopace.diagnosis.time.levels import HALF_WINDOW, MAD, drift, level_starts
 from nanopace.diagnosis.time.rows import LEAST_NOISE, OUTSIDE_NOISE, SLOW, Pace
 from nanopace.medians import median, rolling_median
-from nanopace.record import Record
 from nanopace.run import Run
 
 LEAST_ROWS = 30  # of each run: whether fewer scatter by chance or resemble their neighbours cannot be told
@@ -42,7 +42,8 @@ ROWS_TO_SPARE = 1.6
 AT_LEAST = 1.5  # times the rows there are, which were too few
 
 
-class Slowdown(Record):
+@dataclass(frozen=True, slots=True)
+class Slowdown:
     """The new run against the base: the time of a step, or of a token where the steps have different ones."""
 
     change_share: float  # time of the new run over that of the base, less 1
