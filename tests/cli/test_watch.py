@@ -207,8 +207,11 @@ def test_a_started_command_outlives_control_c(here: Path) -> None:
 def test_the_exit_code_of_a_started_command(here: Path, command: str, code: int) -> None:
     script = here / "train.sh"
     script.write_text(f"{trainer(30, 0.0)}\n{command}\n")
-    assert Shell(f"{NANOPACE} watch --log train.log -- bash train.sh").wait()[0] == code
-    assert "iter 29:" in (here / "train.log").read_text()
+    (here / "train.log").write_text("before\n" * 50)
+    found, out, _ = Shell(f"{NANOPACE} watch --log train.log -- bash train.sh").wait()
+    assert found == code
+    assert (here / "train.log").read_text() == "before\n" * 50 + expected(30)
+    assert without_comments(out) == "before\n" * 10 + expected(30), "all of its lines pass, however quick it was"
 
 
 def test_alerts_and_the_end_are_told(here: Path) -> None:

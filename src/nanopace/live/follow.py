@@ -20,9 +20,11 @@ class Follower:
 
     may_wait = True
 
-    def __init__(self, path: str, stop: threading.Event) -> None:
+    def __init__(self, path: str, stop: threading.Event, before: int | None = None) -> None:
+        """`before`: so many bytes of it are history; else all that it holds when it is opened."""
         self._path = path
         self._stop = stop
+        self._before = before
         self._fd = -1
         self._position = 0
         self.ended = threading.Event()  # the writer is gone: what is there is all
@@ -32,7 +34,7 @@ class Follower:
         """What is there when it is opened."""
         if not self._open():
             return
-        size = os.fstat(self._fd).st_size
+        size = os.fstat(self._fd).st_size if self._before is None else self._before
         if size > MOST_HISTORY:
             yield from self._up_to(_BEGINNING)
             self.skipped = size - MOST_HISTORY

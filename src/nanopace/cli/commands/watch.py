@@ -127,8 +127,9 @@ def _start_and_watch(args: argparse.Namespace, words: Words, complete: Callable[
     if not args.words:
         raise UsageError("--log {path}: which command? nanopace watch --log {path} -- python train.py", path=args.log)
     stop = _stop_on_signals()
+    before = os.path.getsize(args.log) if os.path.exists(args.log) else 0
     process = _started(args.words, args.log)
-    source = Follower(args.log, stop)
+    source = Follower(args.log, stop, before)
 
     def wait() -> None:
         process.wait()
