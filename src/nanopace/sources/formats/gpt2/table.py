@@ -66,14 +66,14 @@ LLAMA2C = LogFormat(
     ends_at_max_iters=True,
 )
 
-_LLMC_STEP = r"(?<![\w-])step\s{1,8}\d{1,12}"
+_LLMC_STEP = r"step(?<![\w-]step)\s{1,8}\d{1,12}"  # its first letters are plain: five times as fast to look for
 LLMC = LogFormat(
     name="llmc",  # the CUDA and the C program
     trainer="llm.c",
     reader=f"{_HERE}.llmc:LlmcReader",
-    row=rf"{_LLMC_STEP}/\d{{1,12}} \| (?:train )?loss\s{{1,12}}{_REAL}[^|]{{0,20}}\| norm [^|]{{1,40}}"
+    row=rf"{_LLMC_STEP}(?:/\d{{1,12}} \| (?:train )?loss\s{{1,12}}{_REAL}[^|]{{0,20}}\| norm [^|]{{1,40}}"
     r"\| lr [^|]{1,20}\| \d{1,12}\.\d{1,9} ms"
-    rf"|{_LLMC_STEP}/\d{{1,12}}: train loss {_REAL} [^|]{{0,80}}?\d ms|{_LLMC_STEP}: train loss {_REAL} \(took \d",
+    rf"|/\d{{1,12}}: train loss {_REAL} [^|]{{0,80}}?\d ms|: train loss {_REAL} \(took \d)",
     header=r"^\| (?:micro batch size B|padded_vocab_size Vp|val_loss_every) ",
     words=("step ", "micro batch size B", "padded_vocab_size", "val_loss_every"),
     anchors=(r"step\s{1,8}\d{1,12}(?:/\d|: train)", "micro batch size B", "padded_vocab_size", "val_loss_every"),
