@@ -93,7 +93,7 @@ def hands_of_a_clock(*, card: bool = False) -> Iterator[tuple[Hands, Card]]:
     """Inside, a Clock that is made reads these hands, and begins with them."""
     hands = Hands()
     cuda = Card(hands)
-    loops_torch = mock.Mock(cuda=cuda, __version__="2", distributed=None) if card else None
+    loops_torch = mock.MagicMock(cuda=cuda, __version__="2", distributed=None) if card else None
     with (
         mock.patch.multiple(timeline, time=hands),
         mock.patch.multiple(book, time=hands),

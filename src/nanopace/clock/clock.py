@@ -255,6 +255,8 @@ class Clock:
         """A step begins. At the first one the machine is known, and the run introduces itself."""
         torch = machine.torch_of_the_loop()
         if isinstance(self._timeline, HostTimeline) and (card := machine.card_in_use(torch)) is not None:
+            with suppress(RuntimeError):  # without such memory a loss is unknown
+                self._late.prepare(torch)  # before the first step, and not inside of one
             self._timeline = CudaTimeline(torch.cuda, card, self._timeline, self._book, self._outside)
         if self._book.is_open:
             return

@@ -45,14 +45,18 @@ class LateValues:
         self._places.append(taken)
         return float(value)
 
-    def _copied(self, value: Any) -> Any:
-        torch = sys.modules["torch"]
-        if torch.cuda.is_current_stream_capturing():
-            return None  # a copy would be captured, too
+    def prepare(self, torch: Any) -> None:
+        """Places in memory that the card can write to, which take some milliseconds to get."""
         if self._places is None:
             with torch.inference_mode(False):  # an evaluation may be the first to come here
                 places = torch.zeros(_PLACES, dtype=torch.float32, device="cpu").pin_memory()
                 self._places = deque(places.unbind())
+
+    def _copied(self, value: Any) -> Any:
+        torch = sys.modules["torch"]
+        if torch.cuda.is_current_stream_capturing():
+            return None  # a copy would be captured, too
+        self.prepare(torch)
         if not self._places:
             return None  # the host is a thousand values ahead
         place = self._places.popleft()
