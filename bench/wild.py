@@ -26,6 +26,7 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.errors import NanopaceError
 
 TOLERANCE = 0.02
+KNOWN = {"nanogpt", "nanochat", "nanopace"}  # formats
 EXPLAINED = Path(__file__).parent / "data" / "wild.csv"
 
 NUMBER = r"(\d+\.?\d*|nan|inf)"
@@ -184,6 +185,10 @@ def main(argv: list[str] | None = None) -> int:
             diagnoses = [diagnose(run) for run in open_runs(log)]
         except NanopaceError as error:
             print(f"refused   {error}")
+            continue
+        formats = {diagnosis.source.format for diagnosis in diagnoses}
+        if not formats <= KNOWN:
+            print(f"left out  {log.name}: {', '.join(sorted(formats))}, for bench/foreign_logs.py")
             continue
         try:
             simple = read_simply(text_of(log))

@@ -212,6 +212,7 @@ NEEDED = {
     "ablate": ["nothing-here", "nothing-here"],
     "cards": [],
     "doctor": [],
+    "gate": ["train.log", "train.log", "--slower=1%"],
     "profile": ["--trace=trace.json"],
     "export": ["train.log", "--to=csv"],
     "convert": ["nothing-here", "written.pt"],

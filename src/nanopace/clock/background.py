@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from nanopace.files import make_directory
 from nanopace.ledger import CheckpointEvent, EndEvent, Event, LedgerWriter, ResumeEvent, RunEvent
 from nanopace.ledger.codec import to_json
 
@@ -26,7 +25,7 @@ class BackgroundWriter:
 
     def __init__(self, path: Path, on_trouble: Callable[[str], object], on_bug: Callable[[Exception], object]) -> None:
         """Raises OSError where the file cannot be opened."""
-        make_directory(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
         self._ledger = LedgerWriter(path, on_trouble=on_trouble)
         self._on_bug = on_bug
         self._queue: deque[Event | str] = deque()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from nanopace.diagnosis.compare.gate import CHECKS, Answer, Check, Limits, judge
 from nanopace.diagnosis.compare.slowdown import LEAST_ROWS, Sample, Slowdown, sample
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.rows import find_pace
-from nanopace.record import replace
 from nanopace.run import Run
 
 from ..conftest import make

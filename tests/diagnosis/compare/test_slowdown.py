@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import pytest
@@ -26,7 +27,6 @@ from nanopace.diagnosis.compare.slowdown import (
     slowdown,
 )
 from nanopace.diagnosis.time.rows import find_pace
-from nanopace.record import replace
 from nanopace.run import Row, Rows, Run
 
 from ..synthetic import rows_run
