@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -58,6 +59,15 @@ def play(clock: Clock, program: list[Block], work: Any) -> None:
             work(block.after)
 
 
+def cut_out_of(step: Block) -> Iterator[Block]:
+    """Phases of their own inside a step. A step inside of it is no other one, and has nothing of its own."""
+    for each in step.inside:
+        if each.kind == "step":
+            yield from cut_out_of(each)
+        elif each.kind not in ("data", "optimizer"):
+            yield each
+
+
 def expected(program: list[Block]) -> tuple[list[float], dict[str, float]]:
     """What the rules say: the steps' times, and the time by phase of everything else."""
     steps: list[float] = []
@@ -65,7 +75,7 @@ def expected(program: list[Block]) -> tuple[list[float], dict[str, float]]:
     waiting = 0.0
     for block in program:
         if block.kind == "step":
-            cut_out = [each for each in block.inside if each.kind not in ("step", "data", "optimizer")]
+            cut_out = list(cut_out_of(block))
             for each in cut_out:
                 rest[each.kind] += each.whole
             steps.append(waiting + block.whole - sum(each.whole for each in cut_out))
