@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nanopace import open_run
 from nanopace.errors import UsageError
 from nanopace.trackers.tracker import TRACKERS, make_tracker
 
@@ -96,3 +97,14 @@ def test_its_own_library_reads_the_figures_of_the_ledger(name: str, room: Path) 
     assert set(validated) == {"0", "10", "20"}
     assert found["train/step_loss"] == pytest.approx({at: each["loss"] for at, each in steps.items()}, rel=1e-6)
     assert found["time/step_ms"] == pytest.approx({at: each["ms"] for at, each in steps.items()}, rel=1e-6)
+
+
+def test_its_wandb_file_is_read_back(room: Path) -> None:
+    """Through wandb's own protobuf classes: it no longer has a reader in Python."""
+    (file,) = room.glob("wandb/offline-run-*/*.wandb")
+    run, ledger = open_run(file), open_run(room / "out" / "ledger.jsonl")
+    assert [(each.iteration, each.val) for each in run.evaluations] == [
+        (each.iteration, pytest.approx(each.val)) for each in ledger.evaluations
+    ]
+    sent = {row.iteration: row.loss for row in ledger.rows if row.iteration % 5 == 0}
+    assert dict(zip(run.logged.iteration, run.logged.loss, strict=True)) == pytest.approx(sent)
