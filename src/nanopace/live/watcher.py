@@ -28,7 +28,9 @@ SHARE = 20.0  # ... so many times what one takes: a twentieth of a core
 STATUS_S = 300.0  # from one line of status to the next
 STATUS_AT_EVALUATION_S = 30.0  # the same after an evaluation
 AT_REST_S = 5.0  # that a finished log has to be silent, to be over
-_STARTUP = ("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile")
+_STARTUP = (
+    *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile", "startup_of_several"),
+)
 _BLOCK_ROWS, _BLOCK_S = 10, 5.0  # rows that come at once and took so long: the trainer's output is buffered
 
 
