@@ -192,6 +192,7 @@ def test_figures_for_weights_and_biases(
         "def finish(): _write(finish=True)\n"
     )
     monkeypatch.syspath_prepend(str(room))
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)  # another test may have imported the real one
     flags = ["--wandb_log=True", "--wandb_project=p", f"--eval_train={eval_train}"]
     assert main(["train", "--dataset=tiny", *TINY, *flags, "--no-report"]) == 0
     sys.modules.pop("wandb")

@@ -74,6 +74,7 @@ def test_alone_two_are_two_however_soon() -> None:
 @posix
 def test_hanging_up_asks_once_however_often_and_whatever_comes_right_behind() -> None:
     """The kernel and a shell both send it, and the end of a session a SIGTERM."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
     said: list[str] = []
     clock = Hand()
     with Interrupt(said.append, clock=clock) as interrupt:
