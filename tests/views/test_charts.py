@@ -80,6 +80,19 @@ def test_the_best_evaluation_is_marked(run: Diagnosis) -> None:
     assert (best.x, best.y) == ((run.loss.best_val_iteration,), (run.loss.best_val,))
 
 
+@pytest.mark.parametrize(
+    ("saved", "known", "label"),
+    [(True, True, "best, saved"), (False, False, "best, not saved"), (False, None, "best validation")],
+)
+def test_whether_the_best_was_saved_is_said_where_it_is_known(
+    run: Diagnosis, saved: bool, known: bool | None, label: str
+) -> None:
+    curves = dataclasses.replace(run.curves, eval_saved=(saved,) * len(run.curves.eval_iteration))
+    told = dataclasses.replace(run, curves=curves, loss=dataclasses.replace(run.loss, saved_best=known))
+    (best,) = (series for series in loss_charts([told], words("en"))[0].series if series.mark == "ring")
+    assert best.label == label
+
+
 def test_only_a_loss_has_a_perplexity_and_shares_an_axis_with_the_printed_loss(run: Diagnosis) -> None:
     bits = dataclasses.replace(run, loss=dataclasses.replace(run.loss, metric="bpb"))
     chart = loss_charts([bits], words("en"))[0]

@@ -102,8 +102,15 @@ def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
     yield Series(words.text("validation"), x, tuple(curves.eval_val), "checkpoint", "line")
     if run.loss.best_val_iteration in curves.eval_iteration:
         best = curves.eval_iteration.index(run.loss.best_val_iteration)
-        label = words.text("best, saved") if curves.eval_saved[best] else words.text("best, not saved")
+        label = _best_label(run, words, saved=curves.eval_saved[best])
         yield Series(label, (x[best],), (curves.eval_val[best],), "best", "ring")
+
+
+def _best_label(run: Diagnosis, words: Words, *, saved: bool) -> str:
+    """A log that never speaks of checkpoints does not say that none was written."""
+    if saved:
+        return words.text("best, saved")
+    return words.text("best validation") if run.loss.saved_best is None else words.text("best, not saved")
 
 
 def _training(curves: Curves) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
