@@ -11,7 +11,7 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.medians import median
 from nanopace.record import replace
 from nanopace.run import Row
-from nanopace.views.report import card_range
+from nanopace.views.report import card_range, seconds_by_phase
 from nanopace.views.sparkline import LEVELS
 from nanopace.views.status_lines import Losses, fitting
 from nanopace.wording.catalog import Words
@@ -162,19 +162,7 @@ def _progress(status: Status, words: Words, width: int) -> str:
 
 def _shares(diagnosis: Diagnosis, words: Words) -> list[str]:
     """Where the time went, the largest first: what does not fit matters least."""
-    wall = diagnosis.wall
-    spent = {
-        "training": wall.training_s,
-        "evaluation": wall.evaluation_s,
-        "checkpoint": wall.checkpoint_s,
-        "startup": wall.startup_s,
-        "stall": wall.stall_s,
-        "suspended": wall.suspended_s,
-        "restart": wall.restart_s,
-        "rollback": wall.rollback_s,
-        "other": wall.other_s,
-        "unknown": wall.unknown_s,
-    }
+    wall, spent = diagnosis.wall, seconds_by_phase(diagnosis.wall)
     shares = [(phase, seconds / wall.total_s) for phase, seconds in spent.items() if seconds and wall.total_s]
     shares.sort(key=lambda each: -each[1])
     return [f"{words.phase(phase)} {words.percent(share)}" for phase, share in shares if share >= _LEAST_SHARE]

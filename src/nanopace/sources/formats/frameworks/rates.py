@@ -6,37 +6,17 @@ from array import array
 
 from nanopace.medians import upper_median
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.printed_numbers import RateBounds
 
 _MOST = 1e15  # that a GPU of any year may reach
 
 
-class TokensOfStep:
-    """The tokens of a step, by printed rates and times.
-
-    Both are rounded, so that each row only gives bounds; those of all rows together are narrow.
-    """
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._low, self._high = 0.0, float("inf")
+class TokensOfStep(RateBounds):
+    """The tokens of a step, by printed rates and times."""
 
     def add(self, rate: float, ms: float, half_ms: float) -> None:
         """`half_ms`: how far off the time may be. The rate may be rounded down."""
-        self._rows += 1
-        self._low = max(self._low, (rate - 0.5) * (ms - half_ms) / 1000)
-        self._high = min(self._high, (rate + 1) * (ms + half_ms) / 1000)
-
-    @property
-    def tokens(self) -> int | None:
-        """The roundest number that agrees with every row; None where there is none, or it is not precise."""
-        low, high = self._low, self._high
-        if self._rows < 2 or not 0 < low <= high <= 1.01 * low:
-            return None
-        unit = 1 << int(high).bit_length()
-        while unit > 1 and high // unit * unit < low:
-            unit >>= 1
-        found = int(high // unit * unit)
-        return found if found >= low else None
+        self.narrow((rate - 0.5) * (ms - half_ms) / 1000, (rate + 1) * (ms + half_ms) / 1000)
 
 
 class PerGpuRate:
