@@ -197,7 +197,7 @@ def test_the_options_are_frozen(command: str, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explian"], "explian: is no command; did you mean nanopace explain?"),
+        (["explian"], "unknown command explian; did you mean nanopace explain?"),
         (["frobnicate"], f"frobnicate: is no command; there are {', '.join(COMMANDS)}"),
         (["explain"], "the following arguments are required: LOG (nanopace explain --help)"),
         (["explain", "--frobnicate", "x"], "unrecognized arguments: --frobnicate (nanopace explain --help)"),

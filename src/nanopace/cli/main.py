@@ -182,7 +182,7 @@ def _no_such_command(word: str) -> UsageError:
         return UsageError("{word}: is no command; try nanopace explain {word}", word=word)
     near = nearest(word, COMMANDS, cutoff=0.6)
     if near is not None:
-        return UsageError("{word}: is no command; did you mean nanopace {near}?", word=word, near=near)
+        return UsageError("unknown command {word}; did you mean nanopace {near}?", word=word, near=near)
     return UsageError("{word}: is no command; there are {commands}", word=word, commands=", ".join(COMMANDS))
 
 

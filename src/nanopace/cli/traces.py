@@ -29,7 +29,7 @@ def show_traces(paths: Sequence[str], others: Sequence[str], args: argparse.Name
     for path in paths:
         found = summarise(read_trace(path))
         if not found:
-            print(words.text("{path}: no GPU did anything in this trace", path=path), file=sys.stderr)
+            print(words.text("{path}: no GPU activity in this trace", path=path), file=sys.stderr)
         summaries += found
     if getattr(args, "json", False):
         from nanopace.views.json import object_json

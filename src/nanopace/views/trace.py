@@ -29,9 +29,9 @@ CLASSES: Mapping[str, str] = {
 _LONGEST_NAME = 60  # of a kernel: templates write their whole signature
 _WORTH_A_LINE = 0.02  # of the window: idle time below it has no advice
 _IDLE: Mapping[str, str] = {
-    "host": label("the host had not asked for more work yet"),
-    "copy": label("a copy between host and card came before, or was waited for"),
-    "wait": label("the work was asked for in time and waited: for another stream, or the card took a moment"),
+    "host": label("waiting for the host to launch more work"),
+    "copy": label("waiting for a copy between host and GPU"),
+    "wait": label("launched in time, but not started yet: waiting for another stream, or the gap between two kernels"),
 }
 
 
@@ -67,7 +67,7 @@ def _write(summary: TraceSummary, words: Words, writer: TerminalWriter) -> None:
         share = words.percent(ms / summary.window_ms if summary.window_ms else 0.0)
         writer.line(f"{share}: {words.text(_IDLE[cause])}")
     if idle["host"] > _WORTH_A_LINE * summary.window_ms:
-        writer.line(words.text("Fewer, larger launches would fill that: compile, CUDA graphs, a larger micro-batch."))
+        writer.line(words.text("Fewer, larger kernels would help: compile, CUDA graphs or a larger micro-batch."))
 
 
 def _opening(summary: TraceSummary, words: Words) -> str:

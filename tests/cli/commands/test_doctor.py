@@ -51,7 +51,8 @@ def test_a_card(capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     said = capsys.readouterr().out.splitlines()
     assert "ok    NVIDIA H200, 139 of 140 GB free, sm 9.0, driver 570.1" in said
     assert (
-        "ok    large bfloat16 products reach 712 TFLOP/s, 72.0% of the card's peak, 1400 MHz, held back by power_cap"
+        "ok    large bfloat16 matrix products reach 712 TFLOP/s, 72.0% of the card's peak, 1400 MHz, "
+        "throttled by power_cap"
     ) in said
     assert "BAD   torch.compile fails: no C compiler" in said
 
@@ -64,7 +65,7 @@ def test_a_card_that_others_use_and_that_is_slow(
     said = capsys.readouterr().out
     assert "warn  NVIDIA H200, 20 of 140 GB free" in said
     assert "look at nvidia-smi" in said
-    assert "warn  large bfloat16 products reach 212 TFLOP/s" in said
+    assert "warn  large bfloat16 matrix products reach 212 TFLOP/s" in said
 
 
 @pytest.mark.parametrize(

@@ -136,13 +136,13 @@ def _card(found: Mapping[str, Any], words: Words) -> Line:
         parts.append(words.text("driver {version}", version=found["driver"]))
     busy = found["memory_gb"] - found["free_gb"] > _BUSY_GB
     if busy:
-        parts.append(words.text("somebody else holds the rest: look at nvidia-smi"))
+        parts.append(words.text("another process uses the rest; look at nvidia-smi"))
     return Line("warn" if busy else "ok", ", ".join(parts))
 
 
 def _speed(found: Mapping[str, Any], words: Words) -> Line:
     reached = words.text(
-        "large {dtype} products reach {tflops} TFLOP/s", dtype=found["dtype"], tflops=f"{found['tflops']:.0f}"
+        "large {dtype} matrix products reach {tflops} TFLOP/s", dtype=found["dtype"], tflops=f"{found['tflops']:.0f}"
     )
     parts = [reached]
     share = found["tflops"] / found["peak_tflops"] if found["peak_tflops"] else None
@@ -151,7 +151,7 @@ def _speed(found: Mapping[str, Any], words: Words) -> Line:
     if found["sm_mhz"]:
         parts.append(f"{found['sm_mhz']:.0f} MHz")
     if found["throttle"]:
-        parts.append(words.text("held back by {reasons}", reasons=found["throttle"].replace(",", ", ")))
+        parts.append(words.text("throttled by {reasons}", reasons=found["throttle"].replace(",", ", ")))
     slow = share is not None and share < _SLOW_CARD
     return Line("warn" if slow else "ok", ", ".join(parts))
 
@@ -166,7 +166,7 @@ def _works(name: str, what: str) -> dict[str, Callable[[Mapping[str, Any], Words
         return Line("bad", words.text("{what} fails: {reason}", what=what, reason=found["reason"]))
 
     def differs(_: Mapping[str, Any], words: Words) -> Line:
-        return Line("bad", words.text("{what} computes something else than torch without it", what=what))
+        return Line("bad", words.text("{what} gives different results from plain torch", what=what))
 
     return {name: works, f"{name}_fails": fails, f"{name}_differs": differs}
 

@@ -103,7 +103,7 @@ def _write(out: Path, data: bytes) -> None:
 
     try:
         if out.exists():
-            raise InputError("--out {path}: is there already, and is not overwritten", path=out)
+            raise InputError("--out {path}: already exists, and is not overwritten", path=out)
         with atomic_file(out, durable=False) as file:
             file.write(data)
     except OSError as error:
