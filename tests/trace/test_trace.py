@@ -105,6 +105,8 @@ def test_explain_reads_a_trace(capsys: Capture) -> None:
     assert "3 steps of 20.1 ms; the GPU was busy 6.2% of 60.4 ms." in said
     assert "93.0%: waiting for the host to launch more work" in said
     assert "a larger micro-batch" in said
+    assert "multi_tensor_apply_kernel" in said
+    assert "namespace" not in said
     assert main(["explain", NAIVE, "--json"]) == 0
     (trace,) = json.loads(capsys.readouterr().out)["traces"]
     assert trace["idle_host_ms"] == pytest.approx(56.207, abs=0.001)

@@ -86,6 +86,7 @@ def _opening(summary: TraceSummary, words: Words) -> str:
 
 
 def _short(name: str) -> str:
-    """A kernel's name without the arguments of its templates, and no longer than a line has room for."""
-    plain = name.removeprefix("void ").partition("<")[0] or name
+    """A kernel's own name, without namespaces and the arguments of its templates, and no longer than a line has room
+    for."""
+    plain = name.removeprefix("void ").partition("<")[0].rpartition("::")[2] or name
     return plain if len(plain) <= _LONGEST_NAME else f"{plain[: _LONGEST_NAME - 1]}…"
