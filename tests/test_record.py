@@ -105,7 +105,7 @@ def imported_by(*arguments: str) -> set[str]:
 
 def test_explain_does_without_dataclasses() -> None:
     needed = imported_by("explain", "slow-rows.log", "--gpu", "4070")
-    assert "nanopace.views.terminal" in needed
+    assert "nanopace.views.terminal.report" in needed
     assert "dataclasses" not in needed
 
 

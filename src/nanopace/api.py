@@ -103,11 +103,11 @@ def render(
     from nanopace.wording.catalog import words
 
     if format == "html":
-        from nanopace.views.page import compare_page, explain_page
+        from nanopace.views.page.page import compare_page, explain_page
 
         return explain_page(diagnoses, words(lang)) if diagnoses else compare_page(comparisons, words(lang))
     if format == "text":
-        from nanopace.views.terminal import print_report
+        from nanopace.views.terminal.report import print_report
 
         out = io.StringIO()
         print_report(diagnoses or comparisons, words(lang), out=out, width=width, color=False)

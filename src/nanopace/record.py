@@ -101,7 +101,7 @@ def shown_in_a_notebook(record: Record, view: str) -> str:
     nobody who reads a log pays for it."""
     from importlib import import_module
 
-    return str(getattr(import_module("nanopace.views.notebook"), view)(record))
+    return str(getattr(import_module("nanopace.views.page.notebook"), view)(record))
 
 
 R = TypeVar("R", bound=Record)

@@ -14,7 +14,7 @@ from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.sources.runs import open_runs
-from nanopace.views.page import compare_page, explain_page
+from nanopace.views.page.page import compare_page, explain_page
 from nanopace.wording.catalog import words
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Curves, Diagnosis
 from nanopace.sources.runs import open_runs
-from nanopace.views.page import explain_page
+from nanopace.views.page.page import explain_page
 from nanopace.wording.catalog import words
 
 from .conftest import CHROMIUM, EXAMPLES, Open

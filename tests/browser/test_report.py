@@ -9,7 +9,7 @@ import pytest
 from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.run import Fact
-from nanopace.views.page import compare_page, explain_page
+from nanopace.views.page.page import compare_page, explain_page
 from nanopace.wording.catalog import words
 
 from .conftest import CHROMIUM, Open, wait_until

@@ -29,7 +29,7 @@ from nanopace.diagnosis.result import (
     Wall,
 )
 from nanopace.run import Fact
-from nanopace.views.terminal import print_report
+from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 
 

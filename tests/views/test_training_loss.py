@@ -11,7 +11,7 @@ import pytest
 
 from nanopace import compare, diagnose, open_run, render
 from nanopace.record import replace
-from nanopace.views.loss_charts import loss_charts
+from nanopace.views.page.loss_charts import loss_charts
 from nanopace.wording.catalog import words
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from nanopace.diagnosis.compare.gate import CHECKS, Check, Gate
 from nanopace.diagnosis.result import Finding
-from nanopace.views.gate import sentences
+from nanopace.views.compare.gate import sentences
 from nanopace.wording.catalog import LANGUAGES, words
 from nanopace.wording.gates import COMPARED, GATES
 from nanopace.wording.template import placeholders

@@ -14,7 +14,7 @@ from nanopace.wording.numbers import KNOWN_LANGUAGES
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
     from nanopace.diagnosis.result import Diagnosis
-    from nanopace.views.terminal_writer import TerminalWriter
+    from nanopace.views.terminal.writer import TerminalWriter
     from nanopace.wording.catalog import Words
 
 N = TypeVar("N", int, float)
@@ -75,7 +75,7 @@ def add_layout(parser: argparse._ActionsContainer) -> None:
 
 def writer_of(args: argparse.Namespace) -> TerminalWriter:
     """Standard output, as --width and --no-color want it."""
-    from nanopace.views.terminal_writer import TerminalWriter
+    from nanopace.views.terminal.writer import TerminalWriter
 
     return TerminalWriter(sys.stdout, args.width, False if args.no_color else None)
 
@@ -106,7 +106,7 @@ def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Nam
     if args.json:
         sys.stdout.write(render(results, format="json"))
     elif args.html is None:
-        from nanopace.views.terminal import print_report
+        from nanopace.views.terminal.report import print_report
 
         color = False if args.no_color else None
         print_report(results, words, out=sys.stdout, verbose=args.verbose, width=args.width, color=color)

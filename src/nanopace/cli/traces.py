@@ -11,7 +11,7 @@ from nanopace.cli.options import writer_of
 from nanopace.errors import UsageError
 from nanopace.trace.read import is_trace, read_trace
 from nanopace.trace.summary import summarise
-from nanopace.views.trace import write_traces
+from nanopace.views.terminal.trace import write_traces
 
 if TYPE_CHECKING:
     from nanopace.wording.catalog import Words

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from nanopace.errors import reason_of
 from nanopace.sources.text import clean
-from nanopace.views.terminal_writer import columns, fit_encoding
+from nanopace.views.terminal.writer import columns, fit_encoding
 from nanopace.wording.printable import clean as printable
 
 PREFIX = "# nanopace: "  # before every comment: no trainer begins a row like this

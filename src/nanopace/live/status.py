@@ -12,8 +12,8 @@ from nanopace.medians import median
 from nanopace.record import replace
 from nanopace.run import Row
 from nanopace.views.report import card_range, seconds_by_phase
-from nanopace.views.sparkline import LEVELS
-from nanopace.views.status_lines import Losses, fitting
+from nanopace.views.terminal.sparkline import LEVELS
+from nanopace.views.terminal.status_lines import Losses, fitting
 from nanopace.wording.catalog import Words
 
 _NARROWEST_BAR, _WIDEST_BAR = 8, 40

@@ -19,7 +19,7 @@ from nanopace.live.silence import Silence
 from nanopace.live.status import Status, footer, status_line
 from nanopace.run import Ending, Row, Run, Span
 from nanopace.views.report import Report
-from nanopace.views.status_lines import Losses
+from nanopace.views.terminal.status_lines import Losses
 from nanopace.wording.catalog import Words
 
 FIRST_ROWS = 5  # before anything is said of the whole

@@ -14,7 +14,7 @@ import pytest
 from nanopace.cli.main import main
 from nanopace.config_text import read_config
 from nanopace.hardware.cards import Card, all_cards
-from nanopace.views.terminal_writer import columns
+from nanopace.views.terminal.writer import columns
 from nanopace.wording.catalog import LANGUAGES
 
 COMMAND = [sys.executable, "-m", "nanopace", "recommend"]

@@ -16,7 +16,7 @@ from nanopace.tune.ablate.ablate_view import page, write
 from nanopace.tune.results import RESULTS
 from nanopace.tune.shapley import Share
 from nanopace.tune.trial import Outcome
-from nanopace.views.terminal_writer import TerminalWriter
+from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import words
 
 A: dict[str, Value] = {"batch_size": 16, "gradient_accumulation_steps": 32, "n_embd": 384, "learning_rate": 1e-3}

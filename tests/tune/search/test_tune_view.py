@@ -16,7 +16,7 @@ from nanopace.tune.search.tune import Change, Tuned
 from nanopace.tune.search.tune_view import config_text, write
 from nanopace.tune.shapley import Share
 from nanopace.tune.trial import Outcome
-from nanopace.views.terminal_writer import TerminalWriter
+from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import LANGUAGES, words
 
 FASTER = Share("after", math.log(1.5), 0.1)

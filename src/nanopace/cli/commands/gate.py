@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
         sys.stdout.write(object_json(gate))
     else:
-        from nanopace.views.gate import sentences
+        from nanopace.views.compare.gate import sentences
         from nanopace.wording.printable import clean
 
         for sentence in sentences(gate, words):

@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 def _report(ledger: str, words: Words) -> None:
     """Print the report. A run that ended before its first row has none, which is no error."""
     from nanopace.api import diagnose, open_run
-    from nanopace.views.terminal import print_report
+    from nanopace.views.terminal.report import print_report
 
     print(flush=True)
     try:

@@ -11,7 +11,7 @@ from nanopace.cli.display import log_lines
 from nanopace.cli.streams import new_losses
 from nanopace.ledger import Event, StepEvent
 from nanopace.train.listener import Introduction
-from nanopace.views.terminal_writer import fit_encoding
+from nanopace.views.terminal.writer import fit_encoding
 from nanopace.wording.printable import one_line
 
 if TYPE_CHECKING:

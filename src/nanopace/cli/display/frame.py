@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from nanopace.cli.display.log_lines import rough_duration
 from nanopace.ledger import EvalEvent, Event, StepEvent
 from nanopace.train.listener import Introduction
-from nanopace.views.status_lines import Losses, Piece, cut, fitting
+from nanopace.views.terminal.status_lines import Losses, Piece, cut, fitting
 from nanopace.wording.catalog import words
 
 PHASES: Mapping[str, str] = {

@@ -19,7 +19,7 @@ from rich.text import Text
 from nanopace.cli.display.display import Display
 from nanopace.cli.display.frame import State
 from nanopace.cli.display.log_lines import fitting_row
-from nanopace.views.terminal_writer import fit_encoding
+from nanopace.views.terminal.writer import fit_encoding
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ from nanopace.tune.ablate.ablate import Ablation, Player
 from nanopace.tune.ratios import interval, plain, times
 from nanopace.tune.shapley import Share
 from nanopace.views.document import Cell, Section, Table, Text
-from nanopace.views.terminal_writer import TerminalWriter
+from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
 
 # Where a step keeps its tokens they are one choice, written as people do: 8 x 64.
@@ -31,8 +31,8 @@ def write(found: Ablation, words: Words, writer: TerminalWriter) -> None:
 
 def page(found: Ablation, title: str, words: Words) -> str:
     """One HTML file, with the effects as a waterfall from A to B."""
-    from nanopace.views.page import waterfall_page  # jinja2, which a terminal does without
-    from nanopace.views.waterfall import Change, bars
+    from nanopace.views.page.page import waterfall_page  # jinja2, which a terminal does without
+    from nanopace.views.page.waterfall import Change, bars
 
     changes = [
         Change(

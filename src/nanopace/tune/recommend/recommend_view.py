@@ -12,7 +12,7 @@ from nanopace.tune.recommend.notes import Note, headline, notes
 from nanopace.tune.recommend.recommend import Recommendation
 from nanopace.tune.recommend.side_by_side import Shown, middle, side_by_side, span
 from nanopace.views.document import Cell, Table, Text
-from nanopace.views.terminal_writer import TerminalWriter
+from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import Words
 
 _ROOMY = 64  # columns: in a narrower terminal tables do without what is said elsewhere

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from nanopace.hardware.speed import Range
 from nanopace.tune.recommend.recommend import Recommendation
 from nanopace.views.document import Table
-from nanopace.views.terminal_writer import TerminalWriter
+from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
 
 Shown = Callable[[float | None], str]

@@ -12,7 +12,7 @@ from nanopace.tune.search.trial_runner import Changed, Tried
 from nanopace.tune.search.tune import Change, Tuned
 from nanopace.tune.shapley import Share
 from nanopace.views.document import Cell, Table, Text
-from nanopace.views.terminal_writer import TerminalWriter
+from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words, words
 
 _UNSTEADY = 1.2  # times as fast, of the same setting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from nanopace.views.sparkline import sparkline
+from nanopace.views.terminal.sparkline import sparkline
 
 Piece = tuple[str, str]  # a text and its style
 

@@ -10,7 +10,7 @@ from nanopace.wording.template import label
 
 if TYPE_CHECKING:
     from nanopace.trace.summary import TraceSummary
-    from nanopace.views.terminal_writer import TerminalWriter
+    from nanopace.views.terminal.writer import TerminalWriter
     from nanopace.wording.catalog import Words
 
 CLASSES: Mapping[str, str] = {

@@ -31,12 +31,12 @@ from nanopace.diagnosis.result import (
 )
 from nanopace.run import Fact
 from nanopace.views.report import SECTIONS, seconds_by_phase
-from nanopace.views.terminal import print_report
+from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import LANGUAGES, words
 
-from .cases import case_1, case_2, columns, contrast, explain
+from ..cases import case_1, case_2, columns, contrast, explain
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 def test_the_sections_stand_in_their_order() -> None:

@@ -16,13 +16,13 @@ from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis, SlowRow
 from nanopace.ledger import CheckpointEvent, EndEvent, EvalEvent, LedgerWriter, RunEvent, SpanEvent, StepEvent
 from nanopace.sources.runs import open_runs
-from nanopace.views import charts, wall_timeline
 from nanopace.views.document import RUN_COLOURS
-from nanopace.views.loss_charts import loss_charts
+from nanopace.views.page import charts, wall_timeline
+from nanopace.views.page.loss_charts import loss_charts
 from nanopace.views.report import CAUSES
 from nanopace.wording.catalog import words
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(scope="module")

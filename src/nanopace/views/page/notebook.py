@@ -12,16 +12,17 @@ from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.run import Run
-from nanopace.views import charts
-from nanopace.views.charts import Chart
+from nanopace.views.compare.pair import letter_pairs
 from nanopace.views.figures import facts_table
 from nanopace.views.key_figures import key_figures
-from nanopace.views.loss_charts import loss_charts
-from nanopace.views.page import about, asset, compared, headings, strip, templates
-from nanopace.views.pair import letter_pairs
+from nanopace.views.page import charts
+from nanopace.views.page.charts import Chart
+from nanopace.views.page.loss_charts import loss_charts
+from nanopace.views.page.page import about, compared, strip
+from nanopace.views.page.render import asset, headings, templates
+from nanopace.views.page.static_chart import draw
 from nanopace.views.report import Report
 from nanopace.views.sections import Explained
-from nanopace.views.static_chart import draw
 from nanopace.wording.catalog import Words, words
 from nanopace.wording.printable import visible
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.views.waterfall import Change, bars
+from nanopace.views.page.waterfall import Change, bars
 
 NUMBERS = st.floats(-5, 5)
 

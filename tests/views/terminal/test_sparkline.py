@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanopace.views.sparkline import LETTERS, LEVELS, bar, sparkline
+from nanopace.views.terminal.sparkline import LETTERS, LEVELS, bar, sparkline
 
 
 def test_a_spike_stands_out_and_is_marked() -> None:

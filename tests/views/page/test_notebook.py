@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from nanopace import Comparison, Diagnosis, Run, compare, diagnose, open_run
-from nanopace.views.page import asset
+from nanopace.views.page.render import asset
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MOST = 80_000  # bytes: a notebook keeps every output
 
 
@@ -131,6 +131,6 @@ def test_who_does_not_look_does_not_pay() -> None:
     code = (
         "import sys, io, nanopace;"
         f"nanopace.diagnose(nanopace.open_run({str(EXAMPLES / 'wide.log')!r}));"
-        "print([name for name in ('jinja2', 'nanopace.views.notebook') if name in sys.modules])"
+        "print([name for name in ('jinja2', 'nanopace.views.page.notebook') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

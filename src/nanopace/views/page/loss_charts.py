@@ -9,8 +9,8 @@ from typing import Literal
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Curves, Diagnosis
 from nanopace.run import Metric
-from nanopace.views.charts import DASHED, Chart, Series, Unit, run_dash, run_name
 from nanopace.views.document import run_colour, run_letter
+from nanopace.views.page.charts import DASHED, Chart, Series, Unit, run_dash, run_name
 from nanopace.wording.catalog import Words
 
 Against = Literal["tokens", "iteration", "seconds"]

@@ -9,8 +9,8 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
 from nanopace.views.document import Cell, Section, Table
 from nanopace.views.sections import Explained
-from nanopace.views.sparkline import LETTERS, bar, sparkline
-from nanopace.views.terminal_writer import TerminalWriter
+from nanopace.views.terminal.sparkline import LETTERS, bar, sparkline
+from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import Words
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def print_report(
             writer.line("–" * writer.width, indent=0)
         _write_run(diagnosis, words, writer, verbose=verbose)
     if comparisons:
-        from nanopace.views import pair, ranking  # explain does without them, and start-up matters
+        from nanopace.views.terminal.comparison import write_pair, write_ranking  # explain starts sooner without it
 
         if len(comparisons) == 1:
-            pair.write(comparisons[0], words, writer, verbose=verbose)
+            write_pair(comparisons[0], words, writer, verbose=verbose)
         else:
-            ranking.write(comparisons, words, writer, verbose=verbose)
+            write_ranking(comparisons, words, writer, verbose=verbose)
     writer.finish()
 
 

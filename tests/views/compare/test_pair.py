@@ -7,10 +7,10 @@ import re
 
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
-from nanopace.views.terminal import print_report
+from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import words
 
-from .cases import case_2, contrast
+from ..cases import case_2, contrast
 
 
 def test_a_comparison_opens_with_two_sentences() -> None:

@@ -11,12 +11,13 @@ import pytest
 from nanopace.diagnosis.comparison import Arrival, Comparison, Reached
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.record import replace
-from nanopace.views.page import compare_page
-from nanopace.views.terminal import print_report
-from nanopace.views.time_to_loss import arrival_charts, arrival_rows
+from nanopace.views.compare.arrival import arrival_rows
+from nanopace.views.page.arrival_charts import arrival_charts
+from nanopace.views.page.page import compare_page
+from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import LANGUAGES, words
 
-from .cases import case_2
+from ..cases import case_2
 
 SLOW = Reached(180.4, 171.0, None, 180.0, 150, 180, 94.4e6, "rows")
 FAST = Reached(21.3, 20.1, 23.0, 9.9, 5, 10, 5.2e6, "measured")

@@ -1,49 +1,31 @@
 """A report as one HTML file that needs nothing else: no network, no fonts, no second file.
 
-Its sections are those of the terminal; their looks, and the page's own pictures, are in templates/ and assets/.
-Whatever stands in a log is hostile until shown otherwise: Jinja escapes it in the text, `_script_safe` in the data of
-the charts, and the page's own policy forbids the browser to load anything, and to run anything but the scripts that are
-ours, known by their hashes.
+Its sections are those of the terminal. Here is what the templates are given; render.py makes the file of it.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import math
 from collections.abc import Sequence
-from dataclasses import asdict
-from functools import cache
-from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
-from nanopace.version import __version__
-from nanopace.views import charts, wall_timeline
-from nanopace.views.charts import Chart
-from nanopace.views.document import Block, Line, Section, Table, run_colour, run_letter
+from nanopace.views.document import Section, Table, run_colour, run_letter
 from nanopace.views.figures import facts_table, forecasts
 from nanopace.views.key_figures import key_figures
-from nanopace.views.loss_charts import loss_charts
+from nanopace.views.page import charts, wall_timeline
+from nanopace.views.page.charts import Chart
+from nanopace.views.page.loss_charts import loss_charts
+from nanopace.views.page.render import render
+from nanopace.views.page.waterfall import Bar
 from nanopace.views.report import Report, phase_name, span_of
 from nanopace.views.sections import Explained
-from nanopace.views.waterfall import Bar
 from nanopace.wording.catalog import Words
-from nanopace.wording.printable import visible
 
 if TYPE_CHECKING:
-    from nanopace.views.pair import Pair
+    from nanopace.views.compare.pair import Pair
 
-ROOM = Path(__file__).parent
-SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js")
-DIGITS = 7  # of a point in a chart: more than any screen can show
 MOST_SLOW_ROWS = 500  # in a page; the JSON has them all
 
 
@@ -52,13 +34,13 @@ def explain_page(diagnoses: Sequence[Diagnosis], words: Words) -> str:
     drawn: dict[str, Chart] = {}
     runs = [_explained(run, words, drawn, f"run{number}") for number, run in enumerate(diagnoses)]
     title = ", ".join(run.source.name for run in diagnoses)
-    return _render("explain.html", words, drawn, title=title, runs=runs)
+    return render("explain.html", words, drawn, title=title, runs=runs)
 
 
 def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
     """Every run against the first."""
-    from nanopace.views.pair import letter_pairs
-    from nanopace.views.time_to_loss import arrival_charts  # the page of one run does without these
+    from nanopace.views.compare.pair import letter_pairs
+    from nanopace.views.page.arrival_charts import arrival_charts  # the page of one run does without these
 
     everyone = [comparisons[0].a, *(pair.b for pair in comparisons)]
     drawn: dict[str, Chart] = {}
@@ -68,7 +50,7 @@ def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
         *loss_charts(everyone, words, comparisons),
         charts.mfu_chart(everyone, words),
     )
-    return _render(
+    return render(
         "compare.html",
         words,
         drawn,
@@ -84,7 +66,7 @@ def waterfall_page(
     title: str, answer: Sequence[str], bars: Sequence[Bar], sections: Sequence[Section], words: Words
 ) -> str:
     """How one figure becomes another: the bars stand in the first section."""
-    return _render("waterfall.html", words, {}, title=title, answer=answer, bars=bars, sections=sections)
+    return render("waterfall.html", words, {}, title=title, answer=answer, bars=bars, sections=sections)
 
 
 # --- what the templates are given ------------------------------------------------------------------------------------
@@ -163,7 +145,7 @@ def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object
     if len(comparisons) < 2:
         return None
     from nanopace.diagnosis.compare.ranking import rank
-    from nanopace.views.ranking import headline, ranked_table, table_notes  # fewer runs do without it
+    from nanopace.views.compare.ranking import headline, ranked_table, table_notes  # fewer runs do without it
 
     runs = [comparisons[0].a, *(pair.b for pair in comparisons)]
     ranking = rank(runs)
@@ -174,7 +156,7 @@ def _ranked(comparisons: Sequence[Comparison], words: Words) -> dict[str, object
 
 
 def compared(pair: Pair) -> dict[str, object]:
-    from nanopace.views.pair import details, figures
+    from nanopace.views.compare.pair_sections import details, figures
 
     sections = [figures(pair), *details(pair, verbose=True)]
     verdict = [pair.sentence(finding) for finding in pair.verdict()]
@@ -227,114 +209,3 @@ def _placed(chart: Chart, drawn: dict[str, Chart], prefix: str) -> dict[str, obj
     key = f"{prefix}-{chart.name}"
     drawn[key] = chart
     return {"key": key, "title": chart.title, "clipped": chart.y_top is not None}
-
-
-# --- the file --------------------------------------------------------------------------------------------------------
-
-
-@cache
-def templates() -> Environment:
-    """One for all pages: to compile the templates takes longer than to fill them."""
-    environment = Environment(
-        loader=FileSystemLoader(ROOM / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals["grouped"] = _grouped
-    return environment
-
-
-def _render(template: str, words: Words, drawn: dict[str, Chart], **content: object) -> str:
-    page = (
-        templates()
-        .get_template(template)
-        .render(
-            lang=words.lang,
-            say=headings(words),
-            data=_script_safe(_data(drawn, words)),
-            asset=asset,
-            scripts=" ".join(map(_permission, SCRIPTS)),
-            version=__version__,
-            **content,
-        )
-    )
-    return visible(page)
-
-
-def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
-    """Neighbours of a kind together: of each pair one list is empty."""
-    groups: list[tuple[list[Table], list[Line]]] = []
-    for is_table, members in groupby(blocks, lambda block: isinstance(block, Table)):
-        each = list(members)
-        tables = [block for block in each if isinstance(block, Table)]
-        lines = [block if isinstance(block, Line) else Line((str(block),)) for block in each if not is_table]
-        groups.append((tables, lines))
-    return groups
-
-
-def headings(words: Words) -> dict[str, str]:
-    """The words that the templates themselves need."""
-    return {
-        "explained": words.text("A training run, explained"),
-        "compared": words.text("Training runs, compared"),
-        "runs": words.text("Runs"),
-        "answer": words.text("The answer"),
-        "figures": words.text("Key figures"),
-        "in_order": words.text("The same in the order in which it happened"),
-        "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
-        "slow": words.text("Every slow row"),
-        "clipped": words.text("The start of the run rises above the frame."),
-        "facts": words.text("What is known, and how"),
-        "curves": words.text("The runs overlaid"),
-        "against": words.text("against"),
-        "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
-        "made": words.text("Made by nanopace {version}. This file is complete: it loads nothing.", version=__version__),
-    }
-
-
-def _data(drawn: dict[str, Chart], words: Words) -> dict[str, object]:
-    return {
-        "lang": words.lang,
-        "perplexity": words.text("perplexity"),
-        "units": {"ms": "ms", "s": "s", "min": "min", "h": words.text("h"), "d": words.text("d")},
-        "charts": {key: _drawable(chart) for key, chart in drawn.items()},
-    }
-
-
-def _drawable(chart: Chart) -> dict[str, object]:
-    plain = asdict(chart)
-    for series in plain["series"]:
-        series["label"] = visible(series["label"])
-        kept = [column for column in ("x", "y", "low", "high") if series[column]]
-        points = zip(*([_short(value) for value in series[column]] for column in kept), strict=True)
-        ordered = sorted((point for point in points if point[0] is not None), key=lambda point: point[0])
-        for place, column in enumerate(kept):
-            series[column] = [point[place] for point in ordered]
-    return plain
-
-
-def _short(value: float | None) -> float | None:
-    if value is None or not math.isfinite(value):
-        return None
-    return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")
-
-
-def _script_safe(data: object) -> Markup:
-    """JSON that cannot end the script element it stands in, nor start a comment or another one."""
-    text = json.dumps(data, allow_nan=False)  # ASCII: U+2028 and U+2029 are escaped, too
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
-def asset(name: str) -> Markup:
-    """A file of our own, as it is."""
-    return Markup((ROOM / "assets" / name).read_text("utf-8"))
-
-
-def _permission(script: str) -> Markup:
-    """For the page's policy: this very script may run. Another one may not, wherever it came from."""
-    digest = hashlib.sha256(visible(asset(script)).encode()).digest()
-    return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")

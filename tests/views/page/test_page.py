@@ -21,13 +21,14 @@ from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Curves, Diagnosis, Finding
 from nanopace.run import Fact
 from nanopace.sources.runs import open_runs
-from nanopace.views.page import ROOM, compare_page, explain_page
+from nanopace.views.page.page import compare_page, explain_page
+from nanopace.views.page.render import ROOM
 from nanopace.views.report import SECTIONS
 from nanopace.views.sections import Explained
-from nanopace.views.terminal import print_report
+from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import LANGUAGES, words
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e<!--\u2028'\"&amp;.log"
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from nanopace.views.charts import Chart, Series
+from nanopace.views.page.charts import Chart, Series
 from nanopace.wording.catalog import Words
 
 WIDTH, HEIGHT = 600, 130

@@ -14,11 +14,11 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
 from nanopace.run import Fact
 from nanopace.views.json import compare_json
-from nanopace.views.page import compare_page
-from nanopace.views.terminal import print_report
+from nanopace.views.page.page import compare_page
+from nanopace.views.terminal.report import print_report
 from nanopace.wording.catalog import LANGUAGES, words
 
-from .cases import case_1
+from ..cases import case_1
 
 LONG = "run-20260101_120000-a-name-as-long-as-weights-and-biases-make-them-{}.log"
 KNOBS = {"batch_size": 12, "gradient_accumulation_steps": 4, "block_size": 1024, "n_layer": 12, "n_head": 12}

@@ -9,14 +9,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nanopace.diagnosis.compare.attribution import effect_of
-from nanopace.diagnosis.compare.ranking import Ranked, Ranking, rank
-from nanopace.diagnosis.comparison import Change, Comparison
+from nanopace.diagnosis.compare.ranking import Ranked, Ranking
+from nanopace.diagnosis.comparison import Change
 from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.throughput import measured_step_ms
-from nanopace.views.document import Cell, Line, Section, Table, Text, run_cell, run_letter
-from nanopace.views.pair import ATTRIBUTION, LEARNING, REASONS, SETTINGS, Pair, details, introduce, letter_pairs
+from nanopace.views.compare.pair import ATTRIBUTION, LEARNING, REASONS, SETTINGS, Pair
+from nanopace.views.document import Line, Section, Table, Text, run_cell, run_letter
 from nanopace.views.report import marked, tilde
-from nanopace.views.terminal_writer import TerminalWriter
 from nanopace.wording.catalog import UNKNOWN, Words
 
 # Said of pairs beside the table. Who is ahead, and at what loss, is in the table, for the runs that have a loss there.
@@ -28,23 +27,6 @@ SAID = (
 )
 
 Column = tuple[str, Callable[[Ranked], str]]
-
-
-def write(comparisons: Sequence[Comparison], words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
-    """For the terminal: the order and the table first, then what it rests on."""
-    pairs = letter_pairs(comparisons, words)
-    runs = [comparisons[0].a, *(each.b for each in comparisons)]
-    ranking = rank(runs)
-    writer.line(Cell(headline(ranking, words), "bold"), indent=0)
-    writer.blank()
-    writer.blocks([ranked_table(ranking, runs, words), *table_notes(ranking, words)])
-    introduce(runs, words, writer)
-    about_all = (_said_of_pairs(ranking, pairs), _arrivals(pairs), _changes(pairs, verbose=verbose))
-    for section in (*about_all, _decompositions(pairs)):
-        writer.section(section)
-    for pair in pairs if verbose else ():
-        for section in details(pair, verbose=True):
-            writer.section(section, f" ({pair.a}, {pair.b})")
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -118,6 +100,12 @@ def table_notes(ranking: Ranking, words: Words) -> list[str]:
 
 
 # --- what is said of pairs -------------------------------------------------------------------------------------------
+
+
+def pair_sections(ranking: Ranking, pairs: Sequence[Pair], *, verbose: bool) -> list[Section]:
+    """What the table rests on."""
+    about_all = [_said_of_pairs(ranking, pairs), _arrivals(pairs), _changes(pairs, verbose=verbose)]
+    return [*about_all, _decompositions(pairs)]
 
 
 def _said_of_pairs(ranking: Ranking, pairs: Sequence[Pair]) -> Section:

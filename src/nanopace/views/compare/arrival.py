@@ -1,0 +1,88 @@
+"""The time to a loss: the figures of its table, for the terminal and for the page."""
+
+from __future__ import annotations
+
+from nanopace.diagnosis.comparison import Arrival, Reached
+from nanopace.wording.catalog import UNKNOWN, Words
+
+Row = tuple[str, str, str, str]  # what, of both runs, and b over a
+
+
+def arrival_rows(arrival: Arrival, words: Words) -> list[Row]:
+    """What each run needed to get there; what is known of neither is left out."""
+    a, b = arrival.a, arrival.b
+    rows = [
+        (
+            words.text("training time"),
+            _when(a, words),
+            _when(b, words),
+            _times(arrival.ratio, words),
+        ),
+        (words.text("uncertainty"), _span(a, words), _span(b, words), ""),
+        (words.text("tokens"), words.si(a.tokens), words.si(b.tokens), _times(_over(b.tokens, a.tokens), words)),
+        (
+            words.text("iterations"),
+            words.count(round(a.iteration)),
+            words.count(round(b.iteration)),
+            _times(_over(b.iteration, a.iteration), words),
+        ),
+        (words.text("between evaluations"), _around(a, words), _around(b, words), ""),
+        (words.text("time source"), words.clock(a.clock), words.clock(b.clock), ""),
+    ]
+    return [row for row in rows if row[1:3] != (UNKNOWN, UNKNOWN)]
+
+
+def arrival_notes(arrival: Arrival, words: Words) -> tuple[str, str]:
+    """How to read the table."""
+    error = words.number(arrival.error, 4)
+    why = {
+        "standard_error": words.text("Uncertainty: ±{error}, the standard errors of both losses.", error=error),
+        "scatter": words.text("Uncertainty: ±{error}, the scatter of the evaluations.", error=error),
+        "mixed": words.text(
+            "Uncertainty: ±{error}, the standard error of one loss and the scatter of the other run's evaluations.",
+            error=error,
+        ),
+        "unknown": words.text("Uncertainty: unknown; too few evaluations to see how they scatter."),
+    }[arrival.error_basis]
+    clock = words.text(
+        "The clock runs from the first step, with evaluations and checkpoints, without start-up and compilation; "
+        "between two evaluations the loss is taken for a straight line."
+    )
+    return (why, clock)
+
+
+def goal_label(goal: float, words: Words) -> str:
+    """The loss to be reached."""
+    return words.text("goal: {loss}", loss=words.number(goal, 4))
+
+
+def _times(ratio: float | None, words: Words) -> str:
+    return "" if ratio is None else words.factor(ratio)
+
+
+def _over(b: float | None, a: float | None) -> float | None:
+    return b / a if a and b else None
+
+
+def _when(reached: Reached, words: Words) -> str:
+    """A run that goes on from another one may begin below the loss: it did not reach it in no time."""
+    return words.duration(reached.seconds) if reached.seconds > 0 else words.text("from the start")
+
+
+def _span(reached: Reached, words: Words) -> str:
+    """From the loss plus its error to the loss less its error, which a run need not have reached."""
+    if reached.seconds <= 0:
+        return ""
+    if reached.early_s is None:
+        return UNKNOWN
+    early = words.duration(reached.early_s)
+    if reached.late_s is None:
+        return words.text("from {early}", early=early)
+    return f"{early} – {words.duration(reached.late_s)}"
+
+
+def _around(reached: Reached, words: Words) -> str:
+    """The iterations of the two evaluations, or of the one that is there at once."""
+    if reached.after_iteration is None:
+        return words.count(reached.by_iteration)
+    return f"{words.count(reached.after_iteration)} – {words.count(reached.by_iteration)}"

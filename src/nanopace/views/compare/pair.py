@@ -1,0 +1,121 @@
+"""Two runs against each other: the verdict, and which finding is said where. Three and more: ranking.py.
+
+Each run has a letter; A is what the others are held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nanopace.diagnosis.comparison import Comparison
+from nanopace.diagnosis.result import Finding
+from nanopace.views.document import Text, run_cell, run_letter
+from nanopace.views.report import marked, tilde
+from nanopace.wording.catalog import Words
+
+# The verdict is a sentence on speed, on learning and on the time to a loss: of each kind the first that there is.
+SPEED = (
+    *("compare_speed", "compare_speed_equal", "compare_speed_unclear", "compare_step_unknown"),
+    *("compare_untimed", "compare_both_untimed"),
+    *("compare_time_per_iteration", "compare_speed_unknown"),
+)
+CAVEAT = ("compare_data_unknown",)  # goes before what is said of learning
+LEARNING = (
+    *("compare_crossover", "compare_crossover_best", "compare_leads_time"),
+    *("compare_loss_tokens", "compare_loss_iterations"),
+    *("compare_loss_equal", "compare_loss_uncertain", "compare_loss_unknown"),
+    *("compare_other_metric", "compare_other_data", "compare_other_corpus"),
+    *("compare_other_tokenizer", "compare_other_vocabulary", "compare_vocabulary_inferred"),
+)
+ARRIVAL = (
+    *("compare_sooner", "compare_sooner_iterations", "compare_arrival_same", "compare_arrival_equal"),
+    *("compare_arrival_uncertain", "compare_sooner_bits", "compare_arrival_equal_bits"),
+)
+REASONS = ("compare_overall", "compare_stretch", "compare_time_share")  # why the faster one is not further
+CLOCK = ("compare_clock_incomplete", "compare_late_start", "compare_clock_unknown")
+SETTINGS = ("compare_same_settings", "compare_settings_unknown")
+WHY = ("compare_why", "compare_why_unknown_peak")
+ATTRIBUTION = ("compare_one_knob", "compare_speed_knob", "compare_known_differ", "compare_several_knobs")
+NAMES = frozenset(  # of runs
+    {"faster", "slower", "better", "worse", "early", "late", "leader", "follower", "sooner", "later", "run"}
+)
+ALIKE = (("sooner_tokens", "later_tokens"), ("sooner_iterations", "later_iterations"))  # not said if they print alike
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One comparison in one language, and the letters of its two runs: A, and that of the n-th run after it."""
+
+    found: Comparison
+    words: Words
+    number: int = 1
+
+    @property
+    def a(self) -> str:
+        return run_letter(0)
+
+    @property
+    def b(self) -> str:
+        return run_letter(self.number)
+
+    def head(self, name: str, last: str) -> tuple[Text, ...]:
+        """The head of a table with a column for each run."""
+        return name, run_cell(0), run_cell(self.number), last
+
+    def sentence(self, finding: Finding) -> str:
+        """The sentence of a finding, with letters for the names of the runs."""
+        words, a, b = self.words, self.found.a.source.name, self.found.b.source.name
+        # Two files of the same name are told apart in findings by these letters, too.
+        letters: Mapping[object, str] = {f"{a} (A)": self.a, f"{b} (B)": self.b, b: self.b, a: self.a}
+        numbers: dict[str, object] = dict(finding.numbers)
+        for name in NAMES.intersection(numbers):
+            letter = numbers[name] = letters.get(numbers[name], numbers[name])
+            speed = f"{name}_tokens_per_s"
+            if speed in numbers:
+                run = self.found.a if letter == self.a else self.found.b
+                numbers[speed] = marked(tilde(run, "tokens_per_iteration"), words.value(speed, numbers[speed]))
+        for one, other in ALIKE:
+            if one in numbers and words.value(one, numbers[one]) == words.value(other, numbers[other]):
+                numbers[one] = numbers[other] = None
+        return words.finding(finding.code, numbers)
+
+    def lines(self, codes: Sequence[str]) -> list[str]:
+        """The sentences of these findings."""
+        return [self.sentence(finding) for finding in self.found.findings if finding.code in codes]
+
+    def rest(self, codes: Sequence[str]) -> list[str]:
+        """Those of them that the verdict has not said."""
+        said = self.verdict()
+        found = (finding for finding in self.found.findings if finding.code in codes)
+        return [self.sentence(finding) for finding in found if finding not in said]
+
+    def verdict(self) -> list[Finding]:
+        """What is said first."""
+        learning = self.first(LEARNING)
+        on_loss = {finding.code: finding for finding in self.found.findings if finding.code in CAVEAT}
+        on_loss |= {} if learning is None else {learning.code: learning}
+        found = (
+            self.first(SPEED),
+            *(finding for finding in self.found.findings if on_loss.get(finding.code) is finding),  # in their order
+            *(self._risen(learning), self.first(ARRIVAL)),
+            *(self.first((code,)) for code in REASONS),
+        )
+        return [finding for finding in found if finding is not None]
+
+    def _risen(self, learning: Finding | None) -> Finding | None:
+        """The finding that the loss of the leading run has risen since; None where it has not."""
+        if learning is None:
+            return None
+        ahead = {learning.numbers.get(name) for name in ("late", "leader", "better")} - {None}
+        risen = (each for each in self.found.findings if each.code == "compare_risen")
+        return next((each for each in risen if each.numbers["run"] in ahead), None)
+
+    def first(self, codes: Sequence[str]) -> Finding | None:
+        found = {finding.code: finding for finding in reversed(self.found.findings)}
+        return next((found[code] for code in codes if code in found), None)
+
+
+def letter_pairs(comparisons: Sequence[Comparison], words: Words) -> list[Pair]:
+    """The comparisons with the letters of their runs."""
+    return [Pair(found, words, number) for number, found in enumerate(comparisons, start=1)]

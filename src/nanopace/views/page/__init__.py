@@ -1,0 +1,11 @@
+"""One HTML file that needs nothing else, and the small report of a notebook.
+
+page.py            what the templates are given
+render.py          template, content and charts to one file in which nothing of a log can act
+charts.py          what is drawn, before any pixel; losses in loss_charts.py, times to a loss in arrival_charts.py
+wall_timeline.py   the strips of the wall clock
+waterfall.py       bars that hang on each other
+notebook.py        without scripts; its drawings are static_chart.py
+templates/         the pages' structure
+assets/            their looks and scripts
+"""

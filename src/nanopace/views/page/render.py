@@ -1,0 +1,139 @@
+"""A template, its content and its charts to one HTML file: everything in it, and nothing that a log holds can act.
+
+Whatever stands in a log is hostile until shown otherwise: Jinja escapes it in the text, `_script_safe` in the data of
+the charts, and the page's own policy forbids the browser to load anything, and to run anything but the scripts that are
+ours, known by their hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from nanopace.version import __version__
+from nanopace.views.document import Block, Line, Table
+from nanopace.views.page.charts import Chart
+from nanopace.wording.catalog import Words
+from nanopace.wording.printable import visible
+
+ROOM = Path(__file__).parent
+SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js")
+DIGITS = 7  # of a point in a chart: more than any screen can show
+
+
+@cache
+def templates() -> Environment:
+    """One for all pages: to compile the templates takes longer than to fill them."""
+    environment = Environment(
+        loader=FileSystemLoader(ROOM / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["grouped"] = _grouped
+    return environment
+
+
+def render(template: str, words: Words, drawn: dict[str, Chart], **content: object) -> str:
+    page = (
+        templates()
+        .get_template(template)
+        .render(
+            lang=words.lang,
+            say=headings(words),
+            data=_script_safe(_data(drawn, words)),
+            asset=asset,
+            scripts=" ".join(map(_permission, SCRIPTS)),
+            version=__version__,
+            **content,
+        )
+    )
+    return visible(page)
+
+
+def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
+    """Neighbours of a kind together: of each pair one list is empty."""
+    groups: list[tuple[list[Table], list[Line]]] = []
+    for is_table, members in groupby(blocks, lambda block: isinstance(block, Table)):
+        each = list(members)
+        tables = [block for block in each if isinstance(block, Table)]
+        lines = [block if isinstance(block, Line) else Line((str(block),)) for block in each if not is_table]
+        groups.append((tables, lines))
+    return groups
+
+
+def headings(words: Words) -> dict[str, str]:
+    """The words that the templates themselves need."""
+    return {
+        "explained": words.text("A training run, explained"),
+        "compared": words.text("Training runs, compared"),
+        "runs": words.text("Runs"),
+        "answer": words.text("The answer"),
+        "figures": words.text("Key figures"),
+        "in_order": words.text("The same in the order in which it happened"),
+        "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
+        "slow": words.text("Every slow row"),
+        "clipped": words.text("The start of the run rises above the frame."),
+        "facts": words.text("What is known, and how"),
+        "curves": words.text("The runs overlaid"),
+        "against": words.text("against"),
+        "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
+        "made": words.text("Made by nanopace {version}. This file is complete: it loads nothing.", version=__version__),
+    }
+
+
+def _data(drawn: dict[str, Chart], words: Words) -> dict[str, object]:
+    return {
+        "lang": words.lang,
+        "perplexity": words.text("perplexity"),
+        "units": {"ms": "ms", "s": "s", "min": "min", "h": words.text("h"), "d": words.text("d")},
+        "charts": {key: _drawable(chart) for key, chart in drawn.items()},
+    }
+
+
+def _drawable(chart: Chart) -> dict[str, object]:
+    plain = asdict(chart)
+    for series in plain["series"]:
+        series["label"] = visible(series["label"])
+        kept = [column for column in ("x", "y", "low", "high") if series[column]]
+        points = zip(*([_short(value) for value in series[column]] for column in kept), strict=True)
+        ordered = sorted((point for point in points if point[0] is not None), key=lambda point: point[0])
+        for place, column in enumerate(kept):
+            series[column] = [point[place] for point in ordered]
+    return plain
+
+
+def _short(value: float | None) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")
+
+
+def _script_safe(data: object) -> Markup:
+    """JSON that cannot end the script element it stands in, nor start a comment or another one."""
+    text = json.dumps(data, allow_nan=False)  # ASCII: U+2028 and U+2029 are escaped, too
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def asset(name: str) -> Markup:
+    """A file of our own, as it is."""
+    return Markup((ROOM / "assets" / name).read_text("utf-8"))
+
+
+def _permission(script: str) -> Markup:
+    """For the page's policy: this very script may run. Another one may not, wherever it came from."""
+    digest = hashlib.sha256(visible(asset(script)).encode()).digest()
+    return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")
