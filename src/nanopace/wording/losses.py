@@ -1,0 +1,74 @@
+"""What is said of the loss; sentences.py has the rules for all findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nanopace.wording.template import Sentence, say, say_n
+
+LOSSES: Mapping[str, Sentence] = {
+    "skipped_steps": say_n(
+        "One step was skipped because its loss or gradient was not finite (iteration {iterations}). The weights stayed "
+        "as they were.",
+        "{count} steps were skipped because their loss or gradient was not finite (streaks: {streaks}; iterations "
+        "{iterations}). The weights stayed as they were.",
+        count="count",
+    ),
+    "loss_spikes": say_n(
+        "The loss jumped once, at iteration {iteration}: {largest_z} standard deviations above the steps before it. "
+        "That does no harm if it comes back.",
+        "The loss jumped {count} times, most at iteration {iteration}: {largest_z} standard deviations above the steps "
+        "before it. That does no harm if it comes back each time.",
+        count="count",
+    ),
+    "training_loss_course": say_n(
+        "The training loss went from {first_loss} in the first row to {last_loss} in the last.",
+        "The training loss went from {first_loss} to {last_loss}, both the mean of {rows} rows.",
+        count="rows",
+    ),
+    "core_metric": say(
+        "{score} is {core} at iteration {core_iteration}; its best was {best_core}, at iteration {best_core_iteration}."
+    )
+    | say("{score} is {core} at iteration {core_iteration}, its best so far."),
+    "loss_noise": say_n(
+        "The loss on each row is of one micro-batch and scatters by ±{noise}; the evaluations tell more.",
+        "The loss on each row is of the last of {accumulation} micro-batches and scatters by ±{noise}; the evaluations "
+        "tell more.",
+        count="accumulation",
+    )
+    | say("The loss on each row scatters by ±{noise}; the evaluations tell more."),
+    "overfitting": say_n(
+        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
+        "to {last_val} since, while the training loss, here that of the last step, has not followed.",
+        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
+        "to {last_val} since, while the training loss, here the mean of the last {train_steps} steps, has not "
+        "followed.",
+        count="train_steps",
+    )
+    | say(
+        "The model is over-fitting: validation was best at iteration {best_val_iteration} ({best_val}) and has risen "
+        "to {last_val} since."
+    ),
+    "gap_grows": say_n(
+        "The gap between the validation loss and the training loss, here that of the step before, grew by {gap_trend} "
+        "in the second half of the run; the validation loss has not turned up.",
+        "The gap between the validation loss and the training loss, here the mean of the last {train_steps} steps, "
+        "grew by {gap_trend} in the second half of the run; the validation loss has not turned up.",
+        count="train_steps",
+    )
+    | say(
+        "The gap between validation and training loss grew by {gap_trend} in the second half of the run, to {gap}; the "
+        "validation loss has not turned up."
+    ),
+    "best_not_saved": say(
+        "The best validation loss ({best_val} at iteration {best_val_iteration}) was not saved as a checkpoint."
+    ),
+    "loss_diverged": say(
+        "The loss diverged at iteration {iteration}. Go back to a checkpoint before it, with a lower learning_rate or "
+        "a longer warm-up."
+    ),
+    "forecast": say(
+        "If the trend holds, the validation loss at iteration {iteration} will be about {loss} (80% interval {low} to "
+        "{high})."
+    ),
+}
