@@ -18,7 +18,7 @@ from nanopace.train.checkpoint.layout import checkpoint_directories, checksum_of
 from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
-from .test_layout import rewrite, save
+from .checkpoints import rewrite, save
 
 
 def content(step: Value, val: Value) -> str:

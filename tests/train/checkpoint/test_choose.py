@@ -19,8 +19,8 @@ from nanopace.train.run import train
 
 from ..conftest import TINY, Recorder
 from ..overfitted import overfit, plain_loss
-from .test_layout import rewrite as rewrite_state
-from .test_layout import save
+from .checkpoints import rewrite as rewrite_state
+from .checkpoints import save
 
 Run = tuple[Path, dict[int, float]]
 

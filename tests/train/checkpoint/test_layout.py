@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import sys
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,9 @@ from nanopace.errors import InputError
 from nanopace.train.checkpoint.choose import choose
 from nanopace.train.checkpoint.layout import checkpoint_directories, newest_intact, verified
 from nanopace.train.checkpoint.write import remove_checkpoint, sweep, write_weights
-from nanopace.train.models.gpt2 import GPT, ModelShape
+from nanopace.train.models.gpt2 import GPT
 
-SHAPE = ModelShape(n_layer=1, n_head=2, n_embd=8, vocab_size=257, block_size=8, bias=True)
-
-
-def save(out: Path, step: int) -> tuple[Path, GPT]:
-    torch.manual_seed(step)
-    model = GPT(SHAPE)
-    directory = out / "checkpoints" / f"step-{step:08d}"
-    config = {"learning_rate": 0.1, "out_dir": "ö", "compile": False}
-    write_weights(directory, SHAPE, model.state_dict(), step=step, config=config, tokenizer=bytes_tokenizer())
-    return directory, model
+from .checkpoints import SHAPE, rewrite, save
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -173,103 +163,6 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
-def rewrite(directory: Path, **changes: object) -> None:
-    """By hand, with a checksum that is right."""
-    from nanopace.train.checkpoint import layout as checkpoint_files
-
-    path = directory / "state.json"
-    state = {**json.loads(path.read_text()), **changes}
-    del state["checksum"]
-    path.write_text(json.dumps({**state, "checksum": checkpoint_files.checksum_of(state)}))
-
-
-def put(directory: Path, name: str, tensors: dict[str, torch.Tensor]) -> None:
-    """A file of one's own making, with a checksum that is right."""
-    from safetensors.torch import save_file
-
-    from nanopace.train.checkpoint.write import measure
-
-    save_file(tensors, directory / name)
-    files = json.loads((directory / "state.json").read_text())["files"]
-    rewrite(directory, files={**files, name: asdict(measure(directory / name))})
-
-
-@pytest.mark.parametrize(
-    ("knob", "said"),
-    [
-        ("n_layer", 2),
-        ("n_embd", 16),
-        ("vocab_size", 300),
-        ("block_size", 16),
-        ("bias", False),
-    ],
-)
-def test_another_size_is_found_by_the_headers(tmp_path: Path, knob: str, said: object) -> None:
-    directory, _ = save(tmp_path, 2)
-    save(tmp_path, 1)
-    rewrite(directory, shape={**asdict(SHAPE), knob: said})
-    with pytest.raises(InputError, match=r"step-00000002.*model\.safetensors: .*says"):
-        verified(directory)
-    saved, refused = newest_intact(tmp_path)
-    assert saved is not None
-    assert (saved.step, len(refused)) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("knob", "said"),
-    [
-        ("n_head", 3),
-        ("n_layer", 10**12),
-        ("n_embd", "8"),
-        ("dropout", "no"),
-        ("dropout", 1.5),
-        ("activation", "relu"),
-    ],
-)
-def test_a_size_that_no_model_has(tmp_path: Path, knob: str, said: object) -> None:
-    directory, _ = save(tmp_path, 2)
-    rewrite(directory, shape={**asdict(SHAPE), knob: said})
-    with pytest.raises(InputError, match=r"step-00000002.state\.json: .*: shape cannot be"):
-        verified(directory)
-
-
-def test_weights_that_are_none(tmp_path: Path) -> None:
-    """Every checksum is right, and somebody left out a weight, or put in another."""
-    directory, model = save(tmp_path, 2)
-    weights = {name: each for name, each in model.state_dict().items() if name != "lm_head.weight"}
-    for name in ("transformer.wte.weight", "transformer.h.0.attn.c_attn.weight"):
-        put(directory, "model.safetensors", {other: each for other, each in weights.items() if other != name})
-        with pytest.raises(InputError, match=r"model\.safetensors: is not a GPT-2"):
-            verified(directory)
-    put(directory, "model.safetensors", {**weights, "more": torch.zeros(3)})
-    with pytest.raises(InputError, match="it has a weight named more"):
-        verified(directory)
-    put(directory, "model.safetensors", weights)
-    assert verified(directory).weights().keys() == model.state_dict().keys()
-    put(directory, "optimizer.safetensors", {"exp_avg.transformer.wte.weight": torch.zeros(3)})
-    with pytest.raises(InputError, match=r"optimizer\.safetensors: does not belong to the weights beside it"):
-        verified(directory)
-
-
-def test_a_header_that_is_none(tmp_path: Path) -> None:
-    from nanopace.train.checkpoint.write import measure
-
-    directory, _ = save(tmp_path, 2)
-    (directory / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
-    files = json.loads((directory / "state.json").read_text())["files"]
-    rewrite(directory, files={**files, "model.safetensors": asdict(measure(directory / "model.safetensors"))})
-    with pytest.raises(InputError, match=r"model\.safetensors: is damaged"):
-        verified(directory)
-
-
-@pytest.mark.parametrize("files", [{"model.safetensors": 3}, {"model.safetensors": {"bytes": 3}}, []])
-def test_files_that_are_none(tmp_path: Path, files: object) -> None:
-    directory, _ = save(tmp_path, 2)
-    rewrite(directory, files=files)
-    with pytest.raises(InputError, match=r"state\.json"):
-        verified(directory)
-
-
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     directory, _ = save(tmp_path, 2)
     for name in ("model.safetensors", "state.json"):
@@ -347,24 +240,6 @@ def test_every_byte_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert max(told) == 1000
 
 
-@pytest.mark.parametrize(
-    ("version", "said"),
-    [
-        (2, r"was written by a newer nanopace \(9{60}\); update"),
-        (0, "nanopace cannot be what it says"),
-        (-1, "nanopace cannot be what it says"),
-        (True, "nanopace cannot be what it says"),
-        ("1", "nanopace cannot be what it says"),
-        (1.0, "nanopace cannot be what it says"),
-    ],
-)
-def test_a_version_that_is_none(tmp_path: Path, version: object, said: str) -> None:
-    directory, _ = save(tmp_path, 2)
-    rewrite(directory, nanopace=version, written_by="9" * 100)
-    with pytest.raises(InputError, match=rf"state\.json: .*{said}"):
-        verified(directory)
-
-
 def test_a_checksum_that_is_wrong_is_told_of_as_damage(tmp_path: Path) -> None:
     directory, _ = save(tmp_path, 2)
     path = directory / "state.json"
@@ -373,42 +248,6 @@ def test_a_checksum_that_is_wrong_is_told_of_as_damage(tmp_path: Path) -> None:
         verified(directory)
     rewrite(directory, step=2)
     assert verified(directory).step == 2
-
-
-def test_what_a_state_says_of_training(tmp_path: Path) -> None:
-    directory, _ = save(tmp_path, 2)
-    saved = verified(directory)
-    assert (saved.best, saved.ours, saved.sharded, saved.has_averages) == (None, True, False, False)
-    assert saved.windows == 2 * 40 * 12  # nanoGPT's defaults
-    rewrite(directory, windows=7, best=[1, 2.5], config={"batch_size": 3, "unknown": [], "learning_rate": 1})
-    saved = verified(directory)
-    assert (saved.windows, saved.best, saved.config) == (7, (1, 2.5), {"batch_size": 3, "learning_rate": 1.0})
-    rewrite(directory, config={"batch_size": 3, "gradient_accumulation_steps": 5})
-    state = {name: value for name, value in verified(directory).state.items() if name != "windows"}
-    assert replace(verified(directory), state=state).windows == 30
-
-
-def test_a_tokenizer_of_other_weights(tmp_path: Path) -> None:
-    directory, _ = save(tmp_path, 2)
-    rewrite(directory, tokenizer="another")
-    with pytest.raises(InputError, match=r"tokenizer\.json: does not belong to the weights beside it"):
-        verified(directory)
-    small = replace(SHAPE, vocab_size=256)
-    write_weights(directory, small, GPT(small).state_dict(), step=2, config={}, tokenizer=bytes_tokenizer())
-    with pytest.raises(InputError, match=r"tokenizer\.json: does not belong to the weights beside it"):
-        verified(directory)
-
-
-def test_files_of_tensors_that_are_listed_and_no_part_of_it(tmp_path: Path) -> None:
-    directory, _ = save(tmp_path, 2)
-    put(directory, "more.safetensors", {"a": torch.zeros(1)})
-    with pytest.raises(InputError, match=r"more\.safetensors: is not one of this checkpoint's files"):
-        verified(directory)
-    for name in ("more.safetensors", "model.safetensors"):
-        (directory / name).unlink()
-    rewrite(directory, files={})
-    with pytest.raises(InputError, match=r"model\.safetensors: is not one of this checkpoint's files"):
-        verified(directory)
 
 
 def test_a_name_says_its_step_only_among_checkpoints(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from nanopace.train.run import train
 from ..conftest import TINY, Recorder
 from ..loop.test_interrupt import training, until
 from ..test_run import events
-from .test_layout import save
+from .checkpoints import save
 
 STARTS: dict[str, dict[str, Value]] = {"plain": {}, "resume": {"init_from": "resume"}, "overwrite": {"overwrite": True}}
 ADVICE = {  # of an error to what is done about it

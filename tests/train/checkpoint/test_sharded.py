@@ -30,8 +30,8 @@ from nanopace.train.checkpoint.write import describe
 from nanopace.train.models.gpt2 import GPT
 from nanopace.train.warm_start import keep_the_compiler_out_of_optimizers
 
-from .test_layout import SHAPE
-from .test_saver import full, promptly, steps
+from .checkpoints import SHAPE
+from .saving import full, promptly, steps
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="gloo is tried on Linux")
 

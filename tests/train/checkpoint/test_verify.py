@@ -11,7 +11,7 @@ from nanopace.errors import InputError, UsageError
 from nanopace.train.checkpoint.best import write_best
 from nanopace.train.checkpoint.verify import find_checkpoints, size_of, verdicts
 
-from .test_layout import save
+from .checkpoints import save
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from nanopace.train.checkpoint.tensor_file import TensorFile
 from nanopace.train.checkpoint.write import describe, remove_checkpoint, sweep, write_checkpoint, write_weights
 from nanopace.train.models.gpt2 import GPT
 
-from .test_layout import SHAPE, save
+from .checkpoints import SHAPE, save
 
 
 def names(folder: Path) -> list[str]:

@@ -1,20 +1,14 @@
-"""From which figure on each thing is said: the place is looked for, and compared with what the constants say."""
+"""From which figure on each thing is said of the time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from nanopace.diagnosis.compare.align import Curve, align
-from nanopace.diagnosis.compare.comparable import why_incomparable
-from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.diagnose import diagnose
-from nanopace.diagnosis.loss.loss_spikes import loss_spikes
-from nanopace.diagnosis.loss.losses import describe_loss
-from nanopace.diagnosis.loss.overfitting import noise_of
 from nanopace.diagnosis.result import Faults, Level
 from nanopace.diagnosis.time.experiment import Sample, by_speed, compare_rows, cost_of, step_exponent, without_stalled
 from nanopace.diagnosis.time.faults import straggler_findings
@@ -24,29 +18,11 @@ from nanopace.diagnosis.time.pace_findings import step_findings
 from nanopace.diagnosis.time.rows import NORMAL, SLOW, find_pace, steady
 from nanopace.incidents import RankLag
 from nanopace.record import replace
-from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Row, Rows, Run
+from nanopace.run import Evaluation, Fact, GpuUse, Row, Rows, Run
 
-from .conftest import make
-from .synthetic import rows_run
-
-Holds = Callable[[float], bool]
-
-
-def threshold(holds: Holds, low: float, high: float) -> float:
-    """Where between the two `holds` changes; it does so once."""
-    at_low = holds(low)
-    assert holds(high) != at_low, f"the same at {low} and {high}"
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) == at_low else (low, middle)
-    return high
-
-
-def codes(findings: Sequence[Any]) -> set[str]:
-    return {finding.code for finding in findings}
-
-
-# --- time ------------------------------------------------------------------------------------------------------------
+from ..conftest import make
+from ..synthetic import rows_run
+from ..thresholds import Holds, codes, threshold
 
 
 def one_row(times: float) -> int:
@@ -193,9 +169,6 @@ def test_of_the_clock(holds: Holds, low: float, high: float, expected: float) ->
     assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
 
 
-# --- what an evaluation and a checkpoint cost ------------------------------------------------------------------------
-
-
 def samples(excess_ms: Sequence[float], step_ms: float = 100.0, saves: bool = False) -> list[Sample]:
     return [Sample(ms, 1, step_ms, saves) for ms in excess_ms]
 
@@ -247,156 +220,3 @@ def test_the_interval_of_a_cost_follows_student(times: list[float], half_ms: flo
     cost = cost_of(samples(times), 0.0)
     assert cost.high_ms - cost.ms == pytest.approx(half_ms, rel=1e-3)
     assert (cost.least_ms, cost.most_ms) == pytest.approx((cost.ms - 3 * half_ms, cost.ms + 3 * half_ms), rel=1e-3)
-
-
-# --- losses ----------------------------------------------------------------------------------------------------------
-
-
-def turned(rise: float, error: float | None, before: int = 9) -> bool:
-    """Whether it is over-fitting if the last three losses lie so much above all before, at 2.0."""
-    vals = [2.0] * before + [2.0 + rise] * 3
-    evaluations = [Evaluation(100 * (k + 1), 1.9, val, val_error=error) for k, val in enumerate(vals)]
-    run = Run("log", "nanogpt", Rows([Row(0, 1.0)]), tuple(evaluations))
-    return "overfitting" in codes(describe_loss(run)[1])
-
-
-def grows(share: float) -> bool:
-    """Whether a gap is said to grow that does so by this share of the last loss over the last half."""
-    last = 3.0 - 0.01 * 20
-    evaluations = [
-        Evaluation(100 * k, 3.0 - 0.01 * k - 0.5 - share * last * k / 10, 3.0 - 0.01 * k) for k in range(1, 21)
-    ]
-    run = Run("log", "nanogpt", Rows([Row(0, 1.0)]), tuple(evaluations))
-    return "gap_grows" in codes(describe_loss(run)[1])
-
-
-UNSURE = 1 + 6 / 6**1.5  # of twelve evaluations
-
-
-@pytest.mark.parametrize(
-    ("holds", "low", "high", "expected"),
-    [
-        (lambda x: turned(x, 0.0001), 0.0, 1.0, 0.003 * 2),
-        (lambda x: turned(x, 0.005), 0.0, 1.0, 4 * UNSURE * 0.005),
-        (lambda x: turned(x, 0.015), 0.0, 1.0, 0.03 * 2),
-        (lambda x: turned(x, 0.03), 0.0, 1.0, 3 * 0.03),
-        (lambda x: turned(x, None, before=2), 0.0, 1.0, 0.01 * 2),  # too few to know their noise
-        (grows, 0.0, 0.2, 0.03),
-    ],
-)
-def test_of_the_loss(holds: Holds, low: float, high: float, expected: float) -> None:
-    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
-
-
-def spiked(jump: float) -> bool:
-    """Whether a loss that lies so far above others stands out: they alternate between 3.00 and 3.02."""
-    losses = [3.0 + 0.02 * (k % 2) for k in range(120)]
-    losses[100] = 3.01 + jump
-    run = Run("log", "nanogpt", Rows([Row(k, 100.0, loss) for k, loss in enumerate(losses)]))
-    return bool(loss_spikes(run))
-
-
-def lost_best(better: float) -> tuple[bool, float]:
-    """Whether the best model is missed, if all but it were saved; and the noise of evaluations."""
-    vals = [3.0 + 0.01 * (-1) ** k for k in range(20)]
-    vals[7] = 2.99 - better
-    evaluations = [Evaluation(100 * (k + 1), None, val) for k, val in enumerate(vals)]
-    saves = tuple(Checkpoint(each.iteration) for k, each in enumerate(evaluations) if k != 7)
-    findings = describe_loss(Run("log", "nanogpt", Rows([Row(3000, 1.0)]), tuple(evaluations), saves))[1]
-    return "best_not_saved" in codes(findings), noise_of(
-        [(each.iteration, each.val or 0.0) for each in evaluations]
-    ) or 0.0
-
-
-def quiet(jump: float) -> bool:
-    losses = [3.0] * 60 + [3.0 + jump]
-    return bool(loss_spikes(Run("log", "nanogpt", Rows([Row(k, 100.0, loss) for k, loss in enumerate(losses)]))))
-
-
-def perplexed(loss: float) -> bool:
-    evaluations = (Evaluation(100, None, loss),)
-    return describe_loss(Run("log", "nanogpt", Rows(), evaluations))[0].best_val_perplexity is not None
-
-
-def test_of_single_losses() -> None:
-    assert threshold(quiet, 0.0, 1.0) == pytest.approx(6 * 0.002 * 3)
-    assert threshold(perplexed, 10.0, 1000.0) == pytest.approx(700)
-    assert threshold(spiked, 0.0, 1.0) == pytest.approx(6 * 1.4826 * 0.01, rel=0.05)
-    missed = threshold(lambda x: lost_best(x)[0], 1e-6, 1.0)
-    assert missed == pytest.approx(2 * lost_best(missed)[1], rel=1e-4)
-
-
-# --- two runs --------------------------------------------------------------------------------------------------------
-
-
-def leader(lead: float, error: float | None) -> str | None:
-    a, b = (Curve((1.0, 2.0, 3.0), (5.0, 4.5, 4.0 - off), error) for off in (0.0, lead))
-    return align(a, b).leader
-
-
-def speeds(ratio: float, spread: float = 0.001, **more: Any) -> set[str]:
-    runs = [make(median_ms=ms, **more) for ms in (100.0, 100.0 * ratio)]
-    return codes(compare(*(replace(run, step=replace(run.step, spread=spread)) for run in runs)).findings)
-
-
-def starts(a: float, b: float, dataset: str | None = None, later: float = 1.0) -> bool:
-    runs = [make(dataset=dataset, curve=[(0, 0.0, val), (10, 10.0, later), (20, 20.0, later)]) for val in (a, b)]
-    return why_incomparable(*runs) is None
-
-
-def risen(rise: float, error: float | None = None) -> bool:
-    curve = [(100 * k, 10.0 * k, val) for k, val in enumerate([5.0, 4.0, 3.0, 3.0 + rise], start=1)]
-    run = make(curve=curve, tokens=1000.0)
-    run = replace(run, loss=replace(run.loss, best_val=3.0, best_val_error=error))
-    return "compare_risen" in codes(compare(run, make(curve=curve[:3], tokens=1000.0)).findings)
-
-
-def overall(ratio: float, level: float = 1.0, stall_s: float = 0.0) -> set[str]:
-    """The second run has faster steps, and all in all so many times fewer tokens per second."""
-    slow, fast = (make(tokens=1000.0, median_ms=ms) for ms in (100.0, 50.0))
-    slow = replace(slow, throughput=replace(slow.throughput, tokens_per_s_overall=9000.0))
-    fast = replace(
-        fast,
-        throughput=replace(fast.throughput, tokens_per_s_overall=9000.0 / ratio),
-        step=replace(fast.step, levels=(Level(0, 5000, 50.0), Level(5001, 20_000, 50.0 * level))),
-        wall=replace(fast.wall, stall_s=stall_s, training_s=2000.0 - stall_s),
-    )
-    return codes(compare(slow, fast).findings)
-
-
-def arrived(factor: float) -> set[str]:
-    """b's clock runs slower by this factor."""
-    runs = [
-        make(name=name, tokens=1000.0, curve=[(100 * k, 10.0 * k * slower, 4.0 - 0.3 * k) for k in range(11)])
-        for name, slower in (("a", 1.0), ("b", factor))
-    ]
-    return codes(compare(*runs).findings)
-
-
-@pytest.mark.parametrize(
-    ("holds", "low", "high", "expected"),
-    [
-        (lambda x: leader(x, 0.0) == "b", 0.0, 1.0, 0.002),
-        (lambda x: leader(x, 0.1) == "b", 0.0, 1.0, 2 * math.hypot(0.1, 0.1)),
-        (lambda x: leader(x, None) == "b", 0.0, 1.0, 0.01 * 4.0),
-        (lambda x: "compare_speed_equal" in speeds(x, tokens=1000.0), 1.0, 1.1, math.exp(0.005)),
-        (lambda x: "compare_speed_unclear" in speeds(x, 0.05, tokens=1000.0), 1.01, 1.1,
-         math.exp(2 * math.sqrt(2) * 1.25 * 0.05 / 10)),
-        (lambda x: "compare_time_per_iteration" in speeds(x), 1.0, 1.1, 1 / 0.995),
-        (lambda x: starts(4.6, x), 4.6, 9.0, 5.1),
-        (lambda x: starts(10.9, x), 5.0, 10.9, 0.95 * 10.9),
-        (lambda x: starts(10.9, x, "owt"), 5.0, 10.9, 8.9),
-        (lambda x: starts(10.9, x), 11.0, 13.9, 10.9 / 0.95),
-        (lambda x: starts(10.9, 4.0, later=x), 1.0, 4.0, 0.6 * 4.0),
-        (lambda x: "compare_arrival_same" in arrived(x), 1.0, 1.5, 1.02),
-        (lambda x: starts(10.9, x), 13.5, 14.5, 14.0),  # no vocabulary is so large
-        (lambda x: starts(10.9, x, later=5.0), 6.0, 8.0, math.log(1000)),  # below it may be a model that was trained
-        (risen, 0.0, 1.0, 0.01 * 3.0),
-        (lambda x: risen(x, 0.05), 0.0, 1.0, 3 * 0.05),
-        (lambda x: "compare_overall" in overall(x), 1.0, 1.2, 1.02),
-        (lambda x: "compare_stretch" in overall(1.1, level=x), 1.0, 1.5, 1.2),
-        (lambda x: "compare_time_share" in overall(1.1, stall_s=x), 0.0, 500.0, 0.02 * 2000),
-    ],
-)  # fmt: skip
-def test_of_two_runs(holds: Holds, low: float, high: float, expected: float) -> None:
-    assert threshold(holds, low, high) == pytest.approx(expected, rel=1e-4)
