@@ -36,7 +36,7 @@ OF_LOSSES = {
 
 def untimed(truth: Truth, name: str = "train.log") -> Run:
     """As a log that tells its evaluations' times and, every other time, that of the whole."""
-    builder = RunBuilder(name, replace(NANOGPT, rows_may_cover=False))
+    builder = RunBuilder(name, replace(NANOGPT, row_time="iteration"))
     with_times = read(truth)[0]
     metric = with_times.evaluations[0].metric if with_times.evaluations else "loss"
     for known, fact in with_times.facts.items():

@@ -14,7 +14,7 @@ from nanopace.sources.build import RunBuilder
 from nanopace.sources.log_format import LogFormat
 from nanopace.sources.running_clock import RunningClock
 
-FORMAT = LogFormat("ticking", "somebody", "", row_contains_evaluation=False, rows_cover=True)
+FORMAT = LogFormat("ticking", "somebody", "", row_contains_evaluation=False, row_time="all")
 
 
 def ticking(resolution_s: float = 1.0, starts_s: float | None = 0.0) -> tuple[RunningClock, RunBuilder]:

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
     from nanopace.sources.build import DocumentReader, LineReader, RunBuilder
 
+# What the builder is given as the time of a row; infer/cover.py makes it that of one iteration.
+RowTime = Literal[
+    "iteration",  # of its iteration, however far apart the rows are
+    "all",  # of all iterations since the row before
+    "iteration_or_all",  # the one in some logs, the other in others: which, the log has to prove
+    "mean",  # the mean of all iterations since the row before, as it is printed
+    "clock",  # the same, as the reader takes it from a clock that runs on
+]
+
 
 class LogFormat(Record):
     """One trainer's log: how to recognise it, who reads it, and what its figures mean."""
@@ -44,12 +53,8 @@ class LogFormat(Record):
     zero_mfu_is_unknown: bool = False  # 0.00 in every row: the trainer does not know the card's peak
     printed_peak: float | Literal["card"] | None = None  # TFLOP/s behind the mfu; "card": of the one that ran
     row_loss: RowLoss = "step"
-    rows_may_cover: bool = False  # some print the time of all iterations since the row before
-    rows_cover: bool = False  # all do
-    running_clock: bool = False  # its reader takes times from a clock that runs on, and divides them by the iterations
-
+    row_time: RowTime = "iteration"
     clock_ms: float = 0.0  # its times are differences of a clock that is rounded to this
-    row_is_mean: bool = False  # it is the mean of all iterations since the row before
 
     # --- what its log leaves out ---
     has_stages: bool = False  # one log holds several trainings: base, mid, SFT

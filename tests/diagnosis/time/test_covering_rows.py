@@ -19,7 +19,7 @@ from nanopace.sources.log_format import LogFormat
 
 STEP_MS = 80.0
 FORMATS = {
-    inside: LogFormat(f"covering-{inside}", "", "", rows_cover=True, row_contains_evaluation=inside)
+    inside: LogFormat(f"covering-{inside}", "", "", row_time="all", row_contains_evaluation=inside)
     for inside in (True, False)
 }
 

@@ -8,7 +8,7 @@ from nanopace.sources.log_format import LogFormat
 
 FIGURES = field_names(LogFormat)[field_names(LogFormat).index("row_contains_evaluation") :]
 
-TRACKED = {"row_contains_evaluation": False, "rows_cover": True}
+TRACKED = {"row_contains_evaluation": False, "row_time": "all"}
 HUGGING_FACE = TRACKED | {"row_loss": "smoothed", "ends_at_max_iters": True}
 
 
@@ -22,7 +22,7 @@ def test_what_the_figures_mean() -> None:
             "mfu_smoothing": 0.9,
             "printed_peak": 312.0,
             "row_loss": "micro-batch",
-            "rows_may_cover": True,
+            "row_time": "iteration_or_all",
             "nanogpt_knobs": True,
             "nanogpt_defaults": True,
             "gpt2_shape": True,
@@ -44,17 +44,17 @@ def test_what_the_figures_mean() -> None:
         "modded-nanogpt": {
             "row_contains_evaluation": False,
             "row_loss": "micro-batch",
-            "running_clock": True,
+            "row_time": "clock",
             "clock_ms": 1.0,
             "ends_at_max_iters": True,
         },
         "parameter-golf": {
             "row_contains_evaluation": False,
-            "running_clock": True,
+            "row_time": "clock",
             "clock_ms": 1.0,
             "ends_at_max_iters": True,
         },
-        "build_nanogpt": {"rows_may_cover": True, "gpt2_shape": True},
+        "build_nanogpt": {"row_time": "iteration_or_all", "gpt2_shape": True},
         "build_nanogpt_log": {"row_contains_evaluation": False},
         "llama2c": {
             "mfu_smoothing": 0.9,
@@ -68,13 +68,13 @@ def test_what_the_figures_mean() -> None:
         "llmc_log": {"row_contains_evaluation": False},
         "llmq": {"row_contains_evaluation": False, "ends_at_max_iters": True},
         "llmq_json": {"row_contains_evaluation": False, "ends_at_max_iters": True},
-        "torchtitan": {"row_contains_evaluation": False, "row_is_mean": True},
-        "megatron": {"row_contains_evaluation": False, "row_is_mean": True},
-        "megatron-2021": {"row_is_mean": True},
+        "torchtitan": {"row_contains_evaluation": False, "row_time": "mean"},
+        "megatron": {"row_contains_evaluation": False, "row_time": "mean"},
+        "megatron-2021": {"row_time": "mean"},
         "litgpt": {"row_contains_evaluation": False},
         "lit-gpt": {"row_contains_evaluation": False, "row_loss": "micro-batch"},
-        "lingua": {"row_is_mean": True, "row_loss": "micro-batch"},
-        "lingua-metrics": {"row_is_mean": True, "row_loss": "micro-batch"},
+        "lingua": {"row_time": "mean", "row_loss": "micro-batch"},
+        "lingua-metrics": {"row_time": "mean", "row_loss": "micro-batch"},
         "autoresearch": {"row_contains_evaluation": False, "row_loss": "smoothed"},
         "hf_trainer_state": HUGGING_FACE,
         "hf_console": HUGGING_FACE,

@@ -34,7 +34,7 @@ NANOGPT = LogFormat(
     mfu_smoothing=0.9,
     printed_peak=312.0,  # an A100's, whatever the card
     row_loss="micro-batch",
-    rows_may_cover=True,
+    row_time="iteration_or_all",
     nanogpt_knobs=True,
     nanogpt_defaults=True,
     gpt2_shape=True,
@@ -101,7 +101,7 @@ CLOCK = LogFormat(
 
 # What a person describes with --pattern: never detected, so not among those below.
 PATTERN = LogFormat(name="pattern", trainer="", reader=f"{_HERE}.pattern_reader:PatternReader")
-PATTERN_ELAPSED = LogFormat(name="pattern_elapsed", trainer="", reader=PATTERN.reader, rows_cover=True)
+PATTERN_ELAPSED = LogFormat(name="pattern_elapsed", trainer="", reader=PATTERN.reader, row_time="all")
 
 BUILT_IN = (
     *(NANOGPT, NANOCHAT, NANOPACE, LEDGER, CLOCK),

@@ -1,6 +1,7 @@
-"""Forks that print the time of all iterations since the row before, not of one.
+"""Rows whose time is not that of one iteration are made so, by what the format declares (`row_time`).
 
-nanoGPT prints the time of one, however far apart its rows are. A log counts as the other kind only if it proves it:
+nanoGPT prints the time of one, however far apart its rows are, and some of its forks print that of all iterations since
+the row before. A log counts as the other kind only if it proves it:
 
 tokens      its own tokens a second, times its time, are the tokens of all those iterations
 stamps      from one time stamp to the next it is as long as the row says, and not that many times as long
@@ -21,6 +22,8 @@ from typing import TypeVar
 from nanopace.medians import upper_median
 from nanopace.record import replace
 from nanopace.run import Checkpoint, CoverEvidence, Evaluation, Row, Rows, Run
+from nanopace.sources.infer.spacing import usual_spacing
+from nanopace.sources.log_format import RowTime
 
 _NEAR = 0.1  # of what is expected
 _SCATTER = 1.25  # times: the first step may have been a quick one
@@ -31,6 +34,25 @@ _MOST_ROWS = 2000  # that are looked at
 
 Number = Callable[[str], float | None]
 Event = TypeVar("Event", Evaluation, Checkpoint)
+
+
+def per_iteration(
+    run: Run, row_time: RowTime, number: Number, *, row_tokens: object = None, a_fork: bool = False
+) -> Run:
+    """The run with the time of one iteration in each row, whatever its trainer prints."""
+    if not len(run.rows):
+        return run
+    match row_time:
+        case "iteration_or_all":
+            return divide_covering_rows(run, number, row_tokens=row_tokens, a_fork=a_fork)
+        case "all":
+            return divide_rows(run, int(number("log_interval") or 1), "trainer")
+        case "mean":
+            return _mark_mean_rows(run, int(number("log_interval") or 1))
+        case "clock":
+            cover = _usual_cover(run.rows)
+            return replace(run, rows_cover=cover, rows_cover_shown_by="clock") if cover > 1 else run
+    return run
 
 
 def divide_covering_rows(run: Run, number: Number, *, row_tokens: object = None, a_fork: bool = False) -> Run:
@@ -67,13 +89,11 @@ def divide_rows(run: Run, interval: int, evidence: CoverEvidence) -> Run:
     )
 
 
-def mark_mean_rows(run: Run, interval: int) -> Run:
+def _mark_mean_rows(run: Run, interval: int) -> Run:
     """The same, where each row is the mean of them already.
 
     These trainers count from 1: an evaluation of the same number as a row follows it, and is in the time of the next.
     """
-    if not len(run.rows):
-        return run
     return replace(
         run,
         evaluations=tuple(_in_next_row(each, run) for each in run.evaluations),
@@ -81,6 +101,11 @@ def mark_mean_rows(run: Run, interval: int) -> Run:
         rows_cover=interval,
         rows_cover_shown_by="trainer" if interval > 1 else None,
     )
+
+
+def _usual_cover(rows: Rows) -> int:
+    """The iterations since the row before, as they are most often; a row alone has all since the start."""
+    return usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)) or rows.iteration[0]
 
 
 def _evidence(run: Run, interval: int, number: Number, row_tokens: object, a_fork: bool) -> CoverEvidence | None:

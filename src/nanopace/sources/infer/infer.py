@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Literal
@@ -20,13 +19,14 @@ from nanopace.hardware.flops import flops_per_token, parameters
 from nanopace.record import replace
 from nanopace.run import Because, Fact, FactValue, Rows, Run
 from nanopace.sources.formats.registry import find_format
-from nanopace.sources.infer.cover import divide_covering_rows, divide_rows, mark_mean_rows
+from nanopace.sources.infer.cover import per_iteration
 from nanopace.sources.infer.parameter_groups import (
     GROUP_FACTS,
     common_tables,
     shape_of_groups,
     vocabulary_of_groups,
 )
+from nanopace.sources.infer.spacing import usual_spacing
 from nanopace.sources.infer.tokens_of_mfu import tokens_of_mfu
 from nanopace.sources.infer.vocabulary_of_loss import vocabulary_of_loss
 
@@ -89,16 +89,9 @@ def complete(
     hints = {name: known.facts.pop(name).value for name in _HINTS if name in known.facts}
     _infer_intervals(known, run)
     format = find_format(run.format)
-    if format.rows_cover and len(run.rows):
-        run = divide_rows(run, known.number("log_interval") or 1, "trainer")
-    elif format.running_clock and len(run.rows) and (cover := _usual_cover(run.rows)) > 1:
-        run = replace(run, rows_cover=cover, rows_cover_shown_by="clock")
-    elif format.row_is_mean:
-        run = mark_mean_rows(run, known.number("log_interval") or 1)
-    elif format.rows_may_cover:
-        run = divide_covering_rows(
-            run, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints
-        )
+    run = per_iteration(
+        run, format.row_time, known.number, row_tokens=hints.get("row_tokens"), a_fork="other_columns" in hints
+    )
     if format.printed_peak is not None:
         known.add("printed_peak_tflops", _printed_peak(known, format.printed_peak), "trainer")
     if format.nanogpt_defaults:
@@ -152,41 +145,15 @@ def _infer_intervals(known: Known, run: Run) -> None:
     rows = run.logged
     known.add(
         "log_interval",
-        _usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)),
+        usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)),
         "row_spacing",
     )
     evaluations = {each.iteration: each for each in run.evaluations if each.metric != "core"}
     known.add(
         "eval_interval",
-        _usual_spacing((each.first_iteration, each.iteration, each.count) for each in evaluations.values()),
+        usual_spacing((each.first_iteration, each.iteration, each.count) for each in evaluations.values()),
         "row_spacing",
     )
-
-
-def _usual_spacing(groups: Iterable[tuple[int, int, int]]) -> int | None:
-    """The most frequent distance, of groups with first, last and count. Those that overlap are one, evenly spaced."""
-    spacings: Counter[int] = Counter()
-    start = reach = inside = 0
-    for first, last, count in sorted(groups):
-        if inside and first <= reach:
-            reach, inside = max(reach, last), inside + count
-            continue
-        if inside:
-            _add_spacing(spacings, start, reach, inside)
-            spacings[first - reach] += 1
-        start, reach, inside = first, last, count
-    _add_spacing(spacings, start, reach, inside)
-    return spacings.most_common(1)[0][0] if spacings else None
-
-
-def _usual_cover(rows: Rows) -> int:
-    """The iterations since the row before, as they are most often; a row alone has all since the start."""
-    return _usual_spacing(zip(rows.iteration, rows.last_iteration, rows.count, strict=True)) or rows.iteration[0]
-
-
-def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> None:
-    if count > 1:
-        spacings[(last - first) // (count - 1)] += count - 1
 
 
 # --- the model -------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ TORCHTITAN = LogFormat(
     anchors=(_TITAN_STEP, r"\[titan\] \d", "torchtitan version: "),
     row_start=rf"{_TITAN_STEP}(?!\s{{0,8}}-)",  # those without a loss print -1
     row_contains_evaluation=False,
-    row_is_mean=True,
+    row_time="mean",
 )
 
 _MEGATRON_ROW = (
@@ -36,7 +36,7 @@ MEGATRON = LogFormat(
     anchors=_MEGATRON_ANCHORS,
     row_start=_MEGATRON_START,
     row_contains_evaluation=False,
-    row_is_mean=True,
+    row_time="mean",
 )
 
 MEGATRON_2021 = LogFormat(
@@ -48,7 +48,7 @@ MEGATRON_2021 = LogFormat(
     words=("iteration", "using world size: "),
     anchors=_MEGATRON_ANCHORS,
     row_start=_MEGATRON_START,
-    row_is_mean=True,
+    row_time="mean",
 )
 
 _LITGPT_ROW = r"\biter {1,9}\d{1,12}(?: \|)? step {1,9}\d{1,12}"
@@ -82,7 +82,7 @@ LINGUA = LogFormat(
     row=r"\bstep: \d{1,12} {1,4}acc: \d{1,9} {1,4}loss: .{0,120}?\bwps: ",
     words=("acc:",),
     row_start=r"\bstep: (\d{1,12}) {1,4}acc: \d{1,9} {1,4}loss: ",
-    row_is_mean=True,
+    row_time="mean",
     row_loss="micro-batch",
 )
 
@@ -92,7 +92,7 @@ LINGUA_METRICS = LogFormat(
     reader=f"{_HERE}.lingua:LinguaMetricsReader",
     row=r'"global_step": ?\d{1,12}\b.{0,2000}?"speed/curr_iter_time": ?\d',
     words=("speed/curr_iter_time",),
-    row_is_mean=True,
+    row_time="mean",
     row_loss="micro-batch",
 )
 

@@ -36,7 +36,7 @@ BUILD_NANOGPT = LogFormat(
         r"HellaSwag acc",
     ),
     row_start=r"(?<![\w-])[sS]tep\s{0,8}[:=#]?\s{0,8}(\d{1,12})(?:\s{0,4}/\s{0,4}\d{1,12})?\s{0,12}(?:[|,]|with\b|[lL]oss)",
-    rows_may_cover=True,
+    row_time="iteration_or_all",
     gpt2_shape=True,
 )
 

@@ -14,7 +14,7 @@ TRAINER_STATE = LogFormat(
     r'|\[\s{0,80}\{(?=[^{}]{0,4000}"step"\s{0,8}:)(?=[^{}]{0,4000}"epoch"\s{0,8}:)[^{}]{0,4000}"(?:eval_)?loss"\s{0,8}:)',
     row_contains_evaluation=False,
     row_loss="smoothed",
-    rows_cover=True,
+    row_time="all",
     ends_at_max_iters=True,
 )
 
@@ -29,7 +29,7 @@ CONSOLE = LogFormat(
     row_contains_evaluation=False,  # see running_clock.py
     row_loss="smoothed",
     ends_at_max_iters=True,
-    rows_cover=True,
+    row_time="all",
 )
 
 LLAMA_FACTORY = LogFormat(
@@ -42,7 +42,7 @@ LLAMA_FACTORY = LogFormat(
     row_contains_evaluation=False,  # see running_clock.py
     row_loss="smoothed",
     ends_at_max_iters=True,
-    rows_cover=True,
+    row_time="all",
 )
 
 FORMATS: tuple[LogFormat, ...] = (TRAINER_STATE, CONSOLE, LLAMA_FACTORY)

@@ -18,7 +18,7 @@ MODDED = LogFormat(
     row_start=r"(?<!\w)step:(\d{1,12})/\d{1,12} (?!val_loss)",
     row_contains_evaluation=False,
     row_loss="micro-batch",  # the last one of the first GPU
-    running_clock=True,
+    row_time="clock",
     clock_ms=1.0,
     ends_at_max_iters=True,
 )
@@ -35,7 +35,7 @@ GOLF = LogFormat(
     extends="modded-nanogpt",
     row_start=r"(?:(?<!\w)step:|^(?:\d[\d.]{0,20} )?)(\d{1,12})/\d{1,12} (?:train_)?loss:",
     row_contains_evaluation=False,
-    running_clock=True,
+    row_time="clock",
     clock_ms=1.0,
     ends_at_max_iters=True,
 )

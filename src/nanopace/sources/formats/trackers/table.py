@@ -30,7 +30,7 @@ WANDB_TABLE = LogFormat(
     r"(?=[^\n]{0,20000}loss))",
     words=("__MIN", "_step"),
     row_contains_evaluation=False,
-    rows_cover=True,
+    row_time="all",
 )
 
 TENSORBOARD = LogFormat(
@@ -39,7 +39,7 @@ TENSORBOARD = LogFormat(
     reader=f"{_HERE}.tensorboard:TensorboardReader",
     opening=r"\A[\s\S]{0,187}brain\.Event:2",
     row_contains_evaluation=False,  # see running_clock.py
-    rows_cover=True,
+    row_time="all",
 )
 
 WANDB = LogFormat(
@@ -48,7 +48,7 @@ WANDB = LogFormat(
     reader=f"{_HERE}.wandb_run:WandbReader",
     opening=r"\A:W&B",
     row_contains_evaluation=False,
-    rows_cover=True,
+    row_time="all",
 )
 
 FORMATS: tuple[LogFormat, ...] = (LIGHTNING, WANDB_TABLE, TENSORBOARD, WANDB)

@@ -1,0 +1,27 @@
+"""How far apart rows and evaluations are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+
+def usual_spacing(groups: Iterable[tuple[int, int, int]]) -> int | None:
+    """The most frequent distance, of groups with first, last and count. Those that overlap are one, evenly spaced."""
+    spacings: Counter[int] = Counter()
+    start = reach = inside = 0
+    for first, last, count in sorted(groups):
+        if inside and first <= reach:
+            reach, inside = max(reach, last), inside + count
+            continue
+        if inside:
+            _add_spacing(spacings, start, reach, inside)
+            spacings[first - reach] += 1
+        start, reach, inside = first, last, count
+    _add_spacing(spacings, start, reach, inside)
+    return spacings.most_common(1)[0][0] if spacings else None
+
+
+def _add_spacing(spacings: Counter[int], first: int, last: int, count: int) -> None:
+    if count > 1:
+        spacings[(last - first) // (count - 1)] += count - 1
