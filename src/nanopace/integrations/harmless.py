@@ -28,10 +28,3 @@ def harmless(hook: Callable[P, None]) -> Callable[P, None]:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     return safe
-
-
-def parameters_of(model: Any) -> int | None:
-    """How many weights a torch module has; tied ones count once."""
-    with suppress(Exception):
-        return sum(int(each.numel()) for each in model.parameters()) or None
-    return None

@@ -19,7 +19,8 @@ from transformers.trainer_callback import TrainerCallback
 
 from nanopace.clock import Clock
 from nanopace.clock.phases import Phase, Step
-from nanopace.integrations.harmless import harmless, parameters_of
+from nanopace.integrations.harmless import harmless
+from nanopace.integrations.start import started_clock
 
 
 class NanopaceCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
@@ -43,11 +44,9 @@ class NanopaceCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
         if not state.is_world_process_zero:
             return
         model = of_trainer.get("model")
-        facts = {"parameters": parameters_of(model), "trainer": "transformers", "resume": state.global_step}
-        config = {**_knobs(args, state, model), **self._facts.get("config", {})}
         path = Path(args.output_dir) if self._path is None else self._path
-        self._clock = Clock(path, **{**facts, **self._facts, "config": config})
-        self._clock.passed(self._clock.phase("startup"))
+        facts = {"trainer": "transformers", "resume": state.global_step, "config": _knobs(args, state, model)}
+        self._clock = started_clock(path, model, facts, self._facts)
 
     @harmless
     def on_epoch_end(self, *_: Any, **__: Any) -> None:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from nanopace.clock import Clock
 from nanopace.clock.phases import Phase, Step
-from nanopace.integrations.harmless import harmless, parameters_of
+from nanopace.integrations.harmless import harmless
+from nanopace.integrations.start import started_clock
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import Callback
@@ -58,11 +59,9 @@ class NanopaceCallback(Callback):
         self._done = trainer.global_step
         if not trainer.is_global_zero:
             return
-        facts = {"parameters": parameters_of(pl_module), "trainer": "lightning", "resume": trainer.global_step}
-        config = {**_knobs(trainer), **self._facts.get("config", {})}
         path = trainer.default_root_dir if self._path is None else self._path
-        self._clock = Clock(path, **{**facts, **self._facts, "config": config})
-        self._clock.passed(self._clock.phase("startup"))
+        facts = {"trainer": "lightning", "resume": trainer.global_step, "config": _knobs(trainer)}
+        self._clock = started_clock(path, pl_module, facts, self._facts)
         self._wrap_saving(trainer)
 
     @harmless

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from nanopace.run import Row, Stage
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats import nanochat_lines as lines
+from nanopace.sources.formats.broken_line import BrokenLine
 from nanopace.sources.formats.nanochat_lines import PrintedRate
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import ENDINGS, RANK
@@ -59,8 +60,7 @@ class NanochatReader:
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
-        self._open = ""  # the beginning of a line that a terminal broke
-        self._pieces = 0  # of it
+        self._broken = BrokenLine(lines.OPENS, most_pieces=lines.MOST_PIECES, longest=lines.LONGEST_LINE)
         self._process = _Process()
         self._machine: dict[str, int | float] = {}  # facts that hold for every process
         self._old_tuning = False  # a program was seen that came with midtraining, and went with it
@@ -72,23 +72,18 @@ class NanochatReader:
         if line.startswith("["):
             line = RANK.sub("", line, count=1)
         if self._read(line):
-            self._open = ""
+            self._broken.close()
             return True
-        joined = self._open + line if self._open else ""
+        joined = self._broken.joined(line)
         if joined and self._read(joined):
-            self._open = ""
+            self._broken.close()
             return True
-        if lines.OPENS.search(line):
-            self._open, self._pieces = line, 1
-        else:
-            self._open, self._pieces = joined, self._pieces + 1
-        if len(self._open) > lines.LONGEST_LINE or self._pieces > lines.MOST_PIECES:
-            self._open = ""
+        self._broken.add(line)
         return False
 
     def feed_cut(self, line: str) -> bool:
         """Only a step line shows that it is complete: by the unit of its last figure."""
-        step = lines.STEP.search((self._open + line)[-lines.LONGEST_LINE :])
+        step = lines.STEP.search((self._broken.text + line)[-lines.LONGEST_LINE :])
         if step:
             self._step(step)
         return step is not None
@@ -106,7 +101,7 @@ class NanochatReader:
         self, rows: Iterable[Row], ms: Floats, per_s: Floats, minutes: float, *, rate_is_right: bool
     ) -> None:
         """Consecutive steps of one form, with times of two decimals; `minutes` is the training so far."""
-        self._open = ""
+        self._broken.close()
         for row in rows:
             self._builder.row(row)
         self._builder.training_time(60 * minutes)

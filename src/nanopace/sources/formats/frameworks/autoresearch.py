@@ -129,7 +129,3 @@ class AutoresearchReader(JoiningReader):
             usual = abs(peak / H100_TFLOPS - 1) < _NEAR
             builder.fact("printed_peak_tflops", H100_TFLOPS if usual else peak, "inferred", "trainer")
         self._process = _Process()
-
-    def finish(self) -> None:
-        super().finish()
-        self._end_process()

@@ -77,8 +77,13 @@ class JoiningReader(ABC):
         if text:
             self.read_partial(text)
 
+    @abstractmethod
+    def _end_process(self) -> None:
+        """No more rows of the current process: tell what only all of them together show."""
+
     def finish(self) -> None:
         self._drop_open()
+        self._end_process()
 
     def stamp(self, prefix: str) -> float | None:
         """The time at which a line was printed, in seconds since any fixed moment, from what is before its text."""

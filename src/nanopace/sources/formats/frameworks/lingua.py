@@ -108,10 +108,6 @@ class LinguaReader(JoiningReader):
         self._steps.rate.tell(self._builder, None)
         self._steps = _Steps()
 
-    def finish(self) -> None:
-        super().finish()
-        self._end_process()
-
 
 class LinguaMetricsReader:
     """metrics.jsonl: one object per row, appended to by every process of a run."""

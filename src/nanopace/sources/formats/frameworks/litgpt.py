@@ -164,7 +164,3 @@ class LitgptReader(JoiningReader):
         if process.per_step is not None and process.per_step > 1:
             builder.caveat("iterations_are_micro_batches", per_step=process.per_step)
         self._process = _Process({})
-
-    def finish(self) -> None:
-        super().finish()
-        self._end_process()

@@ -243,10 +243,6 @@ class MegatronReader(JoiningReader):
                     self._builder.fact("flops_per_token", flops, "inferred", "printed_tflops")
         self._process = _Process()
 
-    def finish(self) -> None:
-        super().finish()
-        self._end_process()
-
 
 def _without_first(ms: float, step: int, at_s: float | None, last: tuple[int, float, float | None] | None) -> float:
     """The mean since the row before, where the printed one counts the first iteration again, as the stamps show."""

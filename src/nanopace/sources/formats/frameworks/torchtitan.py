@@ -275,7 +275,3 @@ class TorchtitanReader(JoiningReader):
             self._builder.fact("tokens_per_iteration", tokens * process.gpus, "inferred", "printed_rate")
         process.rate.tell(self._builder, process.gpus)
         self._process = _Process()
-
-    def finish(self) -> None:
-        super().finish()
-        self._end_process()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.broken_line import BrokenLine
 from nanopace.sources.formats.gpt2 import build_nanogpt_lines as lines
 from nanopace.sources.formats.gpt2.build_nanogpt_lines import Printed, read_row
 from nanopace.sources.formats.gpt2.endings import ending_of
@@ -50,8 +51,7 @@ class BuildNanogptReader:
         self._groups_printed = 0
         self._doubtful: Printed | None = None  # a row between samples that does not follow the last one
         self._spacing = 1
-        self._open = ""  # the beginning of a line that a terminal broke
-        self._pieces = 0
+        self._broken = BrokenLine(lines.OPENS, most_pieces=_MOST_PIECES, longest=_MOST_PIECES * _LONGEST_LINE)
 
     # --- lines -------------------------------------------------------------------------------------------------------
 
@@ -62,26 +62,21 @@ class BuildNanogptReader:
             line = RANK.sub("", line, count=1)
         line = line[:_LONGEST_LINE]
         if self._read(line):
-            self._open = ""
+            self._broken.close()
             return True
         if self._sampling:
             return True  # what the model writes is a part of the log
-        joined = self._open + line if self._open else ""
+        joined = self._broken.joined(line)
         if joined and (row := read_row(joined)) is not None:
-            self._open = ""
+            self._broken.close()
             self._row(row, joined)
             return True
-        if lines.OPENS.search(line):
-            self._open, self._pieces = line, 1
-        elif joined and self._pieces < _MOST_PIECES:
-            self._open, self._pieces = joined, self._pieces + 1
-        else:
-            self._open = ""
+        self._broken.add(line)
         return False
 
     def feed_cut(self, line: str) -> bool:
         """A last line without its end: a time with its unit is complete."""
-        row = read_row((self._open + line)[:_LONGEST_LINE])
+        row = read_row((self._broken.text + line)[:_LONGEST_LINE])
         if row is not None and not self._sampling:
             self._row(row, line)
         return row is not None

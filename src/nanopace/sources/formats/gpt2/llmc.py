@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.broken_line import BrokenLine
 from nanopace.sources.formats.gpt2 import llmc_lines as lines
 from nanopace.sources.formats.gpt2.endings import ending_of
 from nanopace.sources.formats.gpt2.llmc_lines import Printed, read_row
@@ -52,7 +53,7 @@ class LlmcReader:
         self._skipped = False  # the update of the row that follows
         self._began = False  # a process that has no row yet
         self._from_one: bool | None = None
-        self._open, self._pieces = "", 0  # a line that a terminal broke
+        self._broken = BrokenLine(lines.OPENS, most_pieces=_MOST_PIECES, longest=_MOST_PIECES * _LONGEST_LINE)
 
     def feed(self, line: str) -> bool:
         if line.startswith("["):
@@ -61,24 +62,19 @@ class LlmcReader:
         if self._sampling:
             return self._sample(line)
         if self._read(line):
-            self._open = ""
+            self._broken.close()
             return True
-        joined = self._open + line if self._open else ""
+        joined = self._broken.joined(line)
         if joined and (row := read_row(joined, self.forms)) is not None:
-            self._open = ""
+            self._broken.close()
             self._row(row)
             return True
-        if lines.OPENS.search(line):
-            self._open, self._pieces = line, 1
-        elif joined and self._pieces < _MOST_PIECES:
-            self._open, self._pieces = joined, self._pieces + 1
-        else:
-            self._open = ""
+        self._broken.add(line)
         return False
 
     def feed_cut(self, line: str) -> bool:
         """A last line without its end: a time with its unit is complete."""
-        row = read_row((self._open + line)[-_LONGEST_LINE:], self.forms)
+        row = read_row((self._broken.text + line)[-_LONGEST_LINE:], self.forms)
         if row is not None and not self._sampling:
             self._row(row)
         return row is not None
