@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from nanopace.clock import book, clock, timeline
+from nanopace.clock import book, process, timeline
 from nanopace.ledger import read_ledger
 from nanopace.ledger.file import Ledger
 
@@ -97,7 +97,7 @@ def hands_of_a_clock(*, card: bool = False) -> Iterator[tuple[Hands, Card]]:
     with (
         mock.patch.multiple(timeline, time=hands),
         mock.patch.multiple(book, time=hands),
-        mock.patch.multiple(clock, time=hands, _first=False),
+        mock.patch.multiple(process, time=hands, _first=False),
         mock.patch.dict(sys.modules, {"torch": loops_torch}),
     ):
         yield hands, cuda

@@ -17,7 +17,6 @@ import atexit
 import os
 import sys
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -30,9 +29,9 @@ from nanopace.clock.batches import Batches
 from nanopace.clock.book import Book
 from nanopace.clock.late_values import LateValues
 from nanopace.clock.phases import Checkpoint, Evaluation, Phase, Step
+from nanopace.clock.process import beginning, ending_of
 from nanopace.clock.timeline import CudaTimeline, HostTimeline
 from nanopace.errors import reason_of
-from nanopace.host_clock import process_start
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -42,7 +41,6 @@ _PARTS = ("data", "optimizer")  # of a step
 _SPANS = ("startup", "logging", "other")  # without an event of their own
 _PATIENCE_S = 10.0  # for the card, at the end
 _alive: weakref.WeakSet[Clock] = weakref.WeakSet()
-_first = True  # no clock of this process has been made yet
 
 
 class Clock:
@@ -83,7 +81,7 @@ class Clock:
             "trainer": str(trainer),
         }
         self._resume = arguments.whole("resume", resume, least=0) or 0
-        began = _beginning()
+        began = beginning()
         self._book = Book(began)
         self._book.iteration = self._resume
         self._timeline: HostTimeline | CudaTimeline = HostTimeline(began, self._complete)
@@ -161,7 +159,7 @@ class Clock:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close(_reason(error))
+        self.close(ending_of(error))
 
     def __reduce__(self) -> tuple[Callable[[], Clock], tuple[()]]:
         """A copy is off: only one writes."""
@@ -231,23 +229,13 @@ class Clock:
 
     def _complete(self, phase: Phase) -> None:
         """All of its time is measured, and its values are there."""
-        for name, taken in phase.taken.items():
-            phase.taken[name] = self._late.read(taken)
+        phase.read_values(self._late)
         self._book.complete(phase)
 
     def _take_values(self, phase: Phase, *, last: bool = False) -> None:
-        """Begin to read what the loop gave. `last`: it cannot give more, and its tensors are let go."""
-        for name in phase.VALUES:
-            value = getattr(phase, name)
-            if value is not None:
-                before = phase.taken.get(name)
-                if before is None or before[0] is not value:
-                    phase.taken[name] = value, self._late.take(name, value)
-                if last and type(value) is not float:
-                    setattr(phase, name, None)
+        """`last`: the loop cannot give more."""
+        phase.take_values(self._late, last=last)
         if last:
-            for name, (_, taken) in phase.taken.items():
-                phase.taken[name] = taken
             for name in phase.__dict__:
                 self._warn(name, f"{phase.name} has no {name!r}; it is left out")
 
@@ -330,26 +318,7 @@ class Clock:
     def _at_exit(self) -> None:
         """The process ends, and nobody closed the clock. Python remembers the error that ended it."""
         error = getattr(sys, "last_value", None)
-        self.close(None if error is None or hasattr(sys, "ps1") else _reason(error))
-
-
-def _reason(error: BaseException | None) -> str:
-    """The ledger's word for why a training ended."""
-    if error is None or (isinstance(error, SystemExit) and not error.code):
-        return "finished"
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return "out_of_memory" if full else "error"
-
-
-def _beginning() -> float:
-    """When the run began, by `time.perf_counter`: with the process, unless that has done something else before."""
-    global _first
-    alone = _first and not hasattr(sys, "ps1") and "ipykernel" not in sys.modules
-    _first = False
-    now = time.perf_counter()
-    return now - max(0.0, time.monotonic() - process_start()) if alone else now
+        self.close(None if error is None or hasattr(sys, "ps1") else ending_of(error))
 
 
 def _off_clock() -> Clock:

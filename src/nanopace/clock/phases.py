@@ -16,6 +16,8 @@ from nanopace.ledger import CheckpointEvent, CompileEvent, EvalEvent, Event, Ste
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from nanopace.clock.late_values import LateValues
+
 P = ParamSpec("P")
 R = TypeVar("R")
 _DIGITS = 4  # of a millisecond
@@ -64,6 +66,25 @@ class Phase:
     def set(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():
             setattr(self, name, value)
+
+    def take_values(self, late: LateValues, *, last: bool) -> None:
+        """Begin to read what the loop gave. `last`: it cannot give more, and its tensors are let go."""
+        for name in self.VALUES:
+            value = getattr(self, name)
+            if value is not None:
+                before = self.taken.get(name)
+                if before is None or before[0] is not value:
+                    self.taken[name] = value, late.take(name, value)
+                if last and type(value) is not float:
+                    setattr(self, name, None)
+        if last:
+            for name, (_, taken) in self.taken.items():
+                self.taken[name] = taken
+
+    def read_values(self, late: LateValues) -> None:
+        """They are there by now."""
+        for name, taken in self.taken.items():
+            self.taken[name] = late.read(taken)
 
     @property
     def waited_ms(self) -> float:

@@ -1,0 +1,29 @@
+"""The process that a clock runs in: when it began, and how it ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from nanopace.host_clock import process_start
+
+_first = True  # no clock of this process has been made yet
+
+
+def ending_of(error: BaseException | None) -> str:
+    """The ledger's word for why a training ended."""
+    if error is None or (isinstance(error, SystemExit) and not error.code):
+        return "finished"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return "out_of_memory" if full else "error"
+
+
+def beginning() -> float:
+    """When the run began, by `time.perf_counter`: with the process, unless that has done something else before."""
+    global _first
+    alone = _first and not hasattr(sys, "ps1") and "ipykernel" not in sys.modules
+    _first = False
+    now = time.perf_counter()
+    return now - max(0.0, time.monotonic() - process_start()) if alone else now
