@@ -18,7 +18,7 @@ from typing import Any
 from fuzzing.formats import example, example_names, spoiled
 from fuzzing.hostile import WORDS, altered_json, spoil
 
-_FEW_LINES = 6
+_FEW_LINES = (2, 3, 6)
 _INTEGERS = (0, 1, -1, 2, 9, 10, 10**6, 2**31, 2**53, 2**63 - 1, -(2**63))
 _FLOATS = (0.0, -0.0, -1.0, 0.1, 1.7e9, 1.7e9 + 0.13, 1e18, 1e308, -1e308, 5e-324, *map(float, ("nan", "inf", "-inf")))
 _WANDB_HEADER, _WANDB_RECORD = 7, struct.Struct("<IHB")
@@ -74,13 +74,15 @@ def _altered(name: str) -> Callable[[Random, bytes], bytes]:
 
 
 def _spoiled(dice: Random, data: bytes) -> bytes:
-    return spoiled(dice, data, most_lines=_FEW_LINES, most_bytes=300_000)
+    return spoiled(dice, data, most_lines=dice.choice(_FEW_LINES), most_bytes=300_000)
 
 
 def _other_document(dice: Random, data: bytes) -> bytes:
     document = json.loads(data)
     for entries in (held for held in document.values() if isinstance(held, list)):
-        entries[:] = [entries[at] for at in sorted(dice.sample(range(len(entries)), min(len(entries), _FEW_LINES)))]
+        entries[:] = [
+            entries[at] for at in sorted(dice.sample(range(len(entries)), min(len(entries), dice.choice(_FEW_LINES))))
+        ]
     return altered_json(dice, document) if dice.random() < 0.9 else _spoiled(dice, data)
 
 
@@ -89,7 +91,10 @@ def _other_objects(dice: Random, data: bytes) -> bytes:
     if dice.random() < 0.3:
         return _spoiled(dice, data)
     lines = data.splitlines()
-    lines = [lines[at] for at in sorted(dice.sample(range(len(lines)), dice.randint(1, min(len(lines), _FEW_LINES))))]
+    lines = [
+        lines[at]
+        for at in sorted(dice.sample(range(len(lines)), dice.randint(1, min(len(lines), dice.choice(_FEW_LINES)))))
+    ]
     for at in range(len(lines)):
         if dice.random() < 0.4:
             lines[at] = altered_json(dice, json.loads(lines[at]))
@@ -176,7 +181,7 @@ def _records() -> tuple[bytes, ...]:
 
 def _some(dice: Random, records: tuple[bytes, ...]) -> list[bytes]:
     """The first mostly, and a few others, mostly in their order."""
-    chosen = dice.sample(range(len(records)), min(len(records), dice.randint(1, _FEW_LINES)))
+    chosen = dice.sample(range(len(records)), min(len(records), dice.choice(_FEW_LINES)))
     if dice.random() < 0.8:
         chosen = sorted({0, *chosen})
     return [records[at] for at in chosen]
