@@ -4,7 +4,7 @@
     python bench/fuzz.py --seed 7 --minutes 60 --only logs ledgers
     python bench/fuzz.py --seed 7 --only logs --case 1234  # this very input again; it is written to a file, too
     python bench/fuzz.py --only logs --file some.log       # a file of yours
-    python bench/fuzz.py --only formats --format modded-nanogpt --executions 1000000
+    python bench/fuzz.py --only parsers --format modded-nanogpt --executions 1000000
 
 A finding is an exception that is not a NanopaceError, a traceback, an exit code that is not documented, a file changed
 that is none of nanopace's, more than 10 s of the processor for 5 MB, or more than 500 MB of memory. Exit code: 1 where
@@ -53,7 +53,7 @@ def _fuzz(pool: Pool, args: argparse.Namespace) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="TARGET", choices=tuple(TARGETS), help=", ".join(TARGETS))
-    parser.add_argument("--format", nargs="+", metavar="NAME", help="only these, of the target formats")
+    parser.add_argument("--format", nargs="+", metavar="NAME", help="only these, of the targets formats and parsers")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--executions", type=int, metavar="N", help="so many of each target, instead of the time")

@@ -35,14 +35,14 @@ def read_example(data: bytes) -> None:
 
 
 def make_example(dice: Random) -> bytes:
-    return spoiled(dice, dice.choice(_examples()))
+    return spoiled(dice, example(dice.choice(example_names())))
 
 
-def spoiled(dice: Random, data: bytes) -> bytes:
+def spoiled(dice: Random, data: bytes, *, most_lines: int = _MOST_LINES, most_bytes: int = 3_000_000) -> bytes:
     """A log with some of all this done to it."""
     lines = data.splitlines(True)
-    if len(lines) > 3 * _MOST_LINES and dice.random() < 0.8:
-        _thin(dice, lines)
+    if len(lines) > 2 * most_lines and dice.random() < 0.9:
+        _thin(dice, lines, most_lines)
     for _ in range(dice.choice((0, 1, 1, 2, 4))):
         _alter_lines(dice, lines)
     data = b"".join(lines)
@@ -60,9 +60,22 @@ def spoiled(dice: Random, data: bytes) -> bytes:
         case 8:
             return data + dice.choice((b"", b"\n")) + dice.choice(_all_examples())
         case 9 if dice.random() < 0.01:
-            return data * max(1, min(3000, 3_000_000 // (len(data) + 1)))
+            return data * max(1, min(3000, most_bytes // (len(data) + 1)))
         case _:
             return data
+
+
+@cache
+def example_names() -> tuple[str, ...]:
+    """Those to try."""
+    found, wanted = _read(), os.environ.get("FUZZ_FORMAT", "").split()
+    if missing := [name for name in wanted if name not in found]:
+        raise SystemExit(f"no example of {', '.join(missing)}; there are {', '.join(found)}")
+    return tuple(wanted or found)
+
+
+def example(name: str) -> bytes:
+    return _read()[name]
 
 
 @cache
@@ -71,13 +84,6 @@ def _all_examples() -> tuple[bytes, ...]:
 
 
 @cache
-def _examples() -> tuple[bytes, ...]:
-    found, wanted = _read(), os.environ.get("FUZZ_FORMAT", "").split()
-    if missing := [name for name in wanted if name not in found]:
-        raise SystemExit(f"no example of {', '.join(missing)}; there are {', '.join(found)}")
-    return tuple(found[name] for name in wanted or found)
-
-
 def _read() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for path in sorted(Path(os.environ.get("FUZZ_EXAMPLES") or _EXAMPLES).glob("[!_]*.py")):
@@ -86,10 +92,10 @@ def _read() -> dict[str, bytes]:
     return found
 
 
-def _thin(dice: Random, lines: list[bytes]) -> None:
+def _thin(dice: Random, lines: list[bytes], most: int) -> None:
     """Some of its lines, in their order: a head, and rows from anywhere."""
-    head = dice.choice((0, 3, _MOST_LINES))
-    kept = sorted(dice.sample(range(head, len(lines)), dice.randint(1, _MOST_LINES)))
+    head = dice.choice((0, 3, most))
+    kept = sorted(dice.sample(range(head, len(lines)), dice.randint(1, most)))
     lines[:] = lines[:head] + [lines[at] for at in kept]
 
 
@@ -128,7 +134,8 @@ def _alter_lines(dice: Random, lines: list[bytes]) -> None:
             begin = dice.randrange(len(other) + 1)
             lines[at:to] = other[begin : begin + 5]
         case 9:
-            lines.insert(at, dice.choice((b"x", b" ", b"\n", b"{", b"[", b'"', *JUNK)) * dice.choice((1, 9, 5000)))
+            times = 5000 if dice.random() < 0.05 else dice.choice((1, 9))
+            lines.insert(at, dice.choice((b"x", b" ", b"\n", b"{", b"[", b'"', *JUNK)) * times)
         case 10 if lines:  # a line that begins like one and ends like another
             one, two = dice.choice(lines), dice.choice(lines)
             lines.insert(at, one[: dice.randrange(len(one) + 1)] + two[dice.randrange(len(two) + 1) :])

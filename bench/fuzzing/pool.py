@@ -207,7 +207,7 @@ class Pool:
         known[where] = f"{name} case {case}, {size:,} bytes: {where}"
         self.findings.mkdir(parents=True, exist_ok=True)
         again = f"python bench/fuzz.py --seed {self.seed} --only {name} --case {case}"
-        if name == "formats" and (formats := os.environ.get("FUZZ_FORMAT")):
+        if name in ("formats", "parsers") and (formats := os.environ.get("FUZZ_FORMAT")):
             again += f" --format {formats}"
         (self.findings / f"{name}-{case}.txt").write_text(f"{known[where]}\n{again}\n\n{trace}\n", errors="replace")
         if case >= 0:

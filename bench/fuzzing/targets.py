@@ -10,6 +10,7 @@ from fuzzing.faults import make_fault, run_faults
 from fuzzing.formats import make_example, read_example
 from fuzzing.ledgers import compare_both, explain, make_ledger, make_pair, read_events
 from fuzzing.logs import make_log
+from fuzzing.parsers import make_for_parser, read_by_parser
 from fuzzing.patterns import make_hand_written, read_by_patterns
 from fuzzing.spoiled import make_checkpoint, make_corpus, make_directory
 from fuzzing.trees import read_trees, run_in_trees
@@ -24,6 +25,7 @@ def _plain(check: Callable[[bytes], None]) -> Callable[[Path], Callable[[bytes],
 TARGETS = {
     "logs": Target(make_log, _plain(explain)),
     "formats": Target(make_example, _plain(read_example)),
+    "parsers": Target(make_for_parser, _plain(read_by_parser)),
     "patterns": Target(make_hand_written, _plain(read_by_patterns)),
     "ledgers": Target(make_ledger, _plain(read_events)),
     "pairs": Target(make_pair, _plain(compare_both)),

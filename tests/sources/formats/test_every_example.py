@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
+from contextlib import suppress
 from importlib import import_module
 from pkgutil import iter_modules
 
 import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
+from nanopace.errors import NanopaceError
 from nanopace.sources.detect import Detector
 from nanopace.sources.formats.table import BUILT_IN
 from nanopace.sources.runs import open_runs
@@ -51,3 +54,15 @@ def test_no_other_format_has_a_row_in_it(name: str) -> None:
     detector.look_at(data_of(name))
     found = detector.format.name if detector.has_row and detector.format is not None else None
     assert found == ALIKE.get(name)
+
+
+@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - BINARY))
+@pytest.mark.parametrize("number", [b",", b"9" * 30])
+def test_a_number_that_is_none_breaks_no_reader(name: str, number: bytes) -> None:
+    """Each in turn, in one line of each kind: what is unreadable is left out, or refused."""
+    data = data_of(name)
+    for line in {re.sub(rb"\d+", b"0", line): line for line in data.splitlines()}.values():
+        for found in list(re.finditer(rb"[\d,.]*\d", line))[:12]:
+            spoiled = line[: found.start()] + number + line[found.end() :]
+            with suppress(NanopaceError):
+                open_runs(io.BytesIO(data.replace(line, spoiled)))

@@ -282,9 +282,11 @@ class NanogptReader:
             self._builder.fact(knob, value)
 
     def _override(self, knob: str, value: str) -> None:
+        from nanopace.config import KNOBS
         from nanopace.config_text import read_override
 
-        if "{" in value:  # no flag of nanoGPT's has one, and an f-string takes long to parse
+        # A fork's own knob; and no flag of nanoGPT's has a brace, while an f-string takes long to parse.
+        if knob not in KNOBS or "{" in value:
             return
-        with suppress(UsageError):  # a fork's own knob
+        with suppress(UsageError):
             self._builder.fact(*read_override(f"{knob}={value}"))

@@ -36,8 +36,8 @@ _SUMMARY = re.compile(
     r"^\W{0,4}(val_bpb|training_seconds|total_seconds|num_steps|num_params_M|depth):\s{1,20}(\d{1,12}(?:\.\d{1,9})?)\s{0,9}$",
     re.ASCII,
 )
-_VOCABULARY = re.compile(r"^Vocab size: ([\d,]{1,15})$", re.ASCII)
-_PARAMETERS = re.compile(r"^\s{0,4}total {5,}: ([\d,]{1,24})$", re.ASCII)
+_VOCABULARY = re.compile(r"^Vocab size: (\d[\d,]{0,14})$", re.ASCII)
+_PARAMETERS = re.compile(r"^\s{0,4}total {5,}: (\d[\d,]{0,23})$", re.ASCII)
 _FLOPS = re.compile(r"^Estimated FLOPs per token: (\d\.\d{1,15}e\+\d\d)", re.ASCII)
 _SHAPE = re.compile(r"['\"](sequence_len|n_layer|n_head|n_embd)['\"]: (\d{1,9})", re.ASCII)
 _NAMES = {"sequence_len": "block_size"}

@@ -31,7 +31,7 @@ _ROW = re.compile(
 )
 _SAVED = re.compile(r"\bSaving to: (\S{1,300})")
 _STEP_OF_PATH = re.compile(r"(\d{1,12})/?$", re.ASCII)
-_PARAMETERS = re.compile(r"\bModel size: ([\d,]{1,24}) total parameters", re.ASCII)
+_PARAMETERS = re.compile(r"\bModel size: (\d[\d,]{0,23}) total parameters", re.ASCII)
 _CARD = re.compile(r"GPU capacity: (.{1,100}?) \(\d{1,3}\) with (\d{1,6}\.\d{1,15})\s?GiB memory", re.ASCII)
 _JOB = re.compile(r" - Starting job: ", re.ASCII)
 _RELOADED = re.compile(r" - (?:Reloading train state|Model and optim reloaded)", re.ASCII)

@@ -34,13 +34,13 @@ _VALIDATION = re.compile(
 )
 _FINAL = re.compile(rf"Final evaluation \| val loss: ({_REAL}) \|", re.ASCII)
 _SAVED = re.compile(r"Saving (?:LoRA weights|adapter v?\d? ?weights|checkpoint|weights) to '(.{1,300}?)'", re.ASCII)
-_PARAMETERS = re.compile(r"\b(?:Total parameters|Number of trainable parameters): ([\d,]{1,24})", re.ASCII)
+_PARAMETERS = re.compile(r"\b(?:Total parameters|Number of trainable parameters): (\d[\d,]{0,23})", re.ASCII)
 _TOP = re.compile(r"^\{'(?:access_token|checkpoint_dir|data|devices)'|Time to instantiate model: ", re.ASCII)
 _RESUMED = re.compile(r"Resuming training from ", re.ASCII)
 _SETTINGS = re.compile(
     r"\b(micro_batch_size|max_seq_length|block_size|num_nodes|devices)'?[=:] ?(\d{1,12})\b", re.ASCII
 )
-_TOKENS = re.compile(r"- Total tokens {1,30}: {1,3}([\d,]{1,24})", re.ASCII)
+_TOKENS = re.compile(r"- Total tokens {1,30}: {1,3}(\d[\d,]{0,23})", re.ASCII)
 _TIME = re.compile(r"- Training Time {1,30}: {1,3}(\d{1,12}\.\d\d) s", re.ASCII)
 _RATE = re.compile(r"- Tok/sec {1,30}: {1,3}(\d{1,15}\.\d\d) tok/s", re.ASCII)
 

@@ -53,7 +53,7 @@ _SIZES = tuple(
     for name in ("local batch size", "global batch size", "(?:sequence|maximum context) length")
 )
 _CARD = re.compile(r"\b(?:CUDA|GPU) capacity: (.{1,100}?) (?:\(\d{1,3}\) )?with (\d{1,6}\.\d\d)GiB memory", re.ASCII)
-_PARAMETERS = re.compile(r"\bModel .{1,120}? size: ([\d,]{1,24}) total parameters", re.ASCII)
+_PARAMETERS = re.compile(r"\bModel .{1,120}? size: (\d[\d,]{0,23}) total parameters", re.ASCII)
 _PEAK = re.compile(r"Peak FLOPS used for computing MFU: (\d\.\d{1,6}e\+\d{1,2})", re.ASCII)
 
 

@@ -23,7 +23,7 @@ _BAR = re.compile(
 )
 _DESCRIBED = re.compile(r"[\w)]\s{0,3}:$")  # before a bar: not "[rank0]:"
 _OF_TRAINING = re.compile(r"(?i:train(?:ing)?)\s{0,3}:$")
-_TOTAL = re.compile(r"Total optimization steps = ([\d,]{1,15})$")
+_TOTAL = re.compile(r"Total optimization steps = (\d[\d,]{0,14})$")
 _STEPS = re.compile(r"(\d{1,12})/(\d{1,12})")
 _ELAPSED = re.compile(r"(?:(\d{1,6})d )?(?:(\d{1,6})h )?(?:(\d{1,6})m )?(\d{1,6})s|(?:(\d{1,6}):)?(\d{1,6}):(\d\d)")
 
