@@ -20,41 +20,13 @@ from typing import NamedTuple
 
 from nanopace.run import Row
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.formats.frameworks import torchtitan_lines as lines
 from nanopace.sources.formats.frameworks.joined import JoiningReader
 from nanopace.sources.formats.frameworks.rates import PerGpuRate, TokensOfStep
 from nanopace.sources.printed_numbers import nan_as_inf, to_int
 from nanopace.sources.processes.died import RANK
 
 _MOST_WAITING = 64  # rows without a loss, or without a time, before it is clear that there is none
-
-_ROW = re.compile(
-    r"(?<!validate )\bstep:\s{1,8}(?P<step>\d{1,12})(?:/\d{1,12}(?: = \d{1,3}\.\d{1,6}%)?)?\s{1,8}"
-    r"loss:\s{0,8}(?P<loss>-?(?:\d{1,9}\.\d{1,9}|nan|inf))\s"
-    r".{0,300}?\b[tw]ps:\s{0,8}(?P<rate>\d[\d,]{0,15})(?![\d.,e])"
-    r"(?:\s{1,8}tflops:\s{0,8}(?P<tflops>\d[\d,]{0,11}\.\d{1,4}))?"
-    r"(?P<mfu>\s{1,8}mfu:\s{0,8}(?:(?P<percent>\d{1,6}\.\d{1,4})%|N/A))?",
-    re.ASCII,
-)
-_VALIDATION = re.compile(
-    r"\bvalidate step:\s{1,8}(\d{1,12})\s{1,8}loss:\s{0,8}(-?(?:\d{1,9}\.\d{1,9}|nan|inf))\s", re.ASCII
-)
-_SAVED = re.compile(r"Finished (?:saving|staging) the checkpoint.{0,60}?\s?in (\d{1,7}\.\d{1,3}) seconds", re.ASCII)
-_STARTS = re.compile(r"Training starts at step (\d{1,12})", re.ASCII)
-_HEADER = re.compile(r"torchtitan version: |Starting job: |Building (?:device mesh|\d-D) ", re.ASCII)
-_MESH = re.compile(r"Building device mesh with parallelism: (.{1,120})", re.ASCII)
-_DEGREE = re.compile(r"\b(?:pp|dp_replicate|dp_shard|cp|tp)=(-?\d{1,6})", re.ASCII)  # ep has no GPUs of its own
-_MESH_2024 = re.compile(r"Building \d-D device mesh with \[[^\]]{0,120}\], \[([\d, ]{1,60})\]", re.ASCII)
-_BATCH = re.compile(
-    r"(?:local batch size|(?P<per_step>\d{1,15}) tokens per train step).{0,200}?total steps:? (?P<steps>\d{1,12})",
-    re.ASCII,
-)
-_SIZES = tuple(
-    re.compile(rf"{name}:? (\d{{1,12}})", re.ASCII)
-    for name in ("local batch size", "global batch size", "(?:sequence|maximum context) length")
-)
-_CARD = re.compile(r"\b(?:CUDA|GPU) capacity: (.{1,100}?) (?:\(\d{1,3}\) )?with (\d{1,6}\.\d\d)GiB memory", re.ASCII)
-_PARAMETERS = re.compile(r"\bModel .{1,120}? size: (\d[\d,]{0,23}) total parameters", re.ASCII)
-_PEAK = re.compile(r"Peak FLOPS used for computing MFU: (\d\.\d{1,6}e\+\d{1,2})", re.ASCII)
 
 
 class _Printed(NamedTuple):
@@ -97,14 +69,14 @@ class TorchtitanReader(JoiningReader):
         self._waiting: list[_Printed] = []
 
     def read_row(self, text: str) -> bool:
-        found = _ROW.search(text)
+        found = lines.ROW.search(text)
         if found is not None and found["mfu"]:  # else a terminal may have broken it, even in the middle of its rate
             self._row(found, text)
         return found is not None and found["mfu"] is not None
 
     def read_partial(self, text: str) -> None:
         """Without an mfu: of spring 2024, or a fork's."""
-        found = _ROW.search(text)
+        found = lines.ROW.search(text)
         if found is not None:
             self._row(found, text)
 
@@ -182,9 +154,9 @@ class TorchtitanReader(JoiningReader):
     # --- everything else ---------------------------------------------------------------------------------------------
 
     def read_line(self, line: str) -> bool:
-        if found := _VALIDATION.search(line):
+        if found := lines.VALIDATION.search(line):
             self._validation(int(found[1]), float(found[2]), self.stamp(line[: found.start()]))
-        elif found := _SAVED.search(line):
+        elif found := lines.SAVED.search(line):
             self._process.saved_ms += 1000 * float(found[1])
             if self._process.since_step is not None:
                 self._builder.checkpoint(self._process.since_step, ms=1000 * float(found[1]))
@@ -208,27 +180,27 @@ class TorchtitanReader(JoiningReader):
 
     def _header(self, line: str) -> bool:
         builder, process = self._builder, self._process
-        begins = _HEADER.search(line) is not None
+        begins = lines.HEADER.search(line) is not None
         if begins and process.last:
             self._end_process()
             process = self._process
         if begins:
             builder.begin_process()
-        if found := _MESH.search(line):
-            self._gpus([int(degree) for degree in _DEGREE.findall(found[1])])
-        elif found := _MESH_2024.search(line):
+        if found := lines.MESH.search(line):
+            self._gpus([int(degree) for degree in lines.DEGREE.findall(found[1])])
+        elif found := lines.MESH_2024.search(line):
             self._gpus([int(degree) for degree in found[1].replace(" ", "").split(",") if degree])
-        elif found := _PARAMETERS.search(line):
+        elif found := lines.PARAMETERS.search(line):
             builder.fact("parameters", to_int(found[1]))
-        elif found := _PEAK.search(line):
+        elif found := lines.PEAK.search(line):
             builder.fact("printed_peak_tflops", float(found[1]) / 1e12)
-        elif found := _CARD.search(line):
+        elif found := lines.CARD.search(line):
             builder.fact("gpu", found[1])
             builder.fact("gpu_memory_gb", float(found[2]))
         elif "with torch.compile" in line and "Compiling " in line:
             builder.fact("compile", True)
         else:
-            starts = _STARTS.search(line)
+            starts = lines.STARTS.search(line)
             return self._start(starts, line) or self._batch(line) or begins
         return True
 
@@ -251,12 +223,12 @@ class TorchtitanReader(JoiningReader):
 
     def _batch(self, line: str) -> bool:
         """How many tokens a step has, in the words of three years."""
-        found = _BATCH.search(line)
+        found = lines.BATCH.search(line)
         if found is None:
             return False
         builder = self._builder
         builder.fact("max_iters", int(found["steps"]))
-        local, whole, length = (int(size[1]) if (size := each.search(line)) else None for each in _SIZES)
+        local, whole, length = (int(size[1]) if (size := each.search(line)) else None for each in lines.SIZES)
         if length is not None:
             builder.fact("block_size", length)
         if local is not None:
