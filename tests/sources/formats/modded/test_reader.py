@@ -15,7 +15,7 @@ from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.errors import NotALog
 from nanopace.run import Row, Run
-from nanopace.sources.formats.modded.running_clock import RunningClock
+from nanopace.sources.formats.modded.unsynchronized_clock import UnsynchronizedClock
 from nanopace.sources.runs import open_runs
 
 from .simulated import CODE, ERAS, OLD_CODE, Era, simulate, val_loss
@@ -262,7 +262,7 @@ def test_two_records_can_be_compared() -> None:
 )
 def test_rows_add_up_to_the_clock_at_every_evaluation(parts: list[tuple[list[int], int]]) -> None:
     emitted: list[Row] = []
-    clock = RunningClock(emitted.append)
+    clock = UnsynchronizedClock(emitted.append)
     step, at_ms = 0, 0
     for times, wait_ms in parts:
         for ms in times:
@@ -278,7 +278,7 @@ def test_rows_add_up_to_the_clock_at_every_evaluation(parts: list[tuple[list[int
 
 def test_rows_do_not_wait_for_ever() -> None:
     emitted: list[Row] = []
-    clock = RunningClock(emitted.append)
+    clock = UnsynchronizedClock(emitted.append)
     for step in range(1, 3000):
         clock.row(step, 100 * step, None)
     assert len(emitted) >= 2000

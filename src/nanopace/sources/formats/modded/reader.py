@@ -4,7 +4,8 @@ What the figures mean, which the log does not say:
 
 - `step:250/1770` is printed when 250 steps are done. Rows have that number here, too, and so has the evaluation behind
   it.
-- `train_time` runs on from row to row. It stops for evaluations, and waits for the GPU there alone (running_clock.py).
+- `train_time` runs on from row to row. It stops for evaluations, and waits for the GPU there alone
+  (unsynchronized_clock.py).
 - Until January 2025 it was set to 0 after step 10: the final time has neither the first steps nor the compilation.
 - `train_loss` is that of the last micro-batch on the first GPU, in parameter-golf of all that it had in this step.
 - Before its rows, the log of modded-nanogpt has the whole program, and then what nvidia-smi says (source_code.py).
@@ -16,8 +17,8 @@ import re
 
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.modded.lines import LAYERS_REPEATED, STOPPED, STOPPED_AT, Printed, is_complete, read_row
-from nanopace.sources.formats.modded.running_clock import RunningClock
 from nanopace.sources.formats.modded.source_code import SourceCode
+from nanopace.sources.formats.modded.unsynchronized_clock import UnsynchronizedClock
 from nanopace.sources.head.card_lines import card_of
 from nanopace.sources.processes.died import ENDING, ENDINGS
 
@@ -47,7 +48,7 @@ class ModdedReader:
 
     def __init__(self, builder: RunBuilder, _width: int = 0) -> None:
         self._builder = builder
-        self._clock = RunningClock(builder.row)
+        self._clock = UnsynchronizedClock(builder.row)
         self._code = SourceCode()
         self._in_code = False
         self._cards: list[str] = []  # of nvidia-smi, one for each GPU

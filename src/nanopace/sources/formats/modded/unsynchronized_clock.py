@@ -1,4 +1,4 @@
-"""From a clock that runs on to the time of each row.
+"""From a clock that runs on, and does not wait for the GPU, to the time of each row.
 
 The clock of a row does not wait for the GPU, and that of an evaluation does. So right after an evaluation the program
 runs ahead: its first rows are too short, and what they lack is waited for at the next evaluation. That wait is given
@@ -30,7 +30,7 @@ class _Held:
         self.step, self.steps, self.ms, self.loss = step, steps, ms, loss
 
 
-class RunningClock:
+class UnsynchronizedClock:
     """Gives `emit` each row with the time of one step."""
 
     def __init__(self, emit: Callable[[Row], None]) -> None:
