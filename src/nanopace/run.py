@@ -233,7 +233,7 @@ class Restart(Record):
 
     row: int  # index of the first row of the new process
     iteration: int  # where it went on
-    reached: int  # the last iteration known of the process before
+    reached: int  # the last iteration that the process before is known to have done
     lost: Rows = Rows()  # rows of iterations that were done again; not in Run.rows
     beside_ms: float = 0.0  # what the trainer measured of evaluations and checkpoints among them
 
