@@ -127,7 +127,7 @@ class Draft(Details):
 
         Its cost is that of what it takes out: a log may go back in every line.
         """
-        # Where iterations are counted from 0, the evaluation of one comes before its step, which may never have followed.
+        # Counted from 0, the evaluation of an iteration comes before its step, which may never have followed.
         before_step = row_contains_evaluation or self.rows.iteration[0] == 0
         reached = max(self.rows.last_iteration[-1], self.evaluations.latest() - before_step)
         lost, places = take_rows(self.rows, iteration)
