@@ -31,6 +31,7 @@ class LogFormat(Record):
     row: str = ""  # matches a row of this format, and no line of any other
     header: str = ""  # matches what this trainer prints before its rows: counts until a row is found
     words: tuple[str, ...] = ()  # plain words: one of them is in every row and header
+    row_words: tuple[str, ...] = ()  # plain words: one of these is in every row, too; () where `words` say enough
     anchors: tuple[str, ...] = ()  # expressions: one of them matches in every row and header; () is the words
     opening: str = ""  # matches in the first bytes of a file that is one document: JSON, or binary
     extends: str = ""  # the format that its rows begin like: rows of that one behind a header of this one are of this

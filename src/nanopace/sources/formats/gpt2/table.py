@@ -29,6 +29,7 @@ BUILD_NANOGPT = LogFormat(
     row=rf"{_STEP}{_BEFORE_LOSS}{_LOSS}.{{0,200}}?{_TIME}",
     header=r"total desired batch size:?\s{0,4}\d|=> calculated gradient accumulation steps:|^HellaSwag accuracy: \d",
     words=("step", "Step", "STEP", "total desired batch size", "gradient accumulation steps", "HellaSwag accuracy"),
+    row_words=("loss", "Loss", "LOSS"),
     anchors=(
         r"[sS](?:tep|TEP)\s{0,8}[:=#]?\s{0,8}\d",
         r"total desired batch",
@@ -76,6 +77,7 @@ LLMC = LogFormat(
     rf"|/\d{{1,12}}: train loss {_REAL} [^|]{{0,80}}?\d ms|: train loss {_REAL} \(took \d)",
     header=r"^\| (?:micro batch size B|padded_vocab_size Vp|val_loss_every) ",
     words=("step ", "micro batch size B", "padded_vocab_size", "val_loss_every"),
+    row_words=("loss",),
     anchors=(r"step\s{1,8}\d{1,12}(?:/\d|: train)", "micro batch size B", "padded_vocab_size", "val_loss_every"),
     row_start=r"(?<![\w-])step\s{1,8}(\d{1,12})(?:/\d{1,12}(?: \||: train)|: train loss \S{1,24} \(took)",
     row_contains_evaluation=False,
@@ -90,6 +92,7 @@ LLMC_PYTHON = LogFormat(
     row=rf"{_LLMC_STEP}/\d{{1,12}} \| train loss {_REAL} \| norm [^|]{{1,40}}\| lr [^|]{{1,20}}\| \(\d"
     rf"|(?<![\w-])iteration \d{{1,12}}, loss: {_REAL}, time: \d",
     words=("step ", "iteration "),
+    row_words=("loss",),
     anchors=(r"step\s{1,8}\d{1,12}/\d", r"iteration \d{1,12}, loss"),
     row_start=r"(?<![\w-])(?:step\s{1,8}|iteration )(\d{1,12})(?:/\d{1,12} \| train loss|, loss:)",
     gpt2_shape=True,
