@@ -223,6 +223,8 @@ class Draft(Details):
             mfu_smoothing=format.mfu_smoothing,
             row_loss=format.row_loss,
             nanogpt_knobs=format.nanogpt_knobs,
+            gpt2_shape=format.gpt2_shape,
+            compiles=format.compiles,
             has_stages=format.has_stages,
             wall_ms=self.wall_ms,
             gpu_use=self.gpu_use,

@@ -57,6 +57,7 @@ class LogFormat(Record):
     nanogpt_knobs: bool = False  # it is set by nanoGPT's knobs, such as dtype
     nanogpt_defaults: bool = False  # a knob that its config does not name has nanoGPT's default
     gpt2_shape: bool = False  # its parameters and FLOPs follow from layers and width as GPT-2's do
+    compiles: bool = True  # it has torch.compile, or something like it
     ends_at_max_iters: bool = False  # its last row is of iteration max_iters
 
     def open_reader(self, builder: RunBuilder, width: int = 0) -> LineReader:

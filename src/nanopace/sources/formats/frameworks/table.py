@@ -39,6 +39,7 @@ MEGATRON = LogFormat(
     row_start=_MEGATRON_START,
     row_contains_evaluation=False,
     row_is_mean=True,
+    compiles=False,
 )
 
 MEGATRON_2021 = LogFormat(
@@ -52,6 +53,7 @@ MEGATRON_2021 = LogFormat(
     anchors=_MEGATRON_ANCHORS,
     row_start=_MEGATRON_START,
     row_is_mean=True,
+    compiles=False,
 )
 
 _LITGPT_ROW = r"\biter {1,9}\d{1,12}(?: \|)? step {1,9}\d{1,12}"

@@ -83,6 +83,7 @@ LLMC = LogFormat(
     row_contains_evaluation=False,
     gpt2_shape=True,
     ends_at_max_iters=True,
+    compiles=False,
 )
 
 LLMC_PYTHON = LogFormat(
@@ -107,6 +108,7 @@ LLMC_LOG = LogFormat(
     words=(" trl:", " tel:"),
     anchors=(r"s:\d{1,12} t[re]l:",),
     row_contains_evaluation=False,
+    compiles=False,
 )
 
 LLMQ = LogFormat(
@@ -120,6 +122,7 @@ LLMQ = LogFormat(
     row_start=r"\[T\] step\s{1,8}(\d{1,12}) ",
     row_contains_evaluation=False,
     ends_at_max_iters=True,
+    compiles=False,
 )
 
 LLMQ_JSON = LogFormat(
@@ -131,6 +134,7 @@ LLMQ_JSON = LogFormat(
     words=('{"log": "',),
     row_contains_evaluation=False,
     ends_at_max_iters=True,
+    compiles=False,
 )
 
 FORMATS: tuple[LogFormat, ...] = (
