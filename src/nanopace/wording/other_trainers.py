@@ -36,8 +36,8 @@ ELSEWHERE: Mapping[str, Sentence] = {
         "accumulation."
     ),
     "no_plain_row": say_n(
-        "The log has {rows} row, and it contains an evaluation or the start-up: how long a step takes is unknown.",
-        "Each of the {rows} rows contains an evaluation or the start-up, so how long a step takes is unknown. With "
+        "The log has {rows} row, and it may contain an evaluation or the start-up: how long a step takes is unknown.",
+        "Each of the {rows} rows may contain an evaluation or the start-up, so how long a step takes is unknown. With "
         "rows at shorter intervals some would be plain steps.",
         count="rows",
     ),
