@@ -91,6 +91,19 @@ def test_who_cannot_compile_or_does_is_not_told_to(compiles: bool, known: bool |
     assert ("compile" in startup) == compiles
 
 
+@pytest.mark.parametrize(
+    ("run", "may"),
+    [
+        (Run("log", "nanogpt", Rows([Row(500, 1.0)])), True),
+        (Run("log", "nanogpt", Rows([Row(0, 1.0)])), False),
+        (Run("log", "other", Rows([Row(0, 1.0)]), nanogpt_knobs=False), True),
+    ],
+)
+def test_the_only_row_of_an_excerpt_may_be_a_plain_one(run: Run, may: bool) -> None:
+    (finding,) = (each for each in diagnose(run).findings if each.code == "no_plain_row")
+    assert ("may contain" in words("en").finding(finding.code, finding.numbers)) == may
+
+
 def test_a_peak_that_the_log_names_is_not_that_of_any_card() -> None:
     numbers = {"steady_printed": 0.4, "printed_peak_tflops": 989.0, "achieved_tflops": 400.0}
     for origin, of_any in (("log", False), ("inferred", True)):

@@ -33,6 +33,12 @@ def _own_knobs(run: Run, _finding: Finding) -> More | None:
     return None if run.nanogpt_knobs else {}
 
 
+def _no_plain_row(run: Run, finding: Finding) -> More | None:
+    """The only row of an excerpt may be a plain one, whoever printed it."""
+    excerpt = len(run.rows) == 1 and run.rows.iteration[0] > 0 and not run.evaluations
+    return {} if excerpt else _own_knobs(run, finding)
+
+
 def _compile(run: Run, _finding: Finding) -> More | None:
     """What to look at, where the trainer can compile and is not known to do so already."""
     if run.nanogpt_knobs:
@@ -66,7 +72,8 @@ def _missing(run: Run, finding: Finding) -> More | None:
 _MORE: Mapping[str, Callable[[Run, Finding], More | None]] = {
     **dict.fromkeys(("startup_compile", "startup_of_several"), _never_compiles),
     **dict.fromkeys(("hidden_evaluations", "align_log_interval", "hidden_unpriced"), _own_knobs),
-    **dict.fromkeys(("checkpoint_unknown", "memory_spill", "no_plain_row", "ended_out_of_memory"), _own_knobs),
+    **dict.fromkeys(("checkpoint_unknown", "memory_spill", "ended_out_of_memory"), _own_knobs),
+    "no_plain_row": _no_plain_row,
     **dict.fromkeys(("raise_eval_interval", "larger_micro_batch", "calm_the_loss", "loss_diverged"), _own_knobs),
     **dict.fromkeys(("mfu_other_card", "mfu_card_unknown", "mfu_over_100"), _peak_of_log),
     **dict.fromkeys(("utilisation_half_idle", "utilisation_mostly_idle"), _compile),
