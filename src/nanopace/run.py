@@ -233,7 +233,7 @@ class Restart(Record):
 
     row: int  # index of the first row of the new process
     iteration: int  # where it went on
-    reached: int  # the last iteration known of the process before
+    reached: int  # the last iteration that the process before is known to have done
     lost: Rows = Rows()  # rows of iterations that were done again; not in Run.rows
     beside_ms: float = 0.0  # what the trainer measured of evaluations and checkpoints among them
 
@@ -321,6 +321,8 @@ class Run(Record):
     )
     row_loss: RowLoss = "micro-batch"  # what the loss of a row is of
     nanogpt_knobs: bool = True  # the trainer is set by nanoGPT's knobs
+    gpt2_shape: bool = True  # tokens and FLOPs follow from batch, layers and width, where these are known
+    compiles: bool = True  # the trainer can compile the model
     has_stages: bool = False  # the trainer trains a model in several stages, as nanochat does
     wall_ms: float | None = None  # measured from start to end, only by our own trainer
     gpu_use: GpuUse | None = None

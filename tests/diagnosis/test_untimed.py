@@ -193,3 +193,12 @@ def test_anything_without_times_is_explained_and_compared(run: Run, other: Run, 
     for pair in (compare(run, other), compare(run, timed), compare(timed, run)):
         assert "None" not in render(pair, lang=language)
         assert render(pair, format="json")
+
+
+@pytest.mark.parametrize(("losses", "told"), [((4.0, 3.5, 3.0), True), ((4.0, 3.5, math.inf), False)])
+def test_the_last_row_has_a_loss_where_one_is_told_of_it(losses: tuple[float, ...], told: bool) -> None:
+    builder = RunBuilder("log", NANOGPT)
+    for at, loss in enumerate(losses):
+        builder.untimed_row(at, loss)
+    (run,) = builder.finish()
+    assert ("training_loss_course" in {each.code for each in diagnose(run).findings}) == told

@@ -86,7 +86,7 @@ def test_repetition_shows_without_a_header_too() -> None:
 def test_a_restart_without_repetition() -> None:
     (run,) = build(0, 200, 400, "e500", "s", "R", "e500", 600)
     assert iterations(run) == [0, 200, 400, 600]
-    assert [(r.row, r.iteration, r.reached, len(r.lost)) for r in run.restarts] == [(3, 500, 500, 0)]
+    assert [(r.row, r.iteration, r.reached, len(r.lost)) for r in run.restarts] == [(3, 500, 499, 0)]
     assert len(run.evaluations) == 1
 
 
@@ -226,7 +226,7 @@ def test_evaluations_of_one_iteration_are_in_the_same_row() -> None:
 def test_an_evaluation_that_goes_back_belongs_to_the_next_process() -> None:
     (run,) = build(3, 4, "e5", "s", "e4", 4, 5)
     assert [(each.iteration, each.row) for each in run.evaluations] == [(4, 1)]
-    assert [(each.iteration, each.reached) for each in run.restarts] == [(4, 5)]
+    assert [(each.iteration, each.reached) for each in run.restarts] == [(4, 4)]
     assert run.checkpoints == ()
 
 

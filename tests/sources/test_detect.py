@@ -116,3 +116,14 @@ def test_a_row_in_up_to_three_lines(pieces: int, found: bool) -> None:
     row = NANOGPT.partition(", mfu")[0]
     size = -(-len(row) // pieces)
     assert (detected([row[at : at + size] for at in range(0, len(row), size)]) is not None) == found
+
+
+def test_what_lacks_the_words_of_a_row_is_not_searched_for_rows() -> None:
+    """A closer look costs most of the time that a long file takes which is no log."""
+    detector = Detector()
+    looked_at: list[str] = []
+    for line in ("step 12 of iteration 12/ 100 | iter 3", "Step 12 | iteration 7 / 9"):
+        looked_at += detector._with_neighbours([line])
+        assert detector._with_words_of(line).rows == []
+        assert detector._with_words_of(f"{line} loss: 3.0").rows
+    assert len(looked_at) == 2  # a line without neighbours is looked at once

@@ -156,3 +156,21 @@ def test_a_loss_that_diverged_comes_before_any_slow_down() -> None:
 def test_the_answer_takes_five_lines(lang: str, log: str, settings: dict[str, Any]) -> None:
     report = render(diagnose(open_run(EXAMPLES / log, **settings)), lang=lang, width=80)
     assert len(report.split("\n\n")[0].splitlines()) <= 5, report
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step 0: train loss 10.9000, val loss 10.9500\niter 0: loss 10.9500, time 37000.00ms, mfu -100.00%\n",
+        "s:0 tel:10.9885\ns:0 trl:10.9819 lr:0.000001 norm:1.0\n",
+        "iter 500: loss 3.9500, time 370.00ms, mfu 10.00%\n",
+        "step     1/4 | loss 10.983 (+nanz)| norm 13.12 (+nanz)| lr 8.57e-07 | 4228.52 ms | -100.0% MFU | 9 tok/s\n",
+    ],
+)
+def test_of_one_row_nothing_is_said_that_it_does_not_tell(text: str, tmp_path: Path) -> None:
+    log = tmp_path / "one.log"
+    log.write_text(text)
+    report = render(diagnose(open_run(log)), lang="en", width=80)
+    assert "1 rows" not in report
+    assert " to 0" not in report
+    assert not any(line.split()[:2] == ["training", "100.0%"] for line in report.splitlines())

@@ -18,6 +18,10 @@ _SOONER = ("sooner", "later", "target_loss", "sooner_s", "later_s")  # of two ru
 _SHIFT = ("iteration", "before_ms", "after_ms", "change_share", "lost_s")
 _FIFTHS = ("first_ms", "last_ms", "change_share", "lost_s")  # of the first and the last fifth of the run
 
+# Beside these, of trainers that nanoGPT's knobs do not set (see other_trainers.py): `elsewhere` is True; `compile` is
+# what may be off, `knobs` what may be passed by --set, `flag` how to pass the card; each is there where it is known.
+ELSEWHERE = ("elsewhere", "compile", "knobs", "flag")
+
 FINDINGS: Mapping[str, tuple[str, ...]] = {
     # --- how the log was read
     "many_runs": ("runs",),  # of the file, of which only some are read

@@ -8,6 +8,7 @@ from nanopace.diagnosis.invariants import withhold_false_findings
 from nanopace.diagnosis.loss.losses import describe_loss
 from nanopace.diagnosis.mfu.mfu import find_mfu
 from nanopace.diagnosis.mfu.mfu_findings import mfu_findings
+from nanopace.diagnosis.other_trainers import said_elsewhere
 from nanopace.diagnosis.reading import describe_model, describe_source, reading_findings
 from nanopace.diagnosis.result import Diagnosis
 from nanopace.diagnosis.time.faults import find_faults, loss_fault_findings, memory_findings, straggler_findings
@@ -27,7 +28,8 @@ def diagnose(run: Run) -> Diagnosis:
     """What a run means. Arithmetic, and what `nanopace tune` measured of this machine's card: it never fails, and what
     it cannot know is None."""
     diagnosis = _diagnose(run) if len(run.rows) or not len(run.untimed_rows) else diagnose_untimed(run)
-    return withhold_false_findings(replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis))))
+    diagnosis = withhold_false_findings(replace(diagnosis, findings=(*diagnosis.findings, *advise(run, diagnosis))))
+    return replace(diagnosis, findings=said_elsewhere(run, diagnosis.findings))
 
 
 def _diagnose(run: Run) -> Diagnosis:

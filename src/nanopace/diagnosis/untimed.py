@@ -151,5 +151,7 @@ def _course(run: Run) -> list[Finding]:
     if len(known) < 2:
         return []
     count = max(1, len(known) // _ENDS)
+    if count == 1 and (known[0], known[-1]) != (0, len(rows) - 1):
+        return []  # it speaks of the first row and of the last, and one of them is no number
     first, last = (sum(rows.loss[index] for index in part) / count for part in (known[:count], known[-count:]))
     return [Finding("training_loss_course", {"first_loss": first, "last_loss": last, "rows": count})]

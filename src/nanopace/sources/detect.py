@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import NamedTuple
 
 from nanopace.sources.formats.registry import known_formats
 from nanopace.sources.log_format import LogFormat
@@ -30,6 +31,8 @@ class Detector:
         self._formats = known_formats()
         self._words = tuple(dict.fromkeys(word for format in self._formats for word in format.words))
         self._bytes = tuple(word.encode() for word in self._words)
+        self._of_rows = tuple(dict.fromkeys(word for format in self._formats for word in format.row_words))
+        self._candidates: dict[tuple[str, ...], _Candidates] = {}  # by the words of a text
         self._anchor = _anchor_of(self._formats)
 
     def look_at(self, chunk: bytes) -> None:
@@ -60,14 +63,23 @@ class Detector:
         Neighbouring lines are looked at together, since a terminal may have broken a row anywhere.
         """
         for text in self._with_neighbours(printed):
-            candidates = [format for format in self._formats if any(word in text for word in format.words)]
-            if (found := _first([(format, format.row) for format in candidates], text)) is not None:
+            candidates = self._with_words_of(text)
+            if (found := _first(candidates.rows, text)) is not None:
                 if self.format is None or self.format.extends != found.name:
                     self.format = found
                 self.has_row = True
                 return
             if self.format is None:
-                self.format = _first([(format, format.header) for format in candidates], text)
+                self.format = _first(candidates.headers, text)
+
+    def _with_words_of(self, text: str) -> _Candidates:
+        """The formats that a text may be of. Most texts have the same few words, or none."""
+        words = tuple(word for word in (*self._words, *self._of_rows) if word in text)
+        if (known := self._candidates.get(words)) is None:
+            some = [format for format in self._formats if not {*words}.isdisjoint(format.words)]
+            rows = [(format, format.row) for format in some if not {*words}.isdisjoint(format.row_words or words)]
+            known = self._candidates[words] = _Candidates(rows, [(format, format.header) for format in some])
+        return known
 
     def _with_neighbours(self, printed: Iterable[str]) -> Iterator[str]:
         """Each line that is worth a closer look, and then joined with the two before it."""
@@ -76,8 +88,16 @@ class Detector:
             joined = second + first + line
             if any(word in joined for word in self._words):
                 yield line
-                yield joined
+                if len(joined) > len(line):
+                    yield joined
             second, first = first, line[-400:]
+
+
+class _Candidates(NamedTuple):
+    """Formats with the expressions that a text may match."""
+
+    rows: list[tuple[LogFormat, str]]
+    headers: list[tuple[LogFormat, str]]
 
 
 def _first(expressions: Iterable[tuple[LogFormat, str]], text: str) -> LogFormat | None:

@@ -127,7 +127,9 @@ class Draft(Details):
 
         Its cost is that of what it takes out: a log may go back in every line.
         """
-        reached = max(self.rows.last_iteration[-1], self.evaluations.latest())
+        # Counted from 0, the evaluation of an iteration comes before its step, which may never have followed.
+        before_step = row_contains_evaluation or self.rows.iteration[0] == 0
+        reached = max(self.rows.last_iteration[-1], self.evaluations.latest() - before_step)
         lost, places = take_rows(self.rows, iteration)
         self._folded = min(self._folded, max(UNFOLDED, len(self.rows)))
         # Those of the iteration that it resumes from stay, unless they are inside a row that is repeated.
@@ -221,6 +223,8 @@ class Draft(Details):
             mfu_smoothing=format.mfu_smoothing,
             row_loss=format.row_loss,
             nanogpt_knobs=format.nanogpt_knobs,
+            gpt2_shape=format.gpt2_shape,
+            compiles=format.compiles,
             has_stages=format.has_stages,
             wall_ms=self.wall_ms,
             gpu_use=self.gpu_use,

@@ -40,6 +40,7 @@ class LogFormat(Record):
     row: str = ""  # matches a row of this format, and no line of any other
     header: str = ""  # matches what this trainer prints before its rows: counts until a row is found
     words: tuple[str, ...] = ()  # plain words: one of them is in every row and header
+    row_words: tuple[str, ...] = ()  # plain words: one of these is in every row, too; () where `words` say enough
     anchors: tuple[str, ...] = ()  # expressions: one of them matches in every row and header; () is the words
     opening: str = ""  # matches in the first bytes of a file that is one document: JSON, or binary
     extends: str = ""  # the format that its rows begin like: rows of that one behind a header of this one are of this
@@ -61,6 +62,7 @@ class LogFormat(Record):
     nanogpt_knobs: bool = False  # it is set by nanoGPT's knobs, such as dtype
     nanogpt_defaults: bool = False  # a knob that its config does not name has nanoGPT's default
     gpt2_shape: bool = False  # its parameters and FLOPs follow from layers and width as GPT-2's do
+    compiles: bool = True  # it has torch.compile, or something like it
     ends_at_max_iters: bool = False  # its last row is of iteration max_iters
 
     def open_reader(self, builder: RunBuilder, width: int = 0) -> LineReader:

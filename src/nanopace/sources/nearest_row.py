@@ -16,16 +16,19 @@ _PARTS = (
     re.compile(r"(?i:loss)\W{0,6}\d"),
     re.compile(r"\d\s?(?:ms|s|sec|min|it/s|s/it)\b|\d:\d\d:\d\d"),
 )
+_LOSS = 1
 _FEWEST_PARTS = 2
 
 
-def nearest_row(printed: Iterator[str]) -> tuple[int, str]:
-    """Its number and its text, shortened; (0, "") where no line is near."""
+def nearest_row(printed: Iterator[str], *, with_loss: bool = False) -> tuple[int, str]:
+    """Its number and its text, shortened; (0, "") where no line is near. `with_loss`: a step and a time are no row yet,
+    since this trainer prints both before its first one."""
     most, number, text = _FEWEST_PARTS - 1, 0, ""
     for at, line in enumerate(islice(printed, _MOST_LINES), start=1):
         line = line[:_LONGEST_LINE]
-        parts = sum(pattern.search(line) is not None for pattern in _PARTS)
-        if parts > most:
+        found = [pattern.search(line) is not None for pattern in _PARTS]
+        parts = sum(found)
+        if parts > most and (found[_LOSS] or not with_loss):
             most, number, text = parts, at, line
     return number, shortened(text)
 

@@ -78,11 +78,12 @@ def _log_name(path: Path) -> str:
 def find_logs(directory: str | Path) -> list[Path]:
     """The training logs in a directory and below it, by name. Hidden directories and links are left out.
 
-    A run of ours that has both a ledger and a printed log is found once. Its checkpoints, and the ledgers that were set
-    aside, are left out.
+    A run of ours that has both a ledger and a printed log is found once, and so is one of Hugging Face's Trainer, which
+    writes its history into every checkpoint. Our checkpoints, and the ledgers that were set aside, are left out.
     """
     from nanopace.files import walk
     from nanopace.ledger.file import LEDGER_FILE, SET_ASIDE
+    from nanopace.sources.checkpoint_states import without_earlier_states
     from nanopace.sources.same_run import identify, without_printed_copies  # brings the ledger along
 
     found: list[Path] = []
@@ -106,7 +107,12 @@ def find_logs(directory: str | Path) -> list[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) and name not in others)
         if not left:
             break
-    return found
+    return without_earlier_states(found, _bytes_of)
+
+
+def _bytes_of(path: Path) -> Iterator[bytes]:
+    with open_log(path) as opened:
+        yield from opened.chunks
 
 
 def _head(path: Path) -> list[str] | None:

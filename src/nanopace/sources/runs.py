@@ -207,13 +207,15 @@ def _refusal(source: Source, head: list[bytes], builder: RunBuilder, detector: D
         return truncated(path)
     if not detector.has_row and (offer := offer_pattern(path, (line for line, _ in lines(head)))) is not None:
         return offer
+    if builder.evaluations_seen == 1:
+        return NotALog("{path}: one evaluation, but no row with a time; there is nothing to explain", path=path)
     if builder.evaluations_seen:
         return NotALog(
             "{path}: {count} evaluations, but no row with a time; there is nothing to explain",
             path=path,
             count=builder.evaluations_seen,
         )
-    number, text = nearest_row(line for line, _ in lines(head))
+    number, text = nearest_row((line for line, _ in lines(head)), with_loss=detector.format is not None)
     if text and not detector.has_row:  # a row that is there was cut off
         return NotALog(
             "{path}: no line with a step and a time; the nearest is line {line}: {text}",

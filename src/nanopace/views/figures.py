@@ -149,7 +149,8 @@ def known_facts(report: Report) -> Section:
     if others and not report.verbose:
         blocks.append(words.plural("{n} more with --verbose.", "{n} more with --verbose.", len(others)))
     missing = [name for name in MAIN_KNOBS[:8] if name not in facts and name != "bias"]
-    if missing and report.find("tokens_unknown", "mfu_unknown") is None:  # these say it, too
+    # These findings say it, too; and of a log without times nothing would follow from it.
+    if missing and report.diagnosis.timed and report.find("tokens_unknown", "mfu_unknown") is None:
         blocks.append(
             words.text("Unknown: {missing}. Pass --config FILE or --set NAME=VALUE.", missing=", ".join(missing))
         )

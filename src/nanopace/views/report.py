@@ -209,12 +209,16 @@ def seconds_by_phase(wall: Wall) -> dict[str, float | None]:
 
 
 def phase_name(diagnosis: Diagnosis, phase: str, words: Words) -> str:
-    """Where no row is a plain step, the time of training has the evaluations in it; where no row has a time, all that
-    the log does not tell apart is training and the rest."""
+    """Where no row is a plain step, the time of training has the evaluations in it, or the start-up; where no row has a
+    time, all that the log does not tell apart is training and the rest."""
     if phase == "unknown" and not diagnosis.timed:
         return words.text("training and the rest")
-    undivided = phase == "training" and not diagnosis.step.normal_rows and diagnosis.evaluations.visible
-    return words.text("training and evaluation") if undivided else words.phase(phase)
+    if phase == "training" and not diagnosis.step.normal_rows:
+        if diagnosis.evaluations.visible:
+            return words.text("training and evaluation")
+        if not diagnosis.wall.measured:
+            return words.text("training and the rest")
+    return words.phase(phase)
 
 
 def _is_nothing(seconds: float | None, wall: Wall) -> bool:
@@ -233,7 +237,9 @@ def span_of(diagnosis: Diagnosis, words: Words) -> list[str]:
     source, facts = diagnosis.source, diagnosis.facts
     parts = [
         words.format(source.format),
-        words.text(
+        words.text("one row, iteration {first}", first=source.first_iteration)
+        if source.rows == 1 and source.first_iteration == source.last_iteration
+        else words.text(
             "{rows} rows, iterations {first} to {last}",
             rows=source.rows,
             first=source.first_iteration,

@@ -73,11 +73,19 @@ class Words:
 
     def finding(self, code: str, values: Mapping[str, object]) -> str:
         """The sentence of a finding, with its numbers in it."""
+        if values.get("elsewhere"):
+            from nanopace.wording.other_trainers import ELSEWHERE
+
+            return self._say(ELSEWHERE[code], values)
         return self._say(SENTENCES[code], values)
 
     def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:
         """What following an advice costs; None where it costs nothing, or where the finding is no advice."""
         cost = ADVICE_COST.get(code)
+        if values.get("elsewhere"):
+            from nanopace.wording.other_trainers import COST_ELSEWHERE
+
+            cost = COST_ELSEWHERE.get(code, cost)
         return None if cost is None else self._say(cost, values)
 
     def reason(self, code: str, values: Mapping[str, object]) -> str:

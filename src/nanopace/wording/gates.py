@@ -42,6 +42,7 @@ GATES: Mapping[str, Sentence] = {
         "cannot tell: of the same iterations there are fewer than {needed} rows of both runs that are plain steps."
     ),
     "no_plain_row": say("cannot tell: no row of {run} is a plain step, so its step time is unknown."),
+    "untimed": say("cannot tell: the log of {run} has no step times."),
     "tokens_of_one_unknown": say(
         "cannot tell: the tokens of an iteration of {run} are unknown ({missing}); pass --config FILE or "
         "--set NAME=VALUE."

@@ -170,3 +170,29 @@ def test_stages(write_speedrun: Callable[..., str], capsys: Capture) -> None:
     assert main(["gate", both, base, "--slower", "1%", "--stage", "base"]) in (0, 3)
     assert main(["gate", mid, base, "--slower", "1%"]) == 2
     assert "NEW and BASE are of different stages" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("untimed.csv", "timed.log", "--slower", "1%"), "cannot tell: the log of NEW has no step times.\n"),
+        (("timed.log", "untimed.csv", "--max-step-ratio", "1.1"), "cannot tell: the log of BASE has no step times.\n"),
+        (
+            ("untimed.csv", "--min-mfu", "40%", "--max-overhead", "5%"),
+            2 * "cannot tell: the log of NEW has no step times.\n",
+        ),
+    ],
+)
+def test_a_log_without_times_cannot_be_judged(
+    arguments: tuple[str, ...],
+    said: str,
+    write: Callable[..., str],
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write("timed.log", seed=1)
+    (tmp_path / "untimed.csv").write_text("epoch,step,train_loss\n" + "".join(f"0,{n},3.5\n" for n in range(60)))
+    monkeypatch.chdir(tmp_path)
+    assert main(["gate", *arguments]) == 3
+    assert capsys.readouterr().out == said

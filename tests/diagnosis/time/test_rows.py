@@ -141,6 +141,12 @@ def test_very_short_logs(times: list[float]) -> None:
     assert [index for index, kind in enumerate(pace.kind) if kind == SLOW] == ([0] if times == [5000.0, 100.0] else [])
 
 
+@pytest.mark.parametrize("absurd_ms", [2.6e83, 1e120, 1e300])
+def test_times_beyond_all_measure_are_harmless(absurd_ms: float) -> None:
+    for times in ([100.0, absurd_ms, 100.0], [absurd_ms, 100.0, absurd_ms, 100.0], [100.0] * 9 + [absurd_ms]):
+        assert find_pace(rows_run(times)).kind[0] in (MARKED, SLOW)
+
+
 def test_first_rows_of_later_processes_are_no_baseline() -> None:
     rows = Rows([Row(index * 10, 100.0) for index in range(20)])
     run = Run("train.log", "nanogpt", rows, restarts=(Restart(7, 70, 69), Restart(14, 140, 139)))

@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 import pytest
 
 from nanopace.diagnosis.diagnose import diagnose
-from nanopace.errors import NanopaceError
+from nanopace.errors import NanopaceError, NotALog
 from nanopace.sources.detect import Detector
 from nanopace.sources.formats.table import BUILT_IN
 from nanopace.sources.runs import open_runs
@@ -66,3 +66,28 @@ def test_a_number_that_is_none_breaks_no_reader(name: str, number: bytes) -> Non
             spoiled = line[: found.start()] + number + line[found.end() :]
             with suppress(NanopaceError):
                 open_runs(io.BytesIO(data.replace(line, spoiled)))
+
+
+DOCUMENTS = {each.name for each in BUILT_IN if each.opening}
+STARTS_WITH_A_ROW = {"lit-gpt", "lingua-metrics", "llama_factory"}
+BEFORE_A_ROW = {"hf_console": "***** Running training *****\n  Num examples = 2,400\n"}  # the example has bars there
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - DOCUMENTS - STARTS_WITH_A_ROW))
+def test_a_log_that_died_before_its_first_row_is_the_beginning_of_one(name: str) -> None:
+    text = data_of(name).decode()
+    told = ""
+    for line_end in [at for at, char in enumerate(text) if char == "\n"]:
+        try:
+            open_runs(io.BytesIO(text[: line_end + 1].encode()))
+        except NotALog as error:
+            told = str(error)
+        else:
+            break
+    if name in BEFORE_A_ROW:
+        with pytest.raises(NotALog) as raised:
+            open_runs(io.BytesIO(BEFORE_A_ROW[name].encode()))
+        told = str(raised.value)
+    assert "the beginning of a training log" in told or re.search(
+        r"\b(one evaluation|\d+ evaluations), but no row", told
+    )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from nanopace.diagnosis.diagnose import diagnose
 from nanopace.run import Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.nanogpt_lines import begins_line, read_line
@@ -321,3 +322,33 @@ def test_knobs_of_a_fork_cost_no_search_for_what_they_may_have_meant() -> None:
     run = feed(*(f"Overriding: fork_{number}_interval_size = 8" for number in range(5000)), ROW, NEXT)
     assert time.process_time() - began < 0.4
     assert "fork_0_interval_size" not in run.facts
+
+
+# When the process dies: within the step of an iteration, whose row is not printed, or right after its evaluation.
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize(
+    ("dies_at", "evaluated", "resumes"),
+    [(2346, False, 2000), (2001, False, 2000), (2000, True, 2000), (2500, True, 2000), (2500, True, 2500)],
+)
+def test_iterations_done_twice_are_those_trained_twice(
+    dies_at: int, evaluated: bool, resumes: int, header: bool
+) -> None:
+    """nanoGPT evaluates and saves before the step of an iteration, and a resumed process evaluates there again."""
+    trained: list[int] = []
+    lines: list[str] = []
+
+    def process(first: int, end: int) -> None:
+        for iteration in range(first, end + 1):
+            if iteration % 500 == 0 and (iteration < end or evaluated):
+                lines.append(f"step {iteration}: train loss 3.1000, val loss 3.2000")
+                if iteration > first:
+                    lines.append("saving checkpoint to out")
+            if iteration < end:
+                trained.append(iteration)
+                lines.append(f"iter {iteration}: loss 3.1234, time {100 + iteration % 7}.00ms, mfu 10.00%")
+
+    process(0, dies_at)
+    if header:
+        lines += ["Resuming training from out", "number of parameters: 124.00M"]
+    process(resumes, 3000)
+    assert diagnose(feed(*lines)).restarts.lost_iterations == len(trained) - len(set(trained))

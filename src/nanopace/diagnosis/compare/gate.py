@@ -37,6 +37,7 @@ CHECKS: Mapping[str, tuple[str, ...]] = {
     "few_rows": ("run", "rows", "needed"),
     "few_rows_in_common": ("needed",),
     "no_plain_row": ("run",),
+    "untimed": ("run",),  # its log has losses and no step times: for every check
     "tokens_of_one_unknown": ("run", "missing"),
     "batches_differ": ("knob", "new_value", "base_value", "missing"),
     "step_too_long": _RATIO,
@@ -87,18 +88,28 @@ def judge(
     """All checks that are asked for. A `base` is needed for `slower` and the ratio of steps, the `diagnosis` of the new
     run for the others."""
     checks, found = [], None
+    runs = {NEW: new[0]} if base is None else {NEW: new[0], BASE: base[0]}
     if base is not None and limits.slower is not None:
-        check, found = _slower(new, base, limits.slower)
+        unknown = _untimed("slower", runs)
+        check, found = (unknown, None) if unknown is not None else _slower(new, base, limits.slower)
         checks.append(check)
     if diagnosis is not None and limits.min_mfu is not None:
-        checks.append(_mfu(diagnosis, limits.min_mfu))
+        checks.append(_untimed("min_mfu", {NEW: new[0]}) or _mfu(diagnosis, limits.min_mfu))
     if diagnosis is not None and limits.max_overhead is not None:
-        checks.append(_overhead(diagnosis, limits.max_overhead))
+        checks.append(_untimed("max_overhead", {NEW: new[0]}) or _overhead(diagnosis, limits.max_overhead))
     if base is not None and limits.max_step_ratio is not None:
-        checks.append(_step_ratio(new[1], base[1], limits.max_step_ratio))
+        checks.append(_untimed("max_step_ratio", runs) or _step_ratio(new[1], base[1], limits.max_step_ratio))
     answers = {check.answer for check in checks}
     answer: Answer = "failed" if "failed" in answers else "unknown" if "unknown" in answers else "passed"
     return Gate(answer, new[0].name, None if base is None else base[0].name, tuple(checks), found)
+
+
+def _untimed(check: CheckName, runs: Mapping[str, Run]) -> Check | None:
+    """A log without step times says nothing about any of this."""
+    for name, run in runs.items():
+        if not len(run.rows) and len(run.untimed_rows):
+            return Check(check, "unknown", "untimed", {"run": name})
+    return None
 
 
 def _slower(new: tuple[Run, Sample], base: tuple[Run, Sample], limit: float) -> tuple[Check, Slowdown | None]:

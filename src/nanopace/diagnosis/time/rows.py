@@ -24,6 +24,7 @@ NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, an
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
 CLEARLY_SLOW = 4.5  # the same for a row that is called slow: of some hundred rows, one is beyond 3.5 by chance
+_MOST_NOISE = 500.0  # in the logarithm of a ratio: what is more has no exponential, and is no time either
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
 ROUNDED_CLOCK = 0.3  # of what a clock is rounded to: the median error of the difference of two of its times
 ROUNDING = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
@@ -225,12 +226,13 @@ def _classify(
     deviation = max(rounded, _deviation([(residuals[position], rows.count[plain[position]]) for position in kept]))
     noise = max(deviation, LEAST_NOISE) / MAD
     bound, slow = OUTSIDE_NOISE * noise, max(CLEARLY_SLOW * noise, math.log(SLOW_RATIO))
+    slow_ratio = math.exp(min(slow, _MOST_NOISE))
     kind = bytearray(len(rows))
     for index, residual in zip(plain, residuals, strict=True):
         if residual > bound:
             kind[index] = SLOW if residual >= slow else UNEVEN
     for index in special:
-        kind[index] = SLOW if rows.ms[index] > around[index] * math.exp(slow) else MARKED
+        kind[index] = SLOW if rows.ms[index] > around[index] * slow_ratio else MARKED
     return kind, deviation / MAD
 
 

@@ -79,6 +79,21 @@ def test_lingua_with_accumulation_and_losses_of_other_names() -> None:
     assert [row.iteration for row in run.rows] == [10, 20]
 
 
+def test_lingua_rows_with_a_time_beyond_all_measure_are_left_out() -> None:
+    rows = [json.loads(line) for line in lingua_metrics().splitlines()]
+    for row in rows:
+        del row["created_at"]
+    rows[3]["speed/curr_iter_time"] = 2.6e80
+    metrics = "".join(json.dumps(row) + "\n" for row in rows)
+    console = "".join(
+        f"step: {n}  acc: 0  loss:  8.5000  grad: 1.00e+00  flops: 1.00e+14  wps: 1.00e+04  iter: "
+        f" {'2.6e80' if n == 4 else '0.5000'}  data:  0.0010  lr: 1.00e-03  mem: 50%  pow: 400.0 W\n"
+        for n in range(1, 10)
+    )
+    assert len(read(metrics).rows) == len(rows) - 1
+    assert [row.iteration for row in read(console).rows] == [1, 2, 3, 5, 6, 7, 8, 9]
+
+
 def test_a_lingua_log_without_stamps_has_the_time_of_the_micro_batch() -> None:
     row = "step: {n}  acc: 0  loss: 9.5  grad: 1e0  flops: 1e14  wps: 1e4  iter:  0.85  data: 0.05  lr: 1e-4  mem: 9%"
     run = read("".join(f"{row.format(n=n)}  pow: 9.5 W\n" for n in range(1, 9)))

@@ -107,7 +107,12 @@ def test_a_slow_first_row_is_a_start_though_no_header_says_so() -> None:
     found = diagnose(read("".join(rows)))
     assert found.startup is not None
     (startup,) = (each for each in found.findings if each.code.startswith("startup"))
-    assert startup.numbers == {"iterations": 10, "total_s": pytest.approx(25.0), "step_s": pytest.approx(10.0)}
+    assert startup.numbers == {
+        "elsewhere": True,
+        "iterations": 10,
+        "total_s": pytest.approx(25.0),
+        "step_s": pytest.approx(10.0),
+    }
     assert found.wall.startup_s == pytest.approx(15.0)
     later = [megatron_row(1000 + 10 * n, 2500.0 if n == 1 else 1000.0) for n in range(1, 20)]
     assert diagnose(read("".join(later))).wall.startup_s == 0

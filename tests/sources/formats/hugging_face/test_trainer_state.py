@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,3 +121,38 @@ def test_too_large_a_file_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer_state, "MOST_BYTES", 1 << 20)
     with pytest.raises(InputError, match="of more than 1 MB is not read"):
         read(state(row(1)) + " " * (1 << 20))
+
+
+def of_directory(directory: Path, states: dict[str, str]) -> list[int]:
+    """The last step of each run that a directory holds."""
+    for place, text in states.items():
+        (directory / place).parent.mkdir(parents=True, exist_ok=True)
+        (directory / place).write_text(text)
+    return [run.untimed_rows.iteration[-1] for run in open_runs(directory)]
+
+
+def test_the_checkpoints_of_a_run_are_one_run(tmp_path: Path) -> None:
+    """Every checkpoint has the history up to it. The state of the end is beside them, or there is none."""
+    history = [row(step, float("nan") if step == 10 else 3.0 - step / 100) for step in range(10, 130, 10)]
+    states = {f"checkpoint-{last}/trainer_state.json": state(*history[: last // 10]) for last in (20, 40, 100)}
+    assert of_directory(tmp_path / "ended", states) == [100]
+    at_end = {"trainer_state.json": state(*history, {"step": 120, "train_runtime": 60.0, "train_loss": 2.0})}
+    assert of_directory(tmp_path / "saved", states | at_end) == [120]
+    assert of_directory(
+        tmp_path / "twice", {f"{run}/{name}": text for run in "ab" for name, text in states.items()}
+    ) == [
+        100,
+        100,
+    ]
+
+
+def test_a_checkpoint_that_another_run_left_is_another_run(tmp_path: Path) -> None:
+    others = [row(step, 2.5) for step in range(10, 50, 10)]
+    history = [row(step, 2.0) for step in range(10, 110, 10)]
+    states = {
+        "checkpoint-20/trainer_state.json": state(*history[:2]),
+        "checkpoint-40/trainer_state.json": state(*others),
+        "checkpoint-100/trainer_state.json": state(*history),
+        "checkpoint-60/trainer_state.json": state(*history[:6]).removesuffix("}"),  # cut: it says nothing
+    }
+    assert sorted(of_directory(tmp_path, states)) == [40, 100]

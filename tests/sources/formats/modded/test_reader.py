@@ -240,7 +240,7 @@ def test_the_program_alone_is_no_log() -> None:
     head = text[: text.index("step:0/5")]
     with pytest.raises(NotALog, match="the beginning of a training log, but no row"):
         read(head)
-    with pytest.raises(NotALog, match="evaluations, but no row"):
+    with pytest.raises(NotALog, match="one evaluation, but no row"):
         read(head + "step:0/5 val_loss:10.8258 train_time:0ms step_avg:0.02ms\n")
 
 

@@ -12,7 +12,6 @@ What the figures mean, which the log does not say:
 from __future__ import annotations
 
 import json
-import math
 import re
 
 from nanopace.medians import upper_median
@@ -39,6 +38,7 @@ _LOSSES = ("loss/out", "loss/interval_across_gpu", "loss/step_across_gpu")
 _BITS = ("bpb/interval_across_gpus", "bpb/step_across_gpus")
 _NEAR = 0.05  # of a whole number of GPUs
 _FEWEST = 3  # rows
+_LONGEST_MS = 1e12  # that a row may say: 30 years
 
 
 class _Steps:
@@ -77,7 +77,7 @@ class LinguaReader(JoiningReader):
             self._end_process()
         wps, flops = float(found["wps"]), float(found["flops"])
         ms = self._steps.ms(step, at_s, 1000 * (float(found["iter"]) + float(found["data"])))
-        if not 0 < ms < math.inf:
+        if not 0 < ms < _LONGEST_MS:
             return True
         self._steps.rate.add(wps, tflops=flops / 1e12)
         self._builder.row(Row(step, ms, nan_as_inf(float(found["loss"])), at_s=at_s))
@@ -132,7 +132,7 @@ class LinguaMetricsReader:
             self._builder.begin_process(fresh=False)
             last = None
         ms = self._steps.ms(int(step), at_s, 1000 * (alone_s + (_number(row, "speed/data_load_time") or 0.0)))
-        if not 0 < ms < math.inf:
+        if not 0 < ms < _LONGEST_MS:
             return True
         self._work(row, int(step), ms, alone=last is None)
         self._builder.row(Row(int(step), ms, nan_as_inf(loss), at_s=at_s))

@@ -15,6 +15,7 @@ TORCHTITAN = LogFormat(
     row=rf"{_TITAN_STEP}\s{{0,8}}{_LOSS}\s.{{0,300}}?\b[tw]ps:\s{{0,8}}\d",
     header=r"\[titan\] \d{4}-\d\d-\d\d |torchtitan version: ",
     words=("step:", "titan"),
+    row_words=("loss:",),
     anchors=(_TITAN_STEP, r"\[titan\] \d", "torchtitan version: "),
     row_start=rf"{_TITAN_STEP}(?!\s{{0,8}}-)",  # those without a loss print -1
     row_contains_evaluation=False,
@@ -33,10 +34,12 @@ MEGATRON = LogFormat(
     reader=f"{_HERE}.megatron:MegatronReader",
     row=rf"\b\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})?\]\s{{1,4}}{_MEGATRON_ROW}",
     words=("iteration",),
+    row_words=("elapsed time per iteration",),
     anchors=_MEGATRON_ANCHORS,
     row_start=_MEGATRON_START,
     row_contains_evaluation=False,
     row_time="mean",
+    compiles=False,
 )
 
 MEGATRON_2021 = LogFormat(
@@ -46,9 +49,11 @@ MEGATRON_2021 = LogFormat(
     row=_MEGATRON_ROW,
     header=r"\busing world size: \d{1,7}, data-parallel",
     words=("iteration", "using world size: "),
+    row_words=("elapsed time per iteration",),
     anchors=_MEGATRON_ANCHORS,
     row_start=_MEGATRON_START,
     row_time="mean",
+    compiles=False,
 )
 
 _LITGPT_ROW = r"\biter {1,9}\d{1,12}(?: \|)? step {1,9}\d{1,12}"
@@ -59,7 +64,9 @@ LITGPT = LogFormat(
     trainer="litgpt",
     reader=f"{_HERE}.litgpt:LitgptReader",
     row=rf"{_LITGPT_ROW} \| loss train: {{1,4}}{_LOSS},? .{{0,40}}?\biter time: ",
-    words=("iter time",),
+    header=r"^Time to instantiate model: \d|\bTrainArgs\(save_interval=",
+    words=("iter time", "Time to instantiate model: ", "TrainArgs("),
+    row_words=("iter time",),
     row_start=_LITGPT_START,
     row_contains_evaluation=False,
 )
@@ -80,7 +87,9 @@ LINGUA = LogFormat(
     trainer="lingua",
     reader=f"{_HERE}.lingua:LinguaReader",
     row=r"\bstep: \d{1,12} {1,4}acc: \d{1,9} {1,4}loss: .{0,120}?\bwps: ",
-    words=("acc:",),
+    header=r"\bINFO\s{1,8}\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} - .{1,20} - (?:Starting job: |Model size: \d)",
+    words=("acc:", "Starting job: ", "Model size: "),
+    row_words=("acc:",),
     row_start=r"\bstep: (\d{1,12}) {1,4}acc: \d{1,9} {1,4}loss: ",
     row_time="mean",
     row_loss="micro-batch",

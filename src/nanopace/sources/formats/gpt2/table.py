@@ -29,6 +29,7 @@ BUILD_NANOGPT = LogFormat(
     row=rf"{_STEP}{_BEFORE_LOSS}{_LOSS}.{{0,200}}?{_TIME}",
     header=r"total desired batch size:?\s{0,4}\d|=> calculated gradient accumulation steps:|^HellaSwag accuracy: \d",
     words=("step", "Step", "STEP", "total desired batch size", "gradient accumulation steps", "HellaSwag accuracy"),
+    row_words=("loss", "Loss", "LOSS"),
     anchors=(
         r"[sS](?:tep|TEP)\s{0,8}[:=#]?\s{0,8}\d",
         r"total desired batch",
@@ -76,11 +77,13 @@ LLMC = LogFormat(
     rf"|/\d{{1,12}}: train loss {_REAL} [^|]{{0,80}}?\d ms|: train loss {_REAL} \(took \d)",
     header=r"^\| (?:micro batch size B|padded_vocab_size Vp|val_loss_every) ",
     words=("step ", "micro batch size B", "padded_vocab_size", "val_loss_every"),
+    row_words=("loss",),
     anchors=(r"step\s{1,8}\d{1,12}(?:/\d|: train)", "micro batch size B", "padded_vocab_size", "val_loss_every"),
     row_start=r"(?<![\w-])step\s{1,8}(\d{1,12})(?:/\d{1,12}(?: \||: train)|: train loss \S{1,24} \(took)",
     row_contains_evaluation=False,
     gpt2_shape=True,
     ends_at_max_iters=True,
+    compiles=False,
 )
 
 LLMC_PYTHON = LogFormat(
@@ -90,6 +93,7 @@ LLMC_PYTHON = LogFormat(
     row=rf"{_LLMC_STEP}/\d{{1,12}} \| train loss {_REAL} \| norm [^|]{{1,40}}\| lr [^|]{{1,20}}\| \(\d"
     rf"|(?<![\w-])iteration \d{{1,12}}, loss: {_REAL}, time: \d",
     words=("step ", "iteration "),
+    row_words=("loss",),
     anchors=(r"step\s{1,8}\d{1,12}/\d", r"iteration \d{1,12}, loss"),
     row_start=r"(?<![\w-])(?:step\s{1,8}|iteration )(\d{1,12})(?:/\d{1,12} \| train loss|, loss:)",
     gpt2_shape=True,
@@ -104,6 +108,7 @@ LLMC_LOG = LogFormat(
     words=(" trl:", " tel:"),
     anchors=(r"s:\d{1,12} t[re]l:",),
     row_contains_evaluation=False,
+    compiles=False,
 )
 
 LLMQ = LogFormat(
@@ -111,10 +116,13 @@ LLMQ = LogFormat(
     trainer="LLM.Q",
     reader=f"{_HERE}.llmq:LlmqReader",
     row=r"\[T\] step\s{1,8}\d{1,12} \[[\s\d.%]{1,12}\] \| time:\s{0,8}\d{1,12}\s{1,2}m?s \|",
-    words=("[T] step",),
+    header=r"^\[Speed of Light\]$|^  (?:recompute-[a-z]{2,12}|matmul-dtype)\s{0,20}: ",
+    words=("[T] step", "[Speed of Light]", "recompute-", "matmul-dtype"),
+    row_words=("[T] step",),
     row_start=r"\[T\] step\s{1,8}(\d{1,12}) ",
     row_contains_evaluation=False,
     ends_at_max_iters=True,
+    compiles=False,
 )
 
 LLMQ_JSON = LogFormat(
@@ -126,6 +134,7 @@ LLMQ_JSON = LogFormat(
     words=('{"log": "',),
     row_contains_evaluation=False,
     ends_at_max_iters=True,
+    compiles=False,
 )
 
 FORMATS: tuple[LogFormat, ...] = (

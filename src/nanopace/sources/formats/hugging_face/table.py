@@ -24,8 +24,9 @@ CONSOLE = LogFormat(
     reader=f"{_HERE}.console:ConsoleReader",
     row=r"\{'(?:loss|eval_loss|train_runtime)': [^{}]{1,4000}?'epoch': "
     r"|\{(['\"])loss\1: [^{}]{1,4000}?\1(?:global_step(?:/max_steps)?|step)\1: ",
-    words=("{'loss'", "{'eval_loss'", "{'train_runtime'", '{"loss"'),
-    anchors=(r"\{['\"](?:eval_)?loss['\"]: ", r"\{'train_runtime': "),
+    header=r"\*{5} Running training \*{5}",
+    words=("{'loss'", "{'eval_loss'", "{'train_runtime'", '{"loss"', "Running training"),
+    anchors=(r"\{['\"](?:eval_)?loss['\"]: ", r"\{'train_runtime': ", r"\*{5} Running training"),
     row_contains_evaluation=False,  # see running_clock.py
     row_loss="smoothed",
     ends_at_max_iters=True,

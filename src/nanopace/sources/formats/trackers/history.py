@@ -51,6 +51,8 @@ class History:
 
     def tell(self, builder: RunBuilder, starts_s: float | None) -> None:
         """Rows and evaluations to the builder, in the order of their times. `starts_s`: when training began."""
+        if not self._times:
+            return  # nothing has been logged yet
         points = {name: len(values) for name, values in self._values.items()}
         train, validation = find_train(points), find_validation(points)
         steps = None if train is None else find_steps(points, train)
