@@ -43,6 +43,7 @@ class Commentary:
         self.on_cpu = False
         self.watches_loss = False  # the trainer reports its own spikes
         self.slow_rows = 0  # for no reason that the log names
+        self._told_not_finite = -1
         self._begin()
 
     def _begin(self) -> None:
@@ -72,13 +73,22 @@ class Commentary:
             self._say(Comment(said, None, seen.row.iteration))
         if seen.first:
             self._begin()
-        self._time(seen, now)
+        if seen.timed:
+            self._time(seen, now)
         if seen.row.loss is not None:
             self._loss(seen, seen.row.loss)
 
     def spike(self, spike: LossSpike) -> None:
         """One that the trainer reports."""
         self._say_spike(spike)
+
+    def not_finite(self, iteration: int) -> None:
+        """From this iteration on the loss is none. A row may say so before and after its time is known."""
+        if not self._not_finite and iteration != self._told_not_finite:
+            at = self._words.count(iteration)
+            said = self._words.text("The loss is NaN or infinite at iteration {iteration}.", iteration=at)
+            self._say(Comment(said, "nan", iteration))
+            self._told_not_finite = iteration
 
     def skipped(self, iteration: int) -> None:
         """A step that the trainer left out."""
@@ -215,10 +225,7 @@ class Commentary:
     def _loss(self, seen: Seen, loss: float) -> None:
         iteration = seen.row.iteration
         if not math.isfinite(loss):
-            if not self._not_finite:
-                at = self._words.count(iteration)
-                said = self._words.text("The loss is NaN or infinite at iteration {iteration}.", iteration=at)
-                self._say(Comment(said, "nan", iteration))
+            self.not_finite(iteration)
             self._not_finite = True
             return
         self._not_finite = False
