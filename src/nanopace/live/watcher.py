@@ -86,7 +86,7 @@ class Watcher:
         """Lines; an empty piece is a moment in which none came."""
         self._now = piece.at_s
         if piece.live and not self._live:
-            self._reader.look(self._now)
+            self._news |= self._reader.look(self._now)
             self._begin_live()
         self._rows_of_piece.clear()
         self._came = bool(piece.data)

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, add_pattern, bounded, words_of
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     from nanopace.live.comments import Say
     from nanopace.live.notify import Complain, Notifier
+    from nanopace.live.observed import Observer
     from nanopace.live.passthrough import Bytes
+    from nanopace.live.reading import Reader
     from nanopace.live.watcher import Watcher
     from nanopace.run import Run
     from nanopace.wording.catalog import Words
@@ -112,11 +115,28 @@ def _watch_pipe(args: argparse.Namespace, words: Words, complete: Callable[[Run]
 
 def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
     """Until its run is finished, or Ctrl-C."""
+    from nanopace.live.document import Document, Waiting, document_format
     from nanopace.live.follow import Follower
 
     path = _chosen(args.words[0], words)
     stop = _stop_on_signals()
-    _watch(Follower(path, stop), path, args, words, complete, stop)
+    format = None if args.pattern else document_format(path)
+    if format is None:
+        _watch(Follower(path, stop), path, args, words, complete, stop)
+        return 0
+    directory = args.words[0] if os.path.isdir(args.words[0]) else None
+
+    def find() -> str:
+        """In a directory, the newest of this kind: every checkpoint has its own."""
+        return path if directory is None else _newest(directory, lambda log: document_format(log) == format) or path
+
+    def complain(error: InputError) -> None:
+        _tell(words.text("{error}; waiting for more", error=words.error(error)))
+
+    def make(observer: Observer) -> Document:
+        return Document(find, observer, complain)
+
+    _watch(Waiting(stop), directory or path, args, words, complete, stop, reader=make)
     return 0
 
 
@@ -156,6 +176,7 @@ def _watch(
     complete: Callable[[Run], Run],
     stop: threading.Event,
     exit_code: Callable[[], int | None] | None = None,
+    reader: Callable[[Observer], Reader] | None = None,
 ) -> None:
     from nanopace.live.printer import Printer
     from nanopace.live.session import Session
@@ -166,12 +187,16 @@ def _watch(
     color = terminal and not args.no_color and not os.environ.get("NO_COLOR")
     printer = Printer(_output(), terminal=terminal, color=color, encoding=sys.stdout.encoding)
 
-    name = "stdin" if path is None else os.path.basename(path)
+    name = "stdin" if path is None else os.path.basename(path.rstrip("/")) or path
     notifier = _notifier(args, name, lambda error: printer.comment(words.error(error)))
 
     def make(say: Say) -> Watcher:
         return Watcher(
-            name, words, say, complete, silent_s=args.silent, status_lines=not terminal, patterns=args.pattern
+            *(name, words, say, complete),
+            silent_s=args.silent,
+            status_lines=not terminal,
+            patterns=args.pattern,
+            reader=reader,
         )
 
     tell = None if notifier is None else notifier.tell
@@ -225,7 +250,6 @@ def _output() -> int:
 def _chosen(path: str, words: Words) -> str:
     """The file that is meant; of a directory the log that was written last, as soon as there is one."""
     from nanopace.compressed import decompressed
-    from nanopace.sources.opening import find_logs
 
     if not os.path.exists(path):
         if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
@@ -235,12 +259,11 @@ def _chosen(path: str, words: Words) -> str:
             time.sleep(_LOOK_S)
     if os.path.isdir(path):
         told = False
-        while not (logs := find_logs(path)):
+        while not (newest := _newest(path)):
             if not told:
                 _tell(words.text("{path}: no log is there yet; waiting for one", path=path))
             told = True
             time.sleep(_SEARCH_S)
-        newest = str(max(logs, key=lambda log: log.stat().st_mtime))
         _tell(newest)
         return newest
     try:
@@ -251,6 +274,18 @@ def _chosen(path: str, words: Words) -> str:
     except OSError as error:
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error)) from None
     return path
+
+
+def _newest(directory: str, fits: Callable[[str], bool] = lambda _: True) -> str | None:
+    """The log that was written last, of those that fit."""
+    from nanopace.sources.opening import find_logs
+
+    written = {}
+    for log in map(str, find_logs(directory)):
+        if fits(log):
+            with suppress(OSError):  # it was there a moment ago
+                written[log] = os.path.getmtime(log)
+    return max(written, key=lambda log: written[log], default=None)
 
 
 def _started(command: list[str], log: str) -> subprocess.Popen[bytes]:
