@@ -98,9 +98,19 @@ class Document:
             return False
         finally:
             self._next_s = now + max(LEAST_S, SHARE * (time.monotonic() - began_s))
-        self._mark, self._run = mark, run
+        self._mark = mark
+        if self._is_half_of_it(run):
+            return False
+        self._run = run
         self._tell(run)
         return True
+
+    def _is_half_of_it(self, run: Run) -> bool:
+        """Whether it is what was read before, up to some row: it is being written anew."""
+        known, end = self._run.logged if self._run is not None else (), len(run.logged) - 1
+        if end + 1 >= len(known):
+            return False
+        return (known[end].iteration, known[end].loss) == (run.logged[end].iteration, run.logged[end].loss)
 
     def snapshot(self) -> Run | None:
         return self._run
