@@ -96,7 +96,9 @@ def test_every_byte_passes_and_every_row_is_read(name: str, size: int, tmp_path:
 @pytest.mark.parametrize("name", LINES)
 def test_at_every_line_it_stands_where_explain_stands(name: str) -> None:
     """Also with rows that a reader holds back. Looking changes nothing of what comes."""
-    heard = Heard(header="")
+    heard, told = Heard(header=""), list[int]()
+    see = heard.watcher.saw_row
+    heard.watcher.saw_row = lambda seen: (told.append(seen.row.iteration), see(seen))[1]  # type: ignore[method-assign]
     so_far = b""
     for line in data_of(name).splitlines(keepends=True):
         so_far, heard.now = so_far + line, heard.now + 2.0
@@ -111,6 +113,7 @@ def test_at_every_line_it_stands_where_explain_stands(name: str) -> None:
         assert heard.watcher.footer(100)
     heard.watcher.finish(Close(closed=True))
     runs = explained(data_of(name))
+    assert told == [row.iteration for run in runs for row in run.logged], "each once, however often it is looked at"
     said, last = heard.watcher._diagnosis, diagnose(runs[-1])
     assert said is not None
     assert said == replace(last, source=replace(last.source, name=said.source.name))

@@ -8,6 +8,7 @@ from nanopace.ledger import EndEvent, RunEvent, StallEvent, StepEvent
 from nanopace.ledger.codec import to_json
 from nanopace.live.last_words import Close
 from nanopace.live.watcher import AT_REST_S
+from nanopace.sources.infer.infer import complete
 
 from .made_up import HEADER, Heard, rows
 
@@ -277,6 +278,38 @@ def test_a_ledger_says_more() -> None:
     heard.lines([to_json(EndEvent("finished"))])
     heard.watcher.finish(Close(closed=True))
     assert heard.alerts[-1] == ("finished", 61)
+
+
+def test_rows_that_are_held_back_until_an_evaluation_show_how_far_it_is() -> None:
+    """modded-nanogpt's rows are timed when the next evaluation has shown how far the program was ahead of its GPU."""
+    heard = Heard(header="step:0/1000 val_loss:10.8258 train_time:0ms step_avg:nanms")
+    ahead = [
+        f"step:{at}/1000 train_loss:5.{900 - at} train_time:{100 * at - 90}ms step_avg:95.00ms" for at in range(1, 61)
+    ]
+    heard.lines(ahead[:20])
+    assert heard.texts == [], "the first rows are too short"
+    assert heard.watcher.footer(80)[0].startswith("iteration 1"), "but a footer says how far it is"
+    heard.lines(ahead[20:])
+    (status,) = heard.texts
+    assert status.startswith("iteration 3")
+    assert status.endswith(" left without the evaluations, 100.0 ms a step")
+    heard.lines([f"step:{at}/1000 train_loss:nan train_time:{100 * at - 90}ms step_avg:95.00ms" for at in (61, 62)])
+    heard.wait(2)
+    assert heard.alerts == [("nan", 61)], "at once"
+    heard.wait(700)
+    assert heard.alerts[1:] == [("silent", 62)]
+    heard.lines(["step:62/1000 val_loss:nan train_time:6200ms step_avg:100.00ms"])
+    assert len(heard.alerts) == 2
+    assert not any("took" in text for text in heard.texts)
+
+
+def test_a_log_without_times_has_a_time_left_by_the_clock_here() -> None:
+    heard = Heard(header="epoch,step,train_loss")
+    heard.watcher._complete = lambda run: complete(run, None, {"max_iters": 1000}, None)
+    heard.lines([f"0,{at},{5 - at / 400:.4f}" for at in range(0, 500, 10)], each_s=20.0)
+    heard.watcher.finish(Close(closed=False))
+    assert "iteration 190 of 1,000, 19%, 27 min 0 s left" in heard.texts
+    assert heard.alerts == []
 
 
 def test_text_that_is_no_log() -> None:

@@ -228,6 +228,8 @@ class Watcher:
             self._commentary.on_cpu = run.on_cpu
             self._commentary.watches_loss = run.spikes is not None
             self._last = run.logged[-1]
+            if self._live and (self._told is None or self._told.last_iteration < self._last.last_iteration):
+                self._clock.row(self._last, self._now)
             self._last_evaluation = max((each.iteration for each in run.evaluations), default=None)
             self._look_for_no_number(run.logged)
         least_s = LEAST_S if self._diagnosis is not None else 0.0  # the first one comes with its row
