@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 
 from nanopace.diagnosis.diagnose import diagnose
 from nanopace.diagnosis.result import Diagnosis
@@ -18,9 +17,10 @@ from nanopace.live.last_words import Close, last_words, no_log, of_ending
 from nanopace.live.observed import Observer, Seen
 from nanopace.live.passthrough import Piece
 from nanopace.live.reading import LiveReader, Reader
+from nanopace.live.remarks import again, first_not_finite, in_blocks, no_lines, silent, usual_s
 from nanopace.live.silence import Silence
 from nanopace.live.status import Status, footer, status_line
-from nanopace.run import Ending, Row, Rows, Run, Span
+from nanopace.run import Ending, Row, Run, Span
 from nanopace.views.report import Report
 from nanopace.views.status_lines import Losses
 from nanopace.wording.catalog import Words
@@ -94,9 +94,9 @@ class Watcher:
             self._heard()
             self._news = True
             self._reader.feed(piece.data)
-            self._refuse_document()
+            self._refuse()
             if self._live and self._clock.blocks(self._rows_of_piece, piece.data.count(b"\n"), self._gap_s):
-                self._say_blocks(len(self._rows_of_piece))
+                self._comment(in_blocks(len(self._rows_of_piece), self._words))
         if self._reader.look(self._now):
             self._news = self._came = True
             self._heard()
@@ -159,7 +159,7 @@ class Watcher:
         self._live = True
         try:
             self._reader.finish()
-            self._refuse_document()
+            self._refuse()
         except InputError as error:
             self._comment(Comment(self._words.error(error), "ended"))
             return
@@ -188,8 +188,7 @@ class Watcher:
         self._gap_s = self._silence.lasts_s(self._now)
         silent_s = self._silence.line(self._now)
         if silent_s is not None:
-            again = "Lines come again, after {time}." if self._of_lines else "The file changes again, after {time}."
-            self._comment(Comment(self._words.text(again, time=self._words.duration(silent_s))))
+            self._comment(again(silent_s, self._of_lines, self._words))
 
     def _look(self) -> None:
         if not self._live:
@@ -231,15 +230,10 @@ class Watcher:
             if self._live and (self._told is None or self._told.last_iteration < self._last.last_iteration):
                 self._clock.row(self._last, self._now)
             self._last_evaluation = max((each.iteration for each in run.evaluations), default=None)
-            self._look_for_no_number(run.logged)
+            if (first := first_not_finite(run.logged)) is not None:
+                self._commentary.not_finite(first)
         least_s = LEAST_S if self._diagnosis is not None else 0.0  # the first one comes with its row
         self._next_s = self._now + max(least_s, SHARE * (time.thread_time() - began_s))
-
-    def _look_for_no_number(self, rows: Rows) -> None:
-        backwards = (rows[at] for at in range(len(rows) - 1, -1, -1))
-        not_finite = list(takewhile(lambda row: row.loss is not None and not math.isfinite(row.loss), backwards))
-        if not_finite:
-            self._commentary.not_finite(not_finite[-1].iteration)
 
     def _status(self) -> Status | None:
         diagnosis, last = self._diagnosis, self._last
@@ -274,44 +268,20 @@ class Watcher:
     def _look_for_silence(self) -> None:
         if self._last is None or self._ending is not None or self._is_finished():
             return
-        silent_s = self._silence.check(self._now, *self._usual_s())
-        if silent_s is None:
-            return
-        words, last = self._words, self._last.last_iteration
-        text = "No line for {time}; they usually come every {usual}. The last row was of iteration {iteration}."
-        if not self._of_lines:
-            text = "The file has not changed for {time}. The last row was of iteration {iteration}."
-        usual = words.duration(self._silence.usual_s or self._usual_s()[0])
-        said = words.text(text, time=words.duration(silent_s), usual=usual, iteration=words.count(last))
-        self._comment(Comment(said, "silent", last))
-
-    def _usual_s(self) -> tuple[float, float]:
-        """What a row and an evaluation take, by the log; 0 where it does not say."""
-        if self._diagnosis is None:
-            return 0.0, 0.0
-        row_ms = (self._diagnosis.step.median_ms or 0.0) * (self._diagnosis.source.log_interval or 1)
-        return row_ms / 1000, (self._diagnosis.evaluations.each_ms or 0.0) / 1000
+        row_s, evaluation_s = usual_s(self._diagnosis)
+        silent_s = self._silence.check(self._now, row_s, evaluation_s)
+        if silent_s is not None:
+            usual = (self._silence.usual_s or row_s) if self._of_lines else None
+            self._comment(silent(silent_s, usual, self._last.last_iteration, self._words))
 
     def _is_finished(self) -> bool:
         return self._diagnosis is not None and self._diagnosis.source.ending == "finished"
 
-    def _say_blocks(self, rows: int) -> None:
-        said = self._words.text(
-            "Rows come in blocks of about {count}: the trainer's output is buffered. With python -u, or "
-            "PYTHONUNBUFFERED=1, each comes at once.",
-            count=self._words.count(rows),
-        )
-        self._comment(Comment(said))
-
-    def _refuse_document(self) -> None:
-        if self._refused or not isinstance(self._reader, LiveReader) or not self._reader.is_document:
-            return
-        self._refused = True
-        said = self._words.text(
-            "This is a file of {trainer}, and no lines: nanopace watch FILE follows it.",
-            trainer=self._reader.trainer,
-        )
-        self._comment(Comment(said, "ended"))
+    def _refuse(self) -> None:
+        """A document that comes in a pipe, once."""
+        if not self._refused and isinstance(self._reader, LiveReader) and self._reader.is_document:
+            self._refused = True
+            self._comment(no_lines(self._reader.trainer, self._words))
 
     def _comment(self, comment: Comment) -> None:
         if self._live:
