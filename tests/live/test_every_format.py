@@ -114,7 +114,7 @@ def test_at_every_line_it_stands_where_explain_stands(name: str) -> None:
     heard.watcher.finish(Close(closed=True))
     runs = explained(data_of(name))
     assert told == [row.iteration for run in runs for row in run.logged], "each once, however often it is looked at"
-    said, last = heard.watcher._diagnosis, diagnose(runs[-1])
+    said, last = heard.watcher._standing.diagnosis, diagnose(runs[-1])
     assert said is not None
     assert said == replace(last, source=replace(last.source, name=said.source.name))
     assert not ALARMS & {event for event, _ in heard.alerts}

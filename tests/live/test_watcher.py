@@ -238,6 +238,15 @@ def test_a_restart_is_told_and_its_rows_are_judged_anew() -> None:
     assert heard.alerts == []
 
 
+def test_another_run_in_the_same_pipe_has_a_start_of_its_own() -> None:
+    heard = Heard()
+    heard.lines(
+        [*rows(0, 60), "Initializing a new model from scratch", *rows(0, 30, evaluation_ms=9000.0)], each_s=0.05
+    )
+    said = [text.split(" instead")[0] for text in heard.texts if text.startswith("Iteration 0 took")]
+    assert said == ["Iteration 0 took 4.10 s", "Iteration 0 took 9.10 s"]
+
+
 def test_several_processes_in_one_pipe_are_no_restarts() -> None:
     twice = [line for line in rows(0, 100) for _ in range(2)]
     twice = [line.replace("time ", "time 1") if number % 2 else line for number, line in enumerate(twice)]
@@ -305,7 +314,7 @@ def test_rows_that_are_held_back_until_an_evaluation_show_how_far_it_is() -> Non
 
 def test_a_log_without_times_has_a_time_left_by_the_clock_here() -> None:
     heard = Heard(header="epoch,step,train_loss")
-    heard.watcher._complete = lambda run: complete(run, None, {"max_iters": 1000}, None)
+    heard.watcher._standing._complete = lambda run: complete(run, None, {"max_iters": 1000}, None)
     heard.lines([f"0,{at},{5 - at / 400:.4f}" for at in range(0, 500, 10)], each_s=20.0)
     heard.watcher.finish(Close(closed=False))
     assert "iteration 190 of 1,000, 19%, 27 min 0 s left" in heard.texts
