@@ -71,6 +71,41 @@ def test_a_slower_pace_is_an_alert_and_its_end_is_told(ratio: float, said: str) 
     assert [each.event for each in back] == [None]
 
 
+def test_a_pace_that_goes_to_and_fro_is_said_once() -> None:
+    heard = Heard(header=HEADER.replace("max_iters = 200", "max_iters = 2000"))
+    for at in range(0, 800, 80):
+        heard.lines(rows(at, at + 80, ms=100.0 if at % 160 == 0 else 130.0, evaluate=10_000))
+    assert [event for event, _ in heard.alerts] == ["slower"]
+    heard.lines(rows(800, 880, ms=170.0, evaluate=10_000))
+    assert [event for event, _ in heard.alerts] == ["slower", "slower"], "even slower"
+
+
+def test_times_of_rows_that_cover_several_iterations_are_said_of_one() -> None:
+    heard = Heard(header="")
+    for at in range(1, 81):
+        seconds = 13 * at + (0 if at < 60 else 40)
+        heard.lines(
+            [
+                f'{{"current_steps": {10 * at}, "total_steps": 2000, "loss": {3 - at / 100:.4f}, "epoch": 0.1, '
+                f'"percentage": 5.0, "elapsed_time": "{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"}}'
+            ]
+        )
+    said = [text for text in heard.texts if "for no reason" in text]
+    assert [text[:43] for text in said] == ["Iteration 600 took 5.30 s instead of 1.31 s"]
+
+
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_a_pace_that_changes_by_plan_is_no_alert(scheduled: bool) -> None:
+    code = f"import os\n{'ws_schedule = (3, 7, 11)' if scheduled else 'x = 1'}\n{'=' * 100}\n"
+    heard, at_ms = Heard(header=code + "step:0/400 val_loss:10.8258 train_time:0ms step_avg:nanms"), 0
+    for step in range(1, 201):
+        at_ms += 100 if step <= 100 else 150
+        heard.lines([f"step:{step}/400 train_time:{at_ms}ms step_avg:100.00ms"])
+        if step % 50 == 0:
+            heard.lines([f"step:{step}/400 val_loss:5.0000 train_time:{at_ms}ms step_avg:100.00ms"])
+    assert [event for event, _ in heard.alerts] == ([] if scheduled else ["slower"])
+
+
 def test_a_warm_up_that_gets_faster_is_nothing_to_tell() -> None:
     heard = Heard()
     heard.lines(rows(0, 30, ms=150.0))

@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any, NamedTuple, Protocol
 
 from nanopace.incidents import LossSpike
+from nanopace.record import replace
 from nanopace.run import Ending, Row, Span
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.draft import Details, Drafts
@@ -83,6 +84,8 @@ class ObservedBuilder(RunBuilder):
             return  # an untimed one beside timed ones
         back = reached if first and not new_run and reached is not None and row.iteration <= reached else None
         new_run |= reached is None
+        if self.format.rows_cover and reached is not None and row.iteration > reached:
+            row = replace(row, ms=row.ms / (row.iteration - reached))  # all times that are said are of one iteration
         self._observer.saw_row(Seen(row, evaluation, checkpoint, first, new_run, back, timed))
 
     def fold_beyond(self, most: int) -> None:

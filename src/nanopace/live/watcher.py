@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
+from nanopace.diagnosis.time.pace_findings import SCHEDULED
 from nanopace.errors import InputError
 from nanopace.incidents import LossSpike
 from nanopace.live.commentary import Commentary
@@ -18,6 +19,7 @@ from nanopace.live.remarks import again, first_not_finite, in_blocks, no_lines, 
 from nanopace.live.silence import Silence
 from nanopace.live.standing import Standing
 from nanopace.live.status import Status, footer, status_line
+from nanopace.record import replace
 from nanopace.run import Ending, Row, Run, Span
 from nanopace.views.report import Report
 from nanopace.views.status_lines import Losses
@@ -60,6 +62,7 @@ class Watcher:
         self._live = False
         self._now = time.monotonic()
         self._rows_of_piece: list[Row] = []
+        self._covers = 1  # iterations that the time of a row turned out to be of
         self._gap_s = 0.0  # before this piece
         self._came = False  # something, just now
         self._status_s = -math.inf
@@ -103,7 +106,8 @@ class Watcher:
         self._rows_of_piece.append(seen.row)
         if seen.row.loss is not None:
             self._losses.add(seen.row.iteration, seen.row.loss)
-        self._commentary.row(seen, self._now)
+        one = seen if self._covers == 1 else seen._replace(row=replace(seen.row, ms=seen.row.ms / self._covers))
+        self._commentary.row(one, self._now)
         self._standing.row(seen.row, self._now if self._live else None, first=seen.first, new_run=seen.new_run)
 
     def saw_evaluation(self, iteration: int) -> None:
@@ -205,6 +209,9 @@ class Watcher:
         if run is None:
             return
         self._commentary.on_cpu = run.on_cpu
+        self._commentary.is_scheduled = any(each.code in SCHEDULED for each in run.caveats)
+        format = self._reader.format
+        self._covers = run.rows_cover if format is not None and format.rows_may_cover else 1
         self._commentary.watches_loss = run.spikes is not None
         if (first := first_not_finite(run.logged)) is not None:
             self._commentary.not_finite(first)
