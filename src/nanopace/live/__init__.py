@@ -1,5 +1,6 @@
 """A training while it runs: its lines pass through, and what they leave out is said under them (docs/watch.md).
 
+chosen.py         which file is meant, start.py a command that writes one
 passthrough.py    bytes on to standard output at once, and a bounded copy of them for whoever reads
 follow.py         a growing file, through rotation and truncation
 printer.py        lines, comments and the footer on one output, none in the middle of another

@@ -210,8 +210,7 @@ class Watcher:
             return
         self._commentary.on_cpu = run.on_cpu
         self._commentary.is_scheduled = any(each.code in SCHEDULED for each in run.caveats)
-        format = self._reader.format
-        self._covers = run.rows_cover if format is not None and format.rows_may_cover else 1
+        self._covers = 1 if run.rows_cover_shown_by in ("trainer", "clock") else run.rows_cover  # those are divided
         self._commentary.watches_loss = run.spikes is not None
         if (first := first_not_finite(run.logged)) is not None:
             self._commentary.not_finite(first)
