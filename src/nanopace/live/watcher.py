@@ -51,8 +51,7 @@ class Watcher:
     ) -> None:
         """`complete` adds what a person said about the run; without `status_lines` a footer shows the same; `patterns`
         are those of --pattern; `reader` is that of a document, else lines come."""
-        self._words, self._say = words, say
-        self._status_lines = status_lines
+        self._words, self._say, self._status_lines = words, say, status_lines
         self._reader = LiveReader(name, self, patterns) if reader is None else reader(self)
         self._of_lines = reader is None
         self._standing = Standing(self._reader, complete)
