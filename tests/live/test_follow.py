@@ -111,6 +111,28 @@ def test_truncation(tmp_path: Path, following: Callable[[Path], Followed]) -> No
     followed.expect(b"anew\n")
 
 
+def test_truncation_that_no_look_has_seen(tmp_path: Path, following: Callable[[Path], Followed]) -> None:
+    """It has the same beginning, and is longer than before by the time that it is looked at."""
+    log = tmp_path / "train.log"
+    log.write_bytes(b"header\niter 0: time 10ms\n")
+    followed = following(log)
+    anew = b"header\niter 0: time 11ms\niter 1: time 10ms\n"
+    with log.open("r+b", buffering=0) as file:  # in one step, so that nobody sees a shorter file
+        file.write(anew)
+    followed.expect(anew)
+
+
+def test_a_writer_that_goes_on_behind_a_truncation(tmp_path: Path, following: Callable[[Path], Followed]) -> None:
+    log = tmp_path / "train.log"
+    with log.open("wb", buffering=0) as file:
+        file.write(b"x" * 1000 + b"\n")
+        followed = following(log)
+        with log.open("r+b", buffering=0) as other:
+            other.write(b"\0" * 1001)
+        file.write(b"more\n")
+        followed.expect(b"more\n")
+
+
 def test_of_a_very_long_file_the_beginning_and_the_end(
     tmp_path: Path, following: Callable[[Path], Followed], monkeypatch: pytest.MonkeyPatch
 ) -> None:

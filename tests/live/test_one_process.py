@@ -23,10 +23,11 @@ def kept(iterations: list[int]) -> tuple[list[int], int]:
         [*range(121), *range(119, 130)],  # it passes where it was within the rows that decide
         [*range(0, 1210, 10), *range(1000, 1300, 10)],
         [*range(121), *range(130)],
+        [*range(1, 11), 200, 400, 600, 1, 500, 1000],
         [*range(121), 50],
         [*range(121), *range(100, 110), *range(100, 140)],
     ],
-    ids=["far", "near", "every tenth", "anew", "at the end", "twice"],
+    ids=["far", "near", "every tenth", "anew", "anew from 1", "at the end", "twice"],
 )
 def test_a_restart_is_read_as_it_is(iterations: list[int]) -> None:
     assert kept(iterations) == (iterations, 0)

@@ -8,6 +8,7 @@ from nanopace.ledger import EndEvent, RunEvent, StallEvent, StepEvent
 from nanopace.ledger.codec import to_json
 from nanopace.live.last_words import Close
 from nanopace.live.watcher import AT_REST_S
+from nanopace.sources.infer.infer import complete
 
 from .made_up import HEADER, Heard, rows
 
@@ -68,6 +69,41 @@ def test_a_slower_pace_is_an_alert_and_its_end_is_told(ratio: float, said: str) 
     heard.lines(rows(130, 190))
     back = [each for each in heard.said[before:] if each.text.startswith("From iteration 130 on a step takes 100")]
     assert [each.event for each in back] == [None]
+
+
+def test_a_pace_that_goes_to_and_fro_is_said_once() -> None:
+    heard = Heard(header=HEADER.replace("max_iters = 200", "max_iters = 2000"))
+    for at in range(0, 800, 80):
+        heard.lines(rows(at, at + 80, ms=100.0 if at % 160 == 0 else 130.0, evaluate=10_000))
+    assert [event for event, _ in heard.alerts] == ["slower"]
+    heard.lines(rows(800, 880, ms=170.0, evaluate=10_000))
+    assert [event for event, _ in heard.alerts] == ["slower", "slower"], "even slower"
+
+
+def test_times_of_rows_that_cover_several_iterations_are_said_of_one() -> None:
+    heard = Heard(header="")
+    for at in range(1, 81):
+        seconds = 13 * at + (0 if at < 60 else 40)
+        heard.lines(
+            [
+                f'{{"current_steps": {10 * at}, "total_steps": 2000, "loss": {3 - at / 100:.4f}, "epoch": 0.1, '
+                f'"percentage": 5.0, "elapsed_time": "{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"}}'
+            ]
+        )
+    said = [text for text in heard.texts if "for no reason" in text]
+    assert [text[:43] for text in said] == ["Iteration 600 took 5.30 s instead of 1.31 s"]
+
+
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_a_pace_that_changes_by_plan_is_no_alert(scheduled: bool) -> None:
+    code = f"import os\n{'ws_schedule = (3, 7, 11)' if scheduled else 'x = 1'}\n{'=' * 100}\n"
+    heard, at_ms = Heard(header=code + "step:0/400 val_loss:10.8258 train_time:0ms step_avg:nanms"), 0
+    for step in range(1, 201):
+        at_ms += 100 if step <= 100 else 150
+        heard.lines([f"step:{step}/400 train_time:{at_ms}ms step_avg:100.00ms"])
+        if step % 50 == 0:
+            heard.lines([f"step:{step}/400 val_loss:5.0000 train_time:{at_ms}ms step_avg:100.00ms"])
+    assert [event for event, _ in heard.alerts] == ([] if scheduled else ["slower"])
 
 
 def test_a_warm_up_that_gets_faster_is_nothing_to_tell() -> None:
@@ -237,6 +273,15 @@ def test_a_restart_is_told_and_its_rows_are_judged_anew() -> None:
     assert heard.alerts == []
 
 
+def test_another_run_in_the_same_pipe_has_a_start_of_its_own() -> None:
+    heard = Heard()
+    heard.lines(
+        [*rows(0, 60), "Initializing a new model from scratch", *rows(0, 30, evaluation_ms=9000.0)], each_s=0.05
+    )
+    said = [text.split(" instead")[0] for text in heard.texts if text.startswith("Iteration 0 took")]
+    assert said == ["Iteration 0 took 4.10 s", "Iteration 0 took 9.10 s"]
+
+
 def test_several_processes_in_one_pipe_are_no_restarts() -> None:
     twice = [line for line in rows(0, 100) for _ in range(2)]
     twice = [line.replace("time ", "time 1") if number % 2 else line for number, line in enumerate(twice)]
@@ -277,6 +322,38 @@ def test_a_ledger_says_more() -> None:
     heard.lines([to_json(EndEvent("finished"))])
     heard.watcher.finish(Close(closed=True))
     assert heard.alerts[-1] == ("finished", 61)
+
+
+def test_rows_that_are_held_back_until_an_evaluation_show_how_far_it_is() -> None:
+    """modded-nanogpt's rows are timed when the next evaluation has shown how far the program was ahead of its GPU."""
+    heard = Heard(header="step:0/1000 val_loss:10.8258 train_time:0ms step_avg:nanms")
+    ahead = [
+        f"step:{at}/1000 train_loss:5.{900 - at} train_time:{100 * at - 90}ms step_avg:95.00ms" for at in range(1, 61)
+    ]
+    heard.lines(ahead[:20])
+    assert heard.texts == [], "the first rows are too short"
+    assert heard.watcher.footer(80)[0].startswith("iteration 1"), "but a footer says how far it is"
+    heard.lines(ahead[20:])
+    (status,) = heard.texts
+    assert status.startswith("iteration 3")
+    assert status.endswith(" left without the evaluations, 100.0 ms a step")
+    heard.lines([f"step:{at}/1000 train_loss:nan train_time:{100 * at - 90}ms step_avg:95.00ms" for at in (61, 62)])
+    heard.wait(2)
+    assert heard.alerts == [("nan", 61)], "at once"
+    heard.wait(700)
+    assert heard.alerts[1:] == [("silent", 62)]
+    heard.lines(["step:62/1000 val_loss:nan train_time:6200ms step_avg:100.00ms"])
+    assert len(heard.alerts) == 2
+    assert not any("took" in text for text in heard.texts)
+
+
+def test_a_log_without_times_has_a_time_left_by_the_clock_here() -> None:
+    heard = Heard(header="epoch,step,train_loss")
+    heard.watcher._standing._complete = lambda run: complete(run, None, {"max_iters": 1000}, None)
+    heard.lines([f"0,{at},{5 - at / 400:.4f}" for at in range(0, 500, 10)], each_s=20.0)
+    heard.watcher.finish(Close(closed=False))
+    assert "iteration 190 of 1,000, 19%, 27 min 0 s left" in heard.texts
+    assert heard.alerts == []
 
 
 def test_text_that_is_no_log() -> None:

@@ -41,8 +41,10 @@ class Commentary:
     def __init__(self, words: Words, say: Say) -> None:
         self._words, self._say = words, say
         self.on_cpu = False
+        self.is_scheduled = False  # the pace changes because the trainer is told to change it
         self.watches_loss = False  # the trainer reports its own spikes
         self.slow_rows = 0  # for no reason that the log names
+        self._told_not_finite = -1
         self._begin()
 
     def _begin(self) -> None:
@@ -58,6 +60,7 @@ class Commentary:
         self._since_spike = RISES  # rows: what rises on is one spike
         self._not_finite = False
         self._shifted = False  # the pace is slower than it was, and that has been said
+        self._slowest = -math.inf  # that has been said, as a logarithm: a pace that goes to and fro is said once
         self._said_s = -math.inf
         self._unsaid = 0
 
@@ -72,13 +75,18 @@ class Commentary:
             self._say(Comment(said, None, seen.row.iteration))
         if seen.first:
             self._begin()
-        self._time(seen, now)
+        if seen.timed:
+            self._time(seen, now)
         if seen.row.loss is not None:
             self._loss(seen, seen.row.loss)
 
-    def spike(self, spike: LossSpike) -> None:
-        """One that the trainer reports."""
-        self._say_spike(spike)
+    def not_finite(self, iteration: int) -> None:
+        """From this iteration on the loss is none. A row may say so before and after its time is known."""
+        if not self._not_finite and iteration != self._told_not_finite:
+            at = self._words.count(iteration)
+            said = self._words.text("The loss is NaN or infinite at iteration {iteration}.", iteration=at)
+            self._say(Comment(said, "nan", iteration))
+            self._told_not_finite = iteration
 
     def skipped(self, iteration: int) -> None:
         """A step that the trainer left out."""
@@ -150,19 +158,19 @@ class Commentary:
             time=words.duration(excess_ms / 1000),
             step=words.duration(usual_ms / 1000),
         )
-        before, event = median(self._events_ms) if len(self._events_ms) >= 2 else math.inf, None
+        before = median(self._events_ms) if len(self._events_ms) >= 2 else math.inf
         if excess_ms > LONG_EVENT * before and excess_ms - before > 1000 * STALL_S:
             said += " " + words.text("The ones before took {time}.", time=words.duration(before / 1000))
-            event = "stall"
-        else:
-            self._events_ms.append(excess_ms)
-        self._say(Comment(said, "stall" if event else None, seen.row.iteration))
+            self._say(Comment(said, "stall", seen.row.iteration))
+            return
+        self._events_ms.append(excess_ms)
+        self._say(Comment(said, None, seen.row.iteration))
 
     def _slow_row(self, seen: Seen, usual_ms: float, now: float) -> None:
         """A row that nothing in the log explains. Of several in a row, the first: more may be another pace."""
         words, excess_s = self._words, (seen.row.ms - usual_ms) / 1000
         alert = excess_s >= STALL_S and seen.row.ms >= STALL_STEPS * usual_ms
-        if self._streak > 1 or (not alert and now - self._said_s < REPEAT_S):
+        if self._streak > 1 or (not alert and (self.is_scheduled or now - self._said_s < REPEAT_S)):
             self._unsaid += 1
             return
         said = words.text(
@@ -197,15 +205,16 @@ class Commentary:
         self._near = deque(logs[start:][-NEAR:], maxlen=NEAR)
         self._rows_of_usual = 0
         self._unsaid = 0
-        if ratio > 1 or self._shifted:
+        slower = ratio > 1 and after > self._slowest + math.log(1 + CHANGED_SHARE)
+        if slower or (ratio < 1 and self._shifted):
             self._say_shift(iteration, math.exp(before), math.exp(after))
-        self._shifted = ratio > 1
+            self._shifted, self._slowest = slower, max(self._slowest, after)
 
     def _say_shift(self, iteration: int, before_ms: float, after_ms: float) -> None:
         ratio = after_ms / before_ms
-        code = "memory_spill" if ratio >= SPILL_RATIO and not self.on_cpu else "level_shift"
-        if self._not_finite:
+        if self._not_finite or self.is_scheduled:
             return  # steps that compute nothing are quicker, and that is no news of the card
+        code = "memory_spill" if ratio >= SPILL_RATIO and not self.on_cpu else "level_shift"
         numbers = {"iteration": iteration, "before_ms": before_ms, "after_ms": after_ms, "change_share": ratio - 1}
         said = self._words.finding(code, {**numbers, "ratio": ratio})
         self._say(Comment(said, "slower" if ratio > 1 else None, iteration))
@@ -215,10 +224,7 @@ class Commentary:
     def _loss(self, seen: Seen, loss: float) -> None:
         iteration = seen.row.iteration
         if not math.isfinite(loss):
-            if not self._not_finite:
-                at = self._words.count(iteration)
-                said = self._words.text("The loss is NaN or infinite at iteration {iteration}.", iteration=at)
-                self._say(Comment(said, "nan", iteration))
+            self.not_finite(iteration)
             self._not_finite = True
             return
         self._not_finite = False
@@ -229,10 +235,11 @@ class Commentary:
                 z = deviation(list(self._losses), loss)
                 if z >= STANDS_OUT:
                     self._since_spike = 0
-                    self._say_spike(LossSpike(iteration, z, loss))
+                    self.spike(LossSpike(iteration, z, loss))
         self._losses.append(loss)
 
-    def _say_spike(self, spike: LossSpike) -> None:
+    def spike(self, spike: LossSpike) -> None:
+        """Found here, or reported by the trainer."""
         words = self._words
         said = words.text(
             "The loss jumped at iteration {iteration}, to {loss}: {z} standard deviations above the rows before it.",

@@ -12,6 +12,7 @@ LOOK_S = 0.25  # how often it is looked whether the name still means this file
 _CHUNK = 256 << 10
 MOST_HISTORY = 64 << 20  # bytes: of a longer file, its beginning and its end are read
 _BEGINNING = 4 << 20  # of those
+_LAST = 256  # bytes that are remembered, and have to be there still when more come
 
 
 class Follower:
@@ -27,6 +28,7 @@ class Follower:
         self._before = before
         self._fd = -1
         self._position = 0
+        self._last = b""  # what was read before this position
         self.ended = threading.Event()  # the writer is gone: what is there is all
         self.skipped = 0  # bytes of a long history
 
@@ -49,7 +51,10 @@ class Follower:
         looked_s = time.monotonic()
         while not self._stop.is_set():
             ended = self.ended.is_set()  # before it is read, so that nothing is missed
-            chunk = self._read()
+            last, chunk = self._last, self._read()
+            if chunk and self._begins_anew(last, self._position - len(chunk)):
+                self._seek(0)
+                continue
             if chunk:
                 yield chunk
                 continue
@@ -76,7 +81,17 @@ class Follower:
         except OSError:  # a network drive that is away for a moment
             return b""
         self._position += len(chunk)
+        self._last = (self._last + chunk)[-_LAST:]
         return chunk
+
+    def _begins_anew(self, last: bytes, position: int) -> bool:
+        """Whether it was truncated, and has grown beyond where it was since: other bytes are there now. Zero bytes are
+        what a writer leaves that goes on where it was."""
+        try:
+            there = os.pread(self._fd, len(last), position - len(last))
+        except (OSError, AttributeError):  # a pipe, for one
+            return False
+        return there != last and there.strip(b"\0") != b""
 
     def _look_again(self) -> bool:
         """Whether there is another file to read now, or this one begins anew."""
@@ -95,7 +110,7 @@ class Follower:
         return False
 
     def _seek(self, position: int) -> None:
-        self._position = os.lseek(self._fd, position, os.SEEK_SET)
+        self._position, self._last = os.lseek(self._fd, position, os.SEEK_SET), b""
 
     def _open(self) -> bool:
         try:
@@ -104,5 +119,5 @@ class Follower:
             return False
         if self._fd >= 0:
             os.close(self._fd)
-        self._fd, self._position = opened, 0
+        self._fd, self._position, self._last = opened, 0, b""
         return True

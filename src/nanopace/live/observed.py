@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple, Protocol
 
 from nanopace.incidents import LossSpike
+from nanopace.record import replace
 from nanopace.run import Ending, Row, Span
 from nanopace.sources.build import RunBuilder
+from nanopace.sources.draft import Details, Drafts
 
 
 class Seen(NamedTuple):
@@ -18,6 +21,7 @@ class Seen(NamedTuple):
     first: bool  # of a process
     new_run: bool
     back_from: int | None  # where the run had come to, if this row goes back
+    timed: bool = True  # the log says what it took
 
     @property
     def plain(self) -> bool:
@@ -26,6 +30,8 @@ class Seen(NamedTuple):
 
 class Observer(Protocol):
     """Who is told."""
+
+    def saw_process(self) -> None: ...
 
     def saw_row(self, seen: Seen) -> None: ...
 
@@ -45,23 +51,42 @@ class ObservedBuilder(RunBuilder):
 
     def __init__(self, name: str, observer: Observer) -> None:
         super().__init__(name)
-        self._observer = observer
+        self._observer: Observer | None = observer
 
-    def row(self, row: Row, *, restarted: bool = False) -> None:
+    def twin(self) -> ObservedBuilder:
+        """One that nobody listens to: what it is given changes nothing here. It has the run that is being read."""
+        twin = copy(self)
+        twin._observer = None
+        twin._draft, twin._done = self._draft.twin(), Drafts()
+        twin._next = Details()
+        twin._next.merge(self._next)
+        for name in ("_pending_evals", "_pending_saves", "_after_row", "_rollbacks"):
+            setattr(twin, name, copy(getattr(self, name)))
+        return twin
+
+    def begin_process(self, *, fresh: bool | None = None) -> None:
+        began = self._began
+        super().begin_process(fresh=fresh)
+        if self._began and not began and self._observer is not None:
+            self._observer.saw_process()
+
+    def _append(self, row: Row, *, restarted: bool = False, timed: bool = True) -> None:
         draft, setbacks = self._draft, len(self._draft._setbacks)
-        reached = draft.rows.last_iteration[-1] if draft.rows else None
-        repeated = reached == row.iteration and draft.rows.ms[-1] == row.ms
+        rows, reached = len(draft.rows), draft.rows.last_iteration[-1] if draft.rows else None
         contains = self.format.row_contains_evaluation
         inside = {row.iteration, *self._after_row}
         evaluation = contains and any(each.iteration in inside for each in self._pending_evals)
         checkpoint = contains and any(each.iteration == row.iteration for each in self._pending_saves)
-        super().row(row, restarted=restarted)
-        if repeated:
-            return
+        super()._append(row, restarted=restarted, timed=timed)
         new_run = self._draft is not draft
         first = new_run or reached is None or len(self._draft._setbacks) > setbacks
+        if self._observer is None or not (timed or first or len(draft.rows) > rows):
+            return  # an untimed one beside timed ones
         back = reached if first and not new_run and reached is not None and row.iteration <= reached else None
-        self._observer.saw_row(Seen(row, evaluation, checkpoint, first, new_run or reached is None, back))
+        new_run |= reached is None
+        if self.format.rows_cover and reached is not None and row.iteration > reached:
+            row = replace(row, ms=row.ms / (row.iteration - reached))  # all times that are said are of one iteration
+        self._observer.saw_row(Seen(row, evaluation, checkpoint, first, new_run, back, timed))
 
     def fold_beyond(self, most: int) -> None:
         """Fold rows that are alike where more than these stand for one line each."""
@@ -69,20 +94,25 @@ class ObservedBuilder(RunBuilder):
 
     def evaluation(self, iteration: int, train: float | None, val: float | None, **more: Any) -> None:
         super().evaluation(iteration, train, val, **more)
-        self._observer.saw_evaluation(iteration)
+        if self._observer is not None:
+            self._observer.saw_evaluation(iteration)
 
     def span(self, span: Span) -> None:
         super().span(span)
-        self._observer.saw_span(span)
+        if self._observer is not None:
+            self._observer.saw_span(span)
 
     def spike(self, spike: LossSpike) -> None:
         super().spike(spike)
-        self._observer.saw_spike(spike)
+        if self._observer is not None:
+            self._observer.saw_spike(spike)
 
     def skipped(self, iteration: int) -> None:
         super().skipped(iteration)
-        self._observer.saw_skipped(iteration)
+        if self._observer is not None:
+            self._observer.saw_skipped(iteration)
 
     def ending(self, ending: Ending) -> None:
         super().ending(ending)
-        self._observer.saw_ending(ending)
+        if self._observer is not None:
+            self._observer.saw_ending(ending)

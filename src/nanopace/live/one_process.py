@@ -22,7 +22,8 @@ class OneProcess:
 
     def __init__(self, row_start: str) -> None:
         self._row = re.compile(row_start, re.ASCII)
-        self._last = -1
+        self._first = self._last = -1
+        self._rows = 0  # until one went back
         self._stride = 1  # from a row to the next
         self._text = ""  # of the last row
         self._several = False
@@ -39,6 +40,8 @@ class OneProcess:
         elif found is None or iteration is None:
             yield line
         elif iteration > self._last or line[found.start() :] == self._text:  # two handlers may print the same
+            self._first = iteration if self._last < 0 else self._first
+            self._rows += 1
             self._stride = max(1, iteration - self._last) if self._last >= 0 else 1
             self._last, self._text, self._left_out = iteration, line[found.start() :], 0
             yield line
@@ -55,7 +58,8 @@ class OneProcess:
 
     def _decide(self) -> Iterator[str]:
         rows = [iteration for _, iteration in self._held if iteration is not None]
-        if rows[0] > 0 and any(self._leaps(before, after) for before, after in pairwise(rows)):
+        begins = rows[0] == 0 or (rows[0] == self._first and self._rows > _HELD)  # where the log did: another run
+        if not begins and any(self._leaps(before, after) for before, after in pairwise(rows)):
             held, self._held, self._several = self._held, [], True
             for line, iteration in held:
                 if iteration is None or iteration > self._last:
@@ -63,7 +67,7 @@ class OneProcess:
                     yield line
                 else:
                     self.rows_of_others += 1
-        elif len(rows) >= _HELD or rows[0] == 0:
+        elif len(rows) >= _HELD or begins:
             yield from self._release()
 
     def _leaps(self, before: int, after: int) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from typing import Protocol
 
+from nanopace.errors import InputError
 from nanopace.live.observed import ObservedBuilder, Observer
 from nanopace.live.one_process import OneProcess
 from nanopace.run import Run
@@ -18,8 +21,28 @@ from nanopace.sources.text import lines, width_of
 
 MOST_ROWS = 8192  # that stand for one line each; beyond, those that are alike are folded
 _MOST_HEAD = 8 << 20  # bytes before the first row that are kept for its reader: speedruns print their source there
-_ASK_PACKAGES = 1 << 20  # bytes without a row of ours, after which other people's formats are asked
+_LOOK_AGAIN = 1 << 20  # bytes without a row of ours, after which other people's formats are asked
 _RANK_ROWS = 32  # rows that show whether a prefix is a rank
+
+
+class Reader(Protocol):
+    """From whatever comes to a run. It tells an observer of each row."""
+
+    @property
+    def format(self) -> LogFormat | None:
+        """Whose log it is, once that is known."""
+
+    def feed(self, data: bytes) -> None:
+        """Whole lines have come."""
+
+    def look(self, now: float) -> bool:
+        """Called several times a second: whether something has come that `feed` did not bring."""
+
+    def snapshot(self) -> Run | None:
+        """The run as it stands."""
+
+    def finish(self) -> None:
+        """No more will come; an InputError says what is wrong with it."""
 
 
 class LiveReader:
@@ -34,6 +57,7 @@ class LiveReader:
         self._ranks: Ranks | None = None
         self._one: OneProcess | None = None
         self._undecided: list[Printed] | None = None  # lines that wait for more rows, to tell ranks apart
+        self._looked_again = self._finished = False
         if patterns:
             self._reader = _by_patterns(self._builder, patterns)
 
@@ -46,20 +70,34 @@ class LiveReader:
         if self._reader is not None:
             self._feed_lines(lines([data]))
             return
+        if self.is_document:
+            return
         self._detector.look_at(data)
         self._keep(data)
-        if not self._detector.has_row and self._head_bytes > _ASK_PACKAGES:
-            self._ask_packages()
-        if self._detector.has_row:
+        if not self._detector.has_row and self._head_bytes > _LOOK_AGAIN and not self._looked_again:
+            self._look_again()
+        if self._detector.has_row and not self.is_document:
             self._open()
+
+    @property
+    def is_document(self) -> bool:
+        """Whether what comes is no lines, but a document, which cannot be read before it is whole."""
+        return self._detector.format is not None and bool(self._detector.format.opening)
+
+    @property
+    def trainer(self) -> str:
+        """Whose it seems to be."""
+        return "" if self._detector.format is None else self._detector.format.trainer
 
     def finish(self) -> None:
         """No more lines."""
         if self._reader is None:
-            self._ask_packages()
             if not self._detector.has_row:
+                self._look_again()
+            if not self._detector.has_row or self.is_document:
                 return
             self._open()
+        self._finished = True
         self._decide_ranks()
         if self._one is not None:
             for line in self._one.finish():
@@ -68,12 +106,29 @@ class LiveReader:
             self._reader.finish()
 
     def snapshot(self) -> Run | None:
-        """The run as it stands."""
-        return self._builder.snapshot()
+        """The run as it stands: what `explain` would say of the lines so far.
 
-    def fold(self) -> None:
+        Readers hold rows back, until a line comes that says more about them. So a twin is told that this was all."""
+        if self._reader is None:
+            return None
+        if self._finished:
+            return self._builder.snapshot()
+        builder = self._builder.twin()
+        try:
+            twin = deepcopy(self, {id(self._builder): builder, id(self._detector): self._detector})
+        except TypeError:  # somebody else's reader, that cannot be copied
+            return self._builder.snapshot()
+        try:
+            twin.finish()
+        except InputError:
+            return None
+        runs = builder.finish()
+        return runs[-1] if runs else None
+
+    def look(self, _now: float) -> bool:
         """So that a run of any length fits into memory."""
         self._builder.fold_beyond(MOST_ROWS)
+        return False
 
     def _keep(self, data: bytes) -> None:
         """Of a very long beginning its middle is dropped."""
@@ -82,11 +137,12 @@ class LiveReader:
         while self._head_bytes > _MOST_HEAD and len(self._head) > 2:
             self._head_bytes -= len(self._head.pop(1))
 
-    def _ask_packages(self) -> None:
-        if add_formats_of_packages():
-            self._detector = Detector()
-            for each in self._head:
-                self._detector.look_at(each)
+    def _look_again(self) -> None:
+        """At all of it together: a document shows what it is in several lines. And with other people's formats."""
+        self._looked_again = True
+        add_formats_of_packages()
+        self._detector = Detector()
+        self._detector.look_at(b"".join(self._head))
 
     def _open(self) -> None:
         format = self._detector.format

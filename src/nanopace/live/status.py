@@ -19,6 +19,7 @@ from nanopace.wording.catalog import Words
 _NARROWEST_BAR, _WIDEST_BAR = 8, 40
 _NARROWEST_CURVE, _WIDEST_CURVE = 8, 60
 _LEAST_SHARE = 0.0005  # what would be shown as 0.0%
+_CAPPED = ("parameter-golf",)  # end when their time is over, mostly long before their last iteration
 _SETTLED = 4  # of the curve, all but this part is what the scale is of: the first losses tower above all others
 
 
@@ -31,6 +32,7 @@ class Status:
     last_evaluation: int | None = None  # its iteration
     clock_s: float | None = None  # that an iteration took by the clock here, with all that is between the rows
     silent_s: float | None = None  # no line for so long, where that is worth a word
+    pace_is_known: bool = True
 
     @property
     def max_iters(self) -> int | None:
@@ -39,7 +41,11 @@ class Status:
     @property
     def seconds_per_iteration(self) -> tuple[float | None, bool]:
         """With evaluations and checkpoints; False where the log does not tell what those cost, nor the clock yet."""
+        if not self.pace_is_known:
+            return None, True
         ahead = self.diagnosis.ahead
+        if not self.diagnosis.timed:
+            return self.clock_s, True
         each_s = None if ahead.seconds_per_1000 is None else ahead.seconds_per_1000 / 1000
         if self.last_evaluation is not None and self.diagnosis.evaluations.each_ms is None:
             return (self.clock_s, True) if self.clock_s is not None else (each_s, False)
@@ -48,21 +54,21 @@ class Status:
     @property
     def left_s(self) -> float | None:
         each_s, _ = self.seconds_per_iteration
-        if self.max_iters is None or each_s is None:
+        if self.max_iters is None or each_s is None or self.diagnosis.source.format in _CAPPED:
             return None
         return max(0, self.max_iters - self.last.last_iteration) * each_s
 
     @property
     def next_evaluation(self) -> tuple[int, float] | None:
         """Its iteration, and in how many seconds it begins."""
-        interval, step_ms = self._interval, self.diagnosis.step.levels[-1].median_ms
-        if not interval or self.last_evaluation is None:
+        interval, levels = self._interval, self.diagnosis.step.levels
+        if not interval or self.last_evaluation is None or not levels or not self.pace_is_known:
             return None
         due = self.last_evaluation + interval
         ahead = due - self.last.last_iteration
-        if ahead < 0 or (self.max_iters is not None and due > self.max_iters):
+        if ahead <= 0 or (self.max_iters is not None and due > self.max_iters):
             return None
-        return due, ahead * step_ms / 1000
+        return due, ahead * levels[-1].median_ms / 1000
 
     @property
     def _interval(self) -> int | None:
@@ -117,7 +123,7 @@ def _how_far(status: Status, words: Words) -> list[str]:
 def _speed(status: Status, words: Words) -> list[str]:
     """Of now, where the pace has changed: the figures of the diagnosis are of the whole run."""
     step, tokens_per_s, mfu = status.diagnosis.step, status.diagnosis.throughput.tokens_per_s, status.diagnosis.mfu
-    if step.median_ms is None:  # a log without times
+    if step.median_ms is None or not status.pace_is_known:  # a log without times, for one
         return []
     now_ms = step.levels[-1].median_ms
     parts = []

@@ -6,32 +6,32 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from nanopace.diagnosis.diagnose import diagnose
-from nanopace.diagnosis.result import Diagnosis
+from nanopace.diagnosis.time.pace_findings import SCHEDULED
+from nanopace.errors import InputError
 from nanopace.incidents import LossSpike
 from nanopace.live.commentary import Commentary
 from nanopace.live.comments import Comment, Say
 from nanopace.live.last_words import Close, last_words, no_log, of_ending
-from nanopace.live.observed import Seen
+from nanopace.live.observed import Observer, Seen
 from nanopace.live.passthrough import Piece
-from nanopace.live.reading import LiveReader
+from nanopace.live.reading import LiveReader, Reader
+from nanopace.live.remarks import again, first_not_finite, in_blocks, no_lines, silent, usual_s
 from nanopace.live.silence import Silence
+from nanopace.live.standing import Standing
 from nanopace.live.status import Status, footer, status_line
+from nanopace.record import replace
 from nanopace.run import Ending, Row, Run, Span
 from nanopace.views.report import Report
 from nanopace.views.terminal.status_lines import Losses
 from nanopace.wording.catalog import Words
 
 FIRST_ROWS = 5  # before anything is said of the whole
-LEAST_S = 1.0  # from one diagnosis to the next, and ...
-SHARE = 20.0  # ... so many times what one takes: a twentieth of a core
 STATUS_S = 300.0  # from one line of status to the next
 STATUS_AT_EVALUATION_S = 30.0  # the same after an evaluation
 AT_REST_S = 5.0  # that a finished log has to be silent, to be over
 _STARTUP = (
     *("startup", "startup_bounded", "startup_together", "startup_unsplit", "startup_compile", "startup_of_several"),
 )
-_BLOCK_ROWS, _BLOCK_S = 10, 5.0  # rows that come at once and took so long: the trainer's output is buffered
 
 
 class Watcher:
@@ -47,34 +47,30 @@ class Watcher:
         silent_s: float | None = None,
         status_lines: bool = True,
         patterns: Sequence[str] = (),
+        reader: Callable[[Observer], Reader] | None = None,
     ) -> None:
         """`complete` adds what a person said about the run; without `status_lines` a footer shows the same; `patterns`
-        are those of --pattern."""
-        self._words, self._say, self._complete = words, say, complete
-        self._status_lines = status_lines
-        self._reader = LiveReader(name, self, patterns)
+        are those of --pattern; `reader` is that of a document, else lines come."""
+        self._words, self._say, self._status_lines = words, say, status_lines
+        self._reader = LiveReader(name, self, patterns) if reader is None else reader(self)
+        self._of_lines = reader is None
+        self._standing = Standing(self._reader, complete)
         self._commentary = Commentary(words, self._comment)
         self._silence = Silence(silent_s)
         self._losses = Losses()
         self._live = False
         self._now = time.monotonic()
-        self._rows = 0
-        self._last: Row | None = None
-        self._last_evaluation: int | None = None
         self._rows_of_piece: list[Row] = []
+        self._covers = 1  # iterations that the time of a row turned out to be of
         self._gap_s = 0.0  # before this piece
-        self._blocks = 0
-        self._first_live: tuple[float, int, int] | None = None  # when, which iteration, evaluations until then
-        self._clock: tuple[float, int] | None = None  # of the last live row
-        self._evaluations = 0
-        self._diagnosis: Diagnosis | None = None
-        self._diagnosed_rows = 0
-        self._next_s = -math.inf
+        self._came = False  # something, just now
         self._status_s = -math.inf
+        self._shown: int | None = None  # the iteration of the last status
         self._status_every_s = STATUS_S
-        self._startup_said = False
+        self._startup_said = True  # there is nothing to say before the first row
         self._ending: Ending | None = None
         self._told_ending: Ending | None = None
+        self._refused = False  # a document, among lines
 
     # --- what comes --------------------------------------------------------------------------------------------------
 
@@ -82,39 +78,41 @@ class Watcher:
         """Lines; an empty piece is a moment in which none came."""
         self._now = piece.at_s
         if piece.live and not self._live:
+            self._standing.news |= self._reader.look(self._now)
             self._begin_live()
         self._rows_of_piece.clear()
+        self._came = bool(piece.data)
         if piece.data:
             self._heard()
+            self._standing.news = True
             self._reader.feed(piece.data)
-            self._notice_blocks()
+            self._refuse()
+            if self._live and self._standing.clock.blocks(self._rows_of_piece, piece.data.count(b"\n"), self._gap_s):
+                self._comment(in_blocks(len(self._rows_of_piece), self._words))
+        if self._reader.look(self._now):
+            self._standing.news = self._came = True
+            self._heard()
         self._look()
+
+    def saw_process(self) -> None:
+        self._standing.begin_process()
 
     def saw_row(self, seen: Seen) -> None:
         if seen.new_run:
-            self._losses, self._rows = Losses(), 0
-            if self._last_evaluation is not None and self._last_evaluation > seen.row.iteration:
-                self._last_evaluation = None  # of the run before
-            self._diagnosis, self._startup_said, self._told_ending = None, False, None
-        if seen.first:
-            self._first_live = None
+            self._losses = Losses()
+            self._startup_said, self._told_ending = False, None
         self._ending = None
-        self._rows += 1
-        self._last = seen.row
         self._rows_of_piece.append(seen.row)
         if seen.row.loss is not None:
             self._losses.add(seen.row.iteration, seen.row.loss)
-        self._commentary.row(seen, self._now)
-        if self._live:
-            self._clock = self._now, seen.row.last_iteration
-            if self._first_live is None:
-                self._first_live = self._now, seen.row.last_iteration, self._evaluations
+        one = seen if self._covers == 1 else seen._replace(row=replace(seen.row, ms=seen.row.ms / self._covers))
+        self._commentary.row(one, self._now)
+        self._standing.row(seen.row, self._now if self._live else None, first=seen.first, new_run=seen.new_run)
 
     def saw_evaluation(self, iteration: int) -> None:
-        self._last_evaluation = iteration
-        self._evaluations += 1
+        self._standing.evaluation(iteration)
         self._status_every_s = STATUS_AT_EVALUATION_S
-        if self._rows:
+        if self._standing.last is not None:
             self._silence.evaluation()
 
     def saw_span(self, span: Span) -> None:
@@ -140,20 +138,24 @@ class Watcher:
     @property
     def over(self) -> bool:
         """Whether the log says that the run is finished, and has been silent since."""
-        finished = self._diagnosis is not None and self._diagnosis.source.ending == "finished"
-        return finished and self._rows == self._diagnosed_rows and self._silence.lasts_s(self._now) >= AT_REST_S
+        return self._standing.is_finished and not self._standing.news and self._silence.lasts_s(self._now) >= AT_REST_S
 
     def finish(self, close: Close) -> None:
         """The last words."""
-        self._reader.finish()
         self._live = True
-        if self._reader.format is None or not self._rows:
-            if close.closed:
+        try:
+            self._reader.finish()
+            self._refuse()
+        except InputError as error:
+            self._comment(Comment(self._words.error(error), "ended"))
+            return
+        if self._reader.format is None or self._standing.last is None:
+            if close.closed and not self._refused:
                 self._comment(no_log(self._words))
             return
         self._diagnose()
-        assert self._diagnosis is not None
-        for comment in last_words(self._diagnosis, close, self._words, self._told_ending):
+        assert self._standing.diagnosis is not None
+        for comment in last_words(self._standing.diagnosis, close, self._words, self._told_ending):
             self._comment(comment)
 
     # --- now and then ------------------------------------------------------------------------------------------------
@@ -161,8 +163,9 @@ class Watcher:
     def _begin_live(self) -> None:
         """What was there before has been read in silence."""
         self._live = True
-        if self._rows:
-            self._next_s = self._status_s = -math.inf
+        self._standing.begin_live()
+        if self._standing.last is not None:
+            self._status_s = -math.inf
             self._startup_said = True
             self._silence.line(self._now)
 
@@ -172,15 +175,13 @@ class Watcher:
         self._gap_s = self._silence.lasts_s(self._now)
         silent_s = self._silence.line(self._now)
         if silent_s is not None:
-            said = self._words.text("Lines come again, after {time}.", time=self._words.duration(silent_s))
-            self._comment(Comment(said))
+            self._comment(again(silent_s, self._of_lines, self._words))
 
     def _look(self) -> None:
-        self._reader.fold()
         if not self._live:
             return
-        if self._rows >= FIRST_ROWS and self._rows != self._diagnosed_rows and self._now >= self._next_s:
-            self._diagnose()
+        if self._standing.is_due(self._now):
+            self._diagnose(FIRST_ROWS)
         self._look_for_silence()
         self._look_for_ending()
         status = self._status()
@@ -193,84 +194,56 @@ class Watcher:
                 self._comment(Comment(Report(status.diagnosis, self._words).text(found)))
         if (
             self._status_lines
+            and status.pace_is_known
             and self._now - self._status_s >= self._status_every_s
-            and (self._rows_of_piece or self._status_s == -math.inf)  # in silence there is nothing new
+            and (self._came or self._status_s == -math.inf)  # in silence there is nothing new
+            and status.last.last_iteration != self._shown
         ):
             self._status_s, self._status_every_s = self._now, STATUS_S
+            self._shown = status.last.last_iteration
             self._comment(Comment(status_line(status, self._words)))
 
-    def _diagnose(self) -> None:
-        began_s = time.thread_time()
-        run = self._reader.snapshot()
+    def _diagnose(self, fewest: int = 1) -> None:
+        run = self._standing.diagnose(self._now, fewest)
         if run is None:
             return
-        run = self._complete(run)
-        self._diagnosis, self._diagnosed_rows = diagnose(run), self._rows
         self._commentary.on_cpu = run.on_cpu
+        self._commentary.is_scheduled = any(each.code in SCHEDULED for each in run.caveats)
+        self._covers = 1 if run.rows_cover_shown_by in ("trainer", "clock") else run.rows_cover  # those are divided
         self._commentary.watches_loss = run.spikes is not None
-        self._next_s = self._now + max(LEAST_S, SHARE * (time.thread_time() - began_s))
+        if (first := first_not_finite(run.logged)) is not None:
+            self._commentary.not_finite(first)
 
     def _status(self) -> Status | None:
-        if self._diagnosis is None or self._last is None:
-            return None
         lasts_s = self._silence.lasts_s(self._now)
-        worth = lasts_s > max(5.0, 3 * self._silence.usual_s)
-        return Status(self._diagnosis, self._last, self._last_evaluation, self._clock_s(), lasts_s if worth else None)
-
-    def _clock_s(self) -> float | None:
-        """What an iteration took by the clock here, over two evaluations and more."""
-        if self._first_live is None or self._clock is None or self._evaluations - self._first_live[2] < 2:
-            return None
-        iterations = self._clock[1] - self._first_live[1]
-        return (self._clock[0] - self._first_live[0]) / iterations if iterations > 0 else None
+        worth = self._of_lines and lasts_s > max(5.0, 3 * self._silence.usual_s)
+        return self._standing.status(lasts_s if worth else None)
 
     def _look_for_ending(self) -> None:
         """A traceback says what it is in its last line: a moment is waited for that."""
-        if self._last is None or self._ending == self._told_ending or self._silence.lasts_s(self._now) <= 1.0:
+        last = self._standing.last
+        if last is None or self._ending == self._told_ending or self._silence.lasts_s(self._now) <= 1.0:
             return
-        comment = of_ending(self._ending, self._last.last_iteration, self._words)
+        comment = of_ending(self._ending, last.last_iteration, self._words)
         if comment is not None:
             self._told_ending = self._ending
             self._comment(comment)
 
     def _look_for_silence(self) -> None:
-        if self._last is None or self._ending is not None or self._is_finished():
+        last = self._standing.last
+        if last is None or self._ending is not None or self._standing.is_finished:
             return
-        silent_s = self._silence.check(self._now, *self._usual_s())
-        if silent_s is None:
-            return
-        words, last = self._words, self._last.last_iteration
-        said = words.text(
-            "No line for {time}; they usually come every {usual}. The last row was of iteration {iteration}.",
-            time=words.duration(silent_s),
-            usual=words.duration(self._silence.usual_s or self._usual_s()[0]),
-            iteration=words.count(last),
-        )
-        self._comment(Comment(said, "silent", last))
+        row_s, evaluation_s = usual_s(self._standing.diagnosis)
+        silent_s = self._silence.check(self._now, row_s, evaluation_s)
+        if silent_s is not None:
+            usual = (self._silence.usual_s or row_s) if self._of_lines else None
+            self._comment(silent(silent_s, usual, last.last_iteration, self._words))
 
-    def _usual_s(self) -> tuple[float, float]:
-        """What a row and an evaluation take, by the log; 0 where it does not say."""
-        if self._diagnosis is None:
-            return 0.0, 0.0
-        row_ms = (self._diagnosis.step.median_ms or 0.0) * (self._diagnosis.source.log_interval or 1)
-        return row_ms / 1000, (self._diagnosis.evaluations.each_ms or 0.0) / 1000
-
-    def _is_finished(self) -> bool:
-        return self._diagnosis is not None and self._diagnosis.source.ending == "finished"
-
-    def _notice_blocks(self) -> None:
-        """Rows that took seconds and come all at once were kept back by the trainer's own buffer."""
-        rows = self._rows_of_piece
-        if not self._live or len(rows) < _BLOCK_ROWS or min(self._gap_s, sum(row.ms for row in rows) / 1000) < _BLOCK_S:
-            return
-        self._blocks += 1
-        if self._blocks == 2:
-            said = self._words.text(
-                "Rows come in blocks of about {count}: the trainer's output is buffered. With python -u, or "
-                "PYTHONUNBUFFERED=1, each comes at once.",
-                count=self._words.count(len(rows)),
-            )
-            self._comment(Comment(said))
+    def _refuse(self) -> None:
+        """A document that comes in a pipe, once."""
+        if not self._refused and isinstance(self._reader, LiveReader) and self._reader.is_document:
+            self._refused = True
+            self._comment(no_lines(self._reader.trainer, self._words))
 
     def _comment(self, comment: Comment) -> None:
         if self._live:

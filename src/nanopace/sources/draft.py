@@ -161,7 +161,8 @@ class Draft(Details):
 
         other = copy(self)
         other.rows = self.rows[:]
-        for name in ("facts", "spans", "micro_batches", "notes", "evaluations", "checkpoints", "untimed", "_setbacks"):
+        names = ("facts", "spans", "micro_batches", "notes", "caveats", "evaluations", "checkpoints", "untimed")
+        for name in (*names, "rows_of_ranks", "_setbacks", "_skipped", "_spikes"):
             setattr(other, name, copy(getattr(self, name)))
         return other
 

@@ -7,29 +7,27 @@ import os
 import signal
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, add_pattern, bounded, words_of
 from nanopace.cli.run_arguments import Settings, override
-from nanopace.errors import InputError, UsageError, reason_of
+from nanopace.errors import InputError, UsageError
 from nanopace.wording.printable import clean
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
 
     from nanopace.live.comments import Say
     from nanopace.live.notify import Complain, Notifier
+    from nanopace.live.observed import Observer
     from nanopace.live.passthrough import Bytes
+    from nanopace.live.reading import Reader
     from nanopace.live.watcher import Watcher
     from nanopace.run import Run
     from nanopace.wording.catalog import Words
 
 MAY_BE_EMPTY = ("words",)  # an argument of the command that is started
 _LONGEST_SILENCE = 1e7  # seconds
-_LOOK_S = 0.1  # for a file that is not there yet
-_SEARCH_S = 1.0  # for a log in a directory that has none yet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,23 +110,42 @@ def _watch_pipe(args: argparse.Namespace, words: Words, complete: Callable[[Run]
 
 def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
     """Until its run is finished, or Ctrl-C."""
+    from nanopace.live.chosen import chosen, newest
+    from nanopace.live.document import Document, Waiting, document_format
     from nanopace.live.follow import Follower
 
-    path = _chosen(args.words[0], words)
+    path = chosen(args.words[0], words, _tell)
     stop = _stop_on_signals()
-    _watch(Follower(path, stop), path, args, words, complete, stop)
+    format = None if args.pattern else document_format(path)
+    if format is None:
+        _watch(Follower(path, stop), path, args, words, complete, stop)
+        return 0
+    directory = args.words[0] if os.path.isdir(args.words[0]) else None
+
+    def find() -> str:
+        """In a directory, the newest of this kind: every checkpoint has its own."""
+        return path if directory is None else newest(directory, lambda log: document_format(log) == format) or path
+
+    def complain(error: InputError) -> None:
+        _tell(words.text("{error}; waiting for more", error=words.error(error)))
+
+    def make(observer: Observer) -> Document:
+        return Document(find, observer, complain)
+
+    _watch(Waiting(stop), directory or path, args, words, complete, stop, reader=make)
     return 0
 
 
 def _start_and_watch(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
     """The command prints into a file and is in a session of its own: whatever becomes of us, it goes on."""
     from nanopace.live.follow import Follower
+    from nanopace.live.start import started
 
     if not args.words:
         raise UsageError("--log {path}: which command? nanopace watch --log {path} -- python train.py", path=args.log)
     stop = _stop_on_signals()
     before = os.path.getsize(args.log) if os.path.exists(args.log) else 0
-    process = _started(args.words, args.log)
+    process = started(args.words, args.log)
     source = Follower(args.log, stop, before)
 
     def wait() -> None:
@@ -156,6 +173,7 @@ def _watch(
     complete: Callable[[Run], Run],
     stop: threading.Event,
     exit_code: Callable[[], int | None] | None = None,
+    reader: Callable[[Observer], Reader] | None = None,
 ) -> None:
     from nanopace.live.printer import Printer
     from nanopace.live.session import Session
@@ -166,12 +184,16 @@ def _watch(
     color = terminal and not args.no_color and not os.environ.get("NO_COLOR")
     printer = Printer(_output(), terminal=terminal, color=color, encoding=sys.stdout.encoding)
 
-    name = "stdin" if path is None else os.path.basename(path)
+    name = "stdin" if path is None else os.path.basename(path.rstrip("/")) or path
     notifier = _notifier(args, name, lambda error: printer.comment(words.error(error)))
 
     def make(say: Say) -> Watcher:
         return Watcher(
-            name, words, say, complete, silent_s=args.silent, status_lines=not terminal, patterns=args.pattern
+            *(name, words, say, complete),
+            silent_s=args.silent,
+            status_lines=not terminal,
+            patterns=args.pattern,
+            reader=reader,
         )
 
     tell = None if notifier is None else notifier.tell
@@ -217,71 +239,6 @@ def _output() -> int:
         return sys.stdout.fileno()
     except OSError:
         return 1
-
-
-# --- what is watched -------------------------------------------------------------------------------------------------
-
-
-def _chosen(path: str, words: Words) -> str:
-    """The file that is meant; of a directory the log that was written last, as soon as there is one."""
-    from nanopace.compressed import decompressed
-    from nanopace.sources.opening import find_logs
-
-    if not os.path.exists(path):
-        if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
-            raise InputError("{path}: no such file", path=path)
-        _tell(words.text("{path}: is not there yet; waiting for it", path=path))
-        while not os.path.exists(path):
-            time.sleep(_LOOK_S)
-    if os.path.isdir(path):
-        told = False
-        while not (logs := find_logs(path)):
-            if not told:
-                _tell(words.text("{path}: no log is there yet; waiting for one", path=path))
-            told = True
-            time.sleep(_SEARCH_S)
-        newest = str(max(logs, key=lambda log: log.stat().st_mtime))
-        _tell(newest)
-        return newest
-    try:
-        if os.path.isfile(path):
-            with open(path, "rb") as file:
-                if decompressed(file) is not file:
-                    raise InputError("{path}: is compressed, and does not grow; try nanopace explain {path}", path=path)
-    except OSError as error:
-        raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error)) from None
-    return path
-
-
-def _started(command: list[str], log: str) -> subprocess.Popen[bytes]:
-    """The command, printing each line at once into the log, behind what is there."""
-    import shutil
-    import subprocess
-
-    if shutil.which(command[0]) is None:  # before the log is made
-        raise _not_started(command, log, "no such program")
-    try:
-        with open(log, "ab") as out:
-            environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
-            environ.pop("PYTHONSAFEPATH", None)  # ours: a trainer imports what lies beside it
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=environ,
-                start_new_session=True,
-            )
-    except (OSError, ValueError) as error:
-        if getattr(error, "filename", None) == log:
-            raise InputError("--log {path}: cannot be written: {reason}", path=log, reason=reason_of(error)) from None
-        raise _not_started(command, log, reason_of(error)) from None
-
-
-def _not_started(command: list[str], log: str, reason: str) -> UsageError:
-    return UsageError(
-        "--log {path}: {command}: cannot be started: {reason}", path=log, command=command[0], reason=reason
-    )
 
 
 def _stop_on_signals() -> threading.Event:

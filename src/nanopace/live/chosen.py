@@ -1,0 +1,53 @@
+"""Which file is meant: one that may not be there yet, or the newest log of a directory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from nanopace.compressed import decompressed
+from nanopace.errors import InputError, reason_of
+from nanopace.sources.opening import find_logs
+from nanopace.wording.catalog import Words
+
+_LOOK_S = 0.1  # for a file that is not there yet
+_SEARCH_S = 1.0  # for a log in a directory that has none yet
+
+
+def chosen(path: str, words: Words, tell: Callable[[str], None]) -> str:
+    """The file that is meant; of a directory the log that was written last, as soon as there is one."""
+    if not os.path.exists(path):
+        if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
+            raise InputError("{path}: no such file", path=path)
+        tell(words.text("{path}: is not there yet; waiting for it", path=path))
+        while not os.path.exists(path):
+            time.sleep(_LOOK_S)
+    if os.path.isdir(path):
+        told = False
+        while not (log := newest(path)):
+            if not told:
+                tell(words.text("{path}: no log is there yet; waiting for one", path=path))
+            told = True
+            time.sleep(_SEARCH_S)
+        tell(log)
+        return log
+    try:
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                if decompressed(file) is not file:
+                    raise InputError("{path}: is compressed, and does not grow; try nanopace explain {path}", path=path)
+    except OSError as error:
+        raise InputError("{path}: cannot be read: {reason}", path=path, reason=reason_of(error)) from None
+    return path
+
+
+def newest(directory: str, fits: Callable[[str], bool] = lambda _: True) -> str | None:
+    """The log that was written last, of those that fit."""
+    written = {}
+    for log in map(str, find_logs(directory)):
+        if fits(log):
+            with suppress(OSError):  # it was there a moment ago
+                written[log] = os.path.getmtime(log)
+    return max(written, key=lambda log: written[log], default=None)

@@ -1,0 +1,141 @@
+"""A file that is one document: it is read anew when it has changed, and of its rows those that are new are told.
+
+trainer_state.json is replaced at every checkpoint, an event file of TensorBoard and a run of W&B are appended to, and
+Lightning writes its metrics.csv anew. No lines of them are passed on. At most a tenth of the time goes into reading.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from nanopace.errors import InputError, NotALog
+from nanopace.live.observed import Observer, Seen
+from nanopace.run import Run
+from nanopace.sources.detect import Detector
+from nanopace.sources.formats.registry import find_format
+from nanopace.sources.log_format import LogFormat
+from nanopace.sources.runs import open_runs
+
+LEAST_S = 1.0  # from one reading to the next, and ...
+SHARE = 9.0  # ... so many times what one takes
+_OPENING = 16 << 10  # bytes that show what a file is
+_REWRITTEN = ("lightning",)  # lines, but the trainer writes all of them anew
+_HALF_WRITTEN_S = 2.0  # for which a file may be no document yet
+
+
+def document_format(path: str) -> str | None:
+    """The name of its format, if a file is a document."""
+    detector = Detector()
+    try:
+        with open(path, "rb") as file:
+            detector.look_at(file.read(_OPENING))
+    except OSError:
+        return None
+    format = detector.format
+    return format.name if format is not None and (format.opening or format.name in _REWRITTEN) else None
+
+
+class Waiting:
+    """In the place of lines: none come, until somebody has seen enough."""
+
+    may_wait = True
+    skipped = 0
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def history(self) -> Iterator[bytes]:
+        return iter(())
+
+    def live(self) -> Iterator[bytes]:
+        self._stop.wait()
+        return iter(())
+
+
+class Document:
+    """Reads a file again and again; `find` says which one it is by now. `complain` hears once why it has no row yet."""
+
+    def __init__(self, find: Callable[[], str], observer: Observer, complain: Callable[[InputError], object]) -> None:
+        self._find, self._observer, self._complain = find, observer, complain
+        self._complained = False
+        self._run: Run | None = None
+        self._mark: tuple[int, ...] = ()
+        self._next_s = self._first_s = 0.0
+        self._reached = self._evaluated = -1  # iterations that have been told
+
+    @property
+    def format(self) -> LogFormat | None:
+        return None if self._run is None else find_format(self._run.format)
+
+    def feed(self, data: bytes) -> None:
+        """No lines come."""
+
+    def look(self, now: float) -> bool:
+        """Whether it has changed. What cannot be read after its first moments is an InputError; later, one that is
+        being written, and read another time."""
+        if now < self._next_s:
+            return False
+        self._first_s = self._first_s or now
+        began_s = time.monotonic()
+        try:
+            path = self._find()
+            about = os.stat(path)
+            mark = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+            if mark == self._mark:
+                return False
+            run = open_runs(path)[-1]
+        except NotALog as error:  # nothing is logged yet
+            if self._run is None and not self._complained:
+                self._complained = True
+                self._complain(error)
+            return False
+        except (InputError, OSError):
+            if self._run is None and now - self._first_s >= _HALF_WRITTEN_S:
+                raise
+            return False
+        finally:
+            self._next_s = now + max(LEAST_S, SHARE * (time.monotonic() - began_s))
+        self._mark = mark
+        if self._is_half_of_it(run):
+            return False
+        self._run = run
+        self._tell(run)
+        return True
+
+    def _is_half_of_it(self, run: Run) -> bool:
+        """Whether it is what was read before, up to some row: it is being written anew."""
+        known, end = self._run.logged if self._run is not None else (), len(run.logged) - 1
+        if end + 1 >= len(known):
+            return False
+        return (known[end].iteration, known[end].loss) == (run.logged[end].iteration, run.logged[end].loss)
+
+    def snapshot(self) -> Run | None:
+        return self._run
+
+    def finish(self) -> None:
+        """It has been read as far as it goes."""
+
+    def _tell(self, run: Run) -> None:
+        """What is new in it. One that ends before what was told is of another run."""
+        rows, timed = run.logged, len(run.rows) > 0
+        new_run = self._reached < 0 or rows.last_iteration[-1] < self._reached
+        if new_run:
+            self._reached = self._evaluated = -1
+        first = new_run
+        for evaluation in run.evaluations:
+            if evaluation.iteration > self._evaluated:
+                self._evaluated = evaluation.iteration
+                self._observer.saw_evaluation(evaluation.iteration)
+        contain = {each.row for each in run.evaluations} if timed else set()
+        saved = {each.row for each in run.checkpoints} if timed else set()
+        for index in range(len(rows)):
+            if rows.last_iteration[index] > self._reached:
+                row = rows[index]
+                self._observer.saw_row(Seen(row, index in contain, index in saved, first, first, None, timed))
+                first = False
+        self._reached = rows.last_iteration[-1]
+        if run.ending is not None:
+            self._observer.saw_ending(run.ending)

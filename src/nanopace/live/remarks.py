@@ -1,0 +1,66 @@
+"""What is said of the lines themselves: that none come, that they come in blocks, that they are none."""
+
+from __future__ import annotations
+
+import math
+
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.live.comments import Comment
+from nanopace.run import Rows
+from nanopace.wording.catalog import Words
+
+
+def usual_s(diagnosis: Diagnosis | None) -> tuple[float, float]:
+    """What a row and an evaluation take, by the log; 0 where it does not say."""
+    if diagnosis is None:
+        return 0.0, 0.0
+    row_ms = (diagnosis.step.median_ms or 0.0) * (diagnosis.source.log_interval or 1)
+    return row_ms / 1000, (diagnosis.evaluations.each_ms or 0.0) / 1000
+
+
+def first_not_finite(rows: Rows) -> int | None:
+    """The iteration from which on the loss is NaN or infinite, if it is in the last row."""
+    first = None
+    for at in range(len(rows) - 1, -1, -1):
+        loss = rows[at].loss
+        if loss is None or math.isfinite(loss):
+            break
+        first = rows.iteration[at]
+    return first
+
+
+def silent(silent_s: float, usual: float | None, last: int, words: Words) -> Comment:
+    """`usual`: seconds from line to line; None where a document is watched."""
+    numbers = {"time": words.duration(silent_s), "iteration": words.count(last)}
+    if usual is None:
+        said = words.text("The file has not changed for {time}. The last row was of iteration {iteration}.", **numbers)
+    else:
+        said = words.text(
+            "No line for {time}; they usually come every {usual}. The last row was of iteration {iteration}.",
+            usual=words.duration(usual),
+            **numbers,
+        )
+    return Comment(said, "silent", last)
+
+
+def again(silent_s: float, of_lines: bool, words: Words) -> Comment:
+    """The silence is over."""
+    time = words.duration(silent_s)
+    if of_lines:
+        return Comment(words.text("Lines come again, after {time}.", time=time))
+    return Comment(words.text("The file changes again, after {time}.", time=time))
+
+
+def in_blocks(rows: int, words: Words) -> Comment:
+    said = words.text(
+        "Rows come in blocks of about {count}: the trainer's output is buffered. With python -u, or "
+        "PYTHONUNBUFFERED=1, each comes at once.",
+        count=words.count(rows),
+    )
+    return Comment(said)
+
+
+def no_lines(trainer: str, words: Words) -> Comment:
+    """A document comes in a pipe."""
+    said = words.text("This is a file of {trainer}, and no lines: nanopace watch FILE follows it.", trainer=trainer)
+    return Comment(said, "ended")

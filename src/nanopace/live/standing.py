@@ -1,0 +1,95 @@
+"""How far a training is by what has come: the diagnosis now and then, and the rows since.
+
+A reader may hold rows back, until a later line has said what they took. Those count as well, but only for how far it
+is, what the loss is, and, once there are enough of them, the pace.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from nanopace.diagnosis.diagnose import diagnose
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.live.clock_here import ClockHere
+from nanopace.live.reading import Reader
+from nanopace.live.status import Status
+from nanopace.run import Row, Run
+
+LEAST_S = 1.0  # from one diagnosis to the next, and ...
+SHARE = 20.0  # ... so many times what one takes: a twentieth of a core
+AHEAD_ITERATIONS = 32  # by which a program that runs ahead of its GPU surely waits for it
+
+
+class Standing:
+    def __init__(self, reader: Reader, complete: Callable[[Run], Run]) -> None:
+        self._reader, self._complete = reader, complete
+        self._told: Row | None = None  # the last row that is certain
+        self._next_s = -math.inf
+        self.clock = ClockHere()
+        self.last: Row | None = None
+        self.last_evaluation: int | None = None  # its iteration
+        self.news = False  # something has come since the diagnosis
+        self.diagnosis: Diagnosis | None = None
+
+    def begin_process(self) -> None:
+        """Another one, whose rows may be held back for a while: what is certain was of the one before."""
+        self.clock.begin()
+        self._told = None
+
+    def row(self, row: Row, now: float | None, *, first: bool, new_run: bool) -> None:
+        """A row that is certain; `now` is None where it was there before anybody watched."""
+        if new_run:
+            self.diagnosis = None  # of the run before
+        if first:
+            self.clock.begin()
+        self.last = self._told = row
+        if now is not None:
+            self.clock.row(row, now)
+
+    def evaluation(self, iteration: int) -> None:
+        self.last_evaluation = iteration
+        self.clock.evaluation()
+
+    def begin_live(self) -> None:
+        """What was there before is all read: it is time for a diagnosis."""
+        self._next_s = -math.inf
+
+    @property
+    def is_finished(self) -> bool:
+        return self.diagnosis is not None and self.diagnosis.source.ending == "finished"
+
+    def is_due(self, now: float) -> bool:
+        """Whether a diagnosis is, of what has come since the last."""
+        return self.news and now >= self._next_s
+
+    def diagnose(self, now: float, fewest: int = 1) -> Run | None:
+        """The run as it stands, if it has so many rows; `diagnosis` is of that."""
+        began_s, self.news = time.thread_time(), False
+        run = self._reader.snapshot()
+        if run is not None:
+            run = self._complete(run) if run.logged.lines >= fewest else None
+        if run is not None:
+            self.diagnosis, self.last = diagnose(run), run.logged[-1]
+            self.last_evaluation = max((each.iteration for each in run.evaluations), default=None)
+            if self._told is None or self._told.last_iteration < self.last.last_iteration:
+                self.clock.row(self.last, now)
+        least_s = LEAST_S if self.diagnosis is not None else 0.0  # the first one comes with its row
+        self._next_s = now + max(least_s, SHARE * (time.thread_time() - began_s))
+        return run
+
+    def status(self, silent_s: float | None) -> Status | None:
+        """`silent_s`: no line for so long, where that is worth a word."""
+        diagnosis, last = self.diagnosis, self.last
+        if diagnosis is None or last is None:
+            return None
+        iteration_s = self.clock.iteration_s if diagnosis.timed else self.clock.untimed_iteration_s
+        known = self._knows_pace(last)
+        return Status(diagnosis, last, self.last_evaluation, iteration_s, silent_s, pace_is_known=known)
+
+    def _knows_pace(self, last: Row) -> bool:
+        """A program runs ahead of its GPU until the first evaluation: its first rows alone do not tell the pace."""
+        format = self._reader.format
+        certain = self._told is not None and self._told.last_iteration <= last.last_iteration
+        return certain or format is None or not format.running_clock or last.last_iteration >= AHEAD_ITERATIONS
