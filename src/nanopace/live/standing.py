@@ -92,4 +92,4 @@ class Standing:
         """A program runs ahead of its GPU until the first evaluation: its first rows alone do not tell the pace."""
         format = self._reader.format
         certain = self._told is not None and self._told.last_iteration <= last.last_iteration
-        return certain or format is None or not format.running_clock or last.last_iteration >= AHEAD_ITERATIONS
+        return certain or format is None or format.row_time != "clock" or last.last_iteration >= AHEAD_ITERATIONS
