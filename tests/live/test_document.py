@@ -63,9 +63,11 @@ def test_a_file_that_does_not_change_any_more(tmp_path: Path) -> None:
         write(path, 10 + number)
         watched.look(1000.0 + 40 * number)
     said = [watched.look(1120.0 + seconds) for seconds in range(4, 900, 4)]
-    assert list(filter(None, said)) == ["The file has not changed for 13 min 24 s. The last row was of iteration 130."]
+    assert list(filter(None, said)) == ["The file has not changed for 13 min 24 s. The last row was iteration 130."]
     write(path, 20)
-    assert watched.look(2020.0).startswith("The file changes again, after 15 min 0 s.; iteration 200 of 1,000, 20%, ")
+    assert watched.look(2020.0).startswith(
+        "The file is changing again after 15 min 0 s.; iteration 200 of 1,000, 20%, "
+    )
 
 
 def test_another_run_in_its_place_begins_anew(tmp_path: Path) -> None:

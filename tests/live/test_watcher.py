@@ -174,7 +174,7 @@ def test_silence_counts_evaluations_and_its_end_is_told() -> None:
     heard.wait(20)
     assert heard.alerts == [("silent", 59)]
     assert heard.texts[-1].startswith("No line for 1 min ")
-    assert heard.texts[-1].endswith("; they usually come every 100 ms. The last row was of iteration 59.")
+    assert heard.texts[-1].endswith("; they usually come every 100 ms. The last row was iteration 59.")
     heard.wait(500)
     assert len(heard.alerts) == 1
     heard.lines(rows(60, 61))

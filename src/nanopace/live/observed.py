@@ -84,7 +84,7 @@ class ObservedBuilder(RunBuilder):
             return  # an untimed one beside timed ones
         back = reached if first and not new_run and reached is not None and row.iteration <= reached else None
         new_run |= reached is None
-        if self.format.rows_cover and reached is not None and row.iteration > reached:
+        if self.format.row_time == "all" and reached is not None and row.iteration > reached:
             row = replace(row, ms=row.ms / (row.iteration - reached))  # all times that are said are of one iteration
         self._observer.saw_row(Seen(row, evaluation, checkpoint, first, new_run, back, timed))
 

@@ -33,10 +33,10 @@ def silent(silent_s: float, usual: float | None, last: int, words: Words) -> Com
     """`usual`: seconds from line to line; None where a document is watched."""
     numbers = {"time": words.duration(silent_s), "iteration": words.count(last)}
     if usual is None:
-        said = words.text("The file has not changed for {time}. The last row was of iteration {iteration}.", **numbers)
+        said = words.text("The file has not changed for {time}. The last row was iteration {iteration}.", **numbers)
     else:
         said = words.text(
-            "No line for {time}; they usually come every {usual}. The last row was of iteration {iteration}.",
+            "No line for {time}; they usually come every {usual}. The last row was iteration {iteration}.",
             usual=words.duration(usual),
             **numbers,
         )
@@ -48,7 +48,7 @@ def again(silent_s: float, of_lines: bool, words: Words) -> Comment:
     time = words.duration(silent_s)
     if of_lines:
         return Comment(words.text("Lines come again, after {time}.", time=time))
-    return Comment(words.text("The file changes again, after {time}.", time=time))
+    return Comment(words.text("The file is changing again after {time}.", time=time))
 
 
 def in_blocks(rows: int, words: Words) -> Comment:
@@ -62,5 +62,5 @@ def in_blocks(rows: int, words: Words) -> Comment:
 
 def no_lines(trainer: str, words: Words) -> Comment:
     """A document comes in a pipe."""
-    said = words.text("This is a file of {trainer}, and no lines: nanopace watch FILE follows it.", trainer=trainer)
+    said = words.text("This is a {trainer} file, not lines of text: nanopace watch FILE follows it.", trainer=trainer)
     return Comment(said, "ended")

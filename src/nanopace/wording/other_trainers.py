@@ -24,11 +24,11 @@ ELSEWHERE: Mapping[str, Sentence] = {
         "Between the rows, so that none shows them: {hidden} of {count} evaluations, {hidden_s} in all."
     ),
     "align_log_interval": say(
-        "Rows come every {log_interval} iterations, evaluations every {eval_interval}: if the first divided the "
-        "second, the log would show every evaluation."
+        "The log has a row every {log_interval} iterations and evaluations every {eval_interval}. If the second were "
+        "a multiple of the first, the log would show every evaluation."
     ),
     "hidden_unpriced": say(
-        "Hidden between the rows: {hidden} of {count} evaluations. No row, or only one, shows what one like them costs."
+        "{hidden} of {count} evaluations are hidden between rows. At most one row shows what such an evaluation costs."
     ),
     "memory_spill": say(
         "From iteration {iteration} on a step takes {ratio} times as long ({after_ms} instead of {before_ms}). That is "
@@ -37,8 +37,8 @@ ELSEWHERE: Mapping[str, Sentence] = {
     ),
     "no_plain_row": say_n(
         "The log has {rows} row, and it may contain an evaluation or the start-up: how long a step takes is unknown.",
-        "Each of the {rows} rows may contain an evaluation or the start-up, so how long a step takes is unknown. With "
-        "rows at shorter intervals some would be plain steps.",
+        "Each of the {rows} rows may contain an evaluation or the start-up, so how long a step takes is unknown. If "
+        "the log had more rows, some would be plain steps.",
         count="rows",
     ),
     "ended_out_of_memory": say(
@@ -51,24 +51,24 @@ ELSEWHERE: Mapping[str, Sentence] = {
     ),
     # --- the card
     "mfu_other_card": say(
-        "The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the trainer took for this "
+        "The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the trainer assumed for this "
         "card. Of the {card_name} ({card_tflops}) it is {card}."
     ),
     "mfu_card_unknown": say(
         "The card is unknown. The printed {steady_printed} is a share of {printed_peak_tflops}, the peak that the "
-        "trainer took for it; this one did {achieved_tflops}. Pass --gpu NAME to see its own share."
+        "trainer assumed; this card did {achieved_tflops}. Pass --gpu NAME to see its own share."
     ),
     "mfu_over_100": say(
         "An mfu of {steady_printed} is possible: the trainer divides by {printed_peak_tflops}, and the card did "
         "{achieved_tflops}."
     ),
     "utilisation_half_idle": say(
-        "{card} of what the {card_name} can do: more than half of the card is idle. Look at {compile}, a larger "
-        "micro-batch and data loading."
+        "{card} of what the {card_name} can do: more than half of the card is idle. Try {compile} and a larger "
+        "micro-batch, and check data loading."
     )
     | say(
-        "{card} of what the {card_name} can do: more than half of the card is idle. Look at a larger micro-batch and "
-        "data loading."
+        "{card} of what the {card_name} can do: more than half of the card is idle. Try a larger micro-batch, and "
+        "check data loading."
     ),
     "utilisation_mostly_idle": say(
         "{card} of what the {card_name} can do: most of the card is idle. Usual reasons: a small model or micro-batch, "
@@ -79,31 +79,29 @@ ELSEWHERE: Mapping[str, Sentence] = {
         "float32, slow data loading."
     ),
     "mfu_unknown": say(
-        "How well the card is used cannot be computed; unknown: {knobs}, and the card. Pass --set NAME=VALUE and "
-        "{flag}."
+        "How well the card is used cannot be computed without {knobs} and the card. Pass --set NAME=VALUE and {flag}."
     )
-    | say("How well the card is used cannot be computed; unknown: {knobs}. Pass --set NAME=VALUE.")
+    | say("How well the card is used cannot be computed without {knobs}. Pass --set NAME=VALUE.")
     | say("How well the card is used cannot be computed: the card is unknown. Pass {flag}.")
     | say("How well the card is used cannot be computed: the log does not say how many FLOPs a step takes."),
-    "tokens_unknown": say("Tokens per second are unknown because these are: {knobs}. Pass --set NAME=VALUE.")
+    "tokens_unknown": say("Tokens per second cannot be computed without {knobs}. Pass --set NAME=VALUE.")
     | say("Tokens per second are unknown: the log does not say how many tokens a step has."),
     # --- advice
     "raise_eval_interval": say("Evaluate every {to_interval} iterations instead of every {from_interval}."),
     "larger_micro_batch": say(
-        "Make a micro-batch {to_batch} sequences instead of {from_batch}, and {to_accumulation} of them a step: the "
-        "same tokens per iteration in fewer, larger pieces."
+        "Use micro-batches of {to_batch} sequences instead of {from_batch}, {to_accumulation} per step: the same "
+        "tokens per iteration in fewer, larger pieces."
     ),
     "calm_the_loss": say(
-        "Lower the learning rate (now {learning_rate}) or make its warm-up longer, and look at the data that these "
-        "steps met."
+        "Lower the learning rate (now {learning_rate}) or use a longer warm-up, and look at the data of these steps."
     )
-    | say("Lower the learning rate or make its warm-up longer, and look at the data that these steps met."),
+    | say("Lower the learning rate or use a longer warm-up, and look at the data of these steps."),
 }
 
 COST_ELSEWHERE: Mapping[str, Sentence] = {
     "raise_eval_interval": say_n(
-        "the whole run shows the validation loss only {evaluations} time",
-        "the whole run shows the validation loss only {evaluations} times",
+        "you see the validation loss only {evaluations} time",
+        "you see the validation loss only {evaluations} times",
         count="evaluations",
     ),
 }
