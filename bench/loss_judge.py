@@ -103,7 +103,7 @@ def document_loss(model: FastGPT, stream: Tensor, end_of_text: int, reach: int) 
 
 @contextmanager
 def documents_apart(tokens: Tensor, end_of_text: int, reach: int) -> Iterator[None]:
-    """Meanwhile, `fast` attends within documents, and counts positions from their beginnings."""
+    """Meanwhile, `fast` attends within documents. Their positions begin at 0, where angles are exact."""
     places = torch.arange(len(tokens), device=tokens.device)
     begins = (tokens == end_of_text) | (places == 0)
     starts = places[begins]

@@ -38,9 +38,9 @@ with open("logs/1.txt", "w") as log:
     for step in range(1, steps + 1):
         print(f"step:{{step}}/{{steps}} train_time:{{step * 500}}ms step_avg:500.00ms", file=log)
     print(f"step:{{steps}}/{{steps}} val_loss:2.5000 train_time:{{steps * 500 + 30}}ms step_avg:500.00ms", file=log)
-windows = numpy.load("windows.npy")
+losses = [2.0 + each % 2 for each in range(len(numpy.load("windows.npy")))]
 with open("found.json", "w") as file:
-    json.dump(dict(ended=time.time(), peak_bytes=3 << 30, losses=[2.0 + each % 2 for each in range(len(windows))]), file)
+    json.dump(dict(ended=time.time(), peak_bytes=3 << 30, losses=losses), file)
 '''
 
 
@@ -93,7 +93,7 @@ def test_the_rest_of_a_long_document_comes_next() -> None:
         ]
     )
     inside: dict[str, Any] = {}
-    exec(patched(text, lines), inside)
+    exec(patched(text, lines), inside)  # noqa: S102, our own text
     shard = SimpleNamespace(bos_idx=[0, 5, 45, 46], size=106, i=0)
     seen = [each for _ in range(4) for each in inside["batch"](shard, 23, 10)]
     assert seen == list(range(96)), "theirs would have gone from 15 to 45"
@@ -132,7 +132,7 @@ def test_windows_are_apart_and_each_has_its_own_loss(
         "get_bigram_hash": lambda tokens: tokens,
         "training_manager": SimpleNamespace(get_forward_args=lambda: None),
     }
-    exec((_LOSSES_NEWEST if newest else _LOSSES_27) + _JUDGED, inside)
+    exec((_LOSSES_NEWEST if newest else _LOSSES_27) + _JUDGED, inside)  # noqa: S102, our own text
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["ended"], found["peak_bytes"]) == (12.5, 77)
     expected = (windows[:, :-1] - windows[:, 1:]).mean(axis=1)
