@@ -77,6 +77,11 @@ def trace_of_ledger(events: Sequence[Event]) -> Trace:
     return Trace(last.iteration, trained, _seconds(events, first, last) + still_writing, moments)
 
 
+def seconds_of_steps(events: Sequence[Event], steps: int) -> float:
+    """Of so many steps alone, without evaluations and checkpoints: the clock of modded-nanogpt."""
+    return sum(each.ms for each in events if isinstance(each, StepEvent) and each.iteration < steps) / 1000
+
+
 def _belongs(save: CheckpointEvent, evaluation: EvalEvent) -> bool:
     return save.iteration == evaluation.iteration
 

@@ -16,7 +16,10 @@ def show_all(records: Sequence[Record], target: float | None) -> None:
         groups.setdefault((each["card"], each["torch"], each["corpus"], each["shared"]), []).append(each)
     for (card, torch, corpus, shared), found in groups.items():
         print(f"\n{card}, torch {torch}, corpus {corpus}, {shared}")
-        show(found, target)
+        if any("documents" in each for each in found):
+            show_beside_modded(found)
+        else:
+            show(found, target)
 
 
 def show(records: Sequence[Record], target: float | None) -> None:
@@ -48,13 +51,44 @@ def show(records: Sequence[Record], target: float | None) -> None:
                 f"{trainer:10}{setting:{width}}{len(found):6}{fmean(each['tokens'] for each in found) / 1e6:9.2f}"
                 f"{_spread(seconds, 1):>16}{_spread(losses, 4):>18}{share:>13}{holds:>8}"
             )
-    for each in records:
-        if "failed" in each:
-            print(f"FAILED: {each['trainer']} {each['setting']} seed {each['seed']}: {each['failed']}")
+    _show_failed(records)
     wanted = "the first setting failed, so there is no goal" if goal is None else f"the goal: {goal:.4f}"
     print(f"\n{wanted}. seconds: from the first step, without compilation, with evaluations and checkpoints.")
     print("± of one run: the standard error over windows; of seeds: their standard deviation. to first: to the first")
     print("run, window by window. there: when the run's own evaluations saw the goal, or its last weights have it.")
+
+
+def show_beside_modded(records: Sequence[Record]) -> None:
+    """Every run, by both evaluations."""
+    done = [each for each in records if "failed" not in each]
+    width = 2 + max((len(each["setting"]) for each in done), default=0)
+    print(
+        f"\n{'trainer':15}{'setting':{width}}{'seed':>6}{'steps':>7}{'Mtokens':>9}{'training':>10}{'command':>9}"
+        f"{'windows':>18}{'documents':>11}{'GiB':>7}"
+    )
+    for each in done:
+        peak = each.get("peak_bytes")
+        print(
+            f"{each['trainer']:15}{each['setting']:{width}}{each['seed']:6}{each['steps']:7}"
+            f"{each['tokens'] / 1e6:9.2f}{each['seconds_of_steps']:10.1f}{each['process_seconds']:9.1f}"
+            f"{_with_error(each['loss'], each['error']):>18}{each['documents']:11.4f}"
+            f"{'' if not peak else f'{peak / 2**30:.1f}':>7}"
+        )
+    _show_failed(records)
+    print("\ntraining: seconds of steps alone, without compilation and evaluations. command: seconds until the last")
+    print(
+        "evaluation. windows: the loss by our evaluator, ± its standard error. documents: the loss of whole documents,"
+    )
+    print("by its own evaluation for modded-nanogpt; nanopace looks back as far as it was trained to.")
+    for each in done:
+        for reach, loss in each.get("documents_by_reach", {}).items():
+            print(f"{each['trainer']} {each['setting']} seed {each['seed']}: {loss:.4f} looking back {reach} tokens")
+
+
+def _show_failed(records: Sequence[Record]) -> None:
+    for each in records:
+        if "failed" in each:
+            print(f"FAILED: {each['trainer']} {each['setting']} seed {each['seed']}: {each['failed']}")
 
 
 def reached_after(record: Record, goal: float) -> float | None:

@@ -40,6 +40,13 @@ torch.amp.GradScaler.update = updated
 runpy.run_path("train.py", run_name="__main__")
 print("peak:", torch.cuda.max_memory_allocated())
 """
+# What nanopace is started with where its memory is asked for.
+_AND_OUR_PEAK = """
+import atexit, runpy, torch
+if torch.cuda.is_available():
+    atexit.register(lambda: print("peak:", torch.cuda.max_memory_allocated()))
+runpy.run_module("nanopace", run_name="__main__", alter_sys=True)
+"""
 # What nanoGPT's train.py is told: the windows of each micro-step, from a file, in place of random ones.
 _WINDOWS = """
 def given_windows():
@@ -57,6 +64,12 @@ class Result:
     run: Run
     seconds: float
     text: str
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """As a process says that was asked for it."""
+        _, found, said = self.text.rpartition("peak: ")
+        return int(said.split()[0]) if found else None
 
     def step_ms(self, skip: int = 5) -> float:
         """The median row. Rows with an evaluation in them are few, so a median does not see them."""
@@ -147,8 +160,9 @@ def nanogpt_peak(checkout: Path, knobs: Knobs, log: Path) -> int:
     return int(text.rpartition("peak: ")[2])
 
 
-def run_nanopace(knobs: Knobs, log: Path) -> Result:
-    return _run([sys.executable, "-m", "nanopace", "train", "--no-report"], knobs, log.parent, log)
+def run_nanopace(knobs: Knobs, log: Path, *, tell_peak: bool = False) -> Result:
+    start = ["-c", _AND_OUR_PEAK] if tell_peak else ["-m", "nanopace"]
+    return _run([sys.executable, *start, "train", "--no-report"], knobs, log.parent, log)
 
 
 def _run(command: list[str], knobs: Knobs, directory: Path, log: Path) -> Result:

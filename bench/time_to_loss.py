@@ -1,12 +1,15 @@
-"""How soon nanoGPT and nanopace are at a loss: same data, same card, one after the other, seed by seed.
+"""How soon nanoGPT, modded-nanogpt and nanopace are at a loss: same data, same card, one after the other, seed by seed.
 
-nanoGPT's train.py runs unchanged. The last weights of each run are then evaluated by one evaluator on the same windows
-of the validation data, so what a trainer says of its own loss does not matter. loss_clock.py says what is clocked.
+nanoGPT's train.py runs unchanged. Of modded-nanogpt, record #27 and the newest run as modded.py says. The last
+weights of each run are then evaluated by one evaluator on the same windows of the validation data, so what a trainer
+says of its own loss does not matter. loss_clock.py says what is clocked.
 
     python bench/python_corpus.py data/code
     python bench/time_to_loss.py path/to/nanoGPT --corpus data/code --reference \\
         --theirs batch=64,accum=2,lr=1e-3,iters=360 --ours recipe=fast,batch=64,accum=4,iters=150 --seeds 3 --keep kept
     python bench/time_to_loss.py --table kept/results.jsonl more/results.jsonl      # what several calls have found
+    python bench/time_to_loss.py --against modded path/to/modded-nanogpt --corpus data/code --windows 2048 \\
+        --theirs record=27,tokens=107e6 --theirs record=newest,tokens=17e6,accum=2 --ours recipe=fast,batch=64,accum=1
 
 The first of --reference and --theirs is what the others are measured against. --shared gives knobs to all runs.
 """
@@ -21,22 +24,27 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from loss_clock import Trace, Value, complete, parse_setting, trace_of_ledger, trace_of_log
+import modded
+from loss_clock import Trace, Value, complete, parse_setting, seconds_of_steps, trace_of_ledger, trace_of_log
 from loss_tables import show_all
+from modded_patches import described
 from nanogpt import run_nanogpt, run_nanopace
 from nanopace.corpus.tokenizers.nanogpt_meta import read_meta
 from nanopace.ledger import read_ledger
+
+if TYPE_CHECKING:
+    from loss_judge import Judge
 
 REFERENCE = "batch=64,accum=8,lr=6e-4,iters=180,warmup=30"
 SHARED = parse_setting(
     "n_layer=12,n_head=12,n_embd=768,block_size=1024,device=cuda,dtype=bfloat16,compile=True,batch=64,accum=8,iters=180"
 )
 NANOGPT_SEED = 1337
+THEIR_REACH = 2560  # tokens that the newest record's last evaluation looks back
 
 # A folder's train.py that sows another seed, once, and then runs theirs as it is.
 SOWN = """
@@ -69,58 +77,10 @@ class Job:
         return f"{self.trainer}-{re.sub(r'[^A-Za-z0-9._-]+', '-', self.setting)[:150]}-{self.seed}"
 
 
-class Judge:
-    """One evaluator for the weights of both."""
-
-    def __init__(self, corpus: Path, device: str, block_size: int, windows: int | None, batch_size: int) -> None:
-        import torch
-
-        from nanopace.corpus.shards.corpus import open_corpus
-        from nanopace.train.loop.evaluate import Evaluator
-
-        self._device = torch.device(device)
-        self._model: Any = None
-        self._first: dict[str, Any] | None = None
-        self._evaluator = Evaluator(
-            lambda tokens, targets: self._model.sequence_losses(tokens, targets),
-            open_corpus(corpus).val,
-            block_size=block_size,
-            batch_size=batch_size,
-            windows=windows or 1 << 30,
-            seed=7,
-            device=self._device,
-        )
-
-    def evaluate(self, weights: Path) -> dict[str, float | int | None]:
-        """The loss, and how far it is from that of the first weights, window by window."""
-        import torch
-
-        from nanopace.train.formats.convert import open_pretrained
-
-        self._model = open_pretrained(weights).model(self._device)
-        if self._first is not None:
-            self._evaluator.restore(self._first)
-        half = torch.autocast("cuda", torch.bfloat16) if self._device.type == "cuda" else nullcontext()
-        with torch.no_grad(), half:
-            found = self._evaluator.evaluate(0)
-        if self._first is None:
-            self._first = self._evaluator.state()
-        self._model = None
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
-        return {
-            "loss": found.val,
-            "error": found.val_error,
-            "windows": found.windows,
-            "difference": found.change,
-            "difference_error": found.change_error,
-        }
-
-
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
-def run(job: Job, checkout: Path, logs: Path, judge: Judge) -> dict[str, Any]:
+def run(job: Job, checkout: Path, logs: Path, judge: Judge, data: Path | None = None) -> dict[str, Any]:
     """Train, clock, evaluate; the weights are gone afterwards. A run that fails is a result, too."""
     print(f"{time.strftime('%H:%M:%S')} {job.name} ...", flush=True)
     record: dict[str, Any] = {"trainer": job.trainer, "setting": job.setting, "seed": job.seed, "knobs": job.knobs}
@@ -129,16 +89,14 @@ def run(job: Job, checkout: Path, logs: Path, judge: Judge) -> dict[str, Any]:
         out = Path(room, "out")
         try:
             knobs = {**job.knobs, "out_dir": str(out)}
-            if job.trainer == "nanoGPT":
+            if job.trainer.startswith("modded"):
+                assert data is not None
+                record |= _modded(job, checkout, Path(room), log, judge, data)
+            elif job.trainer == "nanoGPT":
                 seconds, trace = _theirs(_sown(checkout, job.seed, Path(room)), knobs, log)
-                weights = out / "ckpt.pt"
+                record |= {**asdict(trace), "process_seconds": seconds, **judge.evaluate(out / "ckpt.pt")}
             else:
-                result = run_nanopace({**knobs, "seed": job.seed}, log)
-                shutil.copy(out / "ledger.jsonl", log.with_suffix(".jsonl"))
-                with (out / "ledger.jsonl").open("rb") as file:
-                    trace = trace_of_ledger(read_ledger(file).events)
-                seconds, weights = result.seconds, out / "checkpoints" / f"step-{trace.steps:08d}"
-            record |= {**asdict(trace), "process_seconds": seconds, **judge.evaluate(weights)}
+                record |= _ours({**knobs, "seed": job.seed}, out, log, judge, documents=data is not None)
         except Exception as error:  # the other runs are worth having
             record["failed"] = _why(error, log)
     print(f"  {_told(record)}", flush=True)
@@ -149,6 +107,46 @@ def _theirs(folder: Path, knobs: Mapping[str, Value], log: Path) -> tuple[float,
     result = run_nanogpt(folder, knobs, log)
     per_step = int(knobs["batch_size"]) * int(knobs["gradient_accumulation_steps"]) * int(knobs["block_size"])
     return result.seconds, trace_of_log(result.run, per_step)
+
+
+def _ours(knobs: Mapping[str, Value], out: Path, log: Path, judge: Judge, *, documents: bool) -> dict[str, Any]:
+    result = run_nanopace(knobs, log, tell_peak=documents)
+    shutil.copy(out / "ledger.jsonl", log.with_suffix(".jsonl"))
+    with (out / "ledger.jsonl").open("rb") as file:
+        events = read_ledger(file).events
+    trace = trace_of_ledger(events)
+    weights = out / "checkpoints" / f"step-{trace.steps:08d}"
+    record = {**asdict(trace), "process_seconds": result.seconds}
+    if not documents:
+        return record | judge.evaluate(weights)
+    own = int(knobs["block_size"]) - 1
+    found = judge.evaluate(weights, modded.val_stream(judge.split), modded.END_OF_TEXT, (own, THEIR_REACH))
+    more = {"seconds_of_steps": seconds_of_steps(events, trace.steps), "peak_bytes": result.peak_bytes}
+    return record | found | more | {"documents": found["documents_by_reach"][own]}
+
+
+def _program(job: Job, checkout: Path) -> modded.Program:
+    accum = int(job.knobs.get("gradient_accumulation_steps", 8))
+    return modded.program(
+        checkout, str(job.knobs["record"]), tokens=float(job.knobs["tokens"]), accum=accum, seed=job.seed
+    )
+
+
+def _modded(job: Job, checkout: Path, room: Path, log: Path, judge: Judge, data: Path) -> dict[str, Any]:
+    chosen = _program(job, checkout)
+    print(described(chosen.patches), flush=True)
+    found = modded.run_modded(chosen, room / "modded", data, judge.windows(), log)
+    return {
+        "steps": found.steps,
+        "tokens": chosen.tokens,
+        "seconds": found.seconds,
+        "seconds_of_steps": found.seconds,
+        "process_seconds": found.process_seconds,
+        "evaluations": (),  # by its own windows, of which there is none before the last
+        "documents": found.documents,
+        "peak_bytes": found.peak_bytes,
+        **judge.compare(found.losses),
+    }
 
 
 def _sown(checkout: Path, seed: int, room: Path) -> Path:
@@ -181,8 +179,12 @@ def _told(record: Mapping[str, Any]) -> str:
 def jobs(args: argparse.Namespace, corpus: Path) -> list[Job]:
     """Seed by seed, theirs and ours in turn: a card's speed wanders, and then it wanders for all."""
     shared = {**SHARED, **parse_setting(args.shared)}
+    against_modded = args.against is not None
     theirs = [*([args.reference] if args.reference else []), *args.theirs]
     plan: list[tuple[str, str, dict[str, Value]]] = []
+    if against_modded:
+        plan += [(f"modded-{parse_setting(each).get('record')}", each, parse_setting(each)) for each in theirs]
+        theirs = []
     for trainer, setting in [*(("nanoGPT", each) for each in theirs), *(("nanopace", each) for each in args.ours)]:
         knobs = {"dataset": str(corpus), **complete(shared, parse_setting(setting))}
         if trainer == "nanopace" and (size := read_meta(corpus / "meta.pkl").vocab_size) is not None:
@@ -194,10 +196,17 @@ def jobs(args: argparse.Namespace, corpus: Path) -> list[Job]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nanogpt", type=Path, nargs="?")
+    parser.add_argument(
+        "--against", nargs=2, metavar=("modded", "PATH"), help="a checkout of modded-nanogpt in place of nanoGPT's"
+    )
     parser.add_argument("--corpus", type=Path, help="a folder with train.bin, val.bin and meta.pkl")
     parser.add_argument("--reference", nargs="?", const=REFERENCE, metavar="SETTING", help=f"nanoGPT: {REFERENCE}")
     parser.add_argument(
-        "--theirs", action="append", default=[], metavar="SETTING", help="nanoGPT otherwise; repeatable"
+        "--theirs",
+        action="append",
+        default=[],
+        metavar="SETTING",
+        help="nanoGPT otherwise, or record=27,tokens=...; repeatable",
     )
     parser.add_argument("--ours", action="append", default=[], metavar="SETTING", help="nanopace; repeatable")
     parser.add_argument(
@@ -216,20 +225,29 @@ def main() -> None:
     if args.table:
         show_all([json.loads(line) for path in args.table for line in path.read_text().splitlines()], args.target)
         return
-    if args.nanogpt is None or args.corpus is None:
+    if args.against is not None and (args.against[0] != "modded" or args.nanogpt or args.reference):
+        parser.error("--against modded PATH takes the place of nanoGPT's checkout and of --reference")
+    checkout = Path(args.against[1]) if args.against else args.nanogpt
+    if checkout is None or args.corpus is None:
         parser.error("a checkout of nanoGPT and --corpus are needed, unless there is a --table to show")
     corpus = args.corpus.resolve()
     planned = jobs(args, corpus)
     if not planned:
         parser.error("nothing to do: give --reference, --theirs or --ours")
-    first = planned[0].knobs
+    shared = {**SHARED, **parse_setting(args.shared)}
+    from loss_judge import Judge
+
     with tempfile.TemporaryDirectory() as folder:
         logs = args.keep or Path(folder)
         logs.mkdir(parents=True, exist_ok=True)
-        judge = Judge(corpus, str(first["device"]), int(first["block_size"]), args.windows, batch_size=8)
+        judge = Judge(corpus, str(shared["device"]), int(shared["block_size"]), args.windows, batch_size=8)
+        data = None
+        if args.against:
+            most = max((float(each.knobs.get("tokens", 0)) for each in planned), default=0.0)
+            data = modded.write_data(Path(folder, "modded"), corpus, most)
         records = []
         for job in planned:
-            records.append({**about(corpus, args.shared), **run(job, args.nanogpt, logs.resolve(), judge)})
+            records.append({**about(corpus, args.shared), **run(job, checkout, logs.resolve(), judge, data)})
             with (logs / "results.jsonl").open("a") as results:
                 results.write(json.dumps(records[-1]) + "\n")
         show_all(records, args.target)

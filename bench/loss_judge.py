@@ -1,0 +1,131 @@
+"""One evaluator for the weights of all trainers in time_to_loss.py: the same windows, and whole documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from nanopace.corpus.shards.corpus import open_corpus
+from nanopace.train.formats.convert import open_pretrained
+from nanopace.train.loop.evaluate import Estimate, Evaluator
+from nanopace.train.models import fast
+from nanopace.train.models.fast import FastGPT, soft_cap_cross_entropy
+
+SEQUENCE = 262144  # tokens of whole documents at a time, as modded-nanogpt evaluates
+_AT_ONCE = 8192  # of which the logits are there
+
+
+class Judge:
+    """Windows of the validation data, always the same ones."""
+
+    def __init__(self, corpus: Path, device: str, block_size: int, windows: int | None, batch_size: int) -> None:
+        self._device = torch.device(device)
+        self._model: Any = None
+        self._first: np.ndarray | None = None
+        self.split = open_corpus(corpus).val
+        self._evaluator = Evaluator(
+            lambda tokens, targets: self._model.sequence_losses(tokens, targets),
+            self.split,
+            block_size=block_size,
+            batch_size=batch_size,
+            windows=windows or 1 << 30,
+            seed=7,
+            device=self._device,
+        )
+
+    def windows(self) -> np.ndarray:
+        """Their tokens, each window with the one that it leads to."""
+        return self._evaluator._tokens.cpu().numpy()
+
+    def evaluate(
+        self, weights: Path, stream: np.ndarray | None = None, end_of_text: int = 0, reach: tuple[int, ...] = ()
+    ) -> dict[str, Any]:
+        """The loss, and how far it is from that of the first weights, window by window; and, for each reach, that of
+        the documents in a stream of tokens."""
+        self._model = open_pretrained(weights).model(self._device)
+        half = torch.autocast("cuda", torch.bfloat16) if self._device.type == "cuda" else nullcontext()
+        with torch.no_grad(), half:
+            self._evaluator.evaluate(0)
+            found = self.compare(np.asarray(self._evaluator.state()["before"]))
+            if stream is not None and isinstance(self._model, FastGPT):
+                tokens = torch.from_numpy(stream).to(self._device)
+                documents = {each: document_loss(self._model, tokens, end_of_text, each) for each in reach}
+                found["documents_by_reach"] = documents
+        self._model = None
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        return found
+
+    def compare(self, losses: np.ndarray) -> dict[str, Any]:
+        """What the losses of all windows say."""
+        loss = Estimate.of(losses)
+        difference = None if self._first is None else Estimate.of(losses - self._first)
+        if self._first is None:
+            self._first = losses
+        return {
+            "loss": loss.mean,
+            "error": loss.error,
+            "windows": loss.count,
+            "difference": None if difference is None else difference.mean,
+            "difference_error": None if difference is None else difference.error,
+        }
+
+
+# --- whole documents -------------------------------------------------------------------------------------------------
+
+
+def document_loss(model: FastGPT, stream: Tensor, end_of_text: int, reach: int) -> float:
+    """The mean loss of a stream of tokens whose documents are apart. A token sees at most `reach` before it."""
+    shape = model.shape
+    model.shape = replace(shape, block_size=max(shape.block_size, SEQUENCE))  # positions are relative: no table ends
+    total, count = 0.0, len(stream) - 1
+    try:
+        for first in range(0, count, SEQUENCE):
+            piece = stream[first : min(first + SEQUENCE, count) + 1].long()
+            tokens, targets = piece[:-1], piece[1:]
+            with documents_apart(tokens, end_of_text, reach):
+                hidden = model._hidden(tokens[None], None)[0]
+            for some, next_ones in zip(hidden.split(_AT_ONCE), targets.split(_AT_ONCE), strict=True):
+                logits = model.lm_head(some)
+                total += float(soft_cap_cross_entropy(logits, next_ones, cap=model._caps, reduction="sum"))
+    finally:
+        model.shape = shape
+    return total / count
+
+
+@contextmanager
+def documents_apart(tokens: Tensor, end_of_text: int, reach: int) -> Iterator[None]:
+    """Meanwhile, `fast` attends within documents. Their positions begin at 0, where angles are exact."""
+    places = torch.arange(len(tokens), device=tokens.device)
+    begins = (tokens == end_of_text) | (places == 0)
+    starts = places[begins]
+    positions = places - starts[begins.cumsum(0) - 1]
+    ends = torch.cat((starts, places.new_tensor([len(tokens)]))).int()
+    longest = int((ends[1:] - ends[:-1]).max())
+    attend, rope_angles = fast.attend, fast.rope_angles
+
+    def apart(q: Tensor, k: Tensor, v: Tensor, *_: Any, scale: float | None = None, **__: Any) -> Tensor:
+        if q.device.type == "cuda":
+            from torch.nn.attention.varlen import varlen_attn
+
+            q, k, v = (each[0].transpose(0, 1).bfloat16() for each in (q, k, v))
+            found = varlen_attn(q, k, v, ends, ends, longest, longest, scale=scale, window_size=(reach, 0))
+            return found.transpose(0, 1)[None]
+        back = places[:, None] - places
+        visible = (back >= 0) & (back <= reach) & (back <= positions[:, None])
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale)
+
+    fast.attend = apart
+    fast.rope_angles = lambda _, width: rope_angles(positions, width)
+    try:
+        yield
+    finally:
+        fast.attend, fast.rope_angles = attend, rope_angles
