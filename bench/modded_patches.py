@@ -162,6 +162,18 @@ def newest_patches(scheduled: int, extension: int, accum: int, seed: int) -> tup
         Patch("momentum's in proportion", "muon_warmup_steps=300, muon_cooldown_steps=50", momentum),
         Patch("its attention is on a hub: torch's own", hub, _ATTENTION),
         Patch("the same", "from kernels import get_kernel\n", ""),
+        Patch(
+            "a tensor that torch 2.11 does not let it make while it is compiled",
+            "_dummy_f32 = None  # lazily initialized",
+            '_dummy_f32 = torch.zeros(1, dtype=torch.float32, device="cuda")  #',
+            file="triton_kernels.py",
+        ),
+        Patch(
+            "scales that begin at 16 bytes, as this cuBLAS wants them",
+            "scale_a=activation_scale,\n                scale_b=W2_scale,",
+            "scale_a=torch.cat((activation_scale,) * 2)[:1],\n                scale_b=torch.cat((W2_scale,) * 2)[:1],",
+            file="triton_kernels.py",
+        ),
         Patch("its vocabulary is on the web: ours", "import tiktoken\n", read),
         Patch("the same", '\ntiktoken.get_encoding("gpt2")\n', f"\nvocabulary = {ours}\n"),
         Patch("the same", 'byte_to_id = tiktoken.get_encoding("gpt2")._mergeable_ranks', "byte_to_id = vocabulary"),
