@@ -69,9 +69,9 @@ def test_every_sentence_that_names_a_knob_has_another_for_other_trainers(code: s
         (
             SHAPED,
             "n_layer, n_embd, gpu",
-            "unknown: n_layer, n_embd, and the card. Pass --set NAME=VALUE and --gpu NAME.",
+            "without n_layer, n_embd and the card. Pass --set NAME=VALUE and --gpu NAME.",
         ),
-        (SHAPED, "n_layer", "unknown: n_layer. Pass --set NAME=VALUE."),
+        (SHAPED, "n_layer", "without n_layer. Pass --set NAME=VALUE."),
     ],
 )
 def test_only_what_helps_is_asked_for(run: Run, missing: str, expected: str) -> None:

@@ -77,7 +77,7 @@ COMPARISON = "102.4 ms a step against 101.1 ms, +1.28% (99% interval +0.91% to +
             {"limit": 0.4},
             "mfu too low: 38.21% of the H100, and at least 40% is asked for.",
         ),
-        ("few_rows", {}, "cannot tell: 7 rows of NEW are plain steps, and 30 are needed."),
+        ("few_rows", {}, "cannot tell: NEW has too few plain steps: 7, where 30 are needed."),
     ],
 )
 def test_as_they_read(code: str, changed: dict[str, object], sentence: str) -> None:

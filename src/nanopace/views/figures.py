@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from nanopace.run import DERIVED_FACTS, Fact
+from nanopace.sources.formats.registry import find_format
 from nanopace.views.document import Cell, Line, Section, Table, Text
 from nanopace.views.report import Report, card_range, gap_name, last_training, marked, share_done, short_checksum
 from nanopace.wording.catalog import Words
@@ -149,8 +150,9 @@ def known_facts(report: Report) -> Section:
     if others and not report.verbose:
         blocks.append(words.plural("{n} more with --verbose.", "{n} more with --verbose.", len(others)))
     missing = [name for name in MAIN_KNOBS[:8] if name not in facts and name != "bias"]
-    # These findings say it, too; and of a log without times nothing would follow from it.
-    if missing and report.diagnosis.timed and report.find("tokens_unknown", "mfu_unknown") is None:
+    # These findings say it, too. Of a log without times, or of another trainer, nothing would follow from it.
+    helps = report.diagnosis.timed and find_format(report.diagnosis.source.format).nanogpt_knobs
+    if missing and helps and report.find("tokens_unknown", "mfu_unknown") is None:
         blocks.append(
             words.text("Unknown: {missing}. Pass --config FILE or --set NAME=VALUE.", missing=", ".join(missing))
         )

@@ -37,7 +37,7 @@ GATES: Mapping[str, Sentence] = {
         "cannot tell: {compared}; two runs of the same code may differ by as much, and more rows are no help: allow "
         "{least_limit} or more."
     ),
-    "few_rows": say("cannot tell: {rows} rows of {run} are plain steps, and {needed} are needed."),
+    "few_rows": say("cannot tell: {run} has too few plain steps: {rows}, where {needed} are needed."),
     "few_rows_in_common": say(
         "cannot tell: of the same iterations there are fewer than {needed} rows of both runs that are plain steps."
     ),

@@ -62,6 +62,10 @@ def test_a_drift_is_a_drift_and_no_shift(whole: float) -> None:
     assert drift(logs) == pytest.approx(whole, rel=0.15)
 
 
+def test_a_drift_beyond_all_numbers_is_no_error() -> None:
+    drift([1400.0 * position / 99 - 700.0 for position in range(100)])
+
+
 @pytest.mark.parametrize("noise", [0.003, 0.1])
 def test_noise_is_no_drift(noise: float) -> None:
     assert [drift(series(200, lambda _: 1.0, noise, seed)) for seed in range(20)] == [None] * 20
