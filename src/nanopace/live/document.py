@@ -22,7 +22,6 @@ from nanopace.sources.runs import open_runs
 LEAST_S = 1.0  # from one reading to the next, and ...
 SHARE = 9.0  # ... so many times what one takes
 _OPENING = 16 << 10  # bytes that show what a file is
-_REWRITTEN = ("lightning",)  # lines, but the trainer writes all of them anew
 _HALF_WRITTEN_S = 2.0  # for which a file may be no document yet
 
 
@@ -35,7 +34,7 @@ def document_format(path: str) -> str | None:
     except OSError:
         return None
     format = detector.format
-    return format.name if format is not None and (format.opening or format.name in _REWRITTEN) else None
+    return format.name if format is not None and (format.opening or format.written_anew) else None
 
 
 class Waiting:

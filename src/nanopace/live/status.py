@@ -11,6 +11,7 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.medians import median
 from nanopace.record import replace
 from nanopace.run import Row
+from nanopace.sources.formats.registry import find_format
 from nanopace.views.report import card_range, seconds_by_phase
 from nanopace.views.terminal.sparkline import LEVELS
 from nanopace.views.terminal.status_lines import Losses, fitting
@@ -19,7 +20,6 @@ from nanopace.wording.catalog import Words
 _NARROWEST_BAR, _WIDEST_BAR = 8, 40
 _NARROWEST_CURVE, _WIDEST_CURVE = 8, 60
 _LEAST_SHARE = 0.0005  # what would be shown as 0.0%
-_CAPPED = ("parameter-golf",)  # end when their time is over, mostly long before their last iteration
 _SETTLED = 4  # of the curve, all but this part is what the scale is of: the first losses tower above all others
 
 
@@ -54,7 +54,7 @@ class Status:
     @property
     def left_s(self) -> float | None:
         each_s, _ = self.seconds_per_iteration
-        if self.max_iters is None or each_s is None or self.diagnosis.source.format in _CAPPED:
+        if self.max_iters is None or each_s is None or find_format(self.diagnosis.source.format).ends_by_time:
             return None
         return max(0, self.max_iters - self.last.last_iteration) * each_s
 

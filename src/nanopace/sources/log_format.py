@@ -43,6 +43,7 @@ class LogFormat(Record):
     row_words: tuple[str, ...] = ()  # plain words: one of these is in every row, too; () where `words` say enough
     anchors: tuple[str, ...] = ()  # expressions: one of them matches in every row and header; () is the words
     opening: str = ""  # matches in the first bytes of a file that is one document: JSON, or binary
+    written_anew: bool = False  # lines, all of which the trainer writes again when there are more
     extends: str = ""  # the format that its rows begin like: rows of that one behind a header of this one are of this
 
     # --- several processes that print into one log ---
@@ -64,6 +65,7 @@ class LogFormat(Record):
     gpt2_shape: bool = False  # its parameters and FLOPs follow from layers and width as GPT-2's do
     compiles: bool = True  # it has torch.compile, or something like it
     ends_at_max_iters: bool = False  # its last row is of iteration max_iters
+    ends_by_time: bool = False  # it stops when its time is over, mostly long before max_iters
 
     def open_reader(self, builder: RunBuilder, width: int = 0) -> LineReader:
         """Its reader. `width`: the columns of a terminal that may have broken the lines, if known."""

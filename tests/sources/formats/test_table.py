@@ -53,6 +53,7 @@ def test_what_the_figures_mean() -> None:
             "row_time": "clock",
             "clock_ms": 1.0,
             "ends_at_max_iters": True,
+            "ends_by_time": True,
         },
         "build_nanogpt": {"row_time": "iteration_or_all", "gpt2_shape": True},
         "build_nanogpt_log": {"row_contains_evaluation": False},

@@ -36,7 +36,7 @@ MEDIAN_ERROR = 1.25  # the standard error of a median over that of a mean
 LEAST_FIFTH = 8  # rows: fewer may lie apart by chance
 DRIFT_PARTS = 8
 LEAST_DRIFT = 0.02
-_MOST_CHANGE = 500.0  # in the logarithm: what is more has no exponential, and is no time either
+MOST_LOG = 500.0  # of a ratio: what is more has no exponential, and is no time either
 SURE_OF_DRIFT = 24  # standard errors of one part: a smaller change does not show which way it took
 JUMP_PARTS = 20  # of the run: stretches whose neighbours are looked at for a jump
 STRAIGHT = 0.12  # of the whole change: so near to a straight line each part of a drift lies
@@ -125,7 +125,7 @@ def drift(logs: Sequence[float]) -> float | None:
     line = [centres[0] + whole * part / (DRIFT_PARTS - 1) for part in range(DRIFT_PARTS)]
     astray = max(abs(centre - along) for centre, along in zip(centres, line, strict=True))
     straight = astray <= STRAIGHT * abs(whole) and abs(whole) > SURE_OF_DRIFT * uncertain
-    change = min(whole * DRIFT_PARTS / (DRIFT_PARTS - 1), _MOST_CHANGE)
+    change = min(whole * DRIFT_PARTS / (DRIFT_PARTS - 1), MOST_LOG)
     if abs(math.expm1(change)) < LEAST_DRIFT or not straight:
         return None
     flat = [value - change * position / len(logs) for position, value in enumerate(logs)]

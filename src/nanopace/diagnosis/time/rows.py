@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from nanopace.diagnosis.result import Level, Step
 from nanopace.diagnosis.time.baseline_rows import LEAST_MS, SLOW_RATIO, baseline_rows, find_typical_rows
-from nanopace.diagnosis.time.levels import MAD, MEDIAN_ERROR, baseline, drift, fifths, level_starts, trend
+from nanopace.diagnosis.time.levels import MAD, MEDIAN_ERROR, MOST_LOG, baseline, drift, fifths, level_starts, trend
 from nanopace.medians import median, typical, weighted_median, weighted_quantiles
 from nanopace.run import Rows, Run
 from nanopace.sources.infer.cover import since_row_before
@@ -24,7 +24,6 @@ NORMAL, UNEVEN, SLOW, MARKED = range(4)  # MARKED: contains more than a step, an
 
 OUTSIDE_NOISE = 3.5  # Iglewicz and Hoaglin's bound for 0.6745 (x - median) / MAD
 CLEARLY_SLOW = 4.5  # the same for a row that is called slow: of some hundred rows, one is beyond 3.5 by chance
-_MOST_NOISE = 500.0  # in the logarithm of a ratio: what is more has no exponential, and is no time either
 LEAST_NOISE = 0.005  # a MAD below this is an artefact of rounding, or of very few rows
 ROUNDED_CLOCK = 0.3  # of what a clock is rounded to: the median error of the difference of two of its times
 ROUNDING = 1e-9  # of a row's time: what is left of it when the baseline went through a logarithm and back
@@ -226,7 +225,7 @@ def _classify(
     deviation = max(rounded, _deviation([(residuals[position], rows.count[plain[position]]) for position in kept]))
     noise = max(deviation, LEAST_NOISE) / MAD
     bound, slow = OUTSIDE_NOISE * noise, max(CLEARLY_SLOW * noise, math.log(SLOW_RATIO))
-    slow_ratio = math.exp(min(slow, _MOST_NOISE))
+    slow_ratio = math.exp(min(slow, MOST_LOG))
     kind = bytearray(len(rows))
     for index, residual in zip(plain, residuals, strict=True):
         if residual > bound:

@@ -38,6 +38,7 @@ GOLF = LogFormat(
     row_time="clock",
     clock_ms=1.0,
     ends_at_max_iters=True,
+    ends_by_time=True,
 )
 
 FORMATS: tuple[LogFormat, ...] = (MODDED, GOLF)

@@ -19,6 +19,7 @@ LIGHTNING = LogFormat(
     row=rf"^{_has('step')}{_has('epoch')}(?=[^\n]{{0,8000}}loss)[\w/ .,\"()-]{{1,8000}}$",
     words=("epoch",),
     anchors=(r",epoch\b", r"\bepoch,", r",\"epoch\"", r"\"epoch\","),
+    written_anew=True,
     row_contains_evaluation=False,
 )
 
