@@ -127,3 +127,14 @@ def test_what_lacks_the_words_of_a_row_is_not_searched_for_rows() -> None:
         assert detector._with_words_of(line).rows == []
         assert detector._with_words_of(f"{line} loss: 3.0").rows
     assert len(looked_at) == 2  # a line without neighbours is looked at once
+
+
+def test_no_mixture_of_words_fills_the_memory() -> None:
+    """Which formats a text may be of is remembered by the words in it, and somebody may mix them in any way."""
+    detector = Detector()
+    words = detector._words[:11]
+    detector.look_at_lines(
+        "".join(word for bit, word in enumerate(words) if mix >> bit & 1) + "#" * 2000 for mix in range(2**11)
+    )
+    assert not detector.has_row
+    assert 0 < len(detector._candidates) <= 1000

@@ -13,6 +13,7 @@ from nanopace.sources.text import lines
 
 SNIFF_BYTES = 256 * 1024  # by which a file is judged that is no log, and a terminal's width
 _OPENING = 16 * 1024  # bytes in which a document shows what it is
+_MOST_KNOWN = 1000  # combinations of words: a log has a few, and an adversary any number
 _BEFORE, _BEHIND = 600, 8192  # bytes of a window around something that may be a row
 
 
@@ -76,6 +77,8 @@ class Detector:
         """The formats that a text may be of. Most texts have the same few words, or none."""
         words = tuple(word for word in (*self._words, *self._of_rows) if word in text)
         if (known := self._candidates.get(words)) is None:
+            if len(self._candidates) >= _MOST_KNOWN:
+                self._candidates.clear()
             some = [format for format in self._formats if not {*words}.isdisjoint(format.words)]
             rows = [(format, format.row) for format in some if not {*words}.isdisjoint(format.row_words or words)]
             known = self._candidates[words] = _Candidates(rows, [(format, format.header) for format in some])
