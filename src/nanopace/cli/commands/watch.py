@@ -187,13 +187,14 @@ def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings,
     if args.words and args.words != ["-"]:
         for path in args.words:
             if not os.path.exists(path):
-                raise InputError("{path}: no such file", path=path)
+                if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
+                    raise InputError("{path}: no such file", path=path)
+                _tell(words.text("{path}: is not there yet; waiting for it", path=path))
         show(Library(args.words, read, silent_s=args.silent))
         return 0
     watched: list[Watcher] = []
-    page = beside(
-        Library([], read, silent_s=args.silent, pipe=PipeSource(lambda: watched[0].diagnosis if watched else None))
-    )
+    pipe = PipeSource(lambda: watched[0].diagnosis if watched else None)
+    page = beside(Library([], read, silent_s=args.silent, pipe=pipe))
     _watch_pipe(args, words, complete, watched)
     if sys.stdout.isatty():  # whoever sits there wants to see how it ended
         _tell(words.text("The log has ended. The page stays until Ctrl-C."))

@@ -43,14 +43,12 @@ class Library:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read, self._silent_s, self._now = read, silent_s, now
-        self._directories = [path for path in paths if os.path.isdir(path)]
+        self._paths = list(paths)  # some may not be there yet
         self._logs: dict[str, Followed] = {}
+        self._followed: set[str] = set()  # paths
         self._held: list[str] = []  # the last one asked for is last
         self._find_s = self._free_s = -1.0
         self.wanted: frozenset[str] = frozenset()  # names of logs that somebody looks at: they come first
-        for path in paths:
-            if path not in self._directories:
-                self._follow(os.path.basename(path), FileSource(path, read))
         if pipe is not None:
             self._follow("stdin", pipe)
 
@@ -58,7 +56,7 @@ class Library:
         """Read what is due. The names of logs that have changed."""
         now = self._now()
         changed = {name for name, log in self._logs.items() if log.look(now)}
-        if self._directories and now >= self._find_s:
+        if now >= self._find_s:
             changed |= self._find(now)
         end = now + AT_ONCE_S
         for log in self._newest(log for log in self._logs.values() if not log.is_read and log.has_news):
@@ -91,7 +89,7 @@ class Library:
 
     @property
     def is_one_log(self) -> bool:
-        return not self._directories and len(self._logs) == 1
+        return len(self._logs) == 1 and not any(map(os.path.isdir, self._paths))
 
     @property
     def waiting(self) -> list[Followed]:
@@ -117,25 +115,29 @@ class Library:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
+    def _follow_file(self, path: str, root: str) -> None:
+        """Its name is what tells it from the others: from where its root is, if there are several."""
+        if path in self._followed:
+            return
+        self._followed.add(path)
+        name = os.path.relpath(path, root or ".")
+        if name in self._logs:
+            name = path
+        self._follow(name, FileSource(path, self._read))
+
     def _follow(self, name: str, source: Source) -> None:
-        unique, count = name, 1
-        while unique in self._logs:
-            count += 1
-            unique = f"{name} ({count})"
-        self._logs[unique] = Followed(unique, source, self._now(), self._silent_s)
+        self._logs[name] = Followed(name, source, self._now(), self._silent_s)
 
     def _find(self, now: float) -> set[str]:
-        """Logs that are new in the directories. One that is gone stays: a rotation has a moment without a file."""
+        """Logs that are new. One that is gone stays: a rotation has a moment without a file."""
         began_s = time.thread_time()
         before = set(self._logs)
-        for directory in self._directories:
-            for found in group_rank_files(find_logs(directory)):
-                path = str(found.source if isinstance(found, RankFiles) else found)
-                name = os.path.relpath(path, directory)
-                if len(self._directories) > 1:
-                    name = os.path.join(os.path.basename(directory.rstrip("/")), name)
-                if name not in self._logs:
-                    self._follow(name, FileSource(path, self._read))
+        for path in self._paths:
+            if os.path.isdir(path):
+                for found in group_rank_files(find_logs(path)):
+                    self._follow_file(str(found.source if isinstance(found, RankFiles) else found), path)
+            elif os.path.exists(path):
+                self._follow_file(path, os.path.dirname(path))
         self._find_s = now + max(FIND_S, SHARE * (time.thread_time() - began_s))
         return set(self._logs) - before
 
