@@ -22,12 +22,12 @@ from markupsafe import Markup
 
 from nanopace.version import __version__
 from nanopace.views.document import Block, Line, Table
-from nanopace.views.page.charts import Chart
+from nanopace.views.page.charts import Chart, chart_words
 from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 ROOM = Path(__file__).parent
-SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js")
+SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "charts.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 
 
@@ -98,6 +98,7 @@ def _data(drawn: dict[str, Chart], words: Words) -> dict[str, object]:
         "lang": words.lang,
         "perplexity": words.text("perplexity"),
         "units": {"ms": "ms", "s": "s", "min": "min", "h": words.text("h"), "d": words.text("d")},
+        "words": chart_words(words),
         "charts": {key: _drawable(chart) for key, chart in drawn.items()},
     }
 
