@@ -23,12 +23,12 @@ from markupsafe import Markup
 
 from nanopace.version import __version__
 from nanopace.views.document import Block, Line, Table
-from nanopace.views.page.charts import Chart
+from nanopace.views.page.charts import Chart, chart_words
 from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 ROOM = Path(__file__).parent
-SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js")
+SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "charts.js")
 LIVE_SCRIPTS = (*SCRIPTS, "live.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 
@@ -77,12 +77,13 @@ class Page(NamedTuple):
             "lang": words.lang,
             "perplexity": words.text("perplexity"),
             "units": {"ms": "ms", "s": "s", "min": "min", "h": words.text("h"), "d": words.text("d")},
+            "words": chart_words(words),
             "charts": charts,
         }
         return _script_safe(json.dumps(data, allow_nan=False))  # ASCII: U+2028 and U+2029 are escaped, too
 
     def _fill(self, template: str, *, live: bool, **more: object) -> str:
-        words = self.words
+        words, scripts = self.words, LIVE_SCRIPTS if live else SCRIPTS
         page = (
             templates()
             .get_template(template)
@@ -90,7 +91,8 @@ class Page(NamedTuple):
                 lang=words.lang,
                 say=headings(words),
                 asset=asset,
-                scripts=" ".join(map(_permission, LIVE_SCRIPTS if live else SCRIPTS)),
+                scripts=scripts,
+                permissions=" ".join(map(_permission, scripts)),
                 version=__version__,
                 live=live,
                 **self.content,
