@@ -34,7 +34,7 @@ def address(keys: Iterable[Key], lang: str) -> str:
 def bar(keys: tuple[Key, ...], words: Words, *, home: bool) -> dict[str, object]:
     """What every page has."""
     return {
-        "home": address((), words.lang) if home else None,
+        "home": address((), words.lang) if home and keys else None,
         "languages": [
             {"name": name, "code": code, "href": address(keys, code), "is_current": code == words.lang}
             for code, name in LANGUAGE_NAMES.items()

@@ -70,7 +70,10 @@ class Followed:
     def read(self) -> None:
         """All of it, again. What cannot be read, but could before, is being written."""
         self._mark = self.source.mark()
-        self._silence.line(self._now if self.is_read else self.written_s)
+        if self.is_read:
+            self._silence.line(self._now)
+        else:
+            self._silence.found(self.written_s, self._now)
         self.is_read = True
         try:
             diagnoses = self.source.diagnoses()

@@ -57,16 +57,16 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(host):
             return PlainTextResponse("The Host header does not name this server.\n", 403)
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
             return PlainTextResponse("Another site may not read this page.\n", 403)
         return self._without_token(scope, headers, host)
 
     def _is_ours(self, host: str) -> bool:
         """With a token, any address of a machine will do: nobody can make a number mean another one."""
-        name = (urlsplit(f"//{host}").hostname or "").lower()
-        if name in self._names:
-            return True
         try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+            if name in self._names:
+                return True
             return self._token is not None and bool(ipaddress.ip_address(name))
         except ValueError:
             return False

@@ -56,7 +56,6 @@ class Pages:
                     for log in self._library.waiting
                 ],
                 "heads": _heads(words),
-                "lang": words.lang,
             },
         )
 

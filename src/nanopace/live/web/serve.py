@@ -40,7 +40,7 @@ def serve(
     site = Site(library, Pages(library, price), words.lang)
     config = uvicorn.Config(
         site.app(host=host or LOOPBACK[1], token=token if host is not None else None),
-        log_level="critical",
+        log_level="error",
         lifespan="on",
         timeout_graceful_shutdown=1,
         server_header=False,
