@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nanopace.cli.main import main
+from nanopace.views.page.render import SCRIPTS
 
 from ..hostile.evil import HTML, write_all
 from .conftest import CHROMIUM, report
@@ -18,7 +19,7 @@ KNOWN = {
     *("html", "head", "meta", "title", "style", "body", "script", "noscript", "header", "main", "footer", "nav"),
     *("article", "section", "div", "span", "p", "h1", "h2", "h3", "a", "strong", "code", "ul", "li", "dl", "dt", "dd"),
     *("table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "figure", "figcaption"),
-    *("svg", "rect", "canvas"),
+    *("svg", "rect", "path", "canvas", "form", "label", "input", "select", "option", "button", "output", "time"),
 }
 FOREIGN = """() => [...document.querySelectorAll("*")].filter(each =>
     [...each.attributes].some(({name, value}) => name.startsWith("on") || /javascript:|evil/.test(
@@ -38,6 +39,7 @@ def test_nothing_of_a_hostile_log_acts(
         details.evaluate("each => each.open = true")
     for link in page.locator("a").all():
         assert (link.get_attribute("href") or "").startswith("#")
+        link.focus()  # brings the skip link into view
         link.click()
     for place in page.locator("h1, th, td, .u-over").all()[:60]:
         place.dispatch_event("mouseover")
@@ -46,7 +48,7 @@ def test_nothing_of_a_hostile_log_acts(
     tags = page.evaluate("[...new Set([...document.querySelectorAll('*')].map(each => each.localName))]")
     assert set(tags) <= KNOWN
     assert page.evaluate(FOREIGN) == []
-    assert page.locator("script").count() == 4
+    assert page.locator("script").count() == 1 + len(SCRIPTS)
     assert "<script>window.ran=1" in page.locator("body").inner_text()  # it is all there, to be read
     content = page.content()
     assert all(character.isprintable() or character in "\n\t\u00a0\u202f" for character in content)
@@ -62,8 +64,8 @@ def test_even_a_script_that_got_into_the_page_would_not_run(
     names = write_all(tmp_path)
     assert main(["explain", names[0], "--html=report.html"]) == 0
     file = report(tmp_path)
-    injected = f"{HTML}--><form action=//evil.example><input autofocus onfocus=window.ran=7></form><main>"
-    file.write_text(file.read_text("utf-8").replace("<main>", injected, 1), "utf-8")
+    injected = f"{HTML}--><form action=//evil.example><input autofocus onfocus=window.ran=7></form>"
+    file.write_text(file.read_text("utf-8").replace('<main id="main"', f'{injected}<main id="main"', 1), "utf-8")
     loaded: list[str] = []
     page.on("requestfinished", lambda request: loaded.append(request.url))
     page.goto(file.as_uri())

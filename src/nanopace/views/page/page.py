@@ -125,6 +125,7 @@ def explained_run(run: Diagnosis, words: Words, drawn: dict[str, Chart], number:
         "id": identity,
         "hash": f"{prefix}iteration-",
         "name": run.source.name,
+        "label": f"{run.source.name} ({number + 1})" if number else run.source.name,  # names may be the same
         "about": about(run, words),
         "health": state,
         "answer": [(line, KINDS.get(style, "")) for line, style in explained.answer[1:]],  # the first is the title
@@ -163,7 +164,8 @@ def row_columns(run: Diagnosis, words: Words, name: str = "") -> dict[str, objec
     curves, causes = run.curves, {row.iteration: named_causes(row, words) for row in run.slow_rows}
     names = list(dict.fromkeys(causes.values()))
     place = {name: number for number, name in enumerate(names)}
-    rows = sorted(zip(curves.row_iteration, curves.row_ms, curves.row_loss, strict=True), key=lambda row: row[0])
+    losses = curves.row_loss or (None,) * len(curves.row_iteration)
+    rows = sorted(zip(curves.row_iteration, curves.row_ms, losses, strict=True), key=lambda row: row[0])
     return {
         "name": name,
         "causes": names,
