@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -83,6 +84,14 @@ def open_page(page: playwright.Page, trouble: list[str], tmp_path: Path) -> Iter
     yield opened
     page.goto("about:blank")  # whatever the report still did has been heard when this is there
     assert [each for each in trouble if each != "about:blank"] == []
+
+
+@pytest.fixture
+def screenshots(tmp_path: Path) -> Path:
+    """Where pictures go: $NANOPACE_SCREENSHOTS, for whoever wants to look at them."""
+    folder = Path(os.environ.get("NANOPACE_SCREENSHOTS") or tmp_path / "screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def report(folder: Path) -> Path:

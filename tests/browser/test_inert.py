@@ -19,7 +19,7 @@ KNOWN = {
     *("html", "head", "meta", "title", "style", "body", "script", "noscript", "header", "main", "footer", "nav"),
     *("article", "section", "div", "span", "p", "h1", "h2", "h3", "a", "strong", "code", "ul", "li", "dl", "dt", "dd"),
     *("table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "figure", "figcaption"),
-    *("svg", "rect", "canvas"),
+    *("svg", "rect", "path", "canvas", "form", "label", "input", "select", "option", "button", "output", "time"),
 }
 FOREIGN = """() => [...document.querySelectorAll("*")].filter(each =>
     [...each.attributes].some(({name, value}) => name.startsWith("on") || /javascript:|evil/.test(
@@ -39,6 +39,7 @@ def test_nothing_of_a_hostile_log_acts(
         details.evaluate("each => each.open = true")
     for link in page.locator("a").all():
         assert (link.get_attribute("href") or "").startswith("#")
+        link.focus()  # brings the skip link into view
         link.click()
     for place in page.locator("h1, th, td, .u-over").all()[:60]:
         place.dispatch_event("mouseover")
@@ -63,8 +64,8 @@ def test_even_a_script_that_got_into_the_page_would_not_run(
     names = write_all(tmp_path)
     assert main(["explain", names[0], "--html=report.html"]) == 0
     file = report(tmp_path)
-    injected = f"{HTML}--><form action=//evil.example><input autofocus onfocus=window.ran=7></form><main>"
-    file.write_text(file.read_text("utf-8").replace("<main>", injected, 1), "utf-8")
+    injected = f"{HTML}--><form action=//evil.example><input autofocus onfocus=window.ran=7></form>"
+    file.write_text(file.read_text("utf-8").replace('<main id="main"', f'{injected}<main id="main"', 1), "utf-8")
     loaded: list[str] = []
     page.on("requestfinished", lambda request: loaded.append(request.url))
     page.goto(file.as_uri())

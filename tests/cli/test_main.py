@@ -47,7 +47,7 @@ def test_dashes_are_no_value(flag: str, capsys: pytest.CaptureFixture[str]) -> N
 
 OF_LOGS = [
     *("--config", "--gpu", "--help", "--html", "--json"),
-    *("--lang", "--no-color", "--pattern", "--set", "--stage", "--verbose", "--width"),
+    *("--lang", "--no-color", "--open", "--pattern", "--set", "--stage", "--verbose", "--width"),
 ]
 OPTIONS = {
     "train": sorted(

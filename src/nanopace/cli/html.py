@@ -1,11 +1,60 @@
-"""Writing a page to a file: all of it or nothing, and never over something that is not a page."""
+"""Writing a page to a file: all of it or nothing, and never over something that is not a page. And opening it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nanopace.errors import InputError, reason_of
+
+if TYPE_CHECKING:
+    from nanopace.diagnosis.comparison import Comparison
+    from nanopace.diagnosis.result import Diagnosis
+    from nanopace.wording.catalog import Words
+
+
+def report_page(
+    results: Sequence[Diagnosis] | Sequence[Comparison], words: Words, command_line: Sequence[str] | None
+) -> str:
+    """The page of what `explain` or `compare` found, with its date and the command that made it."""
+    import shlex
+    from datetime import datetime
+
+    from nanopace.diagnosis.result import Diagnosis
+    from nanopace.views.page.page import Made, compare_page, explain_page
+
+    now = datetime.now().astimezone()
+    made = None
+    if command_line is not None:
+        command = shlex.join(["nanopace", *command_line])
+        made = Made(now.isoformat(timespec="seconds"), f"{now:%Y-%m-%d %H:%M}", command)
+    diagnoses = [each for each in results if isinstance(each, Diagnosis)]
+    if diagnoses:
+        return explain_page(diagnoses, words, made)
+    return compare_page([each for each in results if not isinstance(each, Diagnosis)], words, made)
+
+
+def temporary_target() -> str:
+    """For a page without a name of its own: a file that nobody else can have put there. It stays until the system
+    clears its temporary files."""
+    import tempfile
+
+    try:
+        return os.path.join(tempfile.mkdtemp(prefix="nanopace-"), "report.html")
+    except OSError as error:
+        raise InputError("--open: {reason}", reason=reason_of(error)) from None
+
+
+def open_in_browser(path: str) -> bool:
+    """Whether a browser could be asked to open the page."""
+    import webbrowser
+
+    try:
+        return webbrowser.open(Path(os.path.realpath(path)).as_uri())
+    except (webbrowser.Error, OSError, ValueError):
+        return False
 
 
 def check_target(path: str) -> None:

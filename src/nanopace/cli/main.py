@@ -146,7 +146,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     command = cast(Command, importlib.import_module(f"nanopace.cli.commands.{top.command}"))
     parser = Parser(prog=f"nanopace {top.command}", description=command.__doc__, allow_abbrev=False)
     command.add_arguments(parser)
-    parser.set_defaults(lang=top.lang)
+    parser.set_defaults(lang=top.lang, command_line=tuple(arguments))
     parser.may_be_empty = frozenset(getattr(command, "MAY_BE_EMPTY", ()))
     word_flag = getattr(command, "WORDS_ARE", None)  # the flag that a word without one stands for
     return command.run(parser.parse_args([*spelled_out(top.rest, word_flag, parser)] if word_flag else top.rest))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from nanopace.cli.html import check_target, write_page
+from nanopace.cli.html import check_target, open_in_browser, report_page, temporary_target, write_page
 from nanopace.wording.numbers import KNOWN_LANGUAGES
 
 if TYPE_CHECKING:
@@ -60,7 +60,12 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     """How the answer is shown."""
     group = parser.add_argument_group("the answer")
     add_language(group)
-    group.add_argument("--html", metavar="FILE", help="write one self-contained page instead of printing a report")
+    group.add_argument(
+        "--html", metavar="FILE", help="write the report as one self-contained page, and print the answer"
+    )
+    group.add_argument(
+        "--open", action="store_true", help="open that page in the browser; without --html a temporary file"
+    )
     group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
     group.add_argument("-v", "--verbose", action="store_true", help="show every slow row and every known fact")
     add_layout(group)
@@ -95,18 +100,35 @@ def check_output(args: argparse.Namespace) -> None:
 
 def show(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
     """The answer, as the flags want it."""
-    from nanopace.api import render
-
-    if args.html is not None:
-        write_page(args.html, render(results, format="html", lang=words.lang))
-        if sys.stderr.isatty():
-            from nanopace.wording.printable import clean
-
-            print(clean(words.text("{path} is written.", path=args.html)), file=sys.stderr)
+    if args.html is not None or args.open:
+        show_page(results, args, words)
     if args.json:
+        from nanopace.api import render
+
         sys.stdout.write(render(results, format="json"))
-    elif args.html is None:
+    elif args.html is None and not args.open:
         from nanopace.views.terminal.report import print_report
 
         color = False if args.no_color else None
         print_report(results, words, out=sys.stdout, verbose=args.verbose, width=args.width, color=color)
+
+
+def show_page(results: Sequence[Diagnosis] | Sequence[Comparison], args: argparse.Namespace, words: Words) -> None:
+    """Write the page, print the answer and where the page is, and open it if that is asked for."""
+    from nanopace.wording.printable import clean
+
+    path = temporary_target() if args.html is None else args.html
+    write_page(path, report_page(results, words, getattr(args, "command_line", None)))
+    written = clean(words.text("{path} is written.", path=path))
+    if args.json:
+        print(written, file=sys.stderr)
+    elif os.path.isfile(path):  # not /dev/stdout, nor a pipe: what reads the page from there wants nothing else
+        from nanopace.views.terminal.answer import write_answer
+
+        writer = writer_of(args)
+        write_answer(results, words, writer)
+        writer.blank()
+        writer.finish()
+        print(written)  # in one piece, however long it is
+    if args.open and not open_in_browser(path):
+        print(clean(words.text("No browser could be opened. Open {path} yourself.", path=path)), file=sys.stderr)

@@ -81,11 +81,16 @@ def _slow_rows(report: Report) -> Section:
     if rows and report.verbose:
         blocks.append(every_slow_row(rows, words))
     elif rows:
-        groups: dict[tuple[str, ...], list[SlowRow]] = {}
-        for row in rows:
-            groups.setdefault(row.causes, []).append(row)
-        blocks.append(Table([_group(words, members) for members in groups.values()], "Lrrl"))
+        blocks.append(slow_groups(rows, words))
     return Section("slow", words.text("Slow rows"), [*blocks, *report.lines("slow")])
+
+
+def slow_groups(rows: Sequence[SlowRow], words: Words) -> Table:
+    """How many rows each cause made slow, by how much, and where."""
+    groups: dict[tuple[str, ...], list[SlowRow]] = {}
+    for row in rows:
+        groups.setdefault(row.causes, []).append(row)
+    return Table([_group(words, members) for members in groups.values()], "Lrrl")
 
 
 def _group(words: Words, members: Sequence[SlowRow]) -> Sequence[Text]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nanopace.diagnosis.result import Finding
+from nanopace.diagnosis.result import Diagnosis, Finding
 from nanopace.diagnosis.time.pace_findings import lost_s
 from nanopace.views.report import READING, Report, card_range, span_of, total_time
 
@@ -19,7 +19,7 @@ ORDINARY = frozenset({"evaluation", "checkpoint", "compile", "restart"})
 
 def summary(report: Report) -> list[tuple[str, str]]:
     """What this is, how fast it trains, what the slow rows are and cost, the card, and what to do: line and style."""
-    alarm = _alarm(report)
+    alarm = gravest_alarm(report.diagnosis)
     lines = [
         (_title(report), ""),
         *((report.sentence(finding), "bold") for code in READING if (finding := report.find(code)) is not None),
@@ -31,12 +31,12 @@ def summary(report: Report) -> list[tuple[str, str]]:
     return [(line, style) for line, style in lines if line]
 
 
-def _alarm(report: Report) -> Finding | None:
+def gravest_alarm(diagnosis: Diagnosis) -> Finding | None:
     """The gravest thing to know. Of all that slowed the steps down only what cost most counts, and only if it was
     much."""
-    findings, (share, seconds) = report.diagnosis.findings, WORTH_AN_ALARM
+    findings, (share, seconds) = diagnosis.findings, WORTH_AN_ALARM
     gravest = max((each for each in findings if each.code in PACE), key=lost_s, default=None)
-    much = gravest is not None and lost_s(gravest) >= min(seconds, share * report.diagnosis.wall.awake_s) > 0
+    much = gravest is not None and lost_s(gravest) >= min(seconds, share * diagnosis.wall.awake_s) > 0
     found = [each for each in findings if each.code not in PACE or (much and each is gravest)]
     return next((each for code in ALARMS for each in found if each.code == code), None)
 
@@ -159,10 +159,14 @@ def _loss(report: Report) -> str:
     return report.sentence(found) if found else ""
 
 
+def best_advice(diagnosis: Diagnosis) -> Finding | None:
+    """The one change that pays most, or that nothing is worth changing."""
+    advice = [finding for finding in diagnosis.findings if finding.advice and not _saves_little(finding)]
+    return max(advice, key=_urgency, default=None)
+
+
 def _do(report: Report) -> str:
-    words = report.words
-    advice = [finding for finding in report.diagnosis.findings if finding.advice and not _saves_little(finding)]
-    best = max(advice, key=_urgency, default=None)
+    words, best = report.words, best_advice(report.diagnosis)
     if best is None:
         return ""
     if best.code == "nothing_to_change":

@@ -113,7 +113,11 @@ def test_a_page(write_log: WriteLog, tmp_path: Path, capsys: Capture) -> None:
     page = tmp_path / "page.html"
     assert main(["compare", str(write_log("a.log")), str(write_log("b.log", ms=700)), "--html", str(page)]) == 0
     assert page.read_text().lower().startswith("<!doctype html>")
-    assert capsys.readouterr() == ("", "")
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith("B is 28.6% slower than A: ")
+    assert "A  a.log" in out
+    assert out.endswith(f"\n\n{page} is written.\n")
 
 
 # --- stages ----------------------------------------------------------------------------------------------------------
@@ -194,7 +198,8 @@ def test_a_page_holds_one_stage_and_says_how_to_get_the_others(
     a, b = write_speedrun("a.log", BASE, MID, SFT), write_speedrun("b.log", BASE, MID, SFT)
     assert main(["compare", a, b, "--html", str(tmp_path / "page.html")]) == 0
     out, err = capsys.readouterr()
-    assert out == ""
+    assert out.endswith("page.html is written.\n")
+    assert "a.log (mid)" not in out
     assert err == "The page has base training only; for the rest: --stage mid --stage sft\n"
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "a.log (base)" in page

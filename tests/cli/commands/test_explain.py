@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +178,53 @@ def test_a_page_is_written_whole(write_log: WriteLog, tmp_path: Path, capsys: Ca
     for _ in range(2):  # the second time over the first
         assert main(["explain", str(write_log()), "--html", str(page)]) == 0
         assert page.read_text().lower().startswith("<!doctype html>")
-    assert capsys.readouterr() == ("", "")
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith("train.log · nanoGPT · 60 rows")  # the answer, and where the rest is
+    assert out.endswith(f"\n\n{page} is written.\n")
+    assert "Where the time went" not in out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "train.log"]
+
+
+def test_a_page_says_when_and_by_which_command_it_was_made(write_log: WriteLog, tmp_path: Path) -> None:
+    page = tmp_path / "a page.html"
+    assert main(["explain", str(write_log()), "--html", str(page)]) == 0
+    text = html.unescape(page.read_text())
+    assert f"<code>nanopace explain {tmp_path}/train.log --html '{page}'</code>" in text
+    assert re.search(r'<time datetime="\d{4}-\d\d-\d\dT[\d:]+[+-]\d\d:\d\d">\d{4}-\d\d-\d\d \d\d:\d\d</time>', text)
+
+
+def test_what_else_is_printed_does_not_mix_with_a_page_or_with_json(
+    write_log: WriteLog, tmp_path: Path, capsys: Capture
+) -> None:
+    page, log = tmp_path / "report.html", str(write_log())
+    assert main(["explain", log, "--html", str(page), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    assert err == f"{page} is written.\n"
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit(pipe.read_text)
+        assert main(["explain", log, "--html", str(pipe)]) == 0
+        assert read.result().startswith("<!doctype html>")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_page_is_opened(
+    write_log: WriteLog, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or len(opened) < 3)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    log, page = str(write_log()), tmp_path / "report.html"
+    assert main(["explain", log, "--open", "--html", str(page)]) == 0
+    assert opened == [page.as_uri()]
+    assert main(["explain", log, "--open"]) == 0
+    [made] = tmp_path.glob("nanopace-*/report.html")
+    assert opened[1:] == [made.as_uri()]
+    assert capsys.readouterr().out.endswith(f"\n{made} is written.\n")
+    assert main(["explain", log, "--open", "--html", str(page)]) == 0  # no browser now
+    assert capsys.readouterr().err == f"No browser could be opened. Open {page} yourself.\n"
 
 
 def test_a_log_is_never_overwritten(write_log: WriteLog, capsys: Capture) -> None:

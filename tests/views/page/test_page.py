@@ -6,6 +6,7 @@ import dataclasses
 import io
 import itertools
 import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,11 +19,11 @@ from nanopace.diagnosis.codes import FINDINGS
 from nanopace.diagnosis.compare.compare import compare
 from nanopace.diagnosis.comparison import Change, Comparison
 from nanopace.diagnosis.diagnose import diagnose
-from nanopace.diagnosis.result import Curves, Diagnosis, Finding
+from nanopace.diagnosis.result import Curves, Diagnosis, Finding, SlowRow
 from nanopace.run import Fact
 from nanopace.sources.runs import open_runs
-from nanopace.views.page.page import compare_page, explain_page
-from nanopace.views.page.render import ROOM
+from nanopace.views.page.page import MOST_SLOW_ROWS, Made, compare_page, explain_page, explained_run
+from nanopace.views.page.render import ROOM, headings, templates
 from nanopace.views.report import SECTIONS
 from nanopace.views.sections import Explained
 from nanopace.views.terminal.report import print_report
@@ -115,12 +116,59 @@ def test_it_is_accessible(run: Diagnosis, pair: Comparison) -> None:
         assert len(seen.with_tag("main")) == 1
         assert len(seen.with_tag("caption")) == len(seen.with_tag("table"))
         assert all(attributes.get("scope") for attributes in seen.with_tag("th"))
-        assert all(svg.get("aria-label") for svg in seen.with_tag("svg"))
+        assert all(svg.get("aria-label") or svg.get("aria-hidden") for svg in seen.with_tag("svg"))
         ids = [attributes["id"] for _, attributes in seen.tags if "id" in attributes]
         assert len(ids) == len(set(ids))
         levels = [int(tag[1]) for tag, _ in seen.tags if re.fullmatch("h[1-6]", tag)]
         assert levels[0] == 1
         assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+
+
+def test_every_part_has_its_place_in_the_address(run: Diagnosis, pair: Comparison) -> None:
+    """The live page replaces parts by their ids, and people link to them."""
+    made = Made("2026-11-17T23:40:00+00:00", "2026-11-17 23:40", "nanopace explain")
+    for page in (explain_page([run, run], words("en"), made), compare_page([pair, pair], words("en"), made)):
+        seen = Seen(page)
+        ids = {attributes.get("id") for _, attributes in seen.tags}
+        rows = re.compile("#(run-1-)?iteration-[0-9]+")
+        links = [link["href"] or "" for link in seen.with_tag("a")]
+        assert {link.removeprefix("#") for link in links if not rows.fullmatch(link)} <= ids
+        assert all(attributes.get("id") for tag, attributes in seen.tags if tag in ("section", "h1", "h2", "h3"))
+        for parent in ("article", "main"):
+            assert None not in children_of(page, parent)
+    assert "#run-1-iteration-500" in explain_page([run, run], words("en"))
+
+
+def children_of(page: str, parent: str) -> list[str | None]:
+    """The ids of the direct children of all such elements."""
+    found: list[str | None] = []
+    inside: list[str] = []
+
+    class Children(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if inside[-1:] == [parent]:
+                found.append(dict(attrs).get("id"))
+            if tag not in ("input", "meta", "wbr", "path", "rect"):
+                inside.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            if tag in inside:
+                while inside.pop() != tag:
+                    pass
+
+    Children().feed(page[page.index("<body>") :])
+    return found
+
+
+def test_the_article_of_a_run_can_be_made_alone(run: Diagnosis) -> None:
+    alone = (
+        templates().get_template("run.html").render(run=explained_run(run, words("en"), {}), say=headings(words("en")))
+    )
+    assert plain(alone) in plain(explain_page([run], words("en")))
+
+
+def test_the_same_run_gives_the_same_page(run: Diagnosis) -> None:
+    assert explain_page([run], words("en")) == explain_page([run], words("en"))
 
 
 # --- it says what the terminal says ----------------------------------------------------------------------------------
@@ -216,6 +264,27 @@ def test_what_took_next_to_nothing_is_in_the_table_and_not_in_the_strip(run: Dia
     assert [style for style in drawn if "--restart)" in style] == ["--share:0.003000;--shade:var(--restart)"]
     assert not any("--stall)" in style for style in drawn)
     assert words("en").phase("stall") in plain(seen.text)
+
+
+def test_slow_rows_are_links_as_far_as_the_page_holds_them(run: Diagnosis) -> None:
+    many = tuple(SlowRow(at, 500.0, 300.0, ("stall",), {"stall": 300.0}) for at in range(MOST_SLOW_ROWS + 3))
+    page = explain_page([dataclasses.replace(run, slow_rows=many)], words("en"))
+    links = [link["href"] for link in Seen(page).with_tag("a") if (link["href"] or "").startswith("#iteration-")]
+    assert links == [f"#iteration-{at}" for at in range(MOST_SLOW_ROWS)]
+    assert "3 more rows are in the JSON." in page
+    assert "Every slow row (2,003)" in page
+
+
+def test_every_row_can_be_told_about(run: Diagnosis) -> None:
+    [rows] = [
+        json.loads(each["data-rows"] or "")
+        for each in Seen(explain_page([run], words("en"))).with_tag("div")
+        if "data-rows" in each
+    ]
+    at = rows["iteration"].index(500)
+    assert (rows["ms"][at], rows["loss"][at]) == (5786.2, 7.1636)  # as the log has them, to five digits
+    assert rows["causes"][rows["cause"][at]] == "evaluation + checkpoint"
+    assert rows["cause"][at + 1] is None
 
 
 def test_the_page_says_when_a_mark_stands_for_several_rows(run: Diagnosis) -> None:
@@ -353,17 +422,30 @@ def test_what_is_unknown_is_left_out(run: Diagnosis) -> None:
 
 # --- colours ---------------------------------------------------------------------------------------------------------
 
+GROUNDS = {"surface", "raised", "text", "muted", "accent", "line", "edge"}
+TONES = ("good", "warn", "bad", "quiet")
+# What a colour-blind eye makes of linear red, green and blue (Machado, Oliveira and Fernandes 2009, complete).
+BLINDNESS = {
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+}
 
-def palette(dark: bool) -> dict[str, str]:
+
+def palettes() -> list[dict[str, str]]:
+    """Light; dark as the system asks for it; dark as the reader does."""
     blocks = re.findall(r":root[^{]*\{([^}]*)\}", (ROOM / "assets" / "report.css").read_text("utf-8"))
-    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[0]))
-    return colours | (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[1])) if dark else {})
+    found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in blocks]
+    return [each for each in found if each]
+
+
+def linear(colour: str) -> list[float]:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
 
 
 def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    red, green, blue = linear(colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def contrast(one: str, other: str) -> float:
@@ -371,13 +453,41 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_every_colour_can_be_told_from_the_ground(dark: bool) -> None:
-    colours = palette(dark)
-    for name in ("text", "muted", "accent"):
+def lab(rgb: list[float]) -> list[float]:
+    """In a space where distances are as large as they look (CIELAB, D65)."""
+    rows = ((0.4124, 0.3576, 0.1805, 0.9505), (0.2126, 0.7152, 0.0722, 1.0), (0.0193, 0.1192, 0.9505, 1.089))
+    scaled = [max(0.0, r * rgb[0] + g * rgb[1] + b * rgb[2]) / white for r, g, b, white in rows]
+    x, y, z = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in scaled)
+    return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
+
+
+def test_dark_is_dark_whoever_asks_for_it() -> None:
+    light, by_system, by_reader = palettes()
+    assert by_system == by_reader
+    assert by_system.keys() == light.keys()
+
+
+@pytest.mark.parametrize("colours", palettes()[:2], ids=["light", "dark"])
+def test_every_colour_can_be_told_from_the_ground(colours: dict[str, str]) -> None:
+    for name in ("text", "muted", "accent", *TONES):
         for ground in ("surface", "raised"):
             assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
-    marks = set(colours) - {"surface", "raised", "text", "muted", "accent", "line"}
+    assert contrast(colours["edge"], colours["surface"]) >= 3
+    marks = set(colours) - GROUNDS
     assert len(marks) > 12
     for name in marks:
         assert contrast(colours[name], colours["surface"]) >= 3, name
+
+
+@pytest.mark.parametrize("blindness", BLINDNESS)
+@pytest.mark.parametrize("colours", palettes()[:2], ids=["light", "dark"])
+def test_colours_that_stand_together_differ_for_colour_blind_eyes(colours: dict[str, str], blindness: str) -> None:
+    def seen(name: str) -> list[float]:
+        rgb = linear(colours[name])
+        return lab([sum(a * b for a, b in zip(row, rgb, strict=True)) for row in BLINDNESS[blindness]])
+
+    causes = ("training", "evaluation", "checkpoint", "compile", "stall", "restart")
+    runs = tuple(f"run-{number}" for number in range(1, 7))
+    for group in (causes, runs, ("good", "warn"), ("good", "bad")):
+        for one, other in itertools.combinations(group, 2):
+            assert math.dist(seen(one), seen(other)) >= 20, (one, other)

@@ -13,8 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nanopace.cli.html import write_page
-from nanopace.cli.options import add_output, add_pattern, add_stage, check_output, show, words_of, writer_of
+from nanopace.cli.options import add_output, add_pattern, add_stage, check_output, show, show_page, words_of, writer_of
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
 from nanopace.errors import UsageError
 
@@ -151,10 +150,9 @@ def _compared(runs: Sequence[Run]) -> list[Comparison]:
 def _show_stages(paired: Staged, args: argparse.Namespace, words: Words) -> None:
     """One report after the other. A page holds one stage."""
     compared = [(stage, _compared(runs)) for stage, runs in paired]
-    if args.html is not None:
-        from nanopace.api import render
-
-        write_page(args.html, render(compared[0][1], format="html", lang=words.lang))
+    on_a_page = args.html is not None or args.open
+    if on_a_page:
+        show_page(compared[0][1], args, words)
         others = " ".join(f"--stage {stage}" for stage, _ in compared[1:] if stage is not None)
         shown = _title(compared[0][0], words)
         _remark(words.text("The page has {stage} only; for the rest: {options}", stage=shown, options=others))
@@ -162,7 +160,7 @@ def _show_stages(paired: Staged, args: argparse.Namespace, words: Words) -> None
         from nanopace.views.json import stages_json
 
         sys.stdout.write(stages_json(compared))
-    elif args.html is None:
+    elif not on_a_page:
         from nanopace.views.document import Cell
 
         for number, (stage, comparisons) in enumerate(compared):

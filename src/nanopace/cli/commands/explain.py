@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nanopace.cli.main import complain
 from nanopace.cli.options import add_output, add_pattern, add_stage, check_output, show, words_of
 from nanopace.cli.run_arguments import Settings, find_sources, of_stage, override, read_runs
-from nanopace.errors import NanopaceError
+from nanopace.errors import NanopaceError, UsageError
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.result import Diagnosis
@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
         from nanopace.cli.traces import is_trace, show_traces  # a log is seldom called so, and need not wait for it
 
         if traces := [name for name in args.logs if is_trace(name)]:
+            if args.open:
+                raise UsageError("--open: a trace has no page; open {path} in https://ui.perfetto.dev", path=traces[0])
             return show_traces(traces, [name for name in args.logs if name not in traces], args, words)
     diagnoses, failed = _diagnosed(find_sources(args.logs, words, args.pattern), settings, args.stage, words)
     if diagnoses:

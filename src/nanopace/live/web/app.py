@@ -24,6 +24,7 @@ from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
 TICK_S = 0.5
+FORGET_S = 30.0  # after which a page that nobody has open is not kept up to date: between a page and its line is a moment
 STILL_HERE_S = 15.0  # from one sign of life to the next, where nothing is new
 MOST_LISTENERS = 500
 
@@ -52,15 +53,21 @@ class Site:
     async def _follow(self) -> None:
         """For as long as the server runs: read what has changed, and show it to whoever looks at it."""
         while True:
-            changed = await self._aside(self._library.look)
+            await self._look()
             for place, channel in list(self._channels.items()):
-                if not channel.listeners:
-                    del self._channels[place]
-                elif changed and (not channel.keys or changed & {key.log for key in channel.keys}):
+                if channel.listeners and channel.is_stale:
                     await self._show(channel)
+                elif channel.idle_s > FORGET_S:
+                    del self._channels[place]
             self._library.is_watched = bool(self._channels)
             self._library.wanted = frozenset(key.log for channel in self._channels.values() for key in channel.keys)
             await asyncio.sleep(TICK_S)
+
+    async def _look(self) -> None:
+        """Read what is due, and note whose page that makes old."""
+        changed = await self._aside(self._library.look)
+        for channel in self._channels.values():
+            channel.is_stale |= bool(changed & {key.log for key in channel.keys} if channel.keys else changed)
 
     async def _show(self, channel: Channel) -> None:
         rendering, spent_s = await self._aside(partial(_timed, channel.render))
@@ -74,7 +81,7 @@ class Site:
         channel = self._channels[place]
         if not channel.listeners:
             self._library.is_watched = True
-            await self._aside(self._library.look)
+            await self._look()
             channel.show(await self._aside(channel.render))
         return channel
 

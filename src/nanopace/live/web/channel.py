@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -39,7 +40,9 @@ class Channel:
     def __init__(self, keys: tuple[Key, ...], render: Callable[[], Rendered]) -> None:
         self.keys = keys
         self.listeners = 0
+        self.is_stale = False
         self.render = render
+        self._left_s = time.monotonic()  # when somebody last looked
         self._now: Rendered | None = None
         self._before: Rendered | None = None
         self._changed = asyncio.Event()
@@ -49,8 +52,14 @@ class Channel:
     def now(self) -> Rendered | None:
         return self._now
 
+    @property
+    def idle_s(self) -> float:
+        """For how long nobody has looked."""
+        return 0.0 if self.listeners else time.monotonic() - self._left_s
+
     def show(self, rendered: Rendered) -> None:
         """From now on this is the page."""
+        self.is_stale = False
         if self._now is not None and rendered.version == self._now.version:
             return
         self._before, self._now = self._now, rendered
@@ -65,6 +74,7 @@ class Channel:
             yield
         finally:
             self.listeners -= 1
+            self._left_s = time.monotonic()
 
     async def event(self, version: str, timeout_s: float) -> tuple[str, bytes]:
         """What somebody has to be told who has this version, and which one they have then; after a while, that the

@@ -80,6 +80,9 @@ class Followed:
         except InputError as error:
             self.error = None if self.listed else error
             return
+        except Exception as error:  # one log that nobody foresaw must not take the page of all others with it
+            self.error = InputError("{path}: cannot be explained: {reason}", path=self.name, reason=repr(error))
+            return
         self.error, self._diagnoses = None, diagnoses
         self.listed = tuple(map(_listed, diagnoses))
         if diagnoses:

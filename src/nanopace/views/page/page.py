@@ -5,7 +5,9 @@ Its sections are those of the terminal. Here is what the templates are given; re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nanopace.diagnosis.comparison import Comparison
@@ -13,39 +15,52 @@ from nanopace.diagnosis.result import Diagnosis
 from nanopace.record import replace
 from nanopace.views.document import Section, Table, run_colour, run_letter
 from nanopace.views.figures import facts_table, forecasts
+from nanopace.views.health import health
 from nanopace.views.key_figures import key_figures
 from nanopace.views.page import charts, wall_timeline
 from nanopace.views.page.charts import Chart
 from nanopace.views.page.loss_charts import loss_charts
-from nanopace.views.page.render import Page
+from nanopace.views.page.render import Page, headings
 from nanopace.views.page.waterfall import Bar
-from nanopace.views.report import Report, phase_name, span_of
-from nanopace.views.sections import Explained
+from nanopace.views.report import Report, named_causes, phase_name, span_of
+from nanopace.views.sections import Explained, slow_groups
 from nanopace.wording.catalog import Words
 
 if TYPE_CHECKING:
     from nanopace.views.compare.pair import Pair
 
-MOST_SLOW_ROWS = 500  # in a page; the JSON has them all
+MOST_SLOW_ROWS = 2000  # in a page, and on paper; the JSON has them all
+SECTIONS = ("advice", "wall", "times", "slow", "throughput", "gpu", "loss", "known", "notes")  # as the page has them
+# What a line of the answer is, by its style in the terminal.
+KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
 
 
-def explain_page(diagnoses: Sequence[Diagnosis], words: Words) -> str:
-    return explained(diagnoses, words).html()
+@dataclass(frozen=True, slots=True)
+class Made:
+    """When a page was made, and by which command."""
+
+    at: str  # as HTML wants a moment
+    date: str
+    command: str
 
 
-def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
-    return overlaid(comparisons, words).html()
+def explain_page(diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None) -> str:
+    return explained(diagnoses, words, made).html()
 
 
-def explained(diagnoses: Sequence[Diagnosis], words: Words) -> Page:
+def compare_page(comparisons: Sequence[Comparison], words: Words, made: Made | None = None) -> str:
+    return overlaid(comparisons, words, made).html()
+
+
+def explained(diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None) -> Page:
     """One run, or several below each other."""
     drawn: dict[str, Chart] = {}
-    runs = [_explained(run, words, drawn, f"run{number}") for number, run in enumerate(diagnoses)]
+    runs = [explained_run(run, words, drawn, number) for number, run in enumerate(diagnoses)]
     title = ", ".join(run.source.name for run in diagnoses)
-    return Page("explain.html", words, drawn, {"title": title, "runs": runs})
+    return Page("explain.html", words, drawn, {"title": title, "runs": runs, "made": made})
 
 
-def overlaid(comparisons: Sequence[Comparison], words: Words) -> Page:
+def overlaid(comparisons: Sequence[Comparison], words: Words, made: Made | None = None) -> Page:
     """Every run against the first."""
     from nanopace.views.compare.pair import letter_pairs
     from nanopace.views.page.arrival_charts import arrival_charts  # the page of one run does without these
@@ -58,12 +73,21 @@ def overlaid(comparisons: Sequence[Comparison], words: Words) -> Page:
         *loss_charts(everyone, words, comparisons),
         charts.mfu_chart(everyone, words),
     )
+    say = headings(words)
+    placed = [_placed(chart, drawn, "all") for chart in overlays if chart is not None]
+    pairs = [{"id": f"pair-{number}", **compared(pair)} for number, pair in enumerate(letter_pairs(comparisons, words))]
     content = {
         "title": " / ".join(run.source.name for run in everyone),
         "runs": [_introduced(number, run, words) for number, run in enumerate(everyone)],
         "ranking": _ranked(comparisons, words),
-        "charts": [_placed(chart, drawn, "all") for chart in overlays if chart is not None],
-        "pairs": [compared(pair) for pair in letter_pairs(comparisons, words)],
+        "charts": placed,
+        "pairs": pairs,
+        "contents": [
+            *([("curves", say["curves"])] if len(placed) > 1 else []),
+            *((pair["id"], f"{pair['b']} {say['against']} {pair['a']}") for pair in pairs),
+            ("facts", say["facts"]),
+        ],
+        "made": made,
     }
     return Page("compare.html", words, drawn, content)
 
@@ -79,33 +103,88 @@ def waterfall_page(
 # --- what the templates are given ------------------------------------------------------------------------------------
 
 
-def _explained(run: Diagnosis, words: Words, drawn: dict[str, Chart], prefix: str) -> dict[str, object]:
+def explained_run(run: Diagnosis, words: Words, drawn: dict[str, Chart], number: int = 0) -> dict[str, object]:
+    """What run.html is given; its charts join those that are drawn."""
+
     def placed(*found: Chart | None) -> list[dict[str, object]]:
-        return [_placed(chart, drawn, prefix) for chart in found if chart is not None]
+        return [_placed(chart, drawn, f"run{number}") for chart in found if chart is not None]
 
     explained = Explained(run, words, verbose=True)
-    report, sections = explained.report, explained.sections
+    report = explained.report
+    sections = {
+        **explained.sections,
+        "slow": _first_slow_rows(explained.sections["slow"], run, words),
+        "loss": _with_forecasts(explained.sections["loss"], report),
+        "known": _with_table(explained.sections["known"], report),
+    }
+    pictures = {
+        "times": placed(charts.times_chart([run], words)),
+        "gpu": placed(charts.mfu_chart([run], words)),
+        "loss": placed(*loss_charts([run], words)),
+    }
+    state, parts = health(run, words), strip(run, words)
+    shown = next((name for name in (state.picture, "times", "loss") if pictures.get(name)), "wall" if parts else None)
+    if state.picture == "wall" and parts:
+        shown = "wall"
+    proof = pictures[shown].pop(0) if shown in pictures else None
+    identity, prefix = f"run-{number}", f"run-{number}-" if number else ""
     return {
+        "id": identity,
+        "hash": f"{prefix}iteration-",
         "name": run.source.name,
+        "label": f"{run.source.name} ({number + 1})" if number else run.source.name,  # names may be the same
         "about": about(run, words),
-        "answer": [line for line, _ in explained.answer[1:]],  # the first one is the title
+        "health": state,
+        "answer": [(line, KINDS.get(style, "")) for line, style in explained.answer[1:]],  # the first is the title
+        "picture": shown,
+        "proof": proof,
         "figures": key_figures(report),
-        "strip": strip(run, words),
+        "strip": parts,
         "timeline": _timeline(run, words),
         "ends": (words.number(0), words.duration(run.wall.total_s)),
-        "charts": {
-            "times": placed(charts.times_chart([run], words)),
-            "gpu": placed(charts.mfu_chart([run], words)),
-            "loss": placed(*loss_charts([run], words)),
-        },
+        "charts": pictures,
         "times_note": _times_note(run, words),
-        "sections": {
-            **sections,
-            "slow": _first_slow_rows(sections["slow"], run, words),
-            "loss": _with_forecasts(sections["loss"], report),
-            "known": _with_table(sections["known"], report),
-        },
+        "sections": sections,
+        "contents": [
+            (name, sections[name].heading) for name in SECTIONS if sections[name].blocks or pictures.get(name)
+        ],
+        "slow": _slow(run, words, sections["slow"], f"#{prefix}iteration-"),
+        "rows": row_columns(run, words),
     }
+
+
+def _slow(run: Diagnosis, words: Words, section: Section, link: str) -> dict[str, object] | None:
+    """The slow rows by cause, and each with where its link leads."""
+    if not run.slow_rows:
+        return None
+    links = [f"{link}{row.iteration}" for row in run.slow_rows[:MOST_SLOW_ROWS]]
+    return {
+        "groups": slow_groups(run.slow_rows, words),
+        "count": words.count(sum(row.count for row in run.slow_rows)),
+        "every": section.blocks[0],
+        "links": links,
+    }
+
+
+def row_columns(run: Diagnosis, words: Words, name: str = "") -> dict[str, object]:
+    """What the page can say of each row that it holds. Parallel columns; a cause is a place in `causes`, or none."""
+    curves, causes = run.curves, {row.iteration: named_causes(row, words) for row in run.slow_rows}
+    names = list(dict.fromkeys(causes.values()))
+    place = {name: number for number, name in enumerate(names)}
+    losses = curves.row_loss or (None,) * len(curves.row_iteration)
+    rows = sorted(zip(curves.row_iteration, curves.row_ms, losses, strict=True), key=lambda row: row[0])
+    return {
+        "name": name,
+        "causes": names,
+        "iteration": [iteration for iteration, _, _ in rows],
+        "ms": [_rounded(ms) for _, ms, _ in rows],
+        "loss": [_rounded(loss) for _, _, loss in rows],
+        "cause": [place.get(causes.get(iteration, "")) for iteration, _, _ in rows],
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
 
 
 def _first_slow_rows(section: Section, run: Diagnosis, words: Words) -> Section:
@@ -144,6 +223,7 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
         "name": run.source.name,
         "about": about(run, words),
         "facts": facts_table(Report(run, words)),
+        "rows": row_columns(run, words, run_letter(number)),
     }
 
 

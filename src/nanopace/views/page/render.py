@@ -24,11 +24,12 @@ from markupsafe import Markup
 from nanopace.version import __version__
 from nanopace.views.document import Block, Line, Table
 from nanopace.views.page.charts import Chart, chart_words
+from nanopace.views.page.labels import labels
 from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 ROOM = Path(__file__).parent
-SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "charts.js")
+SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "charts.js", "page.js")
 LIVE_SCRIPTS = (*SCRIPTS, "live.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 
@@ -116,6 +117,7 @@ def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
 def headings(words: Words) -> dict[str, str]:
     """The words that the templates themselves need."""
     return {
+        **labels(words),
         "explained": words.text("A training run, explained"),
         "compared": words.text("Training runs, compared"),
         "runs": words.text("Runs"),

@@ -16,6 +16,18 @@ from nanopace.views.terminal.writer import TerminalWriter
 from nanopace.wording.catalog import Words
 
 
+def write_verdict(comparisons: Sequence[Comparison], words: Words, writer: TerminalWriter) -> None:
+    """Which is better, and which letter is which run."""
+    runs = [comparisons[0].a, *(each.b for each in comparisons)]
+    if len(comparisons) == 1:
+        pair = Pair(comparisons[0], words)
+        said = " ".join(map(pair.sentence, pair.verdict()))
+    else:
+        said = headline(rank(runs), words)
+    writer.line(Cell(said, "bold"), indent=0)
+    _introduce(runs, words, writer)
+
+
 def write_pair(comparison: Comparison, words: Words, writer: TerminalWriter, *, verbose: bool) -> None:
     pair = Pair(comparison, words)
     writer.line(Cell(" ".join(map(pair.sentence, pair.verdict())), "bold"), indent=0)

@@ -1,0 +1,141 @@
+"""A run in one word: healthy, or what is wrong with it. And the one change that pays, as a line to paste.
+
+The word only repeats what the findings say. Where they say too little, so does the word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from nanopace.diagnosis.result import Diagnosis, Finding
+from nanopace.record import Record
+from nanopace.sources.formats.registry import find_format
+from nanopace.views.summary import best_advice, gravest_alarm
+from nanopace.wording.catalog import Words
+
+State = Literal[
+    "diverged",
+    "out_of_memory",
+    "error",
+    "attention",
+    "savings",
+    "idle",
+    "change",
+    "interrupted",
+    "healthy",
+    "clear",
+    "unknown",
+]
+Tone = Literal["bad", "warn", "good", "quiet"]  # a colour and an icon of the page
+Picture = Literal["times", "wall", "loss"]
+
+TONES: Mapping[State, Tone] = {
+    "diverged": "bad",
+    "out_of_memory": "bad",
+    "error": "bad",
+    "attention": "warn",
+    "savings": "warn",
+    "idle": "warn",
+    "change": "warn",
+    "interrupted": "quiet",
+    "healthy": "good",
+    "clear": "good",
+    "unknown": "quiet",
+}
+_ENDED: Mapping[str, State] = {
+    "loss_diverged": "diverged",
+    "ended_diverged": "diverged",
+    "ended_out_of_memory": "out_of_memory",
+    "ended_error": "error",
+}
+_OF_THE_LOSS = frozenset({"rollbacks", "skipped_steps", "overfitting", "best_not_saved"})  # the loss chart shows these
+_WATCH = ("overfitting", "best_not_saved")  # no alarm, but not healthy either
+_IDLE = ("half_idle", "mostly_idle")
+_WELL_USED = ("near_limit", "good", "power_limited")
+_FEW_ROWS = 15  # normal ones, below which a log says too little to find no fault with it
+# The knobs that an advice sets, and which of its numbers each takes.
+_KNOBS: Mapping[str, Mapping[str, str]] = {
+    "raise_eval_interval": {"eval_interval": "to_interval"},
+    "lower_eval_iters": {"eval_iters": "to_iters"},
+    "larger_micro_batch": {"batch_size": "to_batch", "gradient_accumulation_steps": "to_accumulation"},
+    "smaller_micro_batch": {"batch_size": "to_batch", "gradient_accumulation_steps": "to_accumulation"},
+}
+_SETTINGS = {"use_float16": "--dtype=float16", "turn_on_compile": "--compile=True"}
+
+
+class Health(Record):
+    """A run's state, the picture that shows it best, and the flags that would change it."""
+
+    state: State
+    word: str
+    tone: Tone
+    picture: Picture
+    flags: str | None  # as nanoGPT takes them; None where the change is not a knob
+
+
+def health(diagnosis: Diagnosis, words: Words) -> Health:
+    """What the findings come to."""
+    state, because = _state(diagnosis)
+    advice = best_advice(diagnosis)
+    flags = flags_of(advice, diagnosis) if advice is not None else None
+    return Health(state, _word(state, diagnosis, words), TONES[state], _picture(state, because, diagnosis), flags)
+
+
+def flags_of(advice: Finding, diagnosis: Diagnosis) -> str | None:
+    """The change as it is typed: only for trainers that take nanoGPT's knobs, and only where the value is known."""
+    if not find_format(diagnosis.source.format).nanogpt_knobs or "elsewhere" in advice.numbers:
+        return None
+    if advice.code in _SETTINGS:
+        return _SETTINGS[advice.code]
+    values = {knob: advice.numbers.get(name) for knob, name in _KNOBS.get(advice.code, {}).items()}
+    if not values or None in values.values():
+        return None
+    return " ".join(f"--{knob}={value}" for knob, value in values.items())
+
+
+def _state(diagnosis: Diagnosis) -> tuple[State, Finding | None]:
+    """The gravest thing first; with the finding that it rests on, if it is one."""
+    alarm, advice = gravest_alarm(diagnosis), best_advice(diagnosis)
+    if alarm is not None:
+        return _ENDED.get(alarm.code, "attention"), alarm
+    to_watch = next((each for code in _WATCH for each in diagnosis.findings if each.code == code), None)
+    if to_watch is not None:
+        return "attention", to_watch
+    nothing_to_gain = advice is not None and advice.code == "nothing_to_change"
+    if advice is not None and advice.saves_s:
+        return "savings", advice
+    if diagnosis.mfu.verdict in _IDLE:
+        return "idle", None
+    if advice is not None and not nothing_to_gain:
+        return "change", advice
+    if diagnosis.source.ending == "interrupted":
+        return "interrupted", None
+    if nothing_to_gain and diagnosis.mfu.verdict in _WELL_USED:
+        return "healthy", advice
+    return ("clear" if diagnosis.timed and diagnosis.step.normal_rows >= _FEW_ROWS else "unknown"), None
+
+
+def _word(state: State, diagnosis: Diagnosis, words: Words) -> str:
+    if state == "idle":
+        mostly = diagnosis.mfu.verdict == "mostly_idle"
+        return words.text("The GPU is mostly idle") if mostly else words.text("The GPU is more than half idle")
+    return {
+        "diverged": words.text("Diverged"),
+        "out_of_memory": words.text("Out of memory"),
+        "error": words.text("Ended with an error"),
+        "attention": words.text("Needs attention"),
+        "savings": words.text("Time can be saved"),
+        "change": words.text("One change to try"),
+        "interrupted": words.text("Interrupted"),
+        "healthy": words.text("Healthy"),
+        "clear": words.text("No problem found"),
+        "unknown": words.text("Not enough is known"),
+    }[state]
+
+
+def _picture(state: State, because: Finding | None, diagnosis: Diagnosis) -> Picture:
+    """The loss where it is about the loss; the wall clock where the lost time is in no row; else the rows."""
+    if not diagnosis.timed or state == "diverged" or (because is not None and because.code in _OF_THE_LOSS):
+        return "loss"
+    return "wall" if state == "savings" and not diagnosis.slow_rows else "times"

@@ -1,0 +1,159 @@
+// What a reader does with a report but for its charts: theme, copying, jumping to a row, printing.
+// Parts of the page may be replaced at any time, so every listener sits on the document and looks elements up when asked.
+(() => {
+  "use strict";
+
+  const root = document.documentElement;
+  const report = JSON.parse(document.getElementById("report-data").textContent);
+  const { HOVER } = numbersOf(report.lang, report.units);
+  root.classList.add("scripts"); // shows the controls that need them
+
+  function announce(text) {
+    const place = document.getElementById("announced");
+    if (place) place.textContent = text;
+  }
+
+  // --- theme --------------------------------------------------------------------------------------------------------
+
+  const THEME = "nanopace-theme";
+
+  function storedTheme() {
+    try {
+      return localStorage.getItem(THEME) ?? "auto";
+    } catch {
+      return "auto"; // a browser may keep files from storing anything
+    }
+  }
+
+  function storeTheme(choice) {
+    try {
+      localStorage.setItem(THEME, choice);
+    } catch {
+      // it holds as long as the page is open
+    }
+  }
+
+  let theme = ["light", "dark"].includes(storedTheme()) ? storedTheme() : "auto";
+
+  // "auto" has no attribute: the style sheet then asks the system. Charts watch the attribute.
+  function applyTheme(choice) {
+    if (choice === "auto") delete root.dataset.theme;
+    else root.dataset.theme = choice;
+  }
+
+  function showTheme() {
+    for (const select of document.querySelectorAll("[data-theme-choice]")) select.value = theme;
+  }
+
+  document.addEventListener("change", (event) => {
+    if (!event.target.matches?.("[data-theme-choice]")) return;
+    theme = event.target.value;
+    storeTheme(theme);
+    applyTheme(theme);
+    showTheme();
+  });
+  showTheme();
+  if (theme !== "auto") applyTheme(theme);
+
+  // --- a line to copy -----------------------------------------------------------------------------------------------
+
+  async function copy(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      return false; // the line can still be selected
+    }
+  }
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest?.("[data-copy]");
+    if (!button) return;
+    if (!(await copy(button.dataset.copy))) {
+      getSelection().selectAllChildren(button.parentElement.querySelector("code"));
+      if (!document.execCommand("copy")) return;
+    }
+    button.dataset.label ??= button.textContent;
+    button.textContent = button.dataset.copied;
+    announce(`${button.dataset.copied}: ${button.dataset.copy}`);
+    setTimeout(() => (button.textContent = button.dataset.label), 2000);
+  });
+
+  // --- a row, by its iteration --------------------------------------------------------------------------------------
+
+  const HASH = /^#((?:run-\d+-)?iteration-)(\d+)$/;
+
+  function nearest(sorted, wanted) {
+    let [low, high] = [0, sorted.length - 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (sorted[middle] < wanted) low = middle + 1;
+      else high = middle;
+    }
+    return low > 0 && wanted - sorted[low - 1] <= sorted[low] - wanted ? low - 1 : low;
+  }
+
+  // What there is to say of the row closest to an iteration, and which iteration that is.
+  function rowAt(rows, wanted, words) {
+    const index = nearest(rows.iteration, wanted);
+    const [iteration, ms, loss, cause] = ["iteration", "ms", "loss", "cause"].map((column) => rows[column][index]);
+    const parts = [`${words.iteration} ${HOVER.count(iteration)}`];
+    if (ms != null) parts.push(HOVER.ms(ms));
+    if (loss != null) parts.push(`${words.loss} ${HOVER.loss(loss)}`);
+    if (ms != null) parts.push(cause == null ? words.normal : rows.causes[cause]);
+    const said = `${rows.name ? `${rows.name}: ` : ""}${parts.join(" · ")}`;
+    return { iteration, said: iteration === wanted ? said : `${words.nearest}: ${said}` };
+  }
+
+  // Shows the row that the address names.
+  function follow() {
+    const [, hash, digits] = HASH.exec(location.hash) ?? [];
+    const form = hash && document.querySelector(`form.find[data-hash="${hash}"]`);
+    if (!form) return;
+    const wanted = Number(digits);
+    const words = JSON.parse(form.dataset.words);
+    const columns = [...form.parentElement.querySelectorAll(":scope > [data-rows]")].map((each) => JSON.parse(each.dataset.rows));
+    const found = columns.filter((rows) => rows.iteration.length).map((rows) => rowAt(rows, wanted, words));
+    if (!found.length) return;
+    form.elements.iteration.value = wanted;
+    form.querySelector("output").textContent = found.map((row) => row.said).join("\n");
+    window.nanopaceCharts?.goTo?.(found[0].iteration, form.parentElement);
+    (form.parentElement.querySelector('figure[data-chart$="-times"]') ?? form).scrollIntoView({ block: "center" });
+  }
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest?.("form.find");
+    if (!form) return;
+    event.preventDefault();
+    const digits = form.elements.iteration.value.replace(/\D/g, ""); // "1,250" and "1 250", too
+    if (!digits) {
+      form.querySelector("output").textContent = JSON.parse(form.dataset.words).empty;
+      return;
+    }
+    const hash = `#${form.dataset.hash}${Number(digits.slice(0, 15))}`;
+    if (location.hash === hash) follow();
+    else location.hash = hash;
+  });
+  addEventListener("hashchange", follow);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href]");
+    if (link && link.hash === location.hash && HASH.test(link.hash)) follow(); // once more: the hash does not change
+  });
+  follow();
+
+  document.addEventListener("nanopace:row", (event) => announce(event.detail.text));
+
+  // --- paper --------------------------------------------------------------------------------------------------------
+
+  // Paper is white and cannot be clicked: light colours, and everything unfolded.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const details of folded) details.open = true;
+    applyTheme("light");
+  });
+  addEventListener("afterprint", () => {
+    for (const details of folded) details.open = false;
+    applyTheme(theme);
+  });
+})();

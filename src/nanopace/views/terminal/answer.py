@@ -1,0 +1,33 @@
+"""The answer alone: the first lines of a report, for whoever gets the rest as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.views.document import Cell
+from nanopace.views.report import Report
+from nanopace.views.summary import summary
+from nanopace.views.terminal.writer import TerminalWriter
+from nanopace.wording.catalog import Words
+
+if TYPE_CHECKING:
+    from nanopace.diagnosis.comparison import Comparison
+
+
+def write_answer(results: Sequence[Diagnosis] | Sequence[Comparison], words: Words, writer: TerminalWriter) -> None:
+    """What each run means, or which of those compared is better."""
+    comparisons: list[Comparison] = []
+    for number, result in enumerate(results):
+        if not isinstance(result, Diagnosis):
+            comparisons.append(result)
+            continue
+        if number:
+            writer.blank()
+        for line, style in summary(Report(result, words)):
+            writer.line(Cell(line, style), indent=0)
+    if comparisons:
+        from nanopace.views.terminal.comparison import write_verdict  # explain does without it
+
+        write_verdict(comparisons, words, writer)
