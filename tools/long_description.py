@@ -11,26 +11,28 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-_FENCED = re.compile(r"(^( *)```.*?^\2```)", re.MULTILINE | re.DOTALL)
-_RELATIVE = re.compile(r"""(\]\(|\b(?:href|src|srcset)=["'])(?![a-z]+:|//|#)([^)\s"']+)""")
+_CODE = r"^( *)```.*?^\1```|`[^`\n]*`"
+_RELATIVE = r"""(\]\(|\b(?:href|src|srcset)=["'])(?![a-z]+:|//|#)([^)\s"']+)"""
+_CODE_OR_LINK = re.compile(f"{_CODE}|{_RELATIVE}", re.MULTILINE | re.DOTALL)
 _IMAGES = (".gif", ".jpg", ".jpeg", ".png", ".svg", ".webp")
 
 
 class LongDescription(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
-        absolute = with_absolute_links(text, metadata["urls"]["Repository"], f"v{metadata['version']}")
-        metadata["readme"] = {"content-type": "text/markdown", "text": absolute}
+        revision = "main" if "dev" in metadata["version"] else f"v{metadata['version']}"
+        text = with_absolute_links(text, metadata["urls"]["Repository"], revision)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
-def with_absolute_links(text: str, repository: str, tag: str) -> str:
-    """Links outside code blocks lead to the tagged files; links within the page stay as they are."""
+def with_absolute_links(text: str, repository: str, revision: str) -> str:
+    """Links outside code lead to the files of that revision; links within the page stay as they are."""
 
-    def absolute(link: re.Match[str]) -> str:
-        before, target = link.groups()
-        view = "raw" if target.partition("#")[0].lower().endswith(_IMAGES) else "blob"
-        return f"{before}{repository}/{view}/{tag}/{target.removeprefix('./')}"
+    def absolute(found: re.Match[str]) -> str:
+        _, before, target = found.groups()
+        if before is None:
+            return found[0]
+        view = "raw" if target.lower().endswith(_IMAGES) else "blob"
+        return f"{before}{repository}/{view}/{revision}/{target.removeprefix('./')}"
 
-    pieces = _FENCED.split(text)  # prose, block, its indent, prose, ...
-    prose = [_RELATIVE.sub(absolute, piece) for piece in pieces[::3]]
-    return "".join(part for piece, block in zip(prose, [*pieces[1::3], ""], strict=True) for part in (piece, block))
+    return _CODE_OR_LINK.sub(absolute, text)
