@@ -116,7 +116,7 @@ $(VENV)/.train: pyproject.toml $(VERSIONS)
 	@touch $@ $(VENV)/.analyst
 
 $(VENV)/.analyst-tests: pyproject.toml $(VERSIONS)
-	$(PIP) --editable '.[live,pattern,tensorboard,wandb]' babel 'coverage[toml]' hypothesis pytest pytest-xdist pyyaml
+	$(PIP) --editable '.[live,pattern,tensorboard,wandb]' babel 'coverage[toml]' httpx2 hypothesis pytest pytest-xdist pyyaml
 	@touch $@ $(VENV)/.analyst
 
 $(VENV)/.dist: pyproject.toml $(VERSIONS)
