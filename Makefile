@@ -2,7 +2,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The versions alone, since pip cannot hold what is editable against a hash. They are constraints by the environment, so
@@ -13,10 +13,10 @@ PIP := PIP_CONSTRAINT=$(VERSIONS) $(INSTALL)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test every-test coverage test-quick check format catalogs outputs configs examples lock fuzz mutate bench-gpu clean
+.PHONY: help demo test every-test coverage test-quick test-analyst check dist format catalogs outputs configs examples lock fuzz mutate bench-gpu clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.train ## train a small GPT on Python's own source, let it write, and see where the time went
 	@mkdir -p demo
@@ -39,11 +39,21 @@ coverage: $(VENV)/.dev ## every test, and which lines of the source they run: 97
 test-quick: $(VENV)/.dev ## the unit tests alone: no process, browser, training or property
 	$(BIN)/pytest -m 'not gpu and not slow'
 
+# The analyst promises every Python from 3.11 on; torch comes later to new ones.
+ANALYST := diagnosis evidence hardware ledger live sources trace views wording test_*.py
+test-analyst: $(VENV)/.analyst-tests ## the analyst's unit tests, without torch; with VENV=.venv-3.14 PYTHON=python3.14 on another Python
+	$(BIN)/pytest -m 'not gpu and not slow' $(addprefix tests/,$(ANALYST))
+
 check: $(VENV)/.dev ## style, types, and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+dist: $(VENV)/.dist ## the sdist, and the wheel built from it, in dist/, ready for the package index
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff check --fix .
@@ -84,7 +94,7 @@ bench-gpu: $(VENV)/.train ## on a CUDA card, beside NANOGPT=path/to/nanoGPT: spe
 		echo; echo "== $$script"; ../$(BIN)/python $$script || exit 1; done
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutate .coverage*
+	rm -rf $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutate .coverage*
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
 
@@ -105,9 +115,17 @@ $(VENV)/.train: pyproject.toml $(VERSIONS)
 	$(BIN)/python -m compileall -q src
 	@touch $@ $(VENV)/.analyst
 
+$(VENV)/.analyst-tests: pyproject.toml $(VERSIONS)
+	$(PIP) --editable '.[live,pattern,tensorboard,wandb]' babel 'coverage[toml]' httpx2 hypothesis pytest pytest-xdist pyyaml
+	@touch $@ $(VENV)/.analyst
+
+$(VENV)/.dist: pyproject.toml $(VERSIONS)
+	$(PIP) build hatchling 'readme-renderer[md]' twine
+	@touch $@
+
 # What CI installs is held against its hashes; the second line finds all of it there, but what torch for CUDA brings.
 $(VENV)/.dev: pyproject.toml $(VERSIONS)
 	$(INSTALL) --require-hashes --no-deps --requirement constraints.txt
 	$(PIP) --no-build-isolation --editable '.[dev]'
 	$(BIN)/python -m compileall -q src
-	@touch $@ $(VENV)/.analyst $(VENV)/.train
+	@touch $@ $(VENV)/.analyst $(VENV)/.train $(VENV)/.dist

@@ -119,7 +119,7 @@ SLOW = (
     *("diagnosis/time/test_rows.py::test_a_hundred", "diagnosis/test_curves.py::test_a_long_run"),
     *("sources/test_open_runs.py::test_endless", "sources/bulk/test_nanogpt.py::test_a_folded"),
     *("cli/commands/test_train.py", "cli/commands/test_tune.py", "cli/test_configs_of_nanogpt.py"),
-    *("cli/test_streams.py", "cli/test_foreign_directory.py"),
+    *("cli/test_streams.py", "cli/test_foreign_directory.py", "views/page/test_notebook.py::test_a_long_run"),
 )
 MOST_CPU_S = 2.0  # of a unit test
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,8 @@ def plain(value: Any) -> Any:
 def total(points: Iterable[float | str | None]) -> Any:
     """One number that depends on every point and its place; of a text its length counts."""
     numbers = [len(each) if isinstance(each, str) else each or 0.0 for each in points]
-    return plain(sum((place % 7 + 1) * each for place, each in enumerate(numbers)))
+    weighted = [(place % 7 + 1) * each for place, each in enumerate(numbers)]
+    return plain(math.fsum(weighted) if any(isinstance(each, float) for each in weighted) else sum(weighted))
 
 
 def digests(figures: Mapping[str, Any]) -> dict[str, str]:
