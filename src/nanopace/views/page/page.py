@@ -17,7 +17,7 @@ from nanopace.views.key_figures import key_figures
 from nanopace.views.page import charts, wall_timeline
 from nanopace.views.page.charts import Chart
 from nanopace.views.page.loss_charts import loss_charts
-from nanopace.views.page.render import render
+from nanopace.views.page.render import Page
 from nanopace.views.page.waterfall import Bar
 from nanopace.views.report import Report, phase_name, span_of
 from nanopace.views.sections import Explained
@@ -30,14 +30,22 @@ MOST_SLOW_ROWS = 500  # in a page; the JSON has them all
 
 
 def explain_page(diagnoses: Sequence[Diagnosis], words: Words) -> str:
+    return explained(diagnoses, words).html()
+
+
+def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
+    return overlaid(comparisons, words).html()
+
+
+def explained(diagnoses: Sequence[Diagnosis], words: Words) -> Page:
     """One run, or several below each other."""
     drawn: dict[str, Chart] = {}
     runs = [_explained(run, words, drawn, f"run{number}") for number, run in enumerate(diagnoses)]
     title = ", ".join(run.source.name for run in diagnoses)
-    return render("explain.html", words, drawn, title=title, runs=runs)
+    return Page("explain.html", words, drawn, {"title": title, "runs": runs})
 
 
-def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
+def overlaid(comparisons: Sequence[Comparison], words: Words) -> Page:
     """Every run against the first."""
     from nanopace.views.compare.pair import letter_pairs
     from nanopace.views.page.arrival_charts import arrival_charts  # the page of one run does without these
@@ -50,23 +58,22 @@ def compare_page(comparisons: Sequence[Comparison], words: Words) -> str:
         *loss_charts(everyone, words, comparisons),
         charts.mfu_chart(everyone, words),
     )
-    return render(
-        "compare.html",
-        words,
-        drawn,
-        title=" / ".join(run.source.name for run in everyone),
-        runs=[_introduced(number, run, words) for number, run in enumerate(everyone)],
-        ranking=_ranked(comparisons, words),
-        charts=[_placed(chart, drawn, "all") for chart in overlays if chart is not None],
-        pairs=[compared(pair) for pair in letter_pairs(comparisons, words)],
-    )
+    content = {
+        "title": " / ".join(run.source.name for run in everyone),
+        "runs": [_introduced(number, run, words) for number, run in enumerate(everyone)],
+        "ranking": _ranked(comparisons, words),
+        "charts": [_placed(chart, drawn, "all") for chart in overlays if chart is not None],
+        "pairs": [compared(pair) for pair in letter_pairs(comparisons, words)],
+    }
+    return Page("compare.html", words, drawn, content)
 
 
 def waterfall_page(
     title: str, answer: Sequence[str], bars: Sequence[Bar], sections: Sequence[Section], words: Words
 ) -> str:
     """How one figure becomes another: the bars stand in the first section."""
-    return render("waterfall.html", words, {}, title=title, answer=answer, bars=bars, sections=sections)
+    content = {"title": title, "answer": answer, "bars": bars, "sections": sections}
+    return Page("waterfall.html", words, {}, content).html()
 
 
 # --- what the templates are given ------------------------------------------------------------------------------------
