@@ -120,13 +120,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def shown(page: str, command: str) -> object:
-    # The live page comes with another change. Once `watch` has --web, these pass, and this mark has to go.
-    marks = [pytest.mark.xfail(reason="watch has no --web yet", strict=True)] if "--web" in shlex.split(command) else []
-    return pytest.param(page, command, id=f"{page}: {command}", marks=marks)
-
-
-@pytest.mark.parametrize(("page", "command"), [shown(*each) for each in COMMANDS_SHOWN])
+@pytest.mark.parametrize(("page", "command"), COMMANDS_SHOWN, ids=[f"{page}: {line}" for page, line in COMMANDS_SHOWN])
 def test_a_command(page: str, command: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = last_of(command)
     program = words[0]
@@ -163,7 +157,7 @@ def test_commands_in_the_text_are_understood(page: Path) -> None:
             try:
                 parse(words)
             except UsageError as error:  # a text may leave out what everybody knows
-                if not re.search(r"--web|required|expected one argument", str(error)):
+                if not re.search(r"required|expected one argument", str(error)):
                     raise
         elif words:
             assert words[0] in ("--help", "--version", "--lang", "COMMAND"), command
