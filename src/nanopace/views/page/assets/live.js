@@ -37,26 +37,19 @@
     children(here, there);
   }
 
-  // Children with an id are found by it, wherever they are; the others by their place.
+  // A child with an id is the one with that id; of the others, the third paragraph is the third paragraph. What is not
+  // wanted goes first, so that the rest need not be moved: what is moved loses its focus.
   function children(here, there) {
-    const named = new Map([...here.children].filter((child) => child.id).map((child) => [child.id, child]));
+    const kind = (node) => (node.id ? `#${node.id}` : node.nodeName);
+    const pool = new Map();
+    for (const child of here.childNodes) pool.set(kind(child), [...(pool.get(kind(child)) ?? []), child]);
+    const pairs = [...there.childNodes].map((next) => [next, pool.get(kind(next))?.shift()]);
+    for (const left of [...pool.values()].flat()) left.remove();
     let place = here.firstChild;
-    for (const next of [...there.childNodes]) {
-      const known = next.id ? named.get(next.id) : null;
-      if (known) {
-        if (known === place) place = place.nextSibling;
-        else here.insertBefore(known, place);
-        morph(known, next);
-      } else if (place && !place.id && !next.id) {
-        const after = place.nextSibling;
-        morph(place, next);
-        place = after;
-      } else here.insertBefore(next, place);
-    }
-    while (place) {
-      const after = place.nextSibling;
-      place.remove();
-      place = after;
+    for (const [next, known] of pairs) {
+      if (known === place) place = place?.nextSibling ?? null;
+      else here.insertBefore(known ?? next, place);
+      if (known) morph(known, next);
     }
   }
 
