@@ -168,6 +168,13 @@ def test_every_block_says_what_it_is(page: Path) -> None:
     assert {kind for _, kind, _ in _FENCE.findall(page.read_text(encoding="utf-8"))} <= LABELS
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/api.md"])
+def test_python_runs(page: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    for block in blocks(ROOT / page, "python"):
+        exec(compile(block, page, "exec"), {})  # noqa: S102
+
+
 def test_scripts_are_shell() -> None:
     scripts = [script for page in PAGES for script in blocks(page, "bash")]
     assert scripts
