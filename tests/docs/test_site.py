@@ -35,15 +35,18 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("link", ["nowhere.md", "glossary.md#no-such-heading"])
-def test_a_dead_link_fails_the_build(link: str, tmp_path: Path) -> None:
-    for name in ("docs", "src", "tools", "mkdocs.yml", "pyproject.toml"):
-        (tmp_path / name).symlink_to(ROOT / name) if name != "docs" else shutil.copytree(ROOT / name, tmp_path / name)
+def test_dead_links_fail_the_build(tmp_path: Path) -> None:
+    for name in ("src", "tools", "mkdocs.yml", "pyproject.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
     page = tmp_path / "docs" / "index.md"
-    page.write_text(page.read_text(encoding="utf-8") + f"\n[dead]({link})\n", encoding="utf-8")
+    page.write_text(
+        page.read_text(encoding="utf-8") + "\n[dead](nowhere.md) [dead](glossary.md#nothing)\n", encoding="utf-8"
+    )
     built = build(tmp_path, tmp_path / "site")
     assert built.returncode != 0
-    assert link.partition("#")[2] in built.stderr
+    assert "nowhere.md" in built.stderr
+    assert "#nothing" in built.stderr
 
 
 @pytest.fixture
