@@ -27,7 +27,6 @@ def on_config(config: Any) -> Any:
             folder = ROOT / "docs" / name.lower()
             pages = sorted(folder.glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
             section[name] = [page.relative_to(ROOT / "docs").as_posix() for page in pages]
-    config.repo_url = repository()
     return config
 
 
