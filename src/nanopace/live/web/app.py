@@ -58,6 +58,7 @@ class Site:
                     del self._channels[place]
                 elif changed and (not channel.keys or changed & {key.log for key in channel.keys}):
                     await self._show(channel)
+            self._library.is_watched = bool(self._channels)
             self._library.wanted = frozenset(key.log for channel in self._channels.values() for key in channel.keys)
             await asyncio.sleep(TICK_S)
 
@@ -71,7 +72,9 @@ class Site:
         if place not in self._channels:
             self._channels[place] = Channel(keys, lambda: rendered(self._pages.page(keys, words(lang))))
         channel = self._channels[place]
-        if channel.now is None or not channel.listeners:
+        if not channel.listeners:
+            self._library.is_watched = True
+            await self._aside(self._library.look)
             channel.show(await self._aside(channel.render))
         return channel
 

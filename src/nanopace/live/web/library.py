@@ -49,6 +49,7 @@ class Library:
         self._held: list[str] = []  # the last one asked for is last
         self._find_s = self._free_s = -1.0
         self.wanted: frozenset[str] = frozenset()  # names of logs that somebody looks at: they come first
+        self.is_watched = True  # by anybody: else nothing is read a second time
         if pipe is not None:
             self._follow("stdin", pipe)
 
@@ -64,7 +65,7 @@ class Library:
             changed.add(log.name)
             if self._now() >= end:
                 return changed
-        if now >= self._free_s:
+        if now >= self._free_s and self.is_watched:
             due = [log for log in self._logs.values() if log.has_news]
             due.sort(key=lambda log: log.name not in self.wanted)
             for log in due[:1]:

@@ -37,10 +37,10 @@
     children(here, there);
   }
 
-  // A child with an id is the one with that id; of the others, the third paragraph is the third paragraph. What is not
-  // wanted goes first, so that the rest need not be moved: what is moved loses its focus.
+  // A child with an id is the one with that id, a chart the one of that name; of the others, the third paragraph is the
+  // third paragraph. What is not wanted goes first, so that the rest need not be moved: what is moved loses its focus.
   function children(here, there) {
-    const kind = (node) => (node.id ? `#${node.id}` : node.nodeName);
+    const kind = (node) => (node.id ? `#${node.id}` : (node.dataset?.chart ?? node.nodeName));
     const pool = new Map();
     for (const child of here.childNodes) pool.set(kind(child), [...(pool.get(kind(child)) ?? []), child]);
     const pairs = [...there.childNodes].map((next) => [next, pool.get(kind(next))?.shift()]);
