@@ -13,7 +13,7 @@ PIP := PIP_CONSTRAINT=$(VERSIONS) $(INSTALL)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test every-test coverage test-quick test-analyst check dist format catalogs outputs configs examples lock fuzz mutate bench-gpu clean
+.PHONY: help demo test every-test coverage test-quick test-analyst check dist format catalogs outputs configs examples lock fuzz mutate bench-gpu docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ catalogs: $(VENV)/.dev ## collect the sentences, update the .po files, compile t
 
 outputs: $(VENV)/.dev ## renew the output that README and docs show
 	$(BIN)/python tools/outputs.py
+	$(BIN)/python tools/findings.py
+
+docs: $(VENV)/.dev ## build the documentation into site/; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 configs: $(VENV)/.analyst ## write the ready configs of common cards anew, as `nanopace recommend` has them
 	$(BIN)/python tools/configs.py
@@ -94,7 +98,7 @@ bench-gpu: $(VENV)/.train ## on a CUDA card, beside NANOGPT=path/to/nanoGPT: spe
 		echo; echo "== $$script"; ../$(BIN)/python $$script || exit 1; done
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutate .coverage*
+	rm -rf $(VENV) demo dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutate .coverage*
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
 

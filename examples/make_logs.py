@@ -7,6 +7,8 @@
     wide.log         768 wide, micro-batch 8 (its config: wide.py): slower per token, and better in the end
     wide-header.log  the same as wide.log, with nanoGPT's header: nothing has to be passed
     debris.log       slow-rows.log as it looks when it was copied out of a terminal of 64 columns
+    fast-card.log    a card faster than the A100 that nanoGPT assumes: mfu 163%; half-way its steps become 22% slower
+    nan.log          a small model whose mfu rounds to 0.00, and whose loss becomes NaN
 
 The same seed gives the same bytes: a test writes them anew and compares.
 """
@@ -45,6 +47,9 @@ class Script:
     eval_noise: float  # of an evaluation: eval_iters batches
     out_dir: str
     header: str = ""
+    slower_from: float = math.inf  # from this iteration on, steps take `slower` times as long
+    slower: float = 1.0
+    nan_from: float = math.inf  # from this iteration on, every loss is NaN
 
 
 NARROW_LOSS = (
@@ -73,6 +78,18 @@ WIDE = Script(
     first_ms=29_250.35, evaluation_ms=19_200, checkpoint_ms=590, flops_per_iteration=854.8e6 * 524_288,
     always_save=True, loss_noise=0.12, eval_noise=0.003, out_dir="out-fineweb", val_loss=WIDE_LOSS,
 )  # fmt: skip
+FAST_CARD = Script(
+    seed=5, max_iters=2_000, log_interval=10, eval_interval=500, step_ms=881.0, step_noise=0.002, uneven=0.0,
+    first_ms=41_200.0, evaluation_ms=9_700, checkpoint_ms=2_100, flops_per_iteration=1.63 * A100_FLOPS * 0.881,
+    always_save=True, loss_noise=0.12, eval_noise=0.003, out_dir="out", val_loss=WIDE_LOSS,
+    slower_from=1000, slower=1.22,
+)  # fmt: skip
+NAN = Script(
+    seed=6, max_iters=1_200, log_interval=10, eval_interval=250, step_ms=21.4, step_noise=0.01, uneven=0.0,
+    first_ms=9_310.0, evaluation_ms=1_480, checkpoint_ms=60, flops_per_iteration=0.00003 * A100_FLOPS * 0.0214,
+    always_save=False, loss_noise=0.05, eval_noise=0.01, out_dir="out-shakespeare-char",
+    val_loss=((0, 4.2874), (250, 2.4610), (500, 2.0893), (750, 1.9012), (1_200, 1.7433)), nan_from=870,
+)  # fmt: skip
 
 
 def lines(script: Script) -> Iterator[str]:
@@ -84,6 +101,8 @@ def lines(script: Script) -> Iterator[str]:
         ms = script.step_ms * (1 + rng.gauss(0, script.step_noise))
         if rng.random() < script.uneven:
             ms *= rng.uniform(1.02, 1.11)
+        if iteration >= script.slower_from:
+            ms *= script.slower
         if iteration % script.eval_interval == 0:
             val = loss_at(script, iteration) + rng.gauss(0, script.eval_noise)
             train = loss_at(script, iteration) - 0.16 * iteration / 20_000 + rng.gauss(0, 0.008)
@@ -104,6 +123,8 @@ def lines(script: Script) -> Iterator[str]:
 
 
 def loss_at(script: Script, iteration: int) -> float:
+    if iteration >= script.nan_from:
+        return math.nan
     iterations = [point for point, _ in script.val_loss]
     right = min(bisect.bisect_left(iterations, iteration), len(iterations) - 1)
     (x1, y1) = script.val_loss[right]
@@ -176,6 +197,8 @@ def main() -> None:
         "wide.log": "\n".join(lines(WIDE)) + "\n",
         "wide-header.log": "\n".join(lines(with_header)) + "\n",
         "debris.log": terminal_debris(slow_rows),
+        "fast-card.log": "\n".join(lines(FAST_CARD)) + "\n",
+        "nan.log": "\n".join(lines(NAN)) + "\n",
         "narrow.py": narrow_config,
         "wide.py": wide_config,
     }

@@ -13,6 +13,6 @@ def test_generator_writes_the_committed_files(tmp_path: Path) -> None:
     script.write_text((EXAMPLES / "make_logs.py").read_text())
     runpy.run_path(str(script), run_name="__main__")
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path != script}
-    assert len(written) == 7
+    assert len(written) == 9
     for name, content in written.items():
         assert content == (EXAMPLES / name).read_bytes(), name

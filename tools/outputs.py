@@ -1,7 +1,8 @@
 """Refresh what README.md and docs show of the program: `make outputs`, after a change of the reports or of a knob.
 
-A console block holds a command and the first lines that it prints; a text block holds one section, found by its title
-in what the commands printed. docs/knobs.md is the table of config.py.
+A console block holds a command and the first lines that it prints. A text block holds one section of a report, found by
+its title: in what the last command above it printed, else in that of an earlier one. `<!-- of: COMMAND -->` right above
+a block names another command. docs/knobs.md is the table of config.py.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from nanopace.config import KNOBS
 from nanopace.knob import Knob
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "reading-a-report.md")
-# Its header names the batch and the model, so that it has the sections that the first example cannot have.
-WITH_HEADER = "nanopace explain examples/wide-header.log --gpu 4070"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 KNOBS_PAGE = ROOT / "docs" / "knobs.md"
-FROM_HEADER = ("Throughput", "GPU utilisation (mfu)", "Loss")
+_BLOCK = re.compile(
+    r"(?P<of><!-- of: (?P<command>nanopace [^\n]*) -->\n+)?```(?P<kind>console|text)\n(?P<text>.*?)\n```", re.DOTALL
+)
 
 
 def output(command: str) -> list[str]:
@@ -30,7 +31,7 @@ def output(command: str) -> list[str]:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.chdir(ROOT):
         os.environ.update(LC_ALL="C", COLUMNS="80")
-        if nanopace(shlex.split(command)[1:]) != 0:
+        if nanopace(shlex.split(command)[1:]) not in ((0, 1, 3) if command.startswith("nanopace gate") else (0,)):
             raise SystemExit(f"{command} failed")
     return printed.getvalue().rstrip("\n").split("\n\n")
 
@@ -48,31 +49,39 @@ def section(paragraphs: list[str], title: str) -> str | None:
 
 def refreshed(page: str) -> str:
     """The page with every block as it is printed today."""
-    commands = re.findall(r"^\$ (nanopace .*)$", page, re.MULTILINE)
-    printed = {command: output(command) for command in (*commands, WITH_HEADER)}
+    printed: dict[str, list[str]] = {}
+    shown: list[str] = []  # the commands of console blocks so far
+
+    def paragraphs(command: str) -> list[str]:
+        if command not in printed:
+            printed[command] = output(command)
+        return printed[command]
 
     def refresh(block: re.Match[str]) -> str:
-        kind, first = block["kind"], block["text"].split("\n")[0]
-        if kind == "console":
-            return f"```console\n{first}\n{printed[first.removeprefix('$ ')][0]}\n```"
-        wanted = [WITH_HEADER] if first in FROM_HEADER else commands
-        found = next(filter(None, (section(printed[command], first) for command in wanted)), None)
+        first = block["text"].split("\n")[0]
+        above = block["of"] or ""
+        if block["kind"] == "console":
+            shown.append(first.removeprefix("$ "))
+            return f"{above}```console\n{first}\n{paragraphs(shown[-1])[0]}\n```"
+        asked = [block["command"]] if above else reversed(shown)
+        found = next(filter(None, (section(paragraphs(command), first) for command in asked)), None)
         if found is None:
             raise SystemExit(f"no report has a section {first!r}")
-        return f"```text\n{found}\n```"
+        return f"{above}```text\n{found}\n```"
 
-    return re.sub(r"```(?P<kind>console|text)\n(?P<text>.*?)\n```", refresh, page, flags=re.DOTALL)
+    return _BLOCK.sub(refresh, page)
 
 
 def knobs_page() -> str:
     """Every knob, as the table in config.py has it."""
     opening = """# Every knob
 
-With nanoGPT's names, in config files and as flags: `nanopace train config.py --batch_size=8`. `make outputs`
+Knobs have nanoGPT's names, in config files and as flags: `nanopace train config.py --batch_size=8`. `make outputs`
 writes this page from the table in [config.py](../src/nanopace/config.py).
 
-What a knob can change is the time of a step (and perhaps the loss), the loss alone, or neither: `compare` and `ablate`
-go by it. Evaluations and checkpoints take time beside the steps, not in them.
+The column "can change" says whether a knob can affect the time of a step (`speed`, and perhaps the loss), only the
+loss, or neither. `compare` and `ablate` rely on it. Evaluations and checkpoints run between steps, so their knobs do
+not change the time of a step.
 
 | knob | default | values | can change | nanoGPT has it | why |
 |---|---|---|---|---|---|

@@ -63,4 +63,11 @@ def test_every_experiment_is_in_the_index_once() -> None:
     index = ROOT / "docs" / "experiments" / "README.md"
     rows = [line for line in _text(index).splitlines() if line.startswith("| [")]
     listed = sorted(link for row in rows for link in _LINK.findall(row))
-    assert listed == sorted(path.name for path in index.parent.glob("*.md") if path != index)
+    assert listed == sorted({path.name for path in index.parent.glob("*.md")} - {"README.md", "open.md"})
+
+
+def test_every_decision_is_in_the_index_once() -> None:
+    index = ROOT / "docs" / "decisions" / "README.md"
+    rows = [line for line in _text(index).splitlines() if "](0" in line]
+    listed = [link for row in rows for link in _LINK.findall(row)]
+    assert listed == sorted({path.name for path in index.parent.glob("*.md")} - {"README.md"})
