@@ -107,7 +107,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VERSIONS): constraints.txt | $(BIN)/python
-	@sed -n 's/^\([A-Za-z0-9_.-]*==[^ ;\]*\).*/\1/p' constraints.txt > $@
+	@sed -n 's/^\([A-Za-z0-9_.-]*==[^\\]*\).*/\1/p' constraints.txt > $@
 
 $(VENV)/.analyst: pyproject.toml $(VERSIONS)
 	$(PIP) --editable .
