@@ -213,6 +213,8 @@ class Ahead(Record):
     remaining_iterations: int | None
     eta_s: float | None
     overhead_share: float | None = None  # of that time: evaluation and checkpoints at their interval
+    eta_low_s: float | None = None  # 80% interval of eta_s; None where too little was seen (see time_left.py)
+    eta_high_s: float | None = None
 
 
 class Throughput(Record):
