@@ -74,6 +74,7 @@ def _diagnose(run: Run) -> Diagnosis:
         gpu_use=run.gpu_use,
         faults=faults,
         notes=run.notes,
+        samples=run.samples,
     )
     if any(finding.code == "loss_diverged" for finding in diagnosis.findings):  # no praise for what computes nothing
         kept = tuple(each for each in diagnosis.findings if not each.code.startswith("utilisation_"))

@@ -12,7 +12,7 @@ from typing import Literal
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag, StallReason
 from nanopace.record import Record, shown_in_a_notebook
-from nanopace.run import Ending, Fact, GpuUse, Metric, Stage
+from nanopace.run import Ending, Fact, GpuUse, Metric, Sample, Stage
 
 JSON_VERSION = 1
 WIDE = 0.2  # an interval wider than this share of its figure is shown
@@ -336,6 +336,7 @@ class Diagnosis(Record):
     gpu_use: GpuUse | None = None  # where the trainer asks the card's sensors
     faults: Faults = Faults()
     notes: tuple[Note, ...] = ()  # of the trainer, for a person
+    samples: tuple[Sample, ...] = ()  # of the model's text, the newest last
     version: int = JSON_VERSION
 
     @property
