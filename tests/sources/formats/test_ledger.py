@@ -18,6 +18,7 @@ from nanopace.ledger import (
     EndEvent,
     EvalEvent,
     ResumeEvent,
+    SampleEvent,
     SpanEvent,
     StallEvent,
     StepEvent,
@@ -47,6 +48,11 @@ def test_the_example_of_the_documentation_has_every_event_and_no_damage(example:
     assert len(ledger.events) == len(example)
     assert ledger.damaged == ledger.unknown == 0
     assert all("at_ms" in line for line in example)
+
+
+def test_of_a_long_sample_the_beginning_is_kept() -> None:
+    (run,) = runs_of([run_event(), *steps(0, 3), SampleEvent(3, "ab" * 5000)])
+    assert run.samples == (Sample(3, "ab" * 1000),)
 
 
 def test_the_example_of_the_documentation_is_the_run_that_it_tells_of(example: list[str]) -> None:
