@@ -6,7 +6,7 @@ of the logarithms of their paces, the error is taken to be
     w = (s + 0.02) * (left / seen)^(1/4)
 
 so that it grows with what is left and shrinks with what was seen. The time left is forecast at the pace of the last
-level; the run may also return to its mean pace. The interval goes from the lower of these two times exp(-w / 2) to the
+rows; the run may also return to its mean pace. The interval goes from the lower of these two times exp(-w / 2) to the
 higher times exp(w): runs become slower more often than faster. 0.02 is for what a run that was steady so far may still
 meet. The constants were chosen on one half of the logs of bench/eta.py and tested on the other
 (docs/experiments/forecast.md).
@@ -33,7 +33,7 @@ GROWS = 0.25
 
 
 def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Clock) -> Ahead:
-    """What is to come at the pace of the last level, with evaluations at their interval and stalls as often as so far,
+    """What is to come at the pace of the last rows, with evaluations at their interval and stalls as often as so far,
     if they recur."""
     rows = run.rows
     done = rows.last_iteration[-1] - rows.iteration[0] + 1 if len(rows) else 0
@@ -45,7 +45,8 @@ def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall, clock: Cl
         overhead_s /= evaluations.count * evaluations.interval
     else:
         overhead_s /= max(1, done)
-    steps_s = pace.step.levels[-1].median_ms / 1000 + _recurring_s(run, breakdown) / max(1, done)
+    now_ms = pace.baseline_ms[-1] if len(rows) else 0.0
+    steps_s = now_ms / 1000 + _recurring_s(run, breakdown) / max(1, done)
     each_s = steps_s + overhead_s
     limit = run.number("max_iters")
     remaining = max(0, int(limit) - rows.last_iteration[-1]) if limit is not None and len(rows) else None
