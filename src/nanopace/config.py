@@ -164,6 +164,13 @@ class TrainConfig:
         "iterations between checkpoints; 0: one with each evaluation; -1: none at all",
         least=-1,
     )
+    sample_interval: int = _own(
+        0,
+        "run",
+        "bookkeeping",
+        "iterations between samples of the model's text, which go to the ledger; 0: none",
+        least=0,
+    )
     keep_last: int = _own(2, "run", "bookkeeping", "checkpoints that stay, beside the best one", least=1)
     fused: bool = _own(
         True, "run", "speed", "kernels of our own, where they take the model; False: what torch.compile makes of it"
@@ -256,6 +263,10 @@ class TrainConfig:
             raise ConfigError(
                 "parallel=fsdp and dtype=float16 exclude each other: float16 needs its losses scaled, which only ddp "
                 "does; or take dtype=bfloat16"
+            )
+        if self.parallel == "fsdp" and self.sample_interval:
+            raise ConfigError(
+                "parallel=fsdp and sample_interval exclude each other: no card holds the whole model; take parallel=ddp"
             )
         memory_bytes(self.memory_limit)
         step_of_which(self.which)

@@ -259,6 +259,13 @@ class Span(Record):
     reason: StallReason | None = None  # of a stall
 
 
+class Sample(Record):
+    """Text that the model wrote while it trained."""
+
+    iteration: int  # the steps that it had done
+    text: str
+
+
 class Unread(Record):
     """Lines that look like something of the trainer's and could not be read."""
 
@@ -333,6 +340,7 @@ class Run(Record):
     micro_batches: tuple[MicroBatch, ...] = ()
     rank_lags: tuple[RankLag, ...] = ()  # the rank that was the slowest most often is first
     notes: tuple[Note, ...] = ()
+    samples: tuple[Sample, ...] = ()  # the newest of them, as they came
     stage: Stage | None = None
     rows_cover: int = 1  # iterations that a printed time covers; the rows here have been divided by it
     rows_cover_shown_by: CoverEvidence | None = None  # how the log shows that it is more than one

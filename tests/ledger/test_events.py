@@ -25,6 +25,7 @@ FROZEN = {
     "stall": "at_ms iteration ms reason",
     "gpu": "at_ms iteration sm_mhz memory_mhz watts celsius utilization memory_used_gb throttle",
     "note": "at_ms text iteration",
+    "sample": "at_ms iteration text",
     "resume": "at_ms iteration checkpoint lost_iterations",
     "micro_batch": "at_ms iteration batch_size accumulation where",
     "rollback": "at_ms iteration failed_at checkpoint data_offset",
@@ -32,8 +33,8 @@ FROZEN = {
 }
 
 
-def test_the_events_and_their_fields_are_those_of_version_1_5() -> None:
-    assert VERSION == "1.5"
+def test_the_events_and_their_fields_are_those_of_version_1_6() -> None:
+    assert VERSION == "1.6"
     assert MAJOR == 1
     assert {name: " ".join(entry.name for entry in fields(kind)) for name, kind in EVENTS.items()} == FROZEN
 

@@ -18,7 +18,8 @@ from nanopace.diagnosis.time.rows import find_pace
 from nanopace.diagnosis.time.slow_rows import break_down_rows
 from nanopace.diagnosis.time.throughput import find_throughput, throughput_findings
 from nanopace.diagnosis.time.time_findings import time_findings
-from nanopace.diagnosis.time.wall_time import account, look_ahead
+from nanopace.diagnosis.time.time_left import look_ahead
+from nanopace.diagnosis.time.wall_time import account
 from nanopace.diagnosis.untimed import diagnose_untimed
 from nanopace.record import replace
 from nanopace.run import Run
@@ -52,7 +53,7 @@ def _diagnose(run: Run) -> Diagnosis:
         startup=breakdown.startup,
         restarts=restarts,
         wall=wall,
-        ahead=look_ahead(run, pace, breakdown, wall),
+        ahead=look_ahead(run, pace, breakdown, wall, clock),
         throughput=throughput,
         mfu=mfu,
         model=describe_model(run),
@@ -73,6 +74,7 @@ def _diagnose(run: Run) -> Diagnosis:
         gpu_use=run.gpu_use,
         faults=faults,
         notes=run.notes,
+        samples=run.samples,
     )
     if any(finding.code == "loss_diverged" for finding in diagnosis.findings):  # no praise for what computes nothing
         kept = tuple(each for each in diagnosis.findings if not each.code.startswith("utilisation_"))

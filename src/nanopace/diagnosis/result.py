@@ -12,7 +12,7 @@ from typing import Literal
 
 from nanopace.incidents import LossSpike, MicroBatch, Note, RankLag, StallReason
 from nanopace.record import Record, shown_in_a_notebook
-from nanopace.run import Ending, Fact, GpuUse, Metric, Stage
+from nanopace.run import Ending, Fact, GpuUse, Metric, Sample, Stage
 
 JSON_VERSION = 1
 WIDE = 0.2  # an interval wider than this share of its figure is shown
@@ -213,6 +213,8 @@ class Ahead(Record):
     remaining_iterations: int | None
     eta_s: float | None
     overhead_share: float | None = None  # of that time: evaluation and checkpoints at their interval
+    eta_low_s: float | None = None  # 80% interval of eta_s; None where too little was seen (see time_left.py)
+    eta_high_s: float | None = None
 
 
 class Throughput(Record):
@@ -334,6 +336,7 @@ class Diagnosis(Record):
     gpu_use: GpuUse | None = None  # where the trainer asks the card's sensors
     faults: Faults = Faults()
     notes: tuple[Note, ...] = ()  # of the trainer, for a person
+    samples: tuple[Sample, ...] = ()  # of the model's text, the newest last
     version: int = JSON_VERSION
 
     @property

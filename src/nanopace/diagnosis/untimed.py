@@ -77,6 +77,7 @@ def diagnose_untimed(run: Run) -> Diagnosis:
         gpu_use=run.gpu_use,
         faults=faults,
         notes=run.notes,
+        samples=run.samples,
     )
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-MAJOR, MINOR = 1, 5
+MAJOR, MINOR = 1, 6
 VERSION = f"{MAJOR}.{MINOR}"
-_OURS = "1.4"  # our own trainer's ledgers have nothing newer in them
+WITHOUT_SAMPLES, WITH_SAMPLES = "1.4", "1.6"  # what our own trainer's ledgers have in them
 
 # The annotations of the events, each with its own check in codec.py.
 Count = int  # an iteration, or how many of something: not negative, and below 2**53
@@ -41,7 +41,7 @@ class RunEvent(Event):
     started: str  # wall clock, ISO 8601 with its offset
     nanopace: str  # version of the trainer
     config: Config = field(default_factory=dict)  # nanoGPT's knob names
-    ledger: str = _OURS  # the oldest version that has all it says
+    ledger: str = WITHOUT_SAMPLES  # the oldest version that has all it says
     monotonic_s: Number | None = None  # the monotonic clock at `started`, to relate other files of this machine
     python: str | None = None
     torch: str | None = None
@@ -174,6 +174,16 @@ class NoteEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SampleEvent(Event):
+    """Text that the model wrote, before the step of the same iteration. Its time is in a span of the phase `sample`."""
+
+    name: ClassVar[str] = "sample"
+
+    iteration: Count
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ResumeEvent(Event):
     """This process goes on from a checkpoint. Right after its run event."""
 
@@ -233,6 +243,7 @@ EVENTS: Mapping[str, type[Event]] = {
         StallEvent,
         GpuEvent,
         NoteEvent,
+        SampleEvent,
         ResumeEvent,
         MicroBatchEvent,
         RollbackEvent,

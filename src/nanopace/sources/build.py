@@ -27,11 +27,12 @@ from nanopace.run import (
     Rollback,
     Row,
     Run,
+    Sample,
     Span,
     Stage,
     Unread,
 )
-from nanopace.sources.draft import Details, Draft, Drafts
+from nanopace.sources.draft import LONGEST_SAMPLE, MOST_SAMPLES, Details, Draft, Drafts
 from nanopace.sources.fold import Mixture
 from nanopace.sources.log_format import LogFormat
 
@@ -239,6 +240,12 @@ class RunBuilder:
     def note(self, note: Note) -> None:
         """A message that a person should see."""
         self._details().notes.append(note)
+
+    def sample(self, iteration: int, text: str) -> None:
+        """Text that the model wrote before this iteration; of many, the newest are kept, and of each its beginning."""
+        samples = self._details().samples
+        samples.append(Sample(iteration, text[:LONGEST_SAMPLE]))
+        del samples[:-MOST_SAMPLES]
 
     def caveat(self, code: str, **numbers: float | int | str | None) -> None:
         """What a figure of this log does not mean: a finding of diagnosis/codes.py. Each is said once."""

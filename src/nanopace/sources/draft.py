@@ -27,6 +27,7 @@ from nanopace.run import (
     Rollback,
     Rows,
     Run,
+    Sample,
     Span,
     Stage,
     Unread,
@@ -35,6 +36,8 @@ from nanopace.sources.by_iteration import ByIteration, Event
 from nanopace.sources.fold import divide, fold_behind, take_rows
 from nanopace.sources.log_format import LogFormat
 
+MOST_SAMPLES = 100  # of the model's text that a run keeps: the newest
+LONGEST_SAMPLE = 2000  # characters of each
 UNFOLDED = 500  # rows at the beginning of a run that stay single, as in bulk/nanogpt.py
 FOLD_ROWS = 400_000  # that are kept single before they are folded: a log of 16 MB has fewer
 MOST_RUNS = 256  # of one file that are kept, half of them from its beginning: nobody reads more reports
@@ -48,6 +51,7 @@ class Details:
         self.spans: list[Span] = []
         self.micro_batches: list[MicroBatch] = []
         self.notes: list[Note] = []
+        self.samples: list[Sample] = []
         self.caveats: dict[str, Caveat] = {}  # by code
         self.watches_loss = False
         self.stage: Stage | None = None
@@ -57,6 +61,7 @@ class Details:
         self.spans += other.spans
         self.micro_batches += other.micro_batches
         self.notes += other.notes
+        self.samples = [*self.samples, *other.samples][-MOST_SAMPLES:]
         self.caveats.update(other.caveats)
         self.watches_loss |= other.watches_loss
         self.stage = other.stage or self.stage
@@ -161,7 +166,17 @@ class Draft(Details):
 
         other = copy(self)
         other.rows = self.rows[:]
-        names = ("facts", "spans", "micro_batches", "notes", "caveats", "evaluations", "checkpoints", "untimed")
+        names = (
+            "facts",
+            "spans",
+            "micro_batches",
+            "notes",
+            "samples",
+            "caveats",
+            "evaluations",
+            "checkpoints",
+            "untimed",
+        )
         for name in (*names, "rows_of_ranks", "_setbacks", "_skipped", "_spikes"):
             setattr(other, name, copy(getattr(self, name)))
         return other
@@ -235,6 +250,7 @@ class Draft(Details):
             micro_batches=tuple(self.micro_batches),
             rank_lags=self.rank_lags,
             notes=tuple(self.notes),
+            samples=tuple(self.samples),
             stage=self.stage,
             told_training_s=self.printed_training_s,
             told_tokens=self.printed_tokens,

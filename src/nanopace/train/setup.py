@@ -16,6 +16,7 @@ from nanopace.corpus.shards.corpus import Split
 from nanopace.corpus.shards.order import Order
 from nanopace.hardware.flops import flops_per_token
 from nanopace.ledger import LedgerWriter, ResumeEvent, RunEvent
+from nanopace.ledger.events import WITH_SAMPLES, WITHOUT_SAMPLES
 from nanopace.memory_ladder import keeps_gradients
 from nanopace.train.checkpoint.best import best_until
 from nanopace.train.checkpoint.layout import Saved, not_a_state
@@ -97,6 +98,7 @@ def introduce(plan: RunPlan, ledger: LedgerWriter) -> RunEvent:
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
         nanopace=__version__,
         config=config.as_dict(),
+        ledger=WITH_SAMPLES if config.sample_interval else WITHOUT_SAMPLES,
         monotonic_s=time.monotonic(),
         python=platform.python_version(),
         torch=torch.__version__,

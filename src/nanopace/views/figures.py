@@ -49,6 +49,10 @@ def throughput(report: Report) -> Section:
     if ahead.eta_s is not None and ahead.remaining_iterations:
         done = words.percent(share_done(diagnosis))
         note = words.text("{n} iterations to go, {share} done", n=ahead.remaining_iterations, share=done)
+        if ahead.eta_low_s is not None and ahead.eta_high_s is not None:
+            low, high = words.duration(ahead.eta_low_s), words.duration(ahead.eta_high_s)
+            if low != high:
+                note += "; " + words.text("80% interval: {low} to {high}", low=low, high=high)
         mark = report.tilde("max_iters")
         rows.append((words.text("until max_iters"), mark + words.duration(ahead.eta_s), note))
     if pace.told_training_s is not None:

@@ -22,6 +22,8 @@ from nanopace.views.report import (
 from nanopace.views.summary import summary
 from nanopace.wording.catalog import Words
 
+MOST_SAMPLES = 20  # that are shown
+
 
 class Explained:
     """A run as its report has it: the answer, as lines with their styles, and the sections by name."""
@@ -31,7 +33,7 @@ class Explained:
         self.answer = summary(self.report)  # first, so that no section says what it says
         writers = (
             *(_wall, _iteration_times, _slow_rows, figures.throughput, figures.utilisation),
-            *(figures.loss, figures.known_facts, _notes, _advice),
+            *(figures.loss, figures.known_facts, _samples, _notes, _advice),
         )
         self.sections = {section.name: section for section in (write(self.report) for write in writers)}
 
@@ -126,6 +128,17 @@ def _notes(report: Report) -> Section:
     """What the trainer wanted a person to see while it trained."""
     lines = [Line((line,), hanging=2) for line in notes(report.diagnosis, report.words)]
     return Section("notes", report.words.text("Notes of the trainer"), lines)
+
+
+def _samples(report: Report) -> Section:
+    """Text that the model wrote, the newest first: on the page, and with --verbose."""
+    words, written = report.words, report.diagnosis.samples if report.verbose else ()
+    newest = sorted(written[-MOST_SAMPLES:], key=lambda sample: -sample.iteration)
+    shown = [(words.count(sample.iteration), sample.text) for sample in newest]
+    blocks: list[str | Table] = [Table(shown, "rl", (words.text("iteration"), words.text("text")))] if shown else []
+    if left := len(written) - len(shown):
+        blocks.append(words.plural("{n} more is in the JSON.", "{n} more are in the JSON.", left))
+    return Section("samples", words.text("Samples"), blocks)
 
 
 def _advice(report: Report) -> Section:

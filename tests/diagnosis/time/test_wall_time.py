@@ -8,7 +8,8 @@ import pytest
 from nanopace.diagnosis.result import Ahead, Restarts, Wall
 from nanopace.diagnosis.time.rows import find_pace
 from nanopace.diagnosis.time.slow_rows import break_down_rows
-from nanopace.diagnosis.time.wall_time import Clock, account, look_ahead
+from nanopace.diagnosis.time.time_left import look_ahead
+from nanopace.diagnosis.time.wall_time import Clock, account
 from nanopace.run import Checkpoint, Evaluation, Restart, Row, Rows, Run, Span
 
 from ..synthetic import known, nanogpt_run, rows_run
@@ -18,7 +19,7 @@ def accounted(run: Run) -> tuple[Wall, Restarts, Clock, Ahead]:
     pace = find_pace(run)
     breakdown = break_down_rows(run, pace)
     wall, restarts, clock = account(run, pace, breakdown)
-    return wall, restarts, clock, look_ahead(run, pace, breakdown, wall)
+    return wall, restarts, clock, look_ahead(run, pace, breakdown, wall, clock)
 
 
 def parts(wall: Wall) -> list[float]:

@@ -18,6 +18,7 @@ from nanopace.ledger import (
     EndEvent,
     EvalEvent,
     ResumeEvent,
+    SampleEvent,
     SpanEvent,
     StallEvent,
     StepEvent,
@@ -25,7 +26,7 @@ from nanopace.ledger import (
 )
 from nanopace.ledger.codec import to_json
 from nanopace.ledger.events import EVENTS
-from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Span
+from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Sample, Span
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import LEDGER
 from nanopace.sources.runs import open_runs
@@ -47,6 +48,11 @@ def test_the_example_of_the_documentation_has_every_event_and_no_damage(example:
     assert len(ledger.events) == len(example)
     assert ledger.damaged == ledger.unknown == 0
     assert all("at_ms" in line for line in example)
+
+
+def test_of_a_long_sample_the_beginning_is_kept() -> None:
+    (run,) = runs_of([run_event(), *steps(0, 3), SampleEvent(3, "ab" * 5000)])
+    assert run.samples == (Sample(3, "ab" * 1000),)
 
 
 def test_the_example_of_the_documentation_is_the_run_that_it_tells_of(example: list[str]) -> None:
@@ -71,6 +77,8 @@ def test_the_example_of_the_documentation_is_the_run_that_it_tells_of(example: l
     assert run.spikes == (LossSpike(5, 8.3, 10.6993),)
     assert run.micro_batches == (MicroBatch(0, 8, 64, "startup", 16),)
     assert run.notes == (Note(0, "the disk is slow: checkpoints take longer than the steps between them"),)
+    assert run.samples == (Sample(3, " the of the, and"),)
+    assert Span("other", 3, 327.7) in run.spans
     assert run.wall_ms == pytest.approx(86074.8 + 3_677_210)
     assert run.ending == "finished"
     assert run.facts["gpu"] == Fact("NVIDIA GeForce RTX 4070", "log")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanopace.record import replace
-from nanopace.run import Evaluation, Fact, Run
+from nanopace.run import Evaluation, Fact, Run, Sample
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOCHAT
 
@@ -192,6 +192,24 @@ def test_a_speedrun_is_several_runs() -> None:
     assert second.value("flops_per_token") is None
     assert second.value("tokens_per_iteration") == 524288
     assert second.value("printed_peak_tflops") == 165.0
+
+
+def test_samples_belong_to_the_step_that_follows_and_are_never_read_as_rows() -> None:
+    """Those of a program that only evaluates a model are none of the next run's."""
+    sample = "<|bos|>Step 00003 | Validation bpb: 0.0001"
+    at = next(number for number, line in enumerate(OCTOBER_2025) if line.startswith("step 00003"))
+    log = [*OCTOBER_2025[:at], sample, "a second line", *OCTOBER_2025[at:], "<|bos|>the end"]
+    evaluating = ["Autodetected device type: cuda", "<|bos|>of another program"]
+    first, second = runs_of([*log, *evaluating, *FINE_TUNING])
+    assert first.samples == (Sample(3, "Step 00003 | Validation bpb: 0.0001"), Sample(6, "the end"))
+    assert first.evaluations == run_of(OCTOBER_2025).evaluations
+    assert second.samples == ()
+
+
+def test_of_many_samples_the_newest_are_kept() -> None:
+    many = [f"<|bos|>{number}" for number in range(300)]
+    run = run_of([*OCTOBER_2025, *many])
+    assert [each.text for each in run.samples] == [str(number) for number in range(200, 300)]  # the newest
 
 
 def test_fine_tuning_of_2025_has_no_times_and_leaves_the_run_before_it_alone() -> None:

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple, get_args
 
-from nanopace.diagnosis.result import Ahead, Cause, Restarts, Wall
+from nanopace.diagnosis.result import Cause, Restarts, Wall
 from nanopace.diagnosis.time.baseline_rows import SLOW_RATIO
 from nanopace.diagnosis.time.costs import Costs
 from nanopace.diagnosis.time.experiment import STALLED
 from nanopace.diagnosis.time.line_times import gaps_between_rows
 from nanopace.diagnosis.time.rows import NORMAL, Pace
-from nanopace.diagnosis.time.slow_rows import LEAST_PERIODIC, Breakdown
+from nanopace.diagnosis.time.slow_rows import Breakdown
 from nanopace.incidents import StallReason
-from nanopace.medians import median, typical
+from nanopace.medians import median
 from nanopace.run import Checkpoint, Evaluation, Phase, Restart, Rollback, Run, Span
 
 Bucket = Literal[
@@ -102,44 +102,6 @@ def account(run: Run, pace: Pace, breakdown: Breakdown) -> tuple[Wall, Restarts,
     )
 
 
-def look_ahead(run: Run, pace: Pace, breakdown: Breakdown, wall: Wall) -> Ahead:
-    """What is to come at the pace of the last level, with evaluations at their interval and stalls as often as so far,
-    if they recur."""
-    done = run.rows.last_iteration[-1] - run.rows.iteration[0] + 1 if len(run.rows) else 0
-    evaluations = breakdown.costs.evaluations
-    before = [each for each in run.evaluations if each.iteration <= 0]  # what rows contain was not measured, and adds 0
-    first_s = sum(_without_stall(each, breakdown.costs, pace)[0] for each in before) / 1000
-    overhead_s = (wall.evaluation_s or 0.0) - first_s + (wall.checkpoint_s or 0.0)
-    if evaluations.count and evaluations.interval:
-        overhead_s /= evaluations.count * evaluations.interval
-    else:
-        overhead_s /= max(1, done)
-    each_s = pace.step.levels[-1].median_ms / 1000 + overhead_s + _recurring_s(run, breakdown) / max(1, done)
-    limit = run.number("max_iters")
-    remaining = max(0, int(limit) - run.rows.last_iteration[-1]) if limit is not None and len(run.rows) else None
-    if run.ending == "finished":
-        remaining = 0  # a trainer that counts from 0 to max_iters - 1 has none left either
-    return Ahead(
-        seconds_per_1000=1000 * each_s if pace.basis == "rows" or run.rows_cover > 1 else None,
-        max_iters=None if limit is None else int(limit),
-        remaining_iterations=remaining,
-        eta_s=None if remaining is None or pace.basis == "none" else remaining * each_s,
-        overhead_share=overhead_s / each_s if wall.overhead_share is not None and each_s else None,
-    )
-
-
-def _recurring_s(run: Run, breakdown: Breakdown) -> float:
-    """What all stalls took, were each like most of them; 0 where they are too few to expect more."""
-    stalls = [
-        (ms / run.rows.count[row], run.rows.count[row])
-        for row, parts in breakdown.parts.items()
-        if (ms := parts.get("stall", 0.0) + parts.get("periodic", 0.0)) > 0
-    ]
-    stalls += [(span.ms, 1) for span in run.spans if _is_event(span) and _bucket(span) == "stall"]
-    count = sum(count for _, count in stalls)
-    return count * typical(stalls) / 1000 if count >= LEAST_PERIODIC else 0.0
-
-
 def _between_rows(run: Run, pace: Pace, breakdown: Breakdown) -> list[Event]:
     """What happened outside of the rows' time, as far as it is known, by iteration and in its order."""
     if run.row_contains_evaluation:
@@ -152,14 +114,16 @@ def _between_rows(run: Run, pace: Pace, breakdown: Breakdown) -> list[Event]:
         gaps = gaps_between_rows(run, pace, between_ms)
         events = [*hidden, *(Event(iteration, "unknown", ms) for iteration, ms in gaps)]
     else:
-        measured = [Event(span.iteration, _bucket(span), span.ms, span.reason) for span in run.spans if _is_event(span)]
+        measured = [
+            Event(span.iteration, bucket_of(span), span.ms, span.reason) for span in run.spans if is_event(span)
+        ]
         events = [event for event in measured if event.bucket == "startup"]
         events += _measured_events(run, breakdown.costs, pace)
         events += [event for event in measured if event.bucket != "startup"]  # the wait for the last checkpoint, too
     return sorted(events, key=lambda event: event.iteration)
 
 
-def _without_stall(timed: Evaluation | Checkpoint, costs: Costs, pace: Pace) -> tuple[float, float]:
+def without_stall(timed: Evaluation | Checkpoint, costs: Costs, pace: Pace) -> tuple[float, float]:
     """The time of an evaluation or a checkpoint that the trainer measured, and the stall in it, if it took far longer
     than its like."""
     usual_ms = costs.evaluation_ms if isinstance(timed, Evaluation) else costs.checkpoint_ms
@@ -173,7 +137,7 @@ def _measured_events(run: Run, costs: Costs, pace: Pace) -> Iterator[Event]:
     measured: list[Evaluation | Checkpoint] = [*run.checkpoints, *run.evaluations]
     for each in measured:
         if each.ms is not None:
-            own_ms, stall_ms = _without_stall(each, costs, pace)
+            own_ms, stall_ms = without_stall(each, costs, pace)
             if stall_ms:
                 yield Event(each.iteration, "stall" if each.iteration > 0 else "startup", stall_ms)
             yield Event(each.iteration, "evaluation" if isinstance(each, Evaluation) else "checkpoint", own_ms)
@@ -203,12 +167,12 @@ def steps_after_rows(run: Run) -> int:
     return max(0, max((each.iteration for each in run.evaluations), default=last) - 1 - last)
 
 
-def _is_event(span: Span) -> bool:
+def is_event(span: Span) -> bool:
     """Whether it is time of the wall clock that no row contains."""
     return span.phase in _OF_PHASE and not span.background
 
 
-def _bucket(span: Span) -> Bucket:
+def bucket_of(span: Span) -> Bucket:
     return "suspended" if span.reason == "suspend" else _OF_PHASE[span.phase]
 
 

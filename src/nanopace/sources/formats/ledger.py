@@ -24,6 +24,7 @@ from nanopace.ledger.events import (
     ResumeEvent,
     RollbackEvent,
     RunEvent,
+    SampleEvent,
     SpanEvent,
     StallEvent,
     StepEvent,
@@ -129,6 +130,8 @@ class LedgerReader:
             self._micro_batch(event)
         elif isinstance(event, NoteEvent):
             self._builder.note(Note(event.iteration, event.text))
+        elif isinstance(event, SampleEvent):
+            self._builder.sample(event.iteration, event.text)
         elif isinstance(event, EndEvent):
             self._end(event)
 

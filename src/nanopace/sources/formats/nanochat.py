@@ -53,6 +53,7 @@ class _Process:
     rate_is_right: bool = False
     form: Stage | None = None  # by the form of its rows
     stepped: bool = False
+    next_step: int = 0
 
 
 class NanochatReader:
@@ -104,6 +105,7 @@ class NanochatReader:
         self._broken.close()
         for row in rows:
             self._builder.row(row)
+            self._process.next_step = row.last_iteration + 1
         self._builder.training_time(60 * minutes)
         self._process.rate.add_all(ms, per_s)
         self._process.rate_is_right |= rate_is_right
@@ -113,7 +115,9 @@ class NanochatReader:
         self._end_process()
 
     def _read(self, line: str) -> bool:
-        if step := lines.STEP.search(line):
+        if line.startswith(lines.BEGIN_OF_TEXT):
+            self._sample(line)
+        elif step := lines.STEP.search(line):
             self._step(step)
         elif evaluation := lines.EVALUATION.search(line):
             self._evaluation(evaluation)
@@ -141,6 +145,7 @@ class NanochatReader:
         if float(ms) <= 0:  # the clock stood still
             return
         printed = None if process.no_peak else _mfu(found["mfu"])
+        process.next_step = int(found["step"]) + 1
         self._builder.row(Row(int(found["step"]), float(ms), nan_as_inf(float(found["loss"])), printed))
         self._builder.training_time(60 * float(found["minutes"]))
         if found["rate"]:
@@ -176,6 +181,12 @@ class NanochatReader:
         self._builder.evaluation(int(found[1]), None, nan_as_inf(float(found[3])), metric=metric)
         if found[2] == "ChatCORE":
             self._builder.stage("sft")
+
+    def _sample(self, line: str) -> None:
+        """The first line of a text that the model wrote, before the step of its iteration. Before the first step it is
+        another program's that evaluates a model."""
+        if self._process.stepped:
+            self._builder.sample(self._process.next_step, line.removeprefix(lines.BEGIN_OF_TEXT))
 
     def _untimed(self, stage: Stage) -> None:
         self._old_tuning |= stage == "sft"

@@ -42,6 +42,7 @@ STEP = re.compile(
 EVALUATION = re.compile(rf"\bStep (\d{{1,12}}) \| (Validation bpb|CORE metric|ChatCORE): {_REAL}", re.ASCII)
 METRICS: dict[str, Metric] = {"Validation bpb": "bpb", "CORE metric": "core", "ChatCORE": "core"}
 CHECKPOINT = re.compile(r"Saved\s*model\s*(?:file|parameters)\s*to:\s*(.{0,400}?model_(\d{1,12})\.pt)", re.ASCII)
+BEGIN_OF_TEXT = "<|bos|>"  # begins every text that the model writes
 # Rows without a time: those of fine-tuning until January 2026, and of reinforcement learning.
 UNTIMED = re.compile(r"^Step \d{1,12}/\d{1,12} \| (?:(?P<sft>Training loss: )|(?P<rl>Average reward: ))", re.ASCII)
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from nanopace.errors import InputError
+from nanopace.ledger import NoteEvent, SampleEvent
 from nanopace.train.checkpoint.rng_state import random_states
 from nanopace.train.clock.step_events import Bookkeeper
 from nanopace.train.loop.evaluate import with_train_loss
@@ -25,11 +26,13 @@ from nanopace.train.loop.evidence import save_evidence
 from nanopace.train.loop.interrupt import Interrupt
 from nanopace.train.loop.loss_watch import NotFiniteError
 from nanopace.train.loop.parts import Parts
+from nanopace.train.loop.samples import write_sample
 from nanopace.train.loop.saves import CheckpointManager
 from nanopace.train.loop.schedule import learning_rate
 from nanopace.train.loop.step_reports import IN_FLIGHT, StepReports
 from nanopace.train.loop.stepper import Stepper
 from nanopace.train.optim.optimizer import set_learning_rate
+from nanopace.train.out_of_memory import attempt, make_room
 
 
 class Loop:
@@ -133,6 +136,8 @@ class Loop:
             self.checkpoints.save(step)
         if evaluating:
             self._evaluate(step)
+        if config.sample_interval and step % config.sample_interval == 0:
+            self._sample(step)
         self.checkpoints.collect(step)
 
     def _evaluate(self, step: int) -> None:
@@ -154,6 +159,24 @@ class Loop:
             self._record_best(step, event.val)
         gc.collect()
         self._clock.mark("other", step)
+        self._listener.phase("step")
+
+    def _sample(self, step: int) -> None:
+        """Only the first rank writes a text. The others wait for it here, and not in their next step."""
+        parts, tokenizer = self._parts, self._parts.plan.corpus.tokenizer
+        self._listener.phase("sample")
+        self._reports.report(0)
+        self._clock.mark("logging", step)
+        text: str | None = ""
+        if parts.plan.ranks.first and tokenizer is not None:
+            text = attempt(lambda: write_sample(parts.model, tokenizer, self._config.seed))
+        if text is None:
+            make_room(parts.plan.device)
+            parts.ledger.append(NoteEvent(f"step {step}: memory is full; there is no sample", step))
+        elif text:
+            parts.ledger.append(SampleEvent(step, text))
+        parts.plan.ranks.wait()
+        self._clock.mark("sample", step)
         self._listener.phase("step")
 
     def _is_best(self, loss: float) -> bool:
@@ -194,6 +217,9 @@ class Loop:
             recently = (self.iteration - 1) % self._config.eval_interval == 0
             if not self._reports.stopping and not recently:
                 self._evaluate(self.iteration)
+            every = self._config.sample_interval
+            if every and not self._reports.stopping and (self.iteration - 1) % every:
+                self._sample(self.iteration)
         self.close_checkpoints(last=True)
 
     def close_checkpoints(self, *, last: bool = False) -> None:

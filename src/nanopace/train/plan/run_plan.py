@@ -87,6 +87,7 @@ class RunPlan:
         """Every choice with its reason, in the order of a run's header."""
         chosen = self.source.chosen if isinstance(self.source, Pretrained) else None
         resumed = None if self.config.eval_only else self.resumed
+        no_samples = self.config.sample_interval > 0 and self.corpus.tokenizer is None
         return {
             **({} if chosen is None else {"init_from": f"{chosen.saved.path}: {chosen}"}),
             **self.config_reasons,
@@ -97,4 +98,5 @@ class RunPlan:
             "evaluation": f"{self.eval_batch.value} sequences at a time: {self.eval_batch.reason}",
             **({} if resumed is None else differences(resumed, self.config)),
             **({"fp8": self.fp8.reason} if self.config.fp8 else {}),
+            **({"samples": "none: the corpus has no tokenizer"} if no_samples else {}),
         }
