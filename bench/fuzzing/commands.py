@@ -90,8 +90,8 @@ _AMOUNTS = {  # flags that say how much there is to do
 }
 _OFTEN = ("explain", "compare", "gate", "recommend", "cards", "tune", "ablate") * 4  # quick ones
 _AS_HANDED_OVER = {0: "\x01", 0xD800: "\udc80"}  # the system gives no NUL, and a byte that is no UTF-8 like this
-# A network, other processes, everything this machine has, a browser.
-_NEVER = ("--download", "--gpus", "--wandb_log", "--auto", "--open")
+# A network, other processes, everything this machine has, and a server that runs until Ctrl-C:
+_NEVER = ("--download", "--gpus", "--wandb_log", "--auto", "--web", "--open")
 
 
 @cache

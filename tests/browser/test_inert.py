@@ -48,7 +48,7 @@ def test_nothing_of_a_hostile_log_acts(
     tags = page.evaluate("[...new Set([...document.querySelectorAll('*')].map(each => each.localName))]")
     assert set(tags) <= KNOWN
     assert page.evaluate(FOREIGN) == []
-    assert page.locator("script").count() == 1 + len(SCRIPTS)
+    assert page.locator("script").count() == 1 + len(SCRIPTS)  # the data, too
     assert "<script>window.ran=1" in page.locator("body").inner_text()  # it is all there, to be read
     content = page.content()
     assert all(character.isprintable() or character in "\n\t\u00a0\u202f" for character in content)

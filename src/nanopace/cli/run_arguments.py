@@ -12,10 +12,12 @@ from nanopace.errors import InputError, NotALog, UsageError
 from nanopace.record import Record
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
 
     from nanopace.literals import Value
     from nanopace.run import Run, Stage
+    from nanopace.sources.opening import Progress
     from nanopace.wording.catalog import Words
 
 _WORTH_A_BAR = 16 << 20  # bytes: below, it would only flicker
@@ -87,17 +89,22 @@ def find_sources(arguments: Sequence[str], words: Words, patterns: Sequence[str]
 
 def read_runs(source: str, settings: Settings) -> list[Run]:
     """The runs in one log."""
+    with _Bar(source) as bar:
+        return read_quietly(source, settings, bar.update)
+
+
+def read_quietly(source: str, settings: Settings, progress: Progress | None = None) -> list[Run]:
+    """The same without a bar."""
     from nanopace.sources.runs import open_runs
 
-    with _Bar(source) as bar:
-        return open_runs(
-            source,
-            config=settings.config,
-            overrides=settings.overrides,
-            gpu=settings.gpu,
-            patterns=settings.patterns,
-            progress=bar.update,
-        )
+    return open_runs(
+        source,
+        config=settings.config,
+        overrides=settings.overrides,
+        gpu=settings.gpu,
+        patterns=settings.patterns,
+        progress=progress,
+    )
 
 
 def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]:
@@ -119,7 +126,7 @@ class _Bar:
     def __init__(self, name: str) -> None:
         self._name = name
         self._wanted = sys.stderr.isatty()
-        self._shown: tuple[Progress, TaskID] | None = None
+        self._shown: tuple[Bar, TaskID] | None = None
 
     def __enter__(self) -> _Bar:
         return self

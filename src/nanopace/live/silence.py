@@ -36,6 +36,10 @@ class Silence:
         told, self.told = self.told, False
         return gap if told else None
 
+    def found(self, last_s: float, now: float) -> None:
+        """The log was there, and its last line came at that time."""
+        self._last_s, self._ticked_s = last_s, now
+
     def evaluation(self) -> None:
         """One has been lived through, or its cost does not show in the lines."""
         self._evaluated = True

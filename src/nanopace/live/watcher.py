@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
+from nanopace.diagnosis.result import Diagnosis
 from nanopace.diagnosis.time.pace_findings import SCHEDULED
 from nanopace.errors import InputError
 from nanopace.incidents import LossSpike
@@ -134,6 +135,11 @@ class Watcher:
         """For the bottom of a terminal."""
         status = self._status()
         return [] if status is None else footer(status, self._losses, self._words, width)
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """The last one."""
+        return self._standing.diagnosis
 
     @property
     def over(self) -> bool:

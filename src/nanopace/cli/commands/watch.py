@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nanopace.cli.options import add_language, add_pattern, bounded, words_of
-from nanopace.cli.run_arguments import Settings, override
+from nanopace.cli.run_arguments import Settings, override, read_quietly
 from nanopace.errors import InputError, UsageError
 from nanopace.wording.printable import clean
 
@@ -56,6 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpu", metavar="NAME", help='the card that runs, such as "4070" or "2x 4090" (nanopace cards lists them)'
     )
     add_pattern(group)
+    group = parser.add_argument_group("a page in the browser")
+    group.add_argument(
+        "--web", action="store_true", help="serve a live page of the log, or of every run in a directory"
+    )
+    group.add_argument("--open", action="store_true", help="open the page in the browser; implies --web")
+    port = bounded(int, "port", lambda port: 0 <= port <= 65535)
+    group.add_argument("--port", type=port, metavar="N", help="the page's port (default: 8765, or a free one)")
+    group.add_argument(
+        "--host", metavar="ADDRESS", help="let other machines see the page, with a token (default: this machine only)"
+    )
+    group.add_argument(
+        "--price", metavar="PRICE", help="what an hour or a kWh costs, such as 0.35, '$2.49/h' or '0.30 EUR/kWh'"
+    )
     group = parser.add_argument_group("who else is told, of alerts and of the end")
     group.add_argument(
         "--notify", metavar="COMMAND", help="a program to run, without a shell; NANOPACE_MESSAGE and others say why"
@@ -72,6 +86,10 @@ def run(args: argparse.Namespace) -> int:
     settings.check()
     complete = _completion(settings)
     _check_notify(args)
+    if args.web or args.open:
+        return _watch_on_a_page(args, words, settings, complete)
+    if given := next((name for name in ("host", "port", "price") if getattr(args, name) is not None), None):
+        raise UsageError("--{option}: is for the page; add --web", option=given)
     if args.log is not None:
         return _start_and_watch(args, words, complete)
     if len(args.words) > 1:
@@ -95,8 +113,11 @@ def _completion(settings: Settings) -> Callable[[Run], Run]:
 # --- the three ways --------------------------------------------------------------------------------------------------
 
 
-def _watch_pipe(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
-    """Until the pipe closes. Ctrl-C reaches the trainer, too, which may want to save and print: that is waited for."""
+def _watch_pipe(
+    args: argparse.Namespace, words: Words, complete: Callable[[Run], Run], watched: list[Watcher] | None = None
+) -> int:
+    """Until the pipe closes. Ctrl-C reaches the trainer, too, which may want to save and print: that is waited for.
+    `watched` is given the watcher."""
     from nanopace.live.passthrough import Pipe
 
     if sys.stdin is None or sys.stdin.isatty():
@@ -104,7 +125,7 @@ def _watch_pipe(args: argparse.Namespace, words: Words, complete: Callable[[Run]
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    _watch(Pipe(sys.stdin.fileno()), None, args, words, complete, threading.Event())
+    _watch(Pipe(sys.stdin.fileno()), None, args, words, complete, threading.Event(), watched=watched)
     return 0
 
 
@@ -134,6 +155,59 @@ def _watch_file(args: argparse.Namespace, words: Words, complete: Callable[[Run]
 
     _watch(Waiting(stop), directory or path, args, words, complete, stop, reader=make)
     return 0
+
+
+def _watch_on_a_page(args: argparse.Namespace, words: Words, settings: Settings, complete: Callable[[Run], Run]) -> int:
+    """Files are shown until Ctrl-C. What comes through a pipe, or from a command, is passed on as without a page."""
+    from nanopace.views.price import read_price
+
+    price = None if args.price is None else read_price(args.price)
+    try:
+        from nanopace.live.web.library import Library
+        from nanopace.live.web.serve import serve
+        from nanopace.live.web.source import PipeSource
+    except ImportError:
+        raise UsageError("--web needs more packages: pip install 'nanopace[live]'") from None
+
+    def show(library: Library) -> None:
+        opened = _open if args.open else None
+        serve(library, words, _tell, host=args.host, port=args.port, price=price, ready=opened)
+
+    def read(path: str) -> list[Run]:
+        return read_quietly(path, settings)
+
+    def beside(library: Library) -> threading.Thread:
+        page = threading.Thread(target=show, args=(library,), name="nanopace-web", daemon=True)
+        page.start()
+        return page
+
+    if args.log is not None:
+        beside(Library([args.log], read, silent_s=args.silent))
+        return _start_and_watch(args, words, complete)
+    if args.words and args.words != ["-"]:
+        for path in args.words:
+            if not os.path.exists(path):
+                if not os.path.isdir(os.path.dirname(path.rstrip("/")) or "."):
+                    raise InputError("{path}: no such file", path=path)
+                _tell(words.text("{path}: is not there yet; waiting for it", path=path))
+        show(Library(args.words, read, silent_s=args.silent))
+        return 0
+    watched: list[Watcher] = []
+    pipe = PipeSource(lambda: watched[0].diagnosis if watched else None)
+    page = beside(Library([], read, silent_s=args.silent, pipe=pipe))
+    _watch_pipe(args, words, complete, watched)
+    if sys.stdout.isatty():  # whoever sits there wants to see how it ended
+        _tell(words.text("The log has ended. The page stays until Ctrl-C."))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with suppress(KeyboardInterrupt):
+            page.join()
+    return 0
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    webbrowser.open(address)
 
 
 def _start_and_watch(args: argparse.Namespace, words: Words, complete: Callable[[Run], Run]) -> int:
@@ -174,6 +248,7 @@ def _watch(
     stop: threading.Event,
     exit_code: Callable[[], int | None] | None = None,
     reader: Callable[[Observer], Reader] | None = None,
+    watched: list[Watcher] | None = None,
 ) -> None:
     from nanopace.live.printer import Printer
     from nanopace.live.session import Session
@@ -188,13 +263,16 @@ def _watch(
     notifier = _notifier(args, name, lambda error: printer.comment(words.error(error)))
 
     def make(say: Say) -> Watcher:
-        return Watcher(
+        watcher = Watcher(
             *(name, words, say, complete),
             silent_s=args.silent,
             status_lines=not terminal,
             patterns=args.pattern,
             reader=reader,
         )
+        if watched is not None:
+            watched.append(watcher)
+        return watcher
 
     tell = None if notifier is None else notifier.tell
     session = Session(source, printer, make, words, footer=terminal, quiet=args.quiet, path=path, tell=tell)

@@ -14,6 +14,7 @@ from nanopace.views.compare.arrival import goal_label
 from nanopace.views.document import run_colour, run_letter
 from nanopace.views.page.charts import DASHED, Chart, Series, run_dash, run_name
 from nanopace.views.page.loss_charts import crossovers, start_clipped
+from nanopace.views.page.places import token_places
 from nanopace.wording.catalog import Words
 
 Axis = Literal["seconds", "tokens"]
@@ -52,6 +53,8 @@ def _chart(
         series=(*curves, *_goals(comparisons, words, end), *_marks(comparisons, words, axis), *crossed),
         y_top=start_clipped(curves),
         perplexity=metric == "loss",
+        at=token_places([*runs.values()]) if axis == "tokens" else None,
+        log_axes=("x", "y"),
     )
 
 

@@ -55,8 +55,17 @@ class Series:
     mark: Mark
     faint: bool = False
     dash: tuple[int, ...] = ()  # of a line: pixels on, off, on ...
-    low: tuple[float, ...] = ()  # of an interval
+    low: tuple[float, ...] = ()  # of an interval, or of the band around a line
     high: tuple[float, ...] = ()
+    smoothable: bool = False  # the page can draw a smoothed line over it
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where iterations are on an axis of tokens or seconds: points of a line, by which charts share their zoom."""
+
+    x: tuple[float, ...]
+    iteration: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,24 @@ class Chart:
     from_zero: bool = False
     y_top: float | None = None  # the frame ends here, although values go on
     perplexity: bool = False  # a hover also says exp(y)
+    at: Places | None = None  # None: x is iterations, or of several runs that have no common place
+    log_axes: tuple[Literal["x", "y"], ...] = ()  # those that a reader may switch
+    small: bool = False
+
+
+def chart_words(words: Words) -> dict[str, str]:
+    """What the script says itself."""
+    return {
+        "row": words.text("{axis} {x}: {values}", axis="{axis}", x="{x}", values="{values}"),
+        "smoothing": words.text("Smoothing"),
+        "none": words.text("none"),
+        "light": words.text("light"),
+        "strong": words.text("strong"),
+        "smoothed": words.text("smoothed"),
+        "log_x": words.text("Log x"),
+        "log_y": words.text("Log y"),
+        "reset": words.text("Reset zoom"),
+    }
 
 
 # --- iteration times -------------------------------------------------------------------------------------------------
@@ -94,6 +121,7 @@ def times_chart(runs: Sequence[Diagnosis], words: Words) -> Chart | None:
         y_unit="ms",
         series=series,
         log=max(times) > LOG_FROM * min(times),
+        log_axes=("y",),
     )
 
 

@@ -10,7 +10,8 @@ from nanopace.diagnosis.comparison import Comparison
 from nanopace.diagnosis.result import Curves, Diagnosis
 from nanopace.run import Metric
 from nanopace.views.document import run_colour, run_letter
-from nanopace.views.page.charts import DASHED, Chart, Series, Unit, run_dash, run_name
+from nanopace.views.page.charts import DASHED, Chart, Places, Series, Unit, run_dash, run_name
+from nanopace.views.page.places import clock_places, token_places
 from nanopace.wording.catalog import Words
 
 Against = Literal["tokens", "iteration", "seconds"]
@@ -58,6 +59,8 @@ def _loss_chart(
         series=(*series, *beyond, *(() if several else _forecast(runs[0], words, against))),
         y_top=start_clipped(series),
         perplexity=metric == "loss",
+        at=_places(runs, against),
+        log_axes=("x", "y"),
     )
 
 
@@ -80,6 +83,8 @@ def _printed_chart(runs: Sequence[Diagnosis], words: Words, against: Against) ->
         y_unit="loss",
         series=series,
         y_top=start_clipped(series),
+        at=_places(runs, against),
+        log_axes=("x", "y"),
     )
 
 
@@ -89,6 +94,12 @@ def _loss_axis(against: str, words: Words) -> tuple[str, Unit]:
     if against == "iteration":
         return words.text("Iteration"), "count"
     return words.text("Wall clock"), "seconds"
+
+
+def _places(runs: Sequence[Diagnosis], against: Against) -> Places | None:
+    if against == "tokens":
+        return token_places(runs)
+    return clock_places(runs) if against == "seconds" else None
 
 
 def _losses(run: Diagnosis, words: Words, against: Against) -> Iterable[Series]:
@@ -136,8 +147,9 @@ def _printed(run: Diagnosis, words: Words, against: Against, number: int | None)
     x = _known(curves.row_seconds) if against == "seconds" else _on_axis(run, curves.row_iteration, against)
     y = tuple(curves.row_loss)
     if number is None:
-        return Series(label, x, y, "training", "line", faint)
-    return Series(f"{run_name(number, run)}: {label}", x, y, run_colour(number), "line", faint, run_dash(number))
+        return Series(label, x, y, "training", "line", faint, smoothable=True)
+    label, dash = f"{run_name(number, run)}: {label}", run_dash(number)
+    return Series(label, x, y, run_colour(number), "line", faint, dash, smoothable=True)
 
 
 def _eval_x(run: Diagnosis, against: Against) -> tuple[float, ...]:

@@ -11,24 +11,26 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from nanopace.version import __version__
 from nanopace.views.document import Block, Line, Table
-from nanopace.views.page.charts import Chart
+from nanopace.views.page.charts import Chart, chart_words
 from nanopace.views.page.labels import labels
 from nanopace.wording.catalog import Words
 from nanopace.wording.printable import visible
 
 ROOM = Path(__file__).parent
-SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "report.js", "page.js")
+SCRIPTS = ("uPlot.iife.min.js", "numbers.js", "marks.js", "axes.js", "curves.js", "charts.js", "page.js")
+LIVE_SCRIPTS = (*SCRIPTS, "live.js")
 DIGITS = 7  # of a point in a chart: more than any screen can show
 
 
@@ -46,21 +48,59 @@ def templates() -> Environment:
     return environment
 
 
-def render(template: str, words: Words, drawn: dict[str, Chart], **content: object) -> str:
-    page = (
-        templates()
-        .get_template(template)
-        .render(
-            lang=words.lang,
-            say=headings(words),
-            data=_script_safe(_data(drawn, words)),
-            asset=asset,
-            scripts=" ".join(map(_permission, SCRIPTS)),
-            version=__version__,
-            **content,
+class Page(NamedTuple):
+    """A template and what fills it. One that is `live` may ask its server for news."""
+
+    template: str
+    words: Words
+    drawn: dict[str, Chart]
+    content: Mapping[str, object]
+
+    def html(self) -> str:
+        """The whole file."""
+        return self._fill(self.template, layout="base.html", live=False, data=self._data(self.charts()))
+
+    def body(self, **more: object) -> str:
+        """What stands in it, without the frame: this is what changes while a run trains."""
+        return self._fill(self.template, layout="body.html", live=True, **more)
+
+    def framed(self, body: str, charts: Mapping[str, object], **more: object) -> str:
+        """A body and its charts as a live page."""
+        return self._fill("base.html", live=True, body=Markup(body), data=self._data(charts), **more)
+
+    def charts(self) -> dict[str, dict[str, object]]:
+        """What the script draws."""
+        return {key: _drawable(chart) for key, chart in self.drawn.items()}
+
+    def _data(self, charts: Mapping[str, object]) -> Markup:
+        words = self.words
+        data = {
+            "lang": words.lang,
+            "perplexity": words.text("perplexity"),
+            "units": {"ms": "ms", "s": "s", "min": "min", "h": words.text("h"), "d": words.text("d")},
+            "words": chart_words(words),
+            "charts": charts,
+        }
+        return _script_safe(json.dumps(data, allow_nan=False))  # ASCII: U+2028 and U+2029 are escaped, too
+
+    def _fill(self, template: str, *, live: bool, **more: object) -> str:
+        words, scripts = self.words, LIVE_SCRIPTS if live else SCRIPTS
+        page = (
+            templates()
+            .get_template(template)
+            .render(
+                lang=words.lang,
+                say=headings(words),
+                asset=asset,
+                scripts=scripts,
+                permissions=" ".join(map(_permission, scripts)),
+                version=__version__,
+                live=live,
+                **self.content,
+                **more,
+            )
         )
-    )
-    return visible(page)
+        return visible(page)
 
 
 def _grouped(blocks: Sequence[Block]) -> list[tuple[list[Table], list[Line]]]:
@@ -89,18 +129,14 @@ def headings(words: Words) -> dict[str, str]:
         "clipped": words.text("The start of the run rises above the frame."),
         "facts": words.text("What is known, and how"),
         "curves": words.text("The runs overlaid"),
+        "all_runs": words.text("All runs"),
+        "language": words.text("Language"),
+        "alerts": words.text("Alerts"),
         "against": words.text("against"),
         "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
+        "served": words.text("Live from nanopace {version}, which only reads the logs.", version=__version__),
+        "lost": words.text("The connection is lost. This page tries again every two seconds."),
         "made": words.text("Made by nanopace {version}. This file is complete: it loads nothing.", version=__version__),
-    }
-
-
-def _data(drawn: dict[str, Chart], words: Words) -> dict[str, object]:
-    return {
-        "lang": words.lang,
-        "perplexity": words.text("perplexity"),
-        "units": {"ms": "ms", "s": "s", "min": "min", "h": words.text("h"), "d": words.text("d")},
-        "charts": {key: _drawable(chart) for key, chart in drawn.items()},
     }
 
 
@@ -122,9 +158,8 @@ def _short(value: float | None) -> float | None:
     return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")
 
 
-def _script_safe(data: object) -> Markup:
+def _script_safe(text: str) -> Markup:
     """JSON that cannot end the script element it stands in, nor start a comment or another one."""
-    text = json.dumps(data, allow_nan=False)  # ASCII: U+2028 and U+2029 are escaped, too
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)

@@ -1,0 +1,107 @@
+"""The head of a page: state, progress, time left, what it costs, and alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urlencode
+
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.live.web.alerts import Alert
+from nanopace.live.web.followed import Followed, State
+from nanopace.live.web.library import Key
+from nanopace.views.price import Price
+from nanopace.views.report import Report, made_of, share_done
+from nanopace.wording.catalog import Words
+
+LANGUAGE_NAMES = {"en": "English", "de": "Deutsch", "fr": "Français", "es": "Español"}
+SIGNS: dict[State, str] = {"running": "▶", "silent": "…", "finished": "✓", "stopped": "■"}
+
+
+def state_word(state: State, words: Words) -> str:
+    return {
+        "running": words.text("running"),
+        "silent": words.text("silent"),
+        "finished": words.text("finished"),
+        "stopped": words.text("stopped"),
+    }[state]
+
+
+def address(keys: Iterable[Key], lang: str) -> str:
+    """Of a page, from the root."""
+    return "/?" + urlencode([*(("run", str(key)) for key in keys), ("lang", lang)])
+
+
+def bar(keys: tuple[Key, ...], words: Words, *, home: bool) -> dict[str, object]:
+    """What every page has."""
+    return {
+        "home": address((), words.lang) if home and keys else None,
+        "languages": [
+            {"name": name, "code": code, "href": address(keys, code), "is_current": code == words.lang}
+            for code, name in LANGUAGE_NAMES.items()
+        ],
+        "run": None,
+    }
+
+
+def run_bar(
+    run: Diagnosis, log: Followed, number: int, alerts: Iterable[Alert], price: Price | None, words: Words
+) -> dict[str, object]:
+    """What the page of one run has in addition."""
+    state, report = log.state(number), Report(run, words)
+    return {
+        "sign": SIGNS[state],
+        "state": state,
+        "word": state_word(state, words),
+        "progress": _progress(run, state),
+        "facts": [{"name": name, "value": value} for name, value in _facts(run, state, price, words)],
+        "alerts": [*_silence(log, state, words), *(_alert(each, report, words) for each in alerts)],
+    }
+
+
+def _progress(run: Diagnosis, state: State) -> str | None:
+    share = 1.0 if state == "finished" else share_done(run)
+    return None if share is None else f"{share:.4f}"
+
+
+def _facts(run: Diagnosis, state: State, price: Price | None, words: Words) -> Iterable[tuple[str, str]]:
+    ahead, last = run.ahead, words.count(run.source.last_iteration)
+    if ahead.max_iters is not None:
+        last = words.text("{at} of {last}", at=last, last=words.count(ahead.max_iters))
+    yield words.text("iteration"), last
+    if ahead.eta_s and state in ("running", "silent"):
+        yield words.text("time left"), words.duration(ahead.eta_s)
+    losses = [loss for loss in run.curves.row_loss if loss is not None]
+    if losses:
+        yield words.text("training loss"), words.number(losses[-1], 3)
+    if run.loss.last_val is not None:
+        yield words.text("validation loss"), words.number(run.loss.last_val, 3)
+    if run.slow_rows:
+        slow = run.slow_rows[-1]
+        yield words.text("last slow iteration"), f"{words.count(slow.iteration)}: {made_of(slow, words)}"
+    energy = run.gpu_use.energy_kwh if run.gpu_use is not None else None
+    if energy is not None:
+        yield words.text("energy"), f"{words.number(energy, 2)} kWh"
+    yield from _cost(run, energy, price, words)
+
+
+def _cost(run: Diagnosis, energy: float | None, price: Price | None, words: Words) -> Iterable[tuple[str, str]]:
+    hours = None if run.wall.total_s is None else run.wall.total_s / 3600
+    cost = None if price is None else price.cost(hours, energy)
+    if price is None or cost is None:
+        return
+    text = price.shown(cost, words)
+    if run.ahead.eta_s and hours:
+        whole = cost * (1 + run.ahead.eta_s / 3600 / hours)
+        text = words.text("{cost} so far, {whole} in the end", cost=text, whole=price.shown(whole, words))
+    yield words.text("cost"), text
+
+
+def _silence(log: Followed, state: State, words: Words) -> list[dict[str, object]]:
+    if state != "silent" or log.quiet_s is None:
+        return []
+    return [{"at": None, "says": words.text("Nothing new in the log for {time}.", time=words.duration(log.quiet_s))}]
+
+
+def _alert(alert: Alert, report: Report, words: Words) -> dict[str, object]:
+    at = None if alert.noticed is None else words.text("noticed at {time}", time=alert.noticed)
+    return {"at": at, "says": report.sentence(alert.finding)}

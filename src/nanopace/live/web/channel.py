@@ -1,0 +1,138 @@
+"""One page as everybody who has it open sees it, and what changed in it since they did.
+
+All who look at the same page in the same language share one channel: it is rendered once, however many they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from nanopace.live.web.library import Key
+from nanopace.views.page.render import Page
+
+_COLUMNS = ("x", "y", "low", "high")
+
+
+class Rendered(NamedTuple):
+    """A page at one moment."""
+
+    page: Page
+    body: str
+    charts: dict[str, dict[str, object]]
+    version: str
+
+
+def rendered(page: Page) -> Rendered:
+    body, charts = page.body(), page.charts()
+    said = json.dumps([body, charts], allow_nan=False).encode()
+    return Rendered(page, body, charts, hashlib.sha256(said).hexdigest()[:16])
+
+
+class Channel:
+    """`render` is called where rendering may take its time; the rest belongs to the event loop."""
+
+    def __init__(self, keys: tuple[Key, ...], render: Callable[[], Rendered]) -> None:
+        self.keys = keys
+        self.listeners = 0
+        self.render = render
+        self._now: Rendered | None = None
+        self._before: Rendered | None = None
+        self._changed = asyncio.Event()
+        self._events: dict[bool, bytes] = {}  # made once for all
+
+    @property
+    def now(self) -> Rendered | None:
+        return self._now
+
+    def show(self, rendered: Rendered) -> None:
+        """From now on this is the page."""
+        if self._now is not None and rendered.version == self._now.version:
+            return
+        self._before, self._now = self._now, rendered
+        self._events.clear()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        self.listeners += 1
+        try:
+            yield
+        finally:
+            self.listeners -= 1
+
+    async def event(self, version: str, timeout_s: float) -> tuple[str, bytes]:
+        """What somebody has to be told who has this version, and which one they have then; after a while, that the
+        line still stands."""
+        if self._now is None or self._now.version == version:
+            try:
+                await asyncio.wait_for(self._changed.wait(), timeout_s)
+            except TimeoutError:
+                return version, b": still here\n\n"
+        assert self._now is not None
+        known = self._before is not None and self._before.version == version
+        if known not in self._events:
+            self._events[known] = _event(self._now, self._before if known else None)
+        return self._now.version, self._events[known]
+
+
+def _event(now: Rendered, before: Rendered | None) -> bytes:
+    """All of it, or what differs from what they have."""
+    news: dict[str, object] = {"version": now.version}
+    if before is None or now.body != before.body:
+        news["body"] = now.body
+    if before is None:
+        news["charts"] = now.charts
+    else:
+        charts, tails = changes(before.charts, now.charts)
+        news |= {"charts": charts, "tails": tails}
+    return f"id: {now.version}\ndata: {json.dumps(news, allow_nan=False)}\n\n".encode()
+
+
+def changes(
+    before: dict[str, dict[str, object]], now: dict[str, dict[str, object]]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Charts to draw anew, and, for those that only have more points, the points."""
+    charts: dict[str, object] = {}
+    tails: dict[str, object] = {}
+    for key, chart in now.items():
+        known = before.get(key)
+        if known == chart:
+            continue
+        tail = None if known is None else _tail(known, chart)
+        if tail is None:
+            charts[key] = chart
+        else:
+            tails[key] = tail
+    return charts, tails
+
+
+def _tail(before: dict, now: dict) -> dict[str, object] | None:  # type: ignore[type-arg]  # JSON
+    """By the number of the series: what comes after the points that are the same. None if that is not all."""
+    series = list(zip(before["series"], now["series"], strict=False))
+    if len(before["series"]) != len(now["series"]) or _but(before, "series") != _but(now, "series"):
+        return None
+    tails: dict[str, object] = {}
+    for number, (old, new) in enumerate(series):
+        if _but(old, *_COLUMNS) != _but(new, *_COLUMNS):
+            return None
+        if old == new:
+            continue
+        pairs = zip(_points(old), _points(new), strict=False)
+        start = next((at for at, (was, now_) in enumerate(pairs) if was != now_), min(len(old["x"]), len(new["x"])))
+        tails[str(number)] = {"from": start, **{column: new[column][start:] for column in _COLUMNS}}
+    return tails
+
+
+def _points(series: dict) -> Iterator[tuple[object, ...]]:  # type: ignore[type-arg]
+    kept = [series[column] for column in _COLUMNS if series[column]]
+    return zip(*kept, strict=True)
+
+
+def _but(content: dict, *left_out: str) -> dict[str, object]:  # type: ignore[type-arg]
+    return {key: value for key, value in content.items() if key not in left_out}

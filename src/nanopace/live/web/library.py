@@ -1,0 +1,158 @@
+"""All runs that are followed: which there are, which to read next, within a budget of time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.live.web.followed import Followed
+from nanopace.live.web.source import FileSource, Source
+from nanopace.run import Run
+from nanopace.sources.opening import find_logs
+from nanopace.sources.processes.rank_files import RankFiles, group_rank_files
+
+SHARE = 20.0  # a rest of so many times what reading took: a twentieth of a core
+FIND_S = 2.0  # from one search of the directories to the next, at least
+AT_ONCE_S = 0.2  # of reading what was never read, before somebody else has a turn
+MOST_HELD = 6  # logs whose diagnoses stay in memory; the list needs none
+
+
+class Key(NamedTuple):
+    """A run: the name of its log, and which of the runs in it."""
+
+    log: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        return self.log if not self.number else f"{self.log}@{self.number + 1}"
+
+
+class Library:
+    """`look` keeps it up to date; ask it nothing from another thread."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        read: Callable[[str], list[Run]],
+        *,
+        silent_s: float | None = None,
+        pipe: Source | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read, self._silent_s, self._now = read, silent_s, now
+        self._paths = list(paths)  # some may not be there yet
+        self._logs: dict[str, Followed] = {}
+        self._followed: set[str] = set()  # paths
+        self._held: list[str] = []  # the last one asked for is last
+        self._find_s = self._free_s = -1.0
+        self.wanted: frozenset[str] = frozenset()  # names of logs that somebody looks at: they come first
+        self.is_watched = True  # by anybody: else nothing is read a second time
+        if pipe is not None:
+            self._follow("stdin", pipe)
+
+    def look(self) -> set[str]:
+        """Read what is due. The names of logs that have changed."""
+        now = self._now()
+        changed = {name for name, log in self._logs.items() if log.look(now)}
+        if now >= self._find_s:
+            changed |= self._find(now)
+        end = now + AT_ONCE_S
+        for log in self._newest(log for log in self._logs.values() if not log.is_read and log.has_news):
+            self._read_again(log)
+            changed.add(log.name)
+            if self._now() >= end:
+                return changed
+        if now >= self._free_s and self.is_watched:
+            due = [log for log in self._logs.values() if log.has_news]
+            due.sort(key=lambda log: log.name not in self.wanted)
+            for log in due[:1]:
+                began_s = time.thread_time()
+                self._read_again(log)
+                self._free_s = now + SHARE * (time.thread_time() - began_s)
+                changed.add(log.name)
+        return changed
+
+    def rest(self, spent_s: float) -> None:
+        """Somebody has worked for so long on what was read: that counts, too."""
+        self._free_s = max(self._free_s, self._now()) + SHARE * spent_s
+
+    @property
+    def keys(self) -> list[Key]:
+        """All runs, the newest first."""
+        return [
+            Key(log.name, number)
+            for log in self._newest(self._logs.values())
+            for number in reversed(range(len(log.listed)))
+        ]
+
+    @property
+    def is_one_log(self) -> bool:
+        return len(self._logs) == 1 and not any(map(os.path.isdir, self._paths))
+
+    @property
+    def waiting(self) -> list[Followed]:
+        """Logs without a row so far."""
+        return [log for log in self._logs.values() if not log.listed]
+
+    def find(self, text: str) -> Key | None:
+        """What an address means: no name from outside is ever opened, only looked up here."""
+        name, _, number = text.rpartition("@")
+        for key in (Key(text), Key(name, int(number) - 1) if number.isdecimal() and len(number) < 6 else Key(text)):
+            if key.log in self._logs and 0 <= key.number < len(self._logs[key.log].listed):
+                return key
+        return None
+
+    def log(self, key: Key) -> Followed:
+        return self._logs[key.log]
+
+    def run(self, key: Key) -> Diagnosis | None:
+        """It stays in memory for a while."""
+        found = self._logs[key.log].run(key.number)
+        self._hold(key.log)
+        return found
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _follow_file(self, path: str, root: str) -> None:
+        """Its name is what tells it from the others: from where its root is, if there are several."""
+        if path in self._followed:
+            return
+        self._followed.add(path)
+        name = os.path.relpath(path, root or ".")
+        if name in self._logs:
+            name = path
+        self._follow(name, FileSource(path, self._read))
+
+    def _follow(self, name: str, source: Source) -> None:
+        self._logs[name] = Followed(name, source, self._now(), self._silent_s)
+
+    def _find(self, now: float) -> set[str]:
+        """Logs that are new. One that is gone stays: a rotation has a moment without a file."""
+        began_s = time.thread_time()
+        before = set(self._logs)
+        for path in self._paths:
+            if os.path.isdir(path):
+                for found in group_rank_files(find_logs(path)):
+                    self._follow_file(str(found.source if isinstance(found, RankFiles) else found), path)
+            elif os.path.exists(path):
+                self._follow_file(path, os.path.dirname(path))
+        self._find_s = now + max(FIND_S, SHARE * (time.thread_time() - began_s))
+        return set(self._logs) - before
+
+    def _read_again(self, log: Followed) -> None:
+        log.read()
+        self._hold(log.name)
+
+    def _hold(self, name: str) -> None:
+        """Only the last few, and whatever somebody looks at."""
+        self._held = [*(each for each in self._held if each != name), name]
+        spare = [each for each in self._held if each not in self.wanted]
+        for each in spare[:-MOST_HELD]:
+            self._logs[each].drop()
+            self._held.remove(each)
+
+    def _newest(self, logs: Iterable[Followed]) -> Iterator[Followed]:
+        return iter(sorted(logs, key=lambda log: (-log.written_s, log.name)))

@@ -1,0 +1,92 @@
+"""The server, from its first word to Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvicorn
+
+from nanopace.errors import InputError, UsageError
+from nanopace.live.web.app import Site
+from nanopace.live.web.guard import LOOPBACK
+from nanopace.live.web.library import Library
+from nanopace.live.web.pages import Pages
+from nanopace.views.price import Price
+from nanopace.wording.catalog import Words
+
+PORT = 8765  # the same every time, so that an open page finds its server again; another one if it is taken
+POLITE = 19  # niceness: a training on the same cores comes first
+
+
+def serve(
+    library: Library,
+    words: Words,
+    tell: Callable[[str], None],
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    price: Price | None = None,
+    token: str | None = None,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Until Ctrl-C. `host`: where others may ask, with a token; else this machine alone. `ready` hears the address."""
+    if host is not None:
+        token = token or secrets.token_urlsafe(16)
+    listening = _listen(host or LOOPBACK[1], port)
+    site = Site(library, Pages(library, price), words.lang)
+    config = uvicorn.Config(
+        site.app(host=host or LOOPBACK[1], token=token if host is not None else None),
+        log_level="error",
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+        server_header=False,
+        date_header=False,
+    )
+    shown = _address(listening, host, token)
+    tell(words.text("Live page: {address} (Ctrl-C stops the page, never the training)", address=shown))
+    if ready is not None:
+        ready(shown)
+    with suppress(OSError, AttributeError):
+        os.nice(POLITE)
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    try:
+        family, *_, place = socket.getaddrinfo(host, PORT if port is None else port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError, OverflowError) as error:
+        raise UsageError(
+            "--host {host}: {reason}", host=host, reason=getattr(error, "strerror", None) or error
+        ) from None
+    for attempt in (place, (place[0], 0, *place[2:])):
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(attempt)
+            listening.listen(128)
+        except OSError as error:
+            listening.close()
+            if port is not None or attempt is not place:
+                raise InputError(
+                    "cannot listen at {host}, port {port}: {reason}",
+                    host=host,
+                    port=attempt[1],
+                    reason=error.strerror or str(error),
+                ) from None
+        else:
+            return listening
+    raise AssertionError
+
+
+def _address(listening: socket.socket, host: str | None, token: str | None) -> str:
+    name = host or LOOPBACK[1]
+    if name in ("0.0.0.0", "::"):  # what is printed has to be an address that can be opened
+        name = socket.gethostname()
+    name = f"[{name}]" if ":" in name else name
+    rest = f"?token={token}" if host is not None else ""
+    return f"http://{name}:{listening.getsockname()[1]}/{rest}"

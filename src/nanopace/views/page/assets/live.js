@@ -1,0 +1,98 @@
+// Keeps a live page up to date: its server sends what has changed, and this puts it in place.
+(() => {
+  "use strict";
+
+  const root = document.getElementById("live");
+  const lost = document.getElementById("lost");
+  const charts = window.nanopaceCharts;
+  const LOST_MS = 5000; // a server that restarts is back sooner, and nobody has to hear of it
+  const RETRY_MS = 2000;
+  let address = root.dataset.events;
+  let source = null;
+  let timer = 0;
+
+  // --- what has changed ---------------------------------------------------------------------------------------------
+
+  // Make `here` like `there` and touch nothing that is the same: what is focused, opened, ticked, scrolled or selected
+  // stays so. A plot belongs to the charts, and what a person chose to the person.
+  function morph(here, there) {
+    if (here.isEqualNode(there)) return;
+    if (here.nodeType !== there.nodeType || here.nodeName !== there.nodeName || here.id !== there.id) {
+      here.replaceWith(there);
+      return;
+    }
+    if (here.nodeType !== Node.ELEMENT_NODE) {
+      here.nodeValue = there.nodeValue;
+      return;
+    }
+    if (here.matches("figure[data-chart]") && here.dataset.chart !== there.dataset.chart) {
+      here.replaceWith(there);
+      return;
+    }
+    const kept = here.matches("details") ? ["open"] : [];
+    for (const { name } of [...here.attributes])
+      if (!there.hasAttribute(name) && !kept.includes(name) && !name.startsWith("data-kept")) here.removeAttribute(name);
+    for (const { name, value } of there.attributes) if (!kept.includes(name)) here.setAttribute(name, value);
+    if (here.matches(".plot, [data-kept]")) return;
+    children(here, there);
+  }
+
+  // A child with an id is the one with that id, a chart the one of that name; of the others, the third paragraph is the
+  // third paragraph. What is not wanted goes first, so that the rest need not be moved: what is moved loses its focus.
+  function children(here, there) {
+    const kind = (node) => (node.id ? `#${node.id}` : (node.dataset?.chart ?? node.nodeName));
+    const pool = new Map();
+    for (const child of here.childNodes) pool.set(kind(child), [...(pool.get(kind(child)) ?? []), child]);
+    const pairs = [...there.childNodes].map((next) => [next, pool.get(kind(next))?.shift()]);
+    for (const left of [...pool.values()].flat()) left.remove();
+    let place = here.firstChild;
+    for (const [next, known] of pairs) {
+      if (known === place) place = place?.nextSibling ?? null;
+      else here.insertBefore(known ?? next, place);
+      if (known) morph(known, next);
+    }
+  }
+
+  function show(news) {
+    charts.refresh(news.charts ?? {});
+    if (news.body !== undefined) {
+      const there = new DOMParser().parseFromString(`<div id="live">${news.body}</div>`, "text/html");
+      children(root, there.getElementById("live"));
+      charts.forget(root);
+      charts.draw(root);
+    }
+    charts.extend(news.tails ?? {});
+    const alert = root.querySelector("#alerts li");
+    const title = document.title.replace(/^⚠ /, "");
+    document.title = alert ? `⚠ ${title}` : title;
+    root.dispatchEvent(new CustomEvent("nanopace:news", { bubbles: true }));
+  }
+
+  // --- the line -----------------------------------------------------------------------------------------------------
+
+  // A page that nobody sees needs no news, and a browser keeps only six lines open to one server.
+  function connect() {
+    source?.close();
+    source = null;
+    if (document.hidden) return;
+    source = new EventSource(address);
+    source.addEventListener("open", () => {
+      clearTimeout(timer);
+      timer = 0;
+      lost.hidden = true;
+    });
+    source.addEventListener("message", ({ data, lastEventId }) => {
+      show(JSON.parse(data));
+      address = address.replace(/version=[^&]*/, `version=${lastEventId}`);
+    });
+    source.addEventListener("error", () => {
+      timer ||= setTimeout(() => (lost.hidden = false), LOST_MS);
+      if (source?.readyState === EventSource.CLOSED) setTimeout(connect, RETRY_MS); // the browser has given up
+    });
+  }
+
+  document.addEventListener("visibilitychange", connect);
+  addEventListener("pagehide", () => source?.close());
+  addEventListener("pageshow", ({ persisted }) => persisted && connect());
+  connect();
+})();

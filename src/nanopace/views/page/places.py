@@ -1,0 +1,63 @@
+"""Where the iterations of a run are on an axis of tokens or of seconds, so that charts can share their zoom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from nanopace.diagnosis.result import Diagnosis
+from nanopace.views.page.charts import Places
+
+CLOSE = 0.4  # of the distance to the next row: closer than half, so that the nearest row stays the right one
+
+
+def token_places(runs: Sequence[Diagnosis]) -> Places | None:
+    """None where runs have different tokens per iteration."""
+    per_iteration = {run.throughput.tokens_per_iteration for run in runs}
+    tokens = per_iteration.pop()
+    return None if per_iteration or tokens is None else Places((0.0, 1000 * tokens), (0, 1000))
+
+
+def clock_places(runs: Sequence[Diagnosis]) -> Places | None:
+    """None of several runs: each has its own clock."""
+    if len(runs) > 1:
+        return None
+    curves = runs[0].curves
+    ends = zip(curves.row_seconds, curves.row_iteration, strict=True)
+    points = _rising((seconds, iteration) for seconds, iteration in ends if seconds is not None)
+    kept = _bends(points)
+    return Places(tuple(x for x, _ in kept), tuple(y for _, y in kept)) if len(kept) > 1 else None
+
+
+def _rising(points: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
+    kept: list[tuple[float, int]] = []
+    for point in sorted(points):
+        if not kept or (point[0] > kept[-1][0] and point[1] > kept[-1][1]):
+            kept.append(point)
+    return kept
+
+
+def _bends(points: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
+    """The points between which straight lines pass close to all others: from each of them as far as one line goes."""
+    if len(points) < 3:
+        return list(points)
+    kept, low, high = [points[0]], 0.0, math.inf  # slopes that are close enough to the points since the last one kept
+    for before, here, after in zip(points, points[1:], [*points[2:], points[-1]], strict=False):
+        slopes = _slopes(kept[-1], before, here, after)
+        x, y = kept[-1]
+        if not low <= (here[1] - y) / (here[0] - x) <= high:
+            kept.append(before)
+            low, high = 0.0, math.inf
+            slopes = _slopes(before, before, here, after)
+        low, high = max(low, slopes[0]), min(high, slopes[1])
+    return [*kept, points[-1]]
+
+
+def _slopes(
+    start: tuple[float, int], before: tuple[float, int], here: tuple[float, int], after: tuple[float, int]
+) -> tuple[float, float]:
+    """The least and the greatest slope of a line from `start` that passes close to `here` on both axes."""
+    x, y = here[0] - start[0], here[1] - start[1]
+    close_x = CLOSE * min(here[0] - before[0], after[0] - here[0] or math.inf)
+    close_y = CLOSE * min(here[1] - before[1], after[1] - here[1] or math.inf)
+    return max((y - close_y) / x, y / (x + close_x)), min((y + close_y) / x, y / (x - close_x))
