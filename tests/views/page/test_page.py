@@ -275,18 +275,6 @@ def test_slow_rows_are_links_as_far_as_the_page_holds_them(run: Diagnosis) -> No
     assert "Every slow row (2,003)" in page
 
 
-def test_every_row_can_be_told_about(run: Diagnosis) -> None:
-    [rows] = [
-        json.loads(each["data-rows"] or "")
-        for each in Seen(explain_page([run], words("en"))).with_tag("div")
-        if "data-rows" in each
-    ]
-    at = rows["iteration"].index(500)
-    assert (rows["ms"][at], rows["loss"][at]) == (5786.2, 7.1636)  # as the log has them, to five digits
-    assert rows["causes"][rows["cause"][at]] == "evaluation + checkpoint"
-    assert rows["cause"][at + 1] is None
-
-
 def test_the_page_says_when_a_mark_stands_for_several_rows(run: Diagnosis) -> None:
     assert "Each mark is one row of the log" in explain_page([run], words("en"))
     long = dataclasses.replace(run, source=dataclasses.replace(run.source, rows=1_000_000))

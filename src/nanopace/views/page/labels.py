@@ -21,8 +21,7 @@ def labels(words: Words) -> dict[str, str]:
         "go": words.text("Go"),
         "iteration": words.text("Iteration"),
         "nearest": words.text("Nearest row"),
-        "loss": words.text("loss"),
-        "normal": words.text("normal"),
-        "no_rows": words.text("Type the number of an iteration."),
+        "no_number": words.text("Type the number of an iteration."),
+        "no_rows": words.text("No chart here shows iterations."),
         "command": words.text("The command that made this page"),
     }

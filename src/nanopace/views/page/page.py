@@ -5,7 +5,6 @@ Its sections are those of the terminal. Here is what the templates are given; re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,14 +21,15 @@ from nanopace.views.page.charts import Chart
 from nanopace.views.page.loss_charts import loss_charts
 from nanopace.views.page.render import Page, headings
 from nanopace.views.page.waterfall import Bar
-from nanopace.views.report import Report, named_causes, phase_name, span_of
+from nanopace.views.report import Report, phase_name, span_of
 from nanopace.views.sections import Explained, slow_groups
 from nanopace.wording.catalog import Words
 
 if TYPE_CHECKING:
     from nanopace.views.compare.pair import Pair
 
-MOST_SLOW_ROWS = 2000  # in a page, and on paper; the JSON has them all
+MOST_SLOW_ROWS = 2000  # in a file, and on paper; the JSON has them all
+LIVE_SLOW_ROWS = 500  # in a page that is sent again and again
 SECTIONS = ("advice", "wall", "times", "slow", "throughput", "gpu", "loss", "known", "notes")  # as the page has them
 # What a line of the answer is, by its style in the terminal.
 KINDS = {"bold": "reading", "bold red": "alarm", "bold green": "advice"}
@@ -45,17 +45,19 @@ class Made:
 
 
 def explain_page(diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None) -> str:
-    return explained(diagnoses, words, made).html()
+    return explained(diagnoses, words, made, MOST_SLOW_ROWS).html()
 
 
 def compare_page(comparisons: Sequence[Comparison], words: Words, made: Made | None = None) -> str:
     return overlaid(comparisons, words, made).html()
 
 
-def explained(diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None) -> Page:
+def explained(
+    diagnoses: Sequence[Diagnosis], words: Words, made: Made | None = None, slow_rows: int = LIVE_SLOW_ROWS
+) -> Page:
     """One run, or several below each other."""
     drawn: dict[str, Chart] = {}
-    runs = [explained_run(run, words, drawn, number) for number, run in enumerate(diagnoses)]
+    runs = [explained_run(run, words, drawn, number, slow_rows) for number, run in enumerate(diagnoses)]
     title = ", ".join(run.source.name for run in diagnoses)
     return Page("explain.html", words, drawn, {"title": title, "runs": runs, "made": made})
 
@@ -103,7 +105,9 @@ def waterfall_page(
 # --- what the templates are given ------------------------------------------------------------------------------------
 
 
-def explained_run(run: Diagnosis, words: Words, drawn: dict[str, Chart], number: int = 0) -> dict[str, object]:
+def explained_run(
+    run: Diagnosis, words: Words, drawn: dict[str, Chart], number: int = 0, slow_rows: int = MOST_SLOW_ROWS
+) -> dict[str, object]:
     """What run.html is given; its charts join those that are drawn."""
 
     def placed(*found: Chart | None) -> list[dict[str, object]]:
@@ -113,7 +117,7 @@ def explained_run(run: Diagnosis, words: Words, drawn: dict[str, Chart], number:
     report = explained.report
     sections = {
         **explained.sections,
-        "slow": _first_slow_rows(explained.sections["slow"], run, words),
+        "slow": _first_slow_rows(explained.sections["slow"], run, words, slow_rows),
         "loss": _with_forecasts(explained.sections["loss"], report),
         "known": _with_table(explained.sections["known"], report),
     }
@@ -149,7 +153,6 @@ def explained_run(run: Diagnosis, words: Words, drawn: dict[str, Chart], number:
             (name, sections[name].heading) for name in SECTIONS if sections[name].blocks or pictures.get(name)
         ],
         "slow": _slow(run, words, sections["slow"], f"#{prefix}iteration-"),
-        "rows": row_columns(run, words),
     }
 
 
@@ -157,44 +160,25 @@ def _slow(run: Diagnosis, words: Words, section: Section, link: str) -> dict[str
     """The slow rows by cause, and each with where its link leads."""
     if not run.slow_rows:
         return None
-    links = [f"{link}{row.iteration}" for row in run.slow_rows[:MOST_SLOW_ROWS]]
+    table = section.blocks[0]
+    assert isinstance(table, Table)
+    links = [f"{link}{row.iteration}" for row, _ in zip(run.slow_rows, table.rows, strict=False)]
     return {
         "groups": slow_groups(run.slow_rows, words),
         "count": words.count(sum(row.count for row in run.slow_rows)),
-        "every": section.blocks[0],
+        "every": table,
         "links": links,
     }
 
 
-def row_columns(run: Diagnosis, words: Words, name: str = "") -> dict[str, object]:
-    """What the page can say of each row that it holds. Parallel columns; a cause is a place in `causes`, or none."""
-    curves, causes = run.curves, {row.iteration: named_causes(row, words) for row in run.slow_rows}
-    names = list(dict.fromkeys(causes.values()))
-    place = {name: number for number, name in enumerate(names)}
-    losses = curves.row_loss or (None,) * len(curves.row_iteration)
-    rows = sorted(zip(curves.row_iteration, curves.row_ms, losses, strict=True), key=lambda row: row[0])
-    return {
-        "name": name,
-        "causes": names,
-        "iteration": [iteration for iteration, _, _ in rows],
-        "ms": [_rounded(ms) for _, ms, _ in rows],
-        "loss": [_rounded(loss) for _, _, loss in rows],
-        "cause": [place.get(causes.get(iteration, "")) for iteration, _, _ in rows],
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
-
-
-def _first_slow_rows(section: Section, run: Diagnosis, words: Words) -> Section:
+def _first_slow_rows(section: Section, run: Diagnosis, words: Words, most: int) -> Section:
     """As far as a page can hold them."""
-    left = sum(row.count for row in run.slow_rows[MOST_SLOW_ROWS:])
+    left = sum(row.count for row in run.slow_rows[most:])
     if not left:
         return section
     table, *lines = section.blocks
     assert isinstance(table, Table)
-    del table.rows[MOST_SLOW_ROWS:]
+    del table.rows[most:]
     more = words.plural("{n} more row is in the JSON.", "{n} more rows are in the JSON.", left)
     return replace(section, blocks=[table, more, *lines])
 
@@ -223,7 +207,6 @@ def _introduced(number: int, run: Diagnosis, words: Words) -> dict[str, object]:
         "name": run.source.name,
         "about": about(run, words),
         "facts": facts_table(Report(run, words)),
-        "rows": row_columns(run, words, run_letter(number)),
     }
 
 

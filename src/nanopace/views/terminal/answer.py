@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
 def write_answer(results: Sequence[Diagnosis] | Sequence[Comparison], words: Words, writer: TerminalWriter) -> None:
     """What each run means, or which of those compared is better."""
-    comparisons: list[Comparison] = []
-    for number, result in enumerate(results):
-        if not isinstance(result, Diagnosis):
-            comparisons.append(result)
-            continue
+    diagnoses = [each for each in results if isinstance(each, Diagnosis)]
+    comparisons = [each for each in results if not isinstance(each, Diagnosis)]
+    for number, diagnosis in enumerate(diagnoses):
         if number:
             writer.blank()
-        for line, style in summary(Report(result, words)):
+        for line, style in summary(Report(diagnosis, words)):
             writer.line(Cell(line, style), indent=0)
     if comparisons:
         from nanopace.views.terminal.comparison import write_verdict  # explain does without it

@@ -52,6 +52,7 @@
     applyTheme(theme);
     showTheme();
   });
+  document.addEventListener("nanopace:news", showTheme); // the choice may have come anew
   showTheme();
   if (theme !== "auto") applyTheme(theme);
 
@@ -73,52 +74,32 @@
       getSelection().selectAllChildren(button.parentElement.querySelector("code"));
       if (!document.execCommand("copy")) return;
     }
-    button.dataset.label ??= button.textContent;
+    button.dataset.keptLabel ??= button.textContent;
     button.textContent = button.dataset.copied;
     announce(`${button.dataset.copied}: ${button.dataset.copy}`);
-    setTimeout(() => (button.textContent = button.dataset.label), 2000);
+    setTimeout(() => (button.textContent = button.dataset.keptLabel), 2000);
   });
 
   // --- a row, by its iteration --------------------------------------------------------------------------------------
 
   const HASH = /^#((?:run-\d+-)?iteration-)(\d+)$/;
 
-  function nearest(sorted, wanted) {
-    let [low, high] = [0, sorted.length - 1];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (sorted[middle] < wanted) low = middle + 1;
-      else high = middle;
-    }
-    return low > 0 && wanted - sorted[low - 1] <= sorted[low] - wanted ? low - 1 : low;
-  }
-
-  // What there is to say of the row closest to an iteration, and which iteration that is.
-  function rowAt(rows, wanted, words) {
-    const index = nearest(rows.iteration, wanted);
-    const [iteration, ms, loss, cause] = ["iteration", "ms", "loss", "cause"].map((column) => rows[column][index]);
-    const parts = [`${words.iteration} ${HOVER.count(iteration)}`];
-    if (ms != null) parts.push(HOVER.ms(ms));
-    if (loss != null) parts.push(`${words.loss} ${HOVER.loss(loss)}`);
-    if (ms != null) parts.push(cause == null ? words.normal : rows.causes[cause]);
-    const said = `${rows.name ? `${rows.name}: ` : ""}${parts.join(" · ")}`;
-    return { iteration, said: iteration === wanted ? said : `${words.nearest}: ${said}` };
-  }
-
-  // Shows the row that the address names.
+  // Shows the row that the address names, and says what the charts have of it.
   function follow() {
     const [, hash, digits] = HASH.exec(location.hash) ?? [];
     const form = hash && document.querySelector(`form.find[data-hash="${hash}"]`);
     if (!form) return;
     const wanted = Number(digits);
     const words = JSON.parse(form.dataset.words);
-    const columns = [...form.parentElement.querySelectorAll(":scope > [data-rows]")].map((each) => JSON.parse(each.dataset.rows));
-    const found = columns.filter((rows) => rows.iteration.length).map((rows) => rowAt(rows, wanted, words));
-    if (!found.length) return;
+    const row = window.nanopaceCharts.goTo(wanted, form.parentElement);
     form.elements.iteration.value = wanted;
-    form.querySelector("output").textContent = found.map((row) => row.said).join("\n");
-    window.nanopaceCharts?.goTo?.(found[0].iteration, form.parentElement);
+    form.querySelector("output").textContent = row ? told(row, wanted, words) : words.none;
     (form.parentElement.querySelector('figure[data-chart$="-times"]') ?? form).scrollIntoView({ block: "center" });
+  }
+
+  function told({ iteration, values }, wanted, words) {
+    const parts = [`${words.iteration} ${HOVER.count(iteration)}`, ...values.map(({ label, text }) => `${label} ${text}`)];
+    return `${iteration === wanted ? "" : `${words.nearest}: `}${parts.join(" · ")}`;
   }
 
   document.addEventListener("submit", (event) => {
