@@ -178,7 +178,7 @@ def test_a_config_file_is_never_run() -> None:
             ["--init_from=scratch"],
             "--init_from=scratch: there is no such file or directory, and of the hub only gpt2, gpt2-medium,",
         ),
-        (["--out_dir="], "argument --out_dir: is empty"),
+        (["--out_dir="], "argument --out_dir: must not be empty"),
         (["--which=best"], "--which=best: out holds one model, so there is nothing to choose"),
     ],
 )

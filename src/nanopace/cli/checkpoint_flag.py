@@ -14,8 +14,8 @@ def add_which(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--which",
         metavar="WHICH",
-        help="of a run: best, last or a step (else the best if it has always_save_checkpoint=False, and the last if "
-        "not)",
+        help="checkpoint of the run: best, last or a step (default: best if it has always_save_checkpoint=False, "
+        "else last)",
     )
 
 

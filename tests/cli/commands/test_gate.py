@@ -134,7 +134,7 @@ def test_ways_to_write_a_share(share: str, write: Callable[..., str], capsys: Ca
         (["a.log", "b.log", "--slower", "100%"], "--slower must be a share"),
         (["a.log", "--min-mfu", "40"], "--min-mfu must be a share such as 1% or 0.01, not '40'"),
         (["a.log", "--max-overhead", "five"], "--max-overhead must be a share"),
-        (["a.log", "b.log", "--max-step-ratio", "5%"], "argument --max-step-ratio: invalid ratio value: '5%'"),
+        (["a.log", "b.log", "--max-step-ratio", "5%"], "argument --max-step-ratio: invalid ratio: '5%'"),
         (["-", "-", "--slower", "1%"], "-: standard input can be read only once"),
         (["a.log", "none.log", "--slower", "1%"], "none.log: no such file"),
         (["a.log", "two.log", "--slower", "1%"], "two.log: holds 2 runs, and gate takes one"),

@@ -129,7 +129,7 @@ def test_a_tokenizer_from_a_directory(save: Save, tmp_path: Path, capsys: pytest
         (["out", "--num", "0"], "--num_samples: must be int >= 1, not '0'"),
         (["out", "--temperature", "-1"], "--temperature: must be float >= 0, not '-1'"),
         (["out", "--temperature", "nan"], "--temperature: must be float >= 0, not 'nan'"),
-        (["out", "--top_p", "0"], "argument --top_p: invalid share value: '0'"),
+        (["out", "--top_p", "0"], "argument --top_p: invalid share: '0'"),
         (["out", "--top_k", "-1"], "--top_k: must be int >= 0, not '-1'"),
         (["diverged"], "the model's answers are not numbers: its training has diverged"),
     ],

@@ -1,4 +1,4 @@
-"""List the graphics cards that are known, or show one of them with the source of its figures."""
+"""List the graphics cards nanopace knows, or show one with the source of its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Take a model's weights to nanoGPT or Hugging Face, or from there; nothing in a file is ever executed."""
+"""Convert a model's weights to or from nanoGPT or Hugging Face. Nothing in a file is ever executed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         type=Path,
         metavar="SOURCE",
-        help="an out_dir or one checkpoint in it, nanoGPT's ckpt.pt, or a Hugging Face directory of a GPT-2",
+        help="an out_dir or a checkpoint in it, a nanoGPT ckpt.pt, or a Hugging Face GPT-2 directory",
     )
     parser.add_argument("target", type=Path, metavar="TARGET", help="what to write: a ckpt.pt, or a directory")
     parser.add_argument(
         "--to",
         choices=("nanogpt", "huggingface", "nanopace"),
-        help="the form to write (else nanogpt if TARGET ends in .pt, and huggingface if not)",
+        help="output format (default: nanogpt if TARGET ends in .pt, else huggingface)",
     )
     add_which(parser)
-    parser.add_argument("--force", action="store_true", help="replace a TARGET that an earlier conversion wrote")
+    parser.add_argument("--force", action="store_true", help="replace a TARGET written by an earlier conversion")
     add_language(parser)
 
 

@@ -1,6 +1,6 @@
-"""Check what training needs on this machine: versions, card, driver, compiler, disk, memory, and what holds it back.
+"""Check whether this machine is ready to train: versions, card, driver, compiler, disk, memory, and what slows it down.
 
-Every line says what was found, and where something is wrong, what to do. The exit code is 1 where training would fail.
+Every line says what was found and, if something is wrong, how to fix it. The exit status is 1 if training would fail.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class Line(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--out_dir", metavar="DIR", type=Path, default=Path(), help="where checkpoints will go, to time that disk"
     )

@@ -1,6 +1,6 @@
-"""Recommend what to train on a card, and how: what fits, the fastest sensible micro-batch, how long, to which loss.
+"""Recommend what to train on a card, and how: what fits, the fastest sensible micro-batch, how long, to what loss.
 
-No GPU is needed. Figures are expectations with a range; hardware/measured.csv has the measurements they rest on.
+No GPU is needed. The figures are estimates with a range, based on the measurements in hardware/measured.csv.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ _figure = bounded(float, "figure", lambda figure: 1e-3 <= figure < 1e5)  # TFLOP
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what is asked")
-    group.add_argument("--gpu", metavar="NAME", help='a card, such as 4070; several side by side: "4070,4080,4090"')
+    group = parser.add_argument_group("what to train, and on which card")
+    group.add_argument("--gpu", metavar="NAME", help='a card, such as 4070, or several to compare: "4070,4080,4090"')
     group.add_argument(
         "--model", metavar="MODEL", help="gpt2, gpt2-medium, 774M, 1.5B or n_layer=12,n_head=12,n_embd=768"
     )
     group.add_argument(
-        "--tokens", metavar="N", help="to train on, such as 10B; else 20 for each parameter, at most 16 passes"
+        "--tokens", metavar="N", help="tokens to train on, such as 10B (default: 20 per parameter, at most 16 epochs)"
     )
-    group.add_argument("--batch", metavar="TOKENS", help="tokens a step; else 524288, in a short run fewer")
-    group.add_argument("--dataset", metavar="NAME", default="fineweb-edu", help="the folder under data/ (fineweb-edu)")
+    group.add_argument("--batch", metavar="TOKENS", help="tokens per step (default: 524288, fewer in a short run)")
+    group.add_argument(
+        "--dataset", metavar="NAME", default="fineweb-edu", help="folder under data/ (default: fineweb-edu)"
+    )
     group.add_argument("--peak-tflops", metavar="X", type=_figure, help="dense bf16 peak of a card that is not listed")
     group.add_argument("--memory", metavar="GB", type=_figure, help="memory of a card that is not listed")
-    add_answer(parser, "a config file, for nanopace train and for nanoGPT")
+    add_answer(parser, "write a config file for nanopace train and nanoGPT")
 
 
 def run(args: argparse.Namespace) -> int:

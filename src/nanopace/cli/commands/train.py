@@ -1,9 +1,11 @@
-"""Train a GPT, and end with the report of where the time went.
+"""Train a GPT, and finish with a report of where the time went.
 
-nanoGPT's config files and flags work as they are, and what they leave open has nanoGPT's defaults:
-nanopace train config/train_gpt2.py --batch_size=8
-Where neither a config nor a knob says anything of model, batch or schedule, the machine decides them, each with its
-reason. With --auto it also decides what configs and knobs leave open.
+nanoGPT's config files and flags work unchanged, and whatever they leave open gets nanoGPT's defaults:
+
+  nanopace train config/train_gpt2.py --batch_size=8
+
+If no config and no knob sets the model, the batch or the schedule, nanopace chooses them for this machine and gives its
+reasons. With --auto, it also chooses whatever configs and knobs leave open.
 """
 
 from __future__ import annotations
@@ -35,27 +37,30 @@ NOT_SAVED = 1  # also where it was interrupted: whoever goes on in out_dir would
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
-    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
-    parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
+    parser.add_argument("--download", action="store_true", help="download the GPT-2 that --init_from names, if needed")
     parser.add_argument(
-        "--log_to", metavar="TRACKERS", help="send the figures to these, too: wandb, tensorboard, trackio, mlflow"
+        "--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: in N processes)"
     )
-    parser.add_argument("--no-report", action="store_true", help="end without the report")
+    parser.add_argument(
+        "--log_to",
+        metavar="TRACKERS",
+        help="also send metrics to wandb, tensorboard, trackio or mlflow (separate several by commas)",
+    )
+    parser.add_argument("--no-report", action="store_true", help="skip the report at the end")
     add_knobs(parser)
 
 
 def add_knobs(parser: argparse.ArgumentParser) -> None:
     """Configs and knobs, as nanoGPT takes them; `read_asked` reads them."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--config",
         action=KeepOrder,
         metavar="CONFIG",
-        help="a nanoGPT config file; --config may be left out. Read, never executed; the later file or flag wins",
+        help="a nanoGPT config file (read, never executed); you can leave out --config. Later files and flags win",
     )
     parser.set_defaults(in_order=())
     add_language(parser)
-    parser.add_argument("--auto", action="store_true", help="the machine decides what configs and knobs leave open")
+    parser.add_argument("--auto", action="store_true", help="let nanopace choose whatever configs and knobs leave open")
     knobs = parser.add_argument_group("knobs")
     for knob in KNOBS.values():
         shown = knob.why.replace("%", "%%")
