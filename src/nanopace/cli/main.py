@@ -73,9 +73,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError("{message} ({prog} --help)", message=_shortened(message), prog=self.prog)
 
-    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
-        """As argparse does, but of a flag that is unknown it also says which one may have been meant."""
-        found, unknown = self.parse_known_args(args, namespace)
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """As parse_args, but of a flag that is unknown it also says which one may have been meant."""
+        found, unknown = self.parse_known_args(arguments)
         if not unknown:
             return found
         said = {"arguments": _shortened(" ".join(unknown)), "prog": self.prog}
@@ -158,7 +158,7 @@ def _dispatch(arguments: Sequence[str], lang: str) -> int:
     translate = translator(lang)
     speak(translate)
     top_parser = make_top_parser(translate)
-    top = top_parser.parse_args(arguments)
+    top = top_parser.parse(arguments)
     if top.command is None:
         top_parser.print_help()
         return 0
@@ -167,7 +167,7 @@ def _dispatch(arguments: Sequence[str], lang: str) -> int:
     parser, command = make_parser(top.command, translate)
     parser.set_defaults(lang=top.lang)
     word_flag = getattr(command, "WORDS_ARE", None)  # the flag that a word without one stands for
-    return command.run(parser.parse_args([*spelled_out(top.rest, word_flag, parser)] if word_flag else top.rest))
+    return command.run(parser.parse([*spelled_out(top.rest, word_flag, parser)] if word_flag else top.rest))
 
 
 def make_parser(name: str, translate: Translate = str) -> tuple[Parser, Command]:

@@ -50,7 +50,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
         action=KeepOrder,
         metavar="MODEL",
         help="an out_dir, a checkpoint in it, a nanoGPT ckpt.pt, or a Hugging Face GPT-2 directory; or a config file "
-        "(.py), which is read, never executed. You can leave out --model. Later files and flags win",
+        "(.py), which is read, never executed. You can leave out --model; later files and flags win",
     )
     for knob in KNOBS.values():
         flags = [f"--{knob.name}", *filter(None, [_OTHER_SPELLINGS.get(knob.name)])]

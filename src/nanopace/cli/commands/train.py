@@ -56,7 +56,7 @@ def add_knobs(parser: argparse.ArgumentParser) -> None:
         "--config",
         action=KeepOrder,
         metavar="CONFIG",
-        help="a nanoGPT config file (read, never executed); you can leave out --config. Later files and flags win",
+        help="a nanoGPT config file (read, never executed); you can leave out --config; later files and flags win",
     )
     parser.set_defaults(in_order=())
     add_language(parser)
