@@ -22,6 +22,7 @@ another language.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 
@@ -36,6 +37,12 @@ class Message(str):
         made = super().__new__(cls, template.format(**values))
         made.template, made.values = template, values
         return made
+
+    @classmethod
+    def joined(cls, separator: str, parts: Iterable[str]) -> Self:
+        """One of several, each in its own words."""
+        values = {f"part{number}": part for number, part in enumerate(parts)}
+        return cls(separator.join(f"{{{name}}}" for name in values), **values)
 
     def __getnewargs_ex__(self) -> Any:
         """For pickle: ranks send it to each other."""

@@ -29,7 +29,7 @@ def check_answer(args: argparse.Namespace) -> None:
 
         check_target(args.write, overwrite=args.overwrite)
     elif args.overwrite:
-        raise UsageError("--overwrite is for --write FILE; give that, too")
+        raise UsageError("--overwrite needs --write FILE")
 
 
 def write_answer(args: argparse.Namespace, text: str, words: Words) -> None:

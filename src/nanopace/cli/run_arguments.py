@@ -72,7 +72,7 @@ def find_sources(arguments: Sequence[str], words: Words, patterns: Sequence[str]
         logs = [str(each.source if isinstance(each, RankFiles) else each) for each in grouped]
         if not logs:
             raise NotALog(
-                "{path}: no training log in this directory; known are the logs of {formats}",
+                "{path}: no training log in this directory; nanopace reads logs from {formats}",
                 path=argument,
                 formats=known_trainers(),
             )
@@ -108,7 +108,7 @@ def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]
     if not found:
         known = ", ".join(dict.fromkeys(run.stage for run in runs if run.stage is not None)) or "-"
         raise InputError(
-            "{path}: holds no run of stage {stage}; its stages: {known}", path=source, stage=stage, known=known
+            "{path}: has no run of stage {stage}; its stages: {known}", path=source, stage=stage, known=known
         )
     return found
 

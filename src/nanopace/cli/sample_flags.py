@@ -50,7 +50,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
         action=KeepOrder,
         metavar="MODEL",
         help="an out_dir, a checkpoint in it, a nanoGPT ckpt.pt, or a Hugging Face GPT-2 directory; or a config file "
-        "(.py), which is read, never executed. You can leave out --model; later files and flags win",
+        "(.py), which is read, never executed. --model may be left out; later files and flags win",
     )
     for knob in KNOBS.values():
         flags = [f"--{knob.name}", *filter(None, [_OTHER_SPELLINGS.get(knob.name)])]
@@ -103,7 +103,7 @@ def find_weights(args: argparse.Namespace) -> Path:
         return find_model(args.init_from, args.download)
     if not os.path.exists(args.out_dir):
         raise UsageError(
-            "--out_dir={out_dir}: there is no such directory; name the out_dir of a run, or a model",
+            "--out_dir={out_dir}: no such directory; name the out_dir of a run, or a model",
             out_dir=args.out_dir,
         )
     return Path(args.out_dir)

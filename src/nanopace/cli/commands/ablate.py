@@ -80,7 +80,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     together = [[name.strip() for name in each.split(",")] for each in args.together]
     unknown = [name for each in together for name in each if name not in KNOBS]
     if unknown:
-        raise UsageError("--together: {knob} is no knob", knob=unknown[0])
+        raise UsageError("--together: unknown knob {knob}", knob=unknown[0])
     return make_plan(
         _knobs(args.a),
         _knobs(args.b),
@@ -104,7 +104,7 @@ def _knobs(path: str) -> Mapping[str, Value]:
     run = open_run(path)
     known = {name: fact.value for name, fact in run.facts.items() if name in KNOBS and fact.origin != "inferred"}
     if not {"batch_size", "block_size", "n_layer", "n_embd"} <= known.keys():
-        raise UsageError("{path}: does not say its config; give the config file, which ends in .py", path=path)
+        raise UsageError("{path}: does not contain its config; pass the config file (.py) instead", path=path)
     return known
 
 
@@ -119,9 +119,7 @@ def _measured(plan: Plan, args: argparse.Namespace, words: Words) -> list[Tried]
     if not failed.worked:
         changed = ", ".join(sorted(tried[-1].changed)) or "A.py"
         if failed.failure == "memory":
-            raise UsageError(
-                "memory was full in the run with B's {knobs}: nothing can be said without it", knobs=changed
-            )
+            raise UsageError("the run with B's {knobs} ran out of memory; without it there is no answer", knobs=changed)
         if failed.failure == "time":
             raise UsageError(
                 "the run with B's {knobs} took longer than --timeout {seconds} s", knobs=changed, seconds=args.timeout

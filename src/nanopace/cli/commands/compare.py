@@ -99,7 +99,7 @@ class Lettered:
         for letter in sorted(self.letters):
             if _LETTERS.index(letter) >= runs:
                 known = ", ".join(_LETTERS[:runs])
-                raise UsageError("{letter}: there is no such run; there are {known}", letter=letter, known=known)
+                raise UsageError("{letter}: no such run; the runs are {known}", letter=letter, known=known)
 
 
 def _split(text: str, mark: str) -> tuple[str, str]:
@@ -122,7 +122,7 @@ def _read(sources: Sequence[str], settings: Lettered, stage: Stage | None) -> St
         own = settings.of(_letter(len(members)))
         if own != used:
             if source == "-":
-                raise UsageError("-: the runs of standard input cannot have settings of their own")
+                raise UsageError("-: runs read from standard input cannot have settings of their own")
             run = read_runs(source, own)[index]
         members.append(run)
     return list(staged.items())
@@ -139,9 +139,9 @@ def _letter(index: int) -> str:
 
 def _no_pair(logs: Sequence[str], staged: Staged) -> UsageError:
     if len(staged) == 1:
-        return UsageError("compare needs two runs, and {logs} holds one", logs=" ".join(logs))
+        return UsageError("compare needs two runs, but {logs} has only one", logs=" ".join(logs))
     names = ", ".join(run.name for _, runs in staged for run in runs)
-    return UsageError("compare needs two runs of one stage, and there is one of each: {names}", names=names)
+    return UsageError("compare needs two runs of the same stage, but there is only one of each: {names}", names=names)
 
 
 def _compared(runs: Sequence[Run]) -> list[Comparison]:

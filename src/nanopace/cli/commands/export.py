@@ -111,7 +111,7 @@ def _write(out: Path, data: bytes) -> None:
 
     try:
         if out.exists():
-            raise InputError("--out {path}: already exists, and is not overwritten", path=out)
+            raise InputError("--out {path}: already exists and will not be overwritten", path=out)
         with atomic_file(out, durable=False) as file:
             file.write(data)
     except OSError as error:

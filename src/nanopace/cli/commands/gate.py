@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     runs = [_read(source, settings, args.stage, words) for source in (args.new, args.base) if source is not None]
     if len({run.stage for run in runs if run.stage is not None}) > 1:
         raise UsageError(
-            "NEW and BASE are of different stages ({stages})", stages=", ".join(str(r.stage) for r in runs)
+            "NEW and BASE are from different stages ({stages})", stages=", ".join(str(r.stage) for r in runs)
         )
     gate = _judged(runs, limits)
     if args.json:
@@ -123,11 +123,11 @@ def _read(argument: str, settings: Settings, stage: Stage | None, words: Words) 
     """The one run that an argument stands for."""
     source, *others = find_sources([argument], words, settings.patterns)
     if others:
-        raise UsageError("{path}: holds {count} logs, and gate takes one", path=argument, count=1 + len(others))
+        raise UsageError("{path}: has {count} logs, but gate takes one", path=argument, count=1 + len(others))
     run, *more = of_stage(read_runs(source, settings), stage, source)
     if more:
         raise UsageError(
-            "{path}: holds {count} runs, and gate takes one; --stage picks one of several stages",
+            "{path}: has {count} runs, but gate takes one; use --stage to pick a stage",
             path=argument,
             count=1 + len(more),
         )

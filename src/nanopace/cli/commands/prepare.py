@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
     words = words_of(args)
     if args.name is not None and re.search(r"[/\\]|^\.+$", args.name):
-        raise UsageError("--name {name}: is a path; say with --out where it goes", name=args.name)
+        raise UsageError("--name {name}: is a path; use --out to choose the directory", name=args.name)
     name = _corpus_name(args)
     recipe = _recipe(args, name or args.name or _name_of(args.out, args.sources))
     check_tokenizer(recipe)
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             files = _files(args, name, directory, on_progress)
             summary = prepare(files, directory, recipe, restart=args.restart, on_progress=on_progress)
     except KeyboardInterrupt:
-        print(words.text("Interrupted: the same command goes on where it was."), file=sys.stderr)
+        print(words.text("Interrupted. Run the same command again to continue."), file=sys.stderr)
         raise
     _show(summary, words)
     return 0
@@ -77,10 +77,12 @@ def _corpus_name(args: argparse.Namespace) -> str | None:
     known = [source for source in args.sources if source in CORPORA]
     if not known:
         if args.files is not None:
-            raise UsageError("--files is for the corpora that have a name")
+            raise UsageError("--files works only with named corpora")
         return None
     if len(args.sources) > 1:
-        raise UsageError("{name}: a corpus with a name is prepared alone; write ./{name} for a file", name=known[0])
+        raise UsageError(
+            "{name}: a named corpus is prepared on its own; for a file of that name, write ./{name}", name=known[0]
+        )
     name: str = known[0]
     return name
 

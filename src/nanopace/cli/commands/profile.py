@@ -46,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     asked = train.read_asked(args)
     if args.trace.suffix not in (".json", ".gz"):
-        raise InputError("--trace {path}: must end with .json or .json.gz", path=args.trace)
+        raise InputError("--trace {path}: must end in .json or .json.gz", path=args.trace)
     if not args.trace.absolute().parent.is_dir():
-        raise InputError("--trace {path}: there is no such directory", path=args.trace)
+        raise InputError("--trace {path}: no such directory", path=args.trace)
     with tempfile.TemporaryDirectory() as out_dir:
         last = args.skip + args.steps + _AFTER
         forced = {"out_dir": out_dir, "max_iters": last, "eval_interval": _NEVER, "eval_iters": 1, "save_interval": -1}

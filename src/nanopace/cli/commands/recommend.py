@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     cards = _cards(args)
     if args.write is not None and len(cards) > 1:
-        raise UsageError("--write writes the config of one card, and {cards} are given", cards=len(cards))
+        raise UsageError("--write writes the config for one card, but {cards} are given", cards=len(cards))
     check_answer(args)
     answers = [_answer(card, args) for card in cards]
     if args.json:
@@ -104,7 +104,7 @@ def _cards(args: argparse.Namespace) -> list[Card]:
     if not named and not by_hand:
         raise UsageError("--gpu NAME is needed, such as --gpu 4070; nanopace cards lists all")
     if len(named) > 1 and by_hand:
-        raise UsageError("--peak-tflops and --memory are of one card, and --gpu names {cards}", cards=len(named))
+        raise UsageError("--peak-tflops and --memory describe one card, but --gpu names {cards}", cards=len(named))
     if len(named) > _MOST_CARDS:
         raise UsageError("--gpu: at most {most} cards side by side, not {cards}", most=_MOST_CARDS, cards=len(named))
     if by_hand:
@@ -117,7 +117,7 @@ def _find(name: str) -> Card:
 
     count, single = split_count(name)
     if count > 1:
-        raise UsageError("--gpu {name}: name one card, without a number", name=name)
+        raise UsageError("--gpu {name}: name a single card, without a count", name=name)
     try:
         return find_card(single)
     except UnknownCard as error:
@@ -129,7 +129,8 @@ def _find(name: str) -> Card:
                 name=name,
             ) from None
         raise UnknownCard(
-            "{name}: no such card in the table; near it are {near}; or give its figures: --peak-tflops 58 --memory 12",
+            "{name}: no such card in the table; similar names: {near}; or give its figures: --peak-tflops 58 "
+            "--memory 12",
             name=name,
             near=near,
         ) from None
@@ -151,5 +152,5 @@ def _by_hand(name: str | None, args: argparse.Namespace) -> Card:
         return known._replace(bf16_tflops=peak, memory_gb=known.memory_gb if memory is None else memory)
     if peak is None or memory is None:
         missing = "--peak-tflops" if peak is None else "--memory"
-        raise UsageError("{missing} is needed, too, for a card that is not in the table", missing=missing)
+        raise UsageError("a card that is not in the table also needs {missing}", missing=missing)
     return given_card(name or f"{peak:g} TFLOP/s", peak, memory)

@@ -151,15 +151,15 @@ def _tokenizer(asked: str | None, pretrained: Pretrained) -> Tokenizer:
     else:
         found = known[asked]() if asked in known else load_tokenizer(Path(asked))
         if found is None:
-            raise UsageError("--tokenizer {asked}: no tokenizer.json or meta.pkl is there", asked=asked)
+            raise UsageError("--tokenizer {asked}: no tokenizer.json or meta.pkl there", asked=asked)
     if found is None:
         raise InputError(
-            "{path}: brings no tokenizer; name one with --tokenizer, such as the corpus it was trained on",
+            "{path}: has no tokenizer; name one with --tokenizer, such as the corpus it was trained on",
             path=pretrained.path,
         )
     if found.vocab_size > pretrained.shape.vocab_size:
         raise InputError(
-            "{path}: has {model} token ids, and its tokenizer {tokenizer}; they do not belong together",
+            "{path}: has {model} token ids, but its tokenizer has {tokenizer}; they do not belong together",
             path=pretrained.path,
             model=pretrained.shape.vocab_size,
             tokenizer=found.vocab_size,

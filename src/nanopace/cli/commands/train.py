@@ -56,7 +56,7 @@ def add_knobs(parser: argparse.ArgumentParser) -> None:
         "--config",
         action=KeepOrder,
         metavar="CONFIG",
-        help="a nanoGPT config file (read, never executed); you can leave out --config; later files and flags win",
+        help="a nanoGPT config file (read, never executed); --config may be left out; later files and flags win",
     )
     parser.set_defaults(in_order=())
     add_language(parser)
@@ -162,7 +162,7 @@ def _download(init_from: str) -> None:
         from nanopace.train.formats.hub import find_model, is_of_the_hub
 
         if not is_of_the_hub(init_from):
-            raise UsageError("--download: init_from={init_from} is nothing to download", init_from=init_from)
+            raise UsageError("--download: init_from={init_from} is not something to download", init_from=init_from)
         find_model(init_from, download=True)
 
 

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _line(verdict: Verdict, words: Words) -> str:
     name = verdict.path.name if verdict.step is None else words.text("step {step}", step=words.count(verdict.step))
-    said = words.text("whole") if verdict.wrong is None else words.error(verdict.wrong)
+    said = words.text("intact") if verdict.wrong is None else words.error(verdict.wrong)
     best = "" if verdict.best is None else words.text("; the best: val loss {loss}", loss=words.loss(verdict.best))
     return f"{name}  {size(verdict.bytes)}  {said}{best}"
 

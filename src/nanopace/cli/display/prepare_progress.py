@@ -41,7 +41,7 @@ class PrepareProgress(WithBar):
     def _called(self, status: Status) -> str:
         texts = {
             "download": self._words.text("downloading"),
-            "tokenizer": self._words.text("making the tokenizer"),
+            "tokenizer": self._words.text("building the tokenizer"),
             "tokens": self._words.text("tokenizing"),
         }
         return f"{texts[status.stage]} {status.which}".rstrip()

@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Any
 
+from nanopace.errors import Message
+
 ECHO_S = 1.0  # within this time a signal is passed on
 HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
@@ -60,7 +62,7 @@ class Interrupt:
             raise KeyboardInterrupt  # checkpoints are whole at every moment, so nothing is lost
         self._asked_at, self.asked = self._clock(), True
         self._echoed = self._echoed or number == HANGUP
-        self._note("finishing the step and saving; once more leaves at once, with the last checkpoint whole")
+        self._note(Message("Saving after this step. Press Ctrl-C again to quit now; the last checkpoint is intact."))
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         """Ctrl-Z. This very thread stops itself, and all others with it, so that it knows when it went on."""
