@@ -218,6 +218,10 @@ class Words:
         """A number with `digits` after the point, or with as few as it needs."""
         return UNKNOWN if x is None else numbers.decimal(x, self._form, digits)
 
+    def significant(self, x: float | None, digits: int = 3) -> str:
+        """A number with that many significant digits: 0.0412, 6.01, 169."""
+        return UNKNOWN if x is None else numbers.significant(x, self._form, digits)
+
     def loss(self, x: float | None, error: float | None = None) -> str:
         """A loss, with its standard error where that is known: 3.2841 ±0.0031."""
         return self.number(x, 4) + ("" if x is None or error is None else f"{FIXED}±{self.number(error, 4)}")

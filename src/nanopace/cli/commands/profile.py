@@ -64,8 +64,10 @@ def _train(asked: Asked, args: argparse.Namespace) -> None:
     from nanopace.cli.display.prepare_progress import PrepareProgress
 
     words = words_of(args)
-    with needs_torch("profile"), PrepareProgress(words) as preparing, display_for(sys.stderr) as display:
+    with needs_torch("profile"), PrepareProgress(words) as preparing, display_for(sys.stderr, words) as display:
+        display.waiting(words.text("Loading PyTorch ..."))
         from nanopace.train.profiling import Profiled
         from nanopace.train.run import train as train_model
 
+        preparing.before = lambda: display.waiting("")
         train_model(asked, listener=Profiled(display, args.trace, args.skip, args.steps), preparing=preparing)

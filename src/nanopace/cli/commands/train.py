@@ -87,9 +87,12 @@ def run(args: argparse.Namespace) -> int:
 
     drop_what_is_lost()  # the exit code is training's: what counts is on the disk
     out = sys.stdout if speaks else open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, to the end of the process
-    with needs_torch("train"), PrepareProgress(words) as preparing, display_for(out) as display:
+    with needs_torch("train"), PrepareProgress(words) as preparing, display_for(out, words) as display:
+        display.waiting(words.text("Loading PyTorch ..."))
         from nanopace.train.run import train
 
+        display.waiting(words.text("Setting up the run ..."))
+        preparing.before = lambda: display.waiting("")
         listener = _tracked(display, args.log_to, given) if speaks else display
         for note in asked.notes:
             listener.note(note)
@@ -113,7 +116,7 @@ def _report(ledger: str, words: Words) -> None:
     try:
         diagnosis = diagnose(open_run(ledger))
     except NanopaceError as error:
-        print(f"no report: {error}", flush=True)
+        print(words.text("no report: {reason}", reason=words.error(error)), flush=True)
     else:
         print_report([diagnosis], words, out=sys.stdout)
 
