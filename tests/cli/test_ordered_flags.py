@@ -114,7 +114,7 @@ def test_words_that_are_values_and_words_that_are_files(tmp_path: Path, monkeypa
         (["--batch_size", "--seed=1"], "expected one argument"),
         (["a.py", "--nothing=1"], "unrecognized arguments"),
         ([""], "--config: must not be empty"),
-        (["--download"], "--download: init_from=scratch is nothing to download"),
+        (["--download"], "--download: init_from=scratch is not something to download"),
     ],
 )
 def test_mistakes_are_one_line(

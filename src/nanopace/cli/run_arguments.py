@@ -72,7 +72,7 @@ def find_sources(arguments: Sequence[str], words: Words, patterns: Sequence[str]
         logs = [str(each.source if isinstance(each, RankFiles) else each) for each in grouped]
         if not logs:
             raise NotALog(
-                "{path}: no training log in this directory; nanopace reads logs from {formats}",
+                "{path}: no training log in this directory; known are the logs of {formats}",
                 path=argument,
                 formats=known_trainers(),
             )

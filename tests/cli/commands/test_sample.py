@@ -116,22 +116,22 @@ def test_a_tokenizer_from_a_directory(save: Save, tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["nothing"], "nothing: there is no such file or directory"),
-        (["bare"], "bare: brings no tokenizer; name one with --tokenizer, such as the corpus it was trained on"),
-        (["bare", "--tokenizer", "nothing"], "--tokenizer nothing: no tokenizer.json or meta.pkl is there"),
-        (["bare", "--tokenizer", "gpt2"], "bare: has 300 token ids, and its tokenizer 50257; they do not belong"),
+        (["nothing"], "nothing: no such file or directory"),
+        (["bare"], "bare: has no tokenizer; name one with --tokenizer, such as the corpus it was trained on"),
+        (["bare", "--tokenizer", "nothing"], "--tokenizer nothing: no tokenizer.json or meta.pkl there"),
+        (["bare", "--tokenizer", "gpt2"], "bare: has 300 token ids, but its tokenizer has 50257; they do not belong"),
         (["out", "--prompt", "z"], "the character 'z' is not in the alphabet"),
         (["out", "--prompt", "FILE:nothing"], "--start nothing: cannot be read: No such file or directory"),
         (["out", "--prompt", "FILE:a\0b"], "--start: must be str, not 'FILE:a\\x00b'"),
         (["out", "--prompt", "FILE:latin"], "--start latin: is not UTF-8 text"),
         (["out", "--prompt", "FILE:large"], "--start large: is too large for a prompt"),
-        (["out", "--device", "abacus"], "--device=abacus: is no device"),
+        (["out", "--device", "abacus"], "--device=abacus: unknown device"),
         (["out", "--num", "0"], "--num_samples: must be int >= 1, not '0'"),
         (["out", "--temperature", "-1"], "--temperature: must be float >= 0, not '-1'"),
         (["out", "--temperature", "nan"], "--temperature: must be float >= 0, not 'nan'"),
         (["out", "--top_p", "0"], "argument --top_p: invalid share: '0'"),
         (["out", "--top_k", "-1"], "--top_k: must be int >= 0, not '-1'"),
-        (["diverged"], "the model's answers are not numbers: its training has diverged"),
+        (["diverged"], "the model's outputs are not finite numbers: its training has diverged"),
     ],
 )
 def test_a_mistake_is_one_line(

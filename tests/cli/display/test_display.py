@@ -46,7 +46,7 @@ def test_every_line_in_its_order() -> None:
         run(lines)
     assert out.getvalue() == (
         f"nanopace {__version__} train: out, 65,536 tokens a step, steps 0 to 2000\n"
-        "  device: cpu: no CUDA card was found\n"
+        "  device: cpu: found no CUDA card\n"
         "iter 100: loss 3.2841, time 168.65ms, mfu 41.20%, 388592 tok/s, norm 0.84, lr 6.00e-04\n"
         "step 250: train loss (last 250 steps) 3.3121, val loss 3.2841, time 812.40ms, val error 0.0031, "
         "train error 0.0103, 0.9871 bits per byte, change -0.0312 (error 0.0009)\n"

@@ -25,7 +25,7 @@ NANOGPT_EVALUATION = re.compile(r"^step (\d+): train loss ([\d.]+), val loss ([\
 def test_the_introduction() -> None:
     assert list(log_lines.introduction(introduction(), words())) == [
         f"nanopace {__version__} train: out, 65,536 tokens a step, steps 0 to 2000",
-        "  device: cpu: no CUDA card was found",
+        "  device: cpu: found no CUDA card",
     ]
 
 

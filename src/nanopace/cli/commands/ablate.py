@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--timeout", type=_count, default=600, metavar="S", help="seconds a run may take (default: 600)")
     group.add_argument("--keep", metavar="DIR", help="keep the runs here, and continue from those already there")
-    group = parser.add_argument_group("the answer")
+    group = parser.add_argument_group("output")
     group.add_argument("--html", metavar="FILE", help="write one self-contained page instead of printing a report")
-    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
+    group.add_argument("--json", action="store_true", help="print JSON, identical in every language")
     add_language(group)
     add_layout(group)
 

@@ -29,7 +29,7 @@ def pick_steps(
     if asked is not None:
         asked = tuple(each.name for each in taken(asked) if single or each.keeps_gradients)
         what = ", ".join(asked) or Message("everything is kept")
-        return asked, Message("{what}: as requested", what=what)
+        return asked, Message.joined(": ", (what, Message("as requested")))
     if machine.memory_gb is None:
         return (), Message("everything is kept: the amount of memory is unknown")
     size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
@@ -39,13 +39,10 @@ def pick_steps(
     if not steps:
         return steps, Message("everything is kept: it takes about {need} of {memory} GiB", **need)
     before = fused_peak_bytes(*size, steps[:-1], recipe=shape.recipe, fp8=config.fp8) / GIB
-    return steps, Message(
-        "{steps}: takes about {need} of {memory} GiB, and {more} without {last}",
-        steps=", ".join(steps),
-        more=f"{before:.1f}",
-        last=steps[-1],
-        **need,
+    takes = Message(
+        "takes about {need} of {memory} GiB, and {more} without {last}", more=f"{before:.1f}", last=steps[-1], **need
     )
+    return steps, Message.joined(": ", (", ".join(steps), takes))
 
 
 def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str) -> int | None:
