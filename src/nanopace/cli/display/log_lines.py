@@ -138,9 +138,8 @@ def outcome(end: Outcome, out_dir: str, words: Words) -> str:
     if end.reason == "finished":
         energy = "" if end.energy_kwh is None else f", {kwh(end.energy_kwh)}"
         return f"finished after {end.iteration} steps in {duration(end.wall_ms / 1000)}{energy}"
-    if end.checkpoint is None:
-        return f"{end.reason} after {end.iteration} steps; {words.text('nothing was saved')}"
-    return f"{end.reason} after {end.iteration} steps; {_go_on(out_dir, words)}"
+    next_step = words.text("nothing was saved") if end.checkpoint is None else _go_on(out_dir, words)
+    return f"{end.reason} after {end.iteration} steps; {next_step}"
 
 
 def _unsaved(end: Outcome, out_dir: str, words: Words) -> str:
