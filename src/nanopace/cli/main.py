@@ -151,7 +151,12 @@ def complain(error: NanopaceError, lang: str) -> None:
     """Say on stderr what is wrong, in one line."""
     from nanopace.wording.catalog import words
 
-    print(f"nanopace: {words(lang).error(error)}", file=sys.stderr)
+    said = f"nanopace: {words(lang).error(error)}"
+    if sys.stderr.isatty():
+        from nanopace.cli.display.log_lines import wrapped
+
+        said = wrapped(said, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
+    print(said, file=sys.stderr)
 
 
 def _dispatch(arguments: Sequence[str], lang: str) -> int:
