@@ -186,6 +186,6 @@ def test_a_long_comment_is_wrapped_at_words_on_a_terminal() -> None:
     os.close(ours)
     assert shown == [
         "# nanopace: iteration 100 took 5.79 s: an evaluation",
-        "#   (5.13 s) and a checkpoint (0.49 s), 3%",
+        "#   (5.13 s) and a checkpoint (0.49 s), 3% of it",
         "# nanopace: short",
     ]

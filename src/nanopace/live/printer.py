@@ -15,11 +15,12 @@ from collections.abc import Sequence
 
 from nanopace.errors import reason_of
 from nanopace.sources.text import clean
-from nanopace.views.terminal.writer import NARROWEST, columns, fit_encoding, wrap
+from nanopace.views.terminal.writer import columns, fit_encoding, wrap
 from nanopace.wording.printable import clean as printable
 
 PREFIX = "# nanopace: "  # before every comment: no trainer begins a row like this
 _CONTINUED = "#   "  # before the other lines of a long one
+_TOO_NARROW = 20  # columns: words would have to be broken
 PATIENCE_S = 1.0  # that a comment waits for the end of a line on a terminal, or behind a progress bar
 _LONGEST_TAIL = 4096  # bytes of a line without its end that are looked at
 _COLOURS = {"": "36", "alert": "1;31"}
@@ -72,7 +73,7 @@ class Printer:
             width = os.get_terminal_size(self._fd).columns - 1 if self._terminal else 0
         except OSError:
             return [line]
-        if width < NARROWEST or columns(line) <= width:
+        if width < _TOO_NARROW or columns(line) <= width:
             return [line]
         first, *rest = wrap(line, width - len(_CONTINUED))
         return [first, *(_CONTINUED + each for each in rest)]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from nanopace.ledger import CheckpointEvent, EvalEvent, Event, NoteEvent, StepEvent
 from nanopace.train.listener import Introduction, Outcome
 from nanopace.version import __version__
-from nanopace.views.terminal.writer import NARROWEST, columns, wrap
+from nanopace.views.terminal.writer import columns, wrap
 from nanopace.wording.printable import one_line
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _OF_NANOGPT = 3  # loss, time and mfu
 _COMMAND = ": nanopace "  # before a command that can be copied
+_TOO_NARROW = 20  # columns: words would have to be broken
 _WORTH_SAYING = 0.01  # of logging on top of the steps' times
 
 
@@ -79,7 +80,7 @@ def fitting_row(row: str, width: int) -> str:
 
 def wrapped(line: str, width: int) -> str:
     """A line for a terminal, which would break it in the middle of a word. A command to be copied stays whole."""
-    if columns(line) <= width or width < NARROWEST:
+    if columns(line) <= width or width < _TOO_NARROW:
         return line
     said, command, rest = line.partition(_COMMAND)
     margin = len(line) - len(line.lstrip()) + 2
