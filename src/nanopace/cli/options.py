@@ -44,7 +44,7 @@ def add_pattern(parser: argparse._ActionsContainer, metavar: str = "REGEX") -> N
         metavar=metavar,
         action="append",
         default=[],
-        help="regex for a line of the log, such as 'step (?P<iteration>\\d+).*time (?P<ms>[\\d.]+)'; repeat it for "
+        help="regex for a line of the log, such as 'iter (?P<iteration>\\d+).*time (?P<ms>[\\d.]+)'; repeat it for "
         "other kinds of lines, such as evaluations (docs/pattern.md)",
     )
 
@@ -68,7 +68,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def add_layout(parser: argparse._ActionsContainer) -> None:
     """Width and colours of a report."""
-    parser.add_argument("--no-color", action="store_true", help="plain text; setting NO_COLOR does the same")
+    parser.add_argument("--no-color", action="store_true", help="plain text (also: set NO_COLOR)")
     width = bounded(int, "number of columns", lambda width: width >= 1)
     parser.add_argument(
         "--width", type=width, metavar="N", help="width of the report in columns (default: the terminal's, or 80)"

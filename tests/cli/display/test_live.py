@@ -265,8 +265,8 @@ def test_what_takes_a_while_is_said_and_goes_when_there_is_more_to_say(terminal:
     display = begin()
     display.waiting("Loading PyTorch ...")
     assert terminal.screen().lines == ["Loading PyTorch ..."]
-    display.waiting("Setting up the run ...")
-    assert terminal.screen().lines == ["Setting up the run ..."]
+    display.waiting("Preparing the run ...")
+    assert terminal.screen().lines == ["Preparing the run ..."]
     display.note("a note")
     assert terminal.screen().lines == ["a note"]
     display.waiting("more")

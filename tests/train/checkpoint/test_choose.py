@@ -270,7 +270,7 @@ def test_a_new_run_is_told_of_a_best_that_cannot_be_used(run: Run, finished: Run
         ),
         (
             "resume",
-            "--which=best and --init_from=resume exclude each other: resuming always goes on from the last checkpoint; "
+            "--which=best and --init_from=resume cannot be combined: a run is always resumed from its last checkpoint; "
             "to start a new run from another one: --init_from=out/checkpoints/step-00000150 --out_dir=other",
         ),
     ],

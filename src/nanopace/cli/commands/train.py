@@ -1,6 +1,6 @@
 """Train a GPT, and finish with a report of where the time went.
 
-nanoGPT's config files and flags work unchanged, and whatever they leave open gets nanoGPT's defaults:
+nanoGPT's configs and flags work unchanged, and whatever they leave open gets nanoGPT's defaults:
 
   nanopace train config/train_gpt2.py --batch_size=8
 
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         display.waiting(words.text("Loading PyTorch ..."))
         from nanopace.train.run import train
 
-        display.waiting(words.text("Setting up the run ..."))
+        display.waiting(words.text("Preparing the run ..."))
         preparing.before = lambda: display.waiting("")
         listener = _tracked(display, args.log_to, given) if speaks else display
         for note in asked.notes:

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--webhook", metavar="URL", help="where to post JSON, such as a Slack or Discord webhook")
     group = parser.add_argument_group("output")
     add_language(group)
-    group.add_argument("--no-color", action="store_true", help="plain text; setting NO_COLOR does the same")
+    group.add_argument("--no-color", action="store_true", help="plain text (also: set NO_COLOR)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -244,7 +244,7 @@ def check_fp8(config: TrainConfig, shape: ModelShape, device: torch.device, rank
     against = list(_against_ours(config, shape, device, ranks).values()) if config.compile else ["compile=False"]
     if against:
         raise ConfigError(
-            "fp8=True and {setting} exclude each other: 8-bit products are part of our own kernels, which do not "
+            "fp8=True and {setting} cannot be combined: 8-bit products are part of our own kernels, which do not "
             "support that; change one of them",
             setting=against[0],
         )

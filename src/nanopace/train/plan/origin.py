@@ -171,7 +171,7 @@ def check_which(asked: Asked, init_from: str) -> None:
             which=which,
         )
     raise UsageError(
-        "--which={which} and --init_from=resume exclude each other: a run is always resumed from its last "
+        "--which={which} and --init_from=resume cannot be combined: a run is always resumed from its last "
         "checkpoint; to start a new run from another one: --init_from=out/checkpoints/step-00000150 "
         "--out_dir=other",
         which=which,
