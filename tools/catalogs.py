@@ -7,6 +7,7 @@ longer has are dropped. The compiled .mo files are committed, so that nothing bu
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
+from nanopace.cli.language import OF_ARGPARSE, help_texts
+from nanopace.cli.main import COMMANDS, make_parser, make_top_parser
 from nanopace.wording import numbers
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "nanopace"
@@ -25,7 +28,7 @@ UNDATED = datetime(2026, 1, 1, tzinfo=UTC)  # so that a run that changes no text
 
 ERRORS = (
     "NanopaceError", "UsageError", "InputError", "NotALog", "ConfigError", "OutputError",
-    "CardError", "UnknownCard", "AmbiguousCard",
+    "CardError", "UnknownCard", "AmbiguousCard", "Message",
 )  # fmt: skip
 KEYWORDS = {
     **dict.fromkeys(("text", "label", "say", *ERRORS)),  # the first argument is the text
@@ -39,7 +42,17 @@ def collect() -> Catalog:
     found = extract_from_dir(SOURCE, method_map=[("**.py", "python")], keywords=KEYWORDS)
     for filename, _, text, _, _ in sorted(found, key=lambda message: (message[0], message[1])):
         catalog.add(text, locations=[(filename, 0)])
+    for filename, text in help_of_commands():
+        catalog.add(text, locations=[(filename, 0)])
     return catalog
+
+
+def help_of_commands() -> Iterator[tuple[str, str]]:
+    """Every text of every --help, by the parsers themselves; and argparse's own."""
+    for name in COMMANDS:
+        yield from ((f"cli/commands/{name}.py", text) for text in help_texts(make_parser(name)[0]))
+    yield from (("cli/main.py", text) for text in help_texts(make_top_parser()))
+    yield from (("cli/language.py", text) for text in OF_ARGPARSE)
 
 
 def po_file(language: str) -> Path:

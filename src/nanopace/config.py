@@ -31,23 +31,21 @@ class TrainConfig:
     """Every knob, checked once. The defaults are nanoGPT's: GPT-2 124M on OpenWebText, on eight A100."""
 
     # output
-    out_dir: str = _knob("out", "call", "bookkeeping", "the checkpoints go here, and our ledger", may_be_empty=False)
+    out_dir: str = _knob("out", "call", "bookkeeping", "where checkpoints and the ledger go", may_be_empty=False)
     eval_interval: int = _knob(
-        2000, "run", "bookkeeping", "iterations between evaluations: training stands still for each of them", least=1
+        2000, "run", "bookkeeping", "iterations between evaluations: training pauses for each one", least=1
     )
     log_interval: int = _knob(
-        1, "run", "bookkeeping", "iterations between printed rows: an evaluation between two rows is invisible", least=1
+        1, "run", "bookkeeping", "iterations between log lines: an evaluation between two lines does not show", least=1
     )
     eval_iters: int = _knob(
         200,
         "run",
         "bookkeeping",
-        "batches per split and evaluation: noise falls with the root, cost rises in line",
+        "batches per split and evaluation: noise falls with the square root, cost grows linearly",
         least=1,
     )
-    eval_only: bool = _knob(
-        False, "call", "bookkeeping", "evaluate once and leave: to measure a model that is already there"
-    )
+    eval_only: bool = _knob(False, "call", "bookkeeping", "evaluate once and exit: to measure an existing model")
     always_save_checkpoint: bool = _knob(
         True, "run", "bookkeeping", "save after every evaluation, not only after a new best"
     )
@@ -55,74 +53,78 @@ class TrainConfig:
         "scratch",
         "call",
         "loss",
-        "'scratch', 'resume' from out_dir, or a GPT-2 by its name to finetune",
+        "'scratch', 'resume' from out_dir, or the name of a GPT-2 to fine-tune",
         may_be_empty=False,
     )
     # Weights & Biases
     wandb_log: bool = _knob(False, "site", "bookkeeping", "off: a run needs no account and no network")
-    wandb_project: str = _knob("owt", "site", "bookkeeping", "the project there that gathers comparable runs")
-    wandb_run_name: str = _knob("gpt2", "site", "bookkeeping", "what this run is called among them")
+    wandb_project: str = _knob("owt", "site", "bookkeeping", "the W&B project for comparable runs")
+    wandb_run_name: str = _knob("gpt2", "site", "bookkeeping", "the name of this run in that project")
     # data
     dataset: str = _knob(
         "openwebtext", "run", "loss", "the folder under data/ that holds train.bin and val.bin", may_be_empty=False
     )
     gradient_accumulation_steps: int = _knob(
-        40, "training", "speed", "micro-batches per step, over all cards: a large batch in little memory", least=1
+        40, "training", "speed", "micro-batches per step, across all cards: a large batch in little memory", least=1
     )
     batch_size: int = _knob(
-        12, "training", "speed", "sequences per micro-batch: this is what has to fit into the card's memory", least=1
+        12, "training", "speed", "sequences per micro-batch: this has to fit in the card's memory", least=1
     )
     block_size: int = _knob(
         1024, "shape", "speed", "tokens per sequence: the attention's share of the work grows with it", least=1
     )
     # model
-    n_layer: int = _knob(12, "shape", "speed", "depth: parameters and time grow in line with it", least=1)
+    n_layer: int = _knob(12, "shape", "speed", "depth: parameters and time grow linearly with it", least=1)
     n_head: int = _knob(
-        12, "shape", "speed", "attention heads: n_embd / n_head wide each, 64 suits every attention kernel", least=1
+        12, "shape", "speed", "attention heads, each n_embd / n_head wide: 64 suits every attention kernel", least=1
     )
     n_embd: int = _knob(768, "shape", "speed", "width: parameters and time grow with its square", least=1)
     vocab_size: int = _own(
         50304,
         "shape",
         "speed",
-        "GPT-2's 50257 rounded up to a multiple of 64; a dataset's own meta.pkl overrules it",
+        "GPT-2's 50257, rounded up to a multiple of 64; a dataset's own meta.pkl takes precedence",
         least=1,
     )
     dropout: float = _knob(
         0.0,
         "training",
         "speed",
-        "none for pretraining, where hardly a token is seen twice; 0.1 and more to finetune",
+        "none for pretraining, where hardly any token is seen twice; 0.1 or more for fine-tuning",
         least=0,
         below=1,
     )
     bias: bool = _knob(
-        False, "shape", "speed", "biases in linear and norm layers: without them a little faster and no worse"
+        False, "shape", "speed", "biases in linear and norm layers: slightly faster and no worse without them"
     )
     # AdamW
-    learning_rate: float = _knob(6e-4, "training", "loss", "the peak, after warm-up; smaller models bear more", least=0)
-    max_iters: int = _knob(600000, "training", "loss", "steps in all: 300 billion tokens at these defaults", least=0)
+    learning_rate: float = _knob(
+        6e-4, "training", "loss", "the maximum, after warm-up; smaller models tolerate more", least=0
+    )
+    max_iters: int = _knob(600000, "training", "loss", "total steps: 300 billion tokens with these defaults", least=0)
     weight_decay: float = _knob(0.1, "training", "loss", "on matrices only, never on norms and biases", least=0)
     beta1: float = _knob(0.9, "training", "loss", "memory of the mean gradient, about 10 steps", least=0, below=1)
     beta2: float = _knob(
         0.95,
         "training",
         "loss",
-        "memory of its square, about 20 steps; raise it where a step has few tokens",
+        "memory of its square, about 20 steps; raise it if a step has few tokens",
         least=0,
         below=1,
     )
     grad_clip: float = _knob(
-        1.0, "training", "loss", "largest gradient norm, against the odd bad batch; 0 turns it off", least=0
+        1.0, "training", "loss", "maximum gradient norm, against the odd bad batch; 0 turns it off", least=0
     )
     # learning rate schedule
-    decay_lr: bool = _knob(True, "training", "loss", "warm up, then fall along a cosine; else the rate is constant")
-    warmup_iters: int = _knob(2000, "training", "loss", "linear rise, until AdamW's averages have settled", least=0)
+    decay_lr: bool = _knob(
+        True, "training", "loss", "warm up, then decay along a cosine; otherwise the rate is constant"
+    )
+    warmup_iters: int = _knob(2000, "training", "loss", "linear ramp-up, until AdamW's averages have settled", least=0)
     lr_decay_iters: int = _knob(600000, "training", "loss", "where the cosine ends: best at max_iters", least=1)
-    min_lr: float = _knob(6e-5, "training", "loss", "where it ends up: about a tenth of the peak", least=0)
+    min_lr: float = _knob(6e-5, "training", "loss", "where the rate ends up: about a tenth of the maximum", least=0)
     # system
     backend: str = _knob(
-        "nccl", "site", "speed", "how several cards talk: 'nccl' on CUDA, 'gloo' on CPUs", may_be_empty=False
+        "nccl", "site", "speed", "how several cards communicate: 'nccl' on CUDA, 'gloo' on CPUs", may_be_empty=False
     )
     device: str = _knob("cuda", "machine", "speed", "'cuda', 'cuda:1', 'cpu', or 'mps' on a Mac", may_be_empty=False)
     dtype: str = _knob(
@@ -136,82 +138,87 @@ class TrainConfig:
         True,
         "machine",
         "speed",
-        "a minute at the start, and from then on fewer and larger kernels: often half of the step time",
+        "takes a minute at the start; then fewer, larger kernels: often half the step time",
     )
     # nanopace's own
     seed: int = _own(
         1337,
         "run",
         "loss",
-        "of the initial weights, the order of the data and dropout; nanoGPT's is always 1337",
+        "seed of the initial weights, the data order and dropout; always 1337 in nanoGPT",
         least=0,
     )
-    documents: bool = _own(False, "run", "loss", "windows begin where documents begin, instead of anywhere")
+    documents: bool = _own(False, "run", "loss", "windows start where documents start, instead of anywhere")
     eval_train: str = _own(
         "auto",
         "run",
         "bookkeeping",
-        "the training loss: of the past 'steps', free, or nanoGPT's, a 'full' second pass; 'auto': by its cost",
+        "the training loss: of the past 'steps', for free, or from a 'full' second pass as in nanoGPT; 'auto': "
+        "depends on its cost",
         choices=("auto", "steps", "full"),
     )
     eval_target_error: float = _own(
-        0.0, "run", "bookkeeping", "evaluate until the error is this small, such as 0.003; 0: eval_iters says", least=0
+        0.0,
+        "run",
+        "bookkeeping",
+        "evaluate until the error is this small, such as 0.003; 0: eval_iters decides",
+        least=0,
     )
     save_interval: int = _own(
         0,
         "run",
         "bookkeeping",
-        "iterations between checkpoints; 0: one with each evaluation; -1: none at all",
+        "iterations between checkpoints; 0: one per evaluation; -1: none",
         least=-1,
     )
     sample_interval: int = _own(
-        0,
-        "run",
-        "bookkeeping",
-        "iterations between samples of the model's text, which go to the ledger; 0: none",
-        least=0,
+        0, "run", "bookkeeping", "iterations between text samples, which go to the ledger; 0: none", least=0
     )
-    keep_last: int = _own(2, "run", "bookkeeping", "checkpoints that stay, beside the best one", least=1)
-    fused: bool = _own(
-        True, "run", "speed", "kernels of our own, where they take the model; False: what torch.compile makes of it"
-    )
+    keep_last: int = _own(2, "run", "bookkeeping", "checkpoints to keep, in addition to the best one", least=1)
+    fused: bool = _own(True, "run", "speed", "our own kernels, if they support the model; False: torch.compile")
     fp8: bool = _own(
         False,
         "machine",
         "speed",
-        "matrix products after norms in 8 bits, forward only, where the card is faster that way",
+        "8-bit matrix products after norms, in the forward pass only, where that is faster on the card",
     )
     memory: str = _own(
-        "auto", "run", "speed", "what is done without to save memory: 'auto', as little as fits; or steps by name"
+        "auto",
+        "run",
+        "speed",
+        "what to recompute or shrink to save memory: 'auto', as little as it takes; or steps by name",
     )
     memory_limit: str = _own(
-        "", "machine", "speed", "of the card's memory, such as 12GiB: a small card tried on a large one; '': all"
+        "",
+        "machine",
+        "speed",
+        "limit on the card's memory, such as 12GiB, to try a small card on a large one; '': none",
     )
     parallel: str = _own(
         "ddp",
         "run",
         "speed",
-        "several cards: 'ddp', each holds the whole model, or 'fsdp', each a part of it",
+        "with several cards: 'ddp', each holds the whole model, or 'fsdp', each holds a part of it",
         choices=("ddp", "fsdp"),
     )
     recipe: str = _own(
         "gpt2",
         "recipe",
         "speed",
-        "'gpt2' as nanoGPT trains it, or 'fast': the same loss in less time",
+        "'gpt2', as in nanoGPT, or 'fast': the same loss in less time",
         choices=("gpt2", "fast"),
     )
     without: str = _own(
-        "", "recipe", "speed", "ingredients of the recipe that are left out, such as rope,muon: what each is worth"
+        "", "recipe", "speed", "ingredients of the recipe to leave out, such as rope,muon, to see what each is worth"
     )
     matrix_lr: float = _own(
-        0.02, "run", "loss", "Muon's peak, of the matrices in recipe=fast; learning_rate is AdamW's", least=0
+        0.02, "run", "loss", "Muon's maximum rate, for the matrices in recipe=fast; learning_rate is AdamW's", least=0
     )
     cooldown: float = _own(
         0.5,
         "run",
         "loss",
-        "the last part of max_iters, in which the rates of recipe=fast fall in a line",
+        "the last part of max_iters, in which the rates of recipe=fast fall linearly",
         least=0,
         below=1,
     )
@@ -219,16 +226,16 @@ class TrainConfig:
         "",
         "call",
         "loss",
-        "of the run in init_from: 'best', 'last' or a step; '': best if it saved only those, else last",
+        "checkpoint of the run in init_from: 'best', 'last' or a step; '': best if it saved only those, else last",
     )
     rescue_dir: str = _own(
         "",
         "call",
         "bookkeeping",
-        "for the last checkpoint if out_dir cannot take it: a directory on another disk; '': none",
+        "where the last checkpoint goes if out_dir cannot take it: a directory on another disk; '': none",
     )
     overwrite: bool = _own(
-        False, "call", "bookkeeping", "begin anew in an out_dir that holds a run, and remove that run's checkpoints"
+        False, "call", "bookkeeping", "start over in an out_dir that holds a run, and remove that run's checkpoints"
     )
 
     def __post_init__(self) -> None:

@@ -15,9 +15,38 @@ A message is a template and its values, so that `wording` can say it in another 
     raise InputError("{path}: permission denied", path=path)
 
 A broken invariant is an `assert`, never one of these.
+
+What the trainer reports while it runs is made in the same way: a `Message` is a str, in English, that can be said in
+another language.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+
+class Message(str):
+    """A text for a person, in English: `template` with the values that it names. The ledger has it like this."""
+
+    __slots__ = ("template", "values")
+    template: str
+    values: dict[str, object]
+
+    def __new__(cls, template: str, /, **values: object) -> Self:
+        made = super().__new__(cls, template.format(**values))
+        made.template, made.values = template, values
+        return made
+
+    @classmethod
+    def joined(cls, separator: str, parts: Iterable[str]) -> Self:
+        """One of several, each in its own words."""
+        values = {f"part{number}": part for number, part in enumerate(parts)}
+        return cls(separator.join(f"{{{name}}}" for name in values), **values)
+
+    def __getnewargs_ex__(self) -> Any:
+        """For pickle: ranks send it to each other."""
+        return (self.template,), self.values
 
 
 class NanopaceError(Exception):

@@ -13,7 +13,7 @@ SHARES = {"data": 0.001, "step": 0.82, "optimizer": 0.1, "evaluation": 0.05, "st
 def introduction(**known: Any) -> Introduction:
     values: dict[str, Any] = {
         "out_dir": "out", "first_step": 0, "last_step": 2000, "tokens_per_step": 65_536, "phase_shares": lambda: SHARES,
-        "choices": {"device": "cpu: no CUDA card was found"}, "flops_per_step": 0.412 * 168.65e9, "peak_flops": 1e12,
+        "choices": {"device": "cpu: found no CUDA card"}, "flops_per_step": 0.412 * 168.65e9, "peak_flops": 1e12,
     }  # fmt: skip
     return Introduction(**(values | known))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nanopace import config_text
-from nanopace.cli.main import COMMANDS, Parser, main
+from nanopace.cli.main import COMMANDS, main, make_parser
 from nanopace.config import KNOBS, TrainConfig
 from nanopace.config_text import read_config
 from nanopace.knob import Knob
@@ -225,8 +224,7 @@ ANY_TEXT = (
 
 
 def _actions(command: str) -> Iterator[argparse.Action]:
-    parser = Parser()
-    importlib.import_module(f"nanopace.cli.commands.{command}").add_arguments(parser)
+    parser, _ = make_parser(command)
     yield from (action for action in parser._actions if action.option_strings and action.dest not in ("help", *KNOBS))
 
 

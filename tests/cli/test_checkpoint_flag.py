@@ -43,7 +43,7 @@ def said(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
     assert main(["convert", "out", "x.pt", "--force", *flags]) == 0
     out, err = capsys.readouterr()
     which = lines[-1].removeprefix("nanopace: ")
-    assert out.startswith("x.pt is written: 21,120 parameters, step ")
+    assert out.startswith("Wrote x.pt: 21,120 parameters, step ")
     assert out.endswith(f" parameters, {which}\n")
     assert err.splitlines()[: len(lines) - 1] == lines[:-1]
     return "\n".join(lines)
@@ -57,7 +57,7 @@ def test_the_best_is_taken_and_said(step: int, capsys: pytest.CaptureFixture[str
     )
     assert said(capsys, "--which", "best") == f"nanopace: step {step}, the best: val loss {loss(step)}"
     assert said(capsys, "--which=last") == "nanopace: step 201, the last"
-    assert said(capsys, "--which=201") == "nanopace: step 201, as asked for"
+    assert said(capsys, "--which=201") == "nanopace: step 201, as requested"
 
 
 @pytest.mark.slow

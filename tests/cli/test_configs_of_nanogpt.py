@@ -93,7 +93,7 @@ def test_evaluating_what_the_cache_has(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_shorter_context_and_one_that_the_weights_do_not_have(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "finetune.py", *ON_A_CPU, "--block_size=8", "--max_iters=0"]) == 0
     assert main(["train", "finetune.py", *ON_A_CPU, "--out_dir=other", "--n_layer=3"]) == 2
-    assert "n_layer is 2 in gpt2-xl, and cannot be 3" in capsys.readouterr().err
+    assert "n_layer is 2 in gpt2-xl and cannot be 3" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("room")
@@ -119,7 +119,7 @@ def test_a_download_for_training(room: Path, capsys: pytest.CaptureFixture[str])
     assert done.returncode == 0, done.stderr
     assert "iter 1: loss" in done.stdout
     assert main(["train", "finetune.py", "--init_from=scratch", "--download", *ON_A_CPU]) == 2
-    assert "--download: init_from=scratch is nothing to download" in capsys.readouterr().err
+    assert "--download: init_from=scratch is not something to download" in capsys.readouterr().err
 
 
 @pytest.mark.slow

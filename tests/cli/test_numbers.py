@@ -91,5 +91,5 @@ sys.exit(main())
         [sys.executable, "-c", program, *given], env=unmeasured(), capture_output=True, text=True, check=False
     )
     assert ran.returncode == 2
-    assert ran.stderr.startswith("nanopace: no thread can be started")
+    assert ran.stderr.startswith("nanopace: cannot start a thread")
     assert ran.stderr.count("\n") == 1

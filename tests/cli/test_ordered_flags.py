@@ -113,8 +113,8 @@ def test_words_that_are_values_and_words_that_are_files(tmp_path: Path, monkeypa
         (["a.py", "--batch_size"], "expected one argument"),
         (["--batch_size", "--seed=1"], "expected one argument"),
         (["a.py", "--nothing=1"], "unrecognized arguments"),
-        ([""], "--config: is empty"),
-        (["--download"], "--download: init_from=scratch is nothing to download"),
+        ([""], "--config: must not be empty"),
+        (["--download"], "--download: init_from=scratch is not something to download"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -71,7 +71,7 @@ def test_compare_by_letter(log: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(["compare", "--json", str(log), str(log), "--pattern", ROW]) == 0
     assert json.loads(capsys.readouterr().out)["median_ms"]["ratio"] == 1.0
     said = complaint(capsys, "compare", str(log), str(log), "--pattern", ROW, "--pattern", f"C={ROW}")
-    assert said == "C: there is no such run; there are A, B"
+    assert said == "C: no such run; the runs are A, B"
 
 
 def test_gate(log: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -173,12 +173,12 @@ def test_a_config_file_is_never_run() -> None:
         (["out", "gpt2-xl"], "out and gpt2-xl: name one model at a time"),
         (["gpt2-xl", "--out_dir=out"], "gpt2-xl and --out_dir=out: both name a model; give one of them"),
         (["--init_from=gpt2-xl", "out"], "out and --init_from=gpt2-xl: both name a model; give one of them"),
-        (["--out_dir=none"], "--out_dir=none: there is no such directory; name the out_dir of a run, or a model"),
+        (["--out_dir=none"], "--out_dir=none: no such directory; name the out_dir of a run, or a model"),
         (
             ["--init_from=scratch"],
-            "--init_from=scratch: there is no such file or directory, and of the hub only gpt2, gpt2-medium,",
+            "--init_from=scratch: no such file or directory; the models known by name are gpt2, gpt2-medium,",
         ),
-        (["--out_dir="], "argument --out_dir: is empty"),
+        (["--out_dir="], "argument --out_dir: must not be empty"),
         (["--which=best"], "--which=best: out holds one model, so there is nothing to choose"),
     ],
 )

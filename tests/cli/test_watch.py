@@ -326,7 +326,7 @@ def _on_terminal(command: str, until: str) -> Iterator[str]:
         (["watch", "x.log", "--gpu", "potato"], "potato: "),
         (["watch", "x.log", "--notify", "no-such-program"], "--notify no-such-program: there is no such program"),
         (["watch", "x.log", "--webhook", "ftp://x/secret"], "--webhook: must be an address that begins with https://"),
-        (["watch", "x.log", "--silent", "-1"], "argument --silent: invalid number of seconds value: '-1'"),
+        (["watch", "x.log", "--silent", "-1"], "argument --silent: invalid number of seconds: '-1'"),
     ],
 )
 def test_mistakes(here: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,7 @@ def no_room(*_: object) -> int:
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.warns(RuntimeWarning, match="Not a directory; the clock is off, and training goes on") as warned:
+    with pytest.warns(RuntimeWarning, match="Not a directory; the clock is off, and training continues") as warned:
         assert train(Clock(tmp_path / "file" / "out")) == 3
     assert len(warned) == 1
 
@@ -59,7 +59,7 @@ def test_a_bug_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: s
 
     monkeypatch.setattr(f"nanopace.clock.{place}", fail)
     with pytest.warns(
-        RuntimeWarning, match="the clock is off, and training goes on: ZeroDivisionError: ours"
+        RuntimeWarning, match="the clock is off, and training continues: ZeroDivisionError: ours"
     ) as warned:
         assert train(Clock(tmp_path)) == 3
     assert len(warned) == 1

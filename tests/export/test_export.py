@@ -107,7 +107,7 @@ def test_a_log_becomes_a_tensorboard_run(capsys: Capture) -> None:
 def test_nothing_is_overwritten(capsys: Capture) -> None:
     Path("kept.csv").write_text("mine")
     assert main(["export", str(LOG), "--to=csv", "--out=kept.csv"]) == 2
-    assert capsys.readouterr().err == "nanopace: --out kept.csv: already exists, and is not overwritten\n"
+    assert capsys.readouterr().err == "nanopace: --out kept.csv: already exists and will not be overwritten\n"
     assert Path("kept.csv").read_text() == "mine"
     assert main(["export", str(LOG), "--to=csv", "--out=no/such/place.csv"]) == 2
     assert "--out no/such/place.csv:" in capsys.readouterr().err

@@ -96,7 +96,7 @@ def events(ledger: Path) -> str:
 
 def lines(printed: str) -> str:
     """Those of a log. That logging took long is said where it did."""
-    kept = [line for line in printed.splitlines() if not line.startswith("the rows leave out logging")]
+    kept = [line for line in printed.splitlines() if not line.startswith("the times above leave out logging")]
     for index, line in enumerate(kept):
         for pattern, blanked in _BLANKED_LINES:
             line = re.sub(pattern, blanked, line)

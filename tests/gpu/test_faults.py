@@ -65,7 +65,7 @@ def test_memory_that_fills_up_in_the_middle(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Somebody else takes all but 1 GiB of the card, between two steps."""
+    """Somebody else takes all but 1 GiB, between two steps."""
     _, large = run(corpus, tmp_path / "large", **BROAD, compile=False)
     make_room(CARD)
     taken: list[torch.Tensor] = []
@@ -113,7 +113,7 @@ def test_an_evaluation_that_does_not_fit(corpus: Path, tmp_path: Path, monkeypat
 
 
 def test_a_limit_that_is_none(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
-    with pytest.raises(UsageError, match="--memory_limit=1000GiB: is more than the"):
+    with pytest.raises(UsageError, match="--memory_limit=1000GiB: is more than the card's"):
         run(corpus, tmp_path / "out", memory_limit="1000GiB")
     with pytest.raises(UsageError, match="--memory_limit=1MiB: CUDA alone takes"):
         run(corpus, tmp_path / "out", memory_limit="1MiB")
@@ -122,7 +122,7 @@ def test_a_limit_that_is_none(corpus: Path, tmp_path: Path) -> None:  # noqa: F8
 
 def test_a_model_that_does_not_fit_at_all(corpus: Path, tmp_path: Path) -> None:  # noqa: F811
     wide: dict[str, Value] = {"n_layer": 24, "n_embd": 1024, "n_head": 16}
-    with pytest.raises(UsageError, match="memory is full, also with one sequence at a time"):
+    with pytest.raises(UsageError, match="out of memory, even with one sequence at a time"):
         run(corpus, tmp_path / "out", **{**BROAD, **wide}, compile=False, memory_limit="2GiB")
     assert events(tmp_path / "out", "end")[-1]["reason"] == "out_of_memory"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import termios
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -168,3 +169,23 @@ def test_where_the_cursor_is_unknown_nothing_is_drawn(tail: bytes) -> None:
     terminal.printer.pass_on(tail)
     terminal.printer.show(["50% done"])
     assert b"done" not in terminal.received()
+
+
+def test_a_long_comment_is_wrapped_at_words_on_a_terminal() -> None:
+    """A terminal would break it in the middle of one. Every line of it is a comment."""
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    termios.tcsetwinsize(theirs, (24, 60))
+    printer = Printer(theirs, terminal=True, color=True, encoding="utf-8")
+    printer.comment(
+        "iteration 100 took 5.79\u00a0s: an evaluation (5.13\u00a0s) and a checkpoint (0.49\u00a0s), 3% of it"
+    )
+    printer.comment("short", "alert")
+    shown = Screen(os.read(ours, 1 << 16).decode()).lines
+    os.close(theirs)
+    os.close(ours)
+    assert shown == [
+        "# nanopace: iteration 100 took 5.79 s: an evaluation",
+        "#   (5.13 s) and a checkpoint (0.49 s), 3% of it",
+        "# nanopace: short",
+    ]

@@ -49,7 +49,7 @@ LINES = (
     "step 250: train loss (last 250 steps) 3.3121, val loss 3.2841, time 812.40ms, val error 0.0031, 1.0 bits",
     "saved out/checkpoints/step-00000250, time 12.30ms, in the background 1840.00ms, 1.48 GB",
     "finished after 2000 steps in 2 min 3 s, 0.012 kWh",
-    "interrupted after 812 steps; go on with: nanopace train --init_from=resume --out_dir=out",
+    "interrupted after 812 steps; resume with: nanopace train --init_from=resume --out_dir=out",
     "",
 )  # fmt: skip
 fragments = st.one_of(

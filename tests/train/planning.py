@@ -22,7 +22,7 @@ from nanopace.train.ranks import Ranks
 
 from .conftest import Recorder
 
-CPU = Machine(torch.device("cpu"), "no CUDA card was found")
+CPU = Machine(torch.device("cpu"), "found no CUDA card")
 
 
 class SettledError(Exception):

@@ -66,7 +66,7 @@ def test_without_a_checkpoint_there_is_nothing_to_resume(once: tuple[Path, Path]
     out = tmp_path / "out"
     damaged(saved, out)
     before = contents(out)
-    with pytest.raises(InputError, match="no checkpoint is whole"):
+    with pytest.raises(InputError, match="no checkpoint is intact"):
         evaluated(corpus, out, init_from="resume")
     shutil.rmtree(out / "checkpoints")
     with pytest.raises(InputError, match="no checkpoint is here"):

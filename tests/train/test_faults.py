@@ -163,7 +163,7 @@ def test_after_a_few_in_a_row_training_goes_back_and_meets_other_data(
     before = {each.iteration: each.loss for each in steps[:again]}
     assert {step: before[step] for step in range(7)} == {step: whole.losses[step] for step in range(7)}
     assert steps[again].loss != before[5]  # the same weights, and other data
-    assert any("back to " in each and "step-00000005" in each for each in told.all("note"))
+    assert any("going back to " in each and "step-00000005" in each for each in told.all("note"))
     assert sum(each.skipped for each in steps) == STREAK
     saved, _ = newest_intact(out)
     assert saved is not None

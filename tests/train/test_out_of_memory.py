@@ -112,7 +112,7 @@ def test_a_limited_machine_still_knows_its_card(monkeypatch: pytest.MonkeyPatch)
     less = limited(machine, "12GiB")
     assert (less.memory_gb, less.card_memory_gb, machine.card_memory_gb) == (12.0, 24.0, 24.0)
     assert fractions == [pytest.approx(11.5 / 24)]
-    with pytest.raises(UsageError, match=r"--memory_limit=25GiB: is more than the 24\.0 GiB of the card"):
+    with pytest.raises(UsageError, match=r"--memory_limit=25GiB: is more than the card's 24\.0 GiB"):
         limited(machine, "25GiB")
     with pytest.raises(UsageError, match=r"--memory_limit=400MiB: CUDA alone takes 0\.50 GiB"):
         limited(machine, "400MiB")

@@ -264,7 +264,7 @@ def test_a_shorter_context_may_be_asked_of_weights(
     out, *_ = finished
     _, told = run(corpus, tmp_path / "fine", init_from=str(out), block_size=8, max_iters=0)
     assert told.all("eval")[0].val < 4
-    with pytest.raises(ConfigError, match=r"n_layer is 2 in .*, and cannot be 3"):
+    with pytest.raises(ConfigError, match=r"n_layer is 2 in .* and cannot be 3"):
         run(corpus, tmp_path / "deeper", init_from=str(out), n_layer=3)
     assert not (tmp_path / "deeper").exists()
 
@@ -330,7 +330,7 @@ def test_a_run_goes_on_with_its_own_data_and_shape(finished: tuple[Path, Outcome
     other = write_corpus(tmp_path / "other", seed=1)
     with pytest.raises(InputError, match=r"is not the data that .* was trained on"):
         resume(out, dataset=str(other), max_iters=30)
-    with pytest.raises(ConfigError, match="n_embd cannot change in a run that goes on: it is 16, not 32"):
+    with pytest.raises(ConfigError, match="n_embd cannot change when a run is resumed: it is 16, not 32"):
         resume(out, n_embd=32, max_iters=30)
 
 
@@ -358,9 +358,9 @@ def test_a_state_written_by_hand_is_refused(
         path.write_text(json.dumps({**state, "checksum": checksum_of(state)}))
     _, refused = newest_intact(tmp_path / "copy")
     assert len(refused) == len(checkpoint_directories(tmp_path / "copy"))
-    expected = f"state.json: is not the state of a checkpoint: {name} cannot be what it says"
+    expected = f"state.json: is not the state of a checkpoint: its {name} is impossible"
     assert all(expected in str(each) for each in refused)
-    with pytest.raises(InputError, match="no checkpoint is whole"):
+    with pytest.raises(InputError, match="no checkpoint is intact"):
         resume(tmp_path / "copy", max_iters=30)
 
 

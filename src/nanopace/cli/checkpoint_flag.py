@@ -14,8 +14,8 @@ def add_which(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--which",
         metavar="WHICH",
-        help="of a run: best, last or a step (else the best if it has always_save_checkpoint=False, and the last if "
-        "not)",
+        help="checkpoint of the run: best, last or a step (default: best if it has always_save_checkpoint=False, "
+        "else last)",
     )
 
 
@@ -24,7 +24,7 @@ def which_line(chosen: Chosen, words: Words) -> str:
     step = words.count(chosen.saved.step)
     best, loss = (None, "") if chosen.best is None else (chosen.best[0], words.loss(chosen.best[1]))
     if chosen.why == "step":
-        return words.text("step {step}, as asked for", step=step)
+        return words.text("step {step}, as requested", step=step)
     if best == chosen.saved.step == chosen.newest:
         return words.text("step {step}, the best and the last: val loss {loss}", step=step, loss=loss)
     if chosen.why == "best" and chosen.asked:

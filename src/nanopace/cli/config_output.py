@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 def add_answer(parser: argparse.ArgumentParser, config: str) -> None:
     """`config`: what --write writes."""
-    group = parser.add_argument_group("the answer")
+    group = parser.add_argument_group("output")
     group.add_argument("--write", metavar="FILE", help=config)
-    group.add_argument("--overwrite", action="store_true", help="let --write replace a file")
-    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
+    group.add_argument("--overwrite", action="store_true", help="let --write replace an existing file")
+    group.add_argument("--json", action="store_true", help="print JSON, identical in every language")
     add_language(group)
     add_layout(group)
 
@@ -29,7 +29,7 @@ def check_answer(args: argparse.Namespace) -> None:
 
         check_target(args.write, overwrite=args.overwrite)
     elif args.overwrite:
-        raise UsageError("--overwrite is for --write FILE; give that, too")
+        raise UsageError("--overwrite needs --write FILE")
 
 
 def write_answer(args: argparse.Namespace, text: str, words: Words) -> None:

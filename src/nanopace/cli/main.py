@@ -13,32 +13,40 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import NoReturn, Protocol, cast
 
+from nanopace.cli.language import (
+    LANGUAGE_HELP,
+    HelpFormatter,
+    Translate,
+    asked_language,
+    speak,
+    translate_help,
+    translator,
+)
 from nanopace.cli.ordered_flags import spelled_out
 from nanopace.cli.streams import drop_what_is_lost, guard, lost_answer
 from nanopace.errors import NanopaceError, UsageError
 from nanopace.spelling import nearest
 
 COMMANDS: Mapping[str, str] = {
-    "explain": "what each slow row of a training log is, what it costs, and what to change",
-    "compare": "two or more runs: which is better, at equal tokens and equal time, and why",
-    "export": "a run for TensorBoard, Trackio, W&B and MLflow, as a table, or as a trace",
-    "gate": "for CI: is a run slower than another, its mfu too low, its overhead too high",
-    "watch": "a training while it runs: its lines, and under them slow rows, time left and alerts",
-    "recommend": "what to train on a card, and how: what fits, how fast, how long, to which loss",
-    "tune": "the fastest setting of a config on this machine, by short trials",
-    "ablate": "which knob did it: what lies between two configs, measured",
-    "train": "train a GPT as nanoGPT does, without its slow iterations",
-    "profile": "what the GPU computes in some steps of a training, and what it waits for",
+    "explain": "explain the slow iterations in a training log: the cause, the cost, and what to change",
+    "compare": "compare two or more runs at equal tokens and equal time: which is better, and why",
+    "export": "export a run to TensorBoard, Trackio, W&B or MLflow, as a table, or as a trace",
+    "gate": "for CI: fail if a run is slower than another, its mfu too low, or its overhead too high",
+    "watch": "watch a run while it trains: its log, plus slow iterations, time left and alerts",
+    "recommend": "recommend what to train on a card and how: what fits, how fast, how long, to what loss",
+    "tune": "find the fastest settings for a config on this machine with short trials",
+    "ablate": "find out which knob makes the difference between two configs",
+    "train": "train a GPT the way nanoGPT does, without the slow iterations",
+    "profile": "profile a few training steps: what the GPU computes, and what it waits for",
     "prepare": "turn text into the tokens that training reads",
-    "sample": "let a trained model write",
-    "convert": "weights to and from nanoGPT's and Hugging Face's forms",
-    "verify": "check every checkpoint of a run: which are whole, and what is wrong with the others",
-    "cards": "the graphics cards that are known, and their peaks",
-    "doctor": "whether this machine is ready to train: card, driver, compiler, disk, memory",
-    "completion": "completes commands and flags in bash, zsh and tcsh",
+    "sample": "generate text with a trained model",
+    "convert": "convert weights to and from nanoGPT and Hugging Face formats",
+    "verify": "check every checkpoint of a run: which are intact, and what is wrong with the others",
+    "cards": "list the graphics cards nanopace knows, with their peaks",
+    "doctor": "check whether this machine is ready to train: card, driver, compiler, disk, memory",
+    "completion": "print shell completions for bash, zsh and tcsh",
 }
 
 _LONGEST_MESSAGE = 300  # what a person typed, or a shell did for them, may be a page
@@ -59,29 +67,39 @@ class Parser(argparse.ArgumentParser):
 
     may_be_empty: frozenset[str] = frozenset()  # arguments to which "" says something
 
+    def __init__(self, prog: str, description: str | None = None) -> None:
+        super().__init__(prog=prog, description=description, formatter_class=HelpFormatter, allow_abbrev=False)
+
     def error(self, message: str) -> NoReturn:
-        said = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
-        raise UsageError("{message} ({prog} --help)", message=said + self._near(message), prog=self.prog)
+        raise UsageError("{message} ({prog} --help)", message=_shortened(message), prog=self.prog)
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """As parse_args, but of a flag that is unknown it also says which one may have been meant."""
+        found, unknown = self.parse_known_args(arguments)
+        if not unknown:
+            return found
+        said = {"arguments": _shortened(" ".join(unknown)), "prog": self.prog}
+        flag = next((each.partition("=")[0] for each in unknown if each.startswith("--")), "")
+        near = nearest(flag, self._option_string_actions) if flag else None
+        if near is None:
+            raise UsageError("unrecognized arguments: {arguments} ({prog} --help)", **said)
+        raise UsageError("unrecognized arguments: {arguments}; did you mean {near}? ({prog} --help)", near=near, **said)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
         """An empty one is a shell variable that is not set: as a path it would mean the current directory."""
         if not arg_string and action.dest not in self.may_be_empty:
-            raise argparse.ArgumentError(action, "is empty")
+            raise argparse.ArgumentError(action, argparse._("must not be empty"))  # type: ignore[attr-defined]
         return super()._get_value(action, arg_string)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> object:
         """Of `--flag=--`, argparse takes the dashes for the end of all flags, and hands on an empty list."""
         if action.option_strings and arg_strings == ["--"]:
-            raise argparse.ArgumentError(action, "expected one argument")
+            raise argparse.ArgumentError(action, argparse._("expected one argument"))  # type: ignore[attr-defined]
         return super()._get_values(action, arg_strings)
 
-    def _near(self, message: str) -> str:
-        """The flag that a mistyped one may have been meant for."""
-        _, unrecognized, words = message.partition("unrecognized arguments: --")
-        if not unrecognized:
-            return ""
-        near = nearest("--" + words.partition(" ")[0].partition("=")[0], self._option_string_actions)
-        return f"; did you mean {near}?" if near else ""
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,10 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ["PYTHONSAFEPATH"] = "1"  # no process that we start imports from the current directory
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a name in another alphabet must not end a report
+    lang = asked_language(arguments, os.environ)
     try:
-        return _printed(arguments)
+        return _printed(arguments, lang)
     except NanopaceError as error:
-        complain(error, _language(arguments))
+        complain(error, lang)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -104,17 +123,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RuntimeError as error:
         if str(error) != "can't start new thread":
             raise
-        said = UsageError("no thread can be started: too many run here; end some, or raise the limit (ulimit -u)")
-        complain(said, _language(arguments))
+        complain(UsageError("cannot start a thread: too many are running; stop some, or raise ulimit -u"), lang)
         return 2
     finally:
         drop_what_is_lost()  # Python prints what is left when it ends, and has nobody to complain to
 
 
-def _printed(arguments: Sequence[str]) -> int:
+def _printed(arguments: Sequence[str], lang: str) -> int:
     """Run the command, and see that its whole answer was printed."""
     try:
-        code = _dispatch(arguments)
+        code = _dispatch(arguments, lang)
     except SystemExit:  # --help and --version
         _see_to_the_answer()
         raise
@@ -133,41 +151,54 @@ def complain(error: NanopaceError, lang: str) -> None:
     """Say on stderr what is wrong, in one line."""
     from nanopace.wording.catalog import words
 
-    print(f"nanopace: {words(lang).error(error)}", file=sys.stderr)
+    said = f"nanopace: {words(lang).error(error)}"
+    if sys.stderr.isatty():
+        from nanopace.cli.display.log_lines import wrapped
+
+        said = wrapped(said, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
+    print(said, file=sys.stderr)
 
 
-def _dispatch(arguments: Sequence[str]) -> int:
-    top = _top_parser().parse_args(arguments)
+def _dispatch(arguments: Sequence[str], lang: str) -> int:
+    translate = translator(lang)
+    speak(translate)
+    top_parser = make_top_parser(translate)
+    top = top_parser.parse(arguments)
     if top.command is None:
-        _top_parser().print_help()
+        top_parser.print_help()
         return 0
     if top.command not in COMMANDS:
         raise _no_such_command(top.command)
-    command = cast(Command, importlib.import_module(f"nanopace.cli.commands.{top.command}"))
-    parser = Parser(prog=f"nanopace {top.command}", description=command.__doc__, allow_abbrev=False)
-    command.add_arguments(parser)
+    parser, command = make_parser(top.command, translate)
     parser.set_defaults(lang=top.lang, command_line=tuple(arguments))
-    parser.may_be_empty = frozenset(getattr(command, "MAY_BE_EMPTY", ()))
     word_flag = getattr(command, "WORDS_ARE", None)  # the flag that a word without one stands for
-    return command.run(parser.parse_args([*spelled_out(top.rest, word_flag, parser)] if word_flag else top.rest))
+    return command.run(parser.parse([*spelled_out(top.rest, word_flag, parser)] if word_flag else top.rest))
 
 
-def _top_parser() -> Parser:
+def make_parser(name: str, translate: Translate = str) -> tuple[Parser, Command]:
+    """A command with its parser, whose help is translated."""
+    command = cast(Command, importlib.import_module(f"nanopace.cli.commands.{name}"))
+    parser = Parser(f"nanopace {name}", command.__doc__)
+    command.add_arguments(parser)
+    parser.may_be_empty = frozenset(getattr(command, "MAY_BE_EMPTY", ()))
+    translate_help(parser, translate)
+    return parser, command
+
+
+def make_top_parser(translate: Translate = str) -> Parser:
     width = max(map(len, COMMANDS))
     listed = "\n".join(f"  {name:{width}}  {about}" for name, about in COMMANDS.items())
-    parser = Parser(
-        prog="nanopace",
-        usage="nanopace [--lang LANG] COMMAND ...",
-        description="Trains GPTs, reads the logs of training runs, and says where every millisecond goes.",
-        epilog=f"commands:\n{listed}\n\n`nanopace COMMAND --help` tells more.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = Parser("nanopace", "Trains GPTs, reads training logs, and shows where every millisecond goes.")
+    parser.usage = "nanopace [--lang LANG] COMMAND ..."
+    parser.epilog = f"commands:\n{listed}\n\nFor more, run: nanopace COMMAND --help"
+    parser.add_argument(
+        "--version", action="version", version=f"nanopace {_version()}", help="print the version and exit"
     )
-    parser.add_argument("--version", action="version", version=f"nanopace {_version()}")
-    parser.add_argument("--lang", metavar="LANG", help="language of the answer: en, de, fr or es (else the locale's)")
+    parser.add_argument("--lang", metavar="LANG", help=LANGUAGE_HELP)
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.may_be_empty = frozenset(("rest",))  # its own parser sees to it
+    translate_help(parser, translate)
     return parser
 
 
@@ -179,24 +210,8 @@ def _version() -> str:
 
 def _no_such_command(word: str) -> UsageError:
     if os.path.exists(word):
-        return UsageError("{word}: is no command; try nanopace explain {word}", word=word)
+        return UsageError('"{word}" is not a command; try: nanopace explain {word}', word=word)
     near = nearest(word, COMMANDS, cutoff=0.6)
     if near is not None:
-        return UsageError("unknown command {word}; did you mean nanopace {near}?", word=word, near=near)
-    return UsageError("{word}: is no command; there are {commands}", word=word, commands=", ".join(COMMANDS))
-
-
-def _language(arguments: Sequence[str]) -> str:
-    """The language of an error, which may come before --lang is parsed, or be about it."""
-    from nanopace.wording.catalog import pick_language
-
-    flag: str | None = None
-    for argument, following in pairwise([*arguments, ""]):
-        if argument == "--lang":
-            flag = following
-        elif argument.startswith("--lang="):
-            flag = argument.partition("=")[2]
-    try:
-        return pick_language(flag, os.environ)
-    except NanopaceError:
-        return pick_language(None, os.environ)
+        return UsageError('unknown command "{word}"; did you mean {near}?', word=word, near=near)
+    return UsageError('unknown command "{word}"; the commands are {commands}', word=word, commands=", ".join(COMMANDS))

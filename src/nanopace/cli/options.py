@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from nanopace.cli.html import check_target, open_in_browser, report_page, temporary_target, write_page
-from nanopace.wording.numbers import KNOWN_LANGUAGES
+from nanopace.cli.language import LANGUAGE_HELP
 
 if TYPE_CHECKING:
     from nanopace.diagnosis.comparison import Comparison
@@ -21,7 +21,7 @@ N = TypeVar("N", int, float)
 
 
 def bounded(read: Callable[[str], N], name: str, holds: Callable[[N], bool]) -> Callable[[str], N]:
-    """A type for argparse: a number within bounds. Argparse says "invalid {name} value: '0'" of one that is not."""
+    """A type for argparse: a number within bounds. Argparse says "invalid {name}: '0'" of one that is not."""
 
     def checked(text: str) -> N:
         number = read(text)
@@ -34,7 +34,7 @@ def bounded(read: Callable[[str], N], name: str, holds: Callable[[N], bool]) -> 
 
 
 def add_language(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--lang", metavar="LANG", help=f"{KNOWN_LANGUAGES}; else the locale's")
+    parser.add_argument("--lang", metavar="LANG", help=LANGUAGE_HELP)
 
 
 def add_pattern(parser: argparse._ActionsContainer, metavar: str = "REGEX") -> None:
@@ -44,38 +44,38 @@ def add_pattern(parser: argparse._ActionsContainer, metavar: str = "REGEX") -> N
         metavar=metavar,
         action="append",
         default=[],
-        help="how a row of the log looks, such as 'step (?P<iteration>\\d+).*time (?P<ms>[\\d.]+)'; may be given "
-        "several times, as for evaluations (docs/pattern.md)",
+        help="regex for a line of the log, such as 'iter (?P<iteration>\\d+).*time (?P<ms>[\\d.]+)'; repeat it for "
+        "other kinds of lines, such as evaluations (docs/pattern.md)",
     )
 
 
 def add_stage(parser: argparse.ArgumentParser) -> None:
     """Which runs of a trainer that has several stages."""
     parser.add_argument(
-        "--stage", choices=("base", "mid", "sft", "rl"), help="of a nanochat log that holds several: only this one"
+        "--stage", choices=("base", "mid", "sft", "rl"), help="use only this stage of a nanochat log that has several"
     )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """How the answer is shown."""
-    group = parser.add_argument_group("the answer")
+    group = parser.add_argument_group("output")
     add_language(group)
+    group.add_argument("--html", metavar="FILE", help="write one self-contained page, and print only the answer")
     group.add_argument(
-        "--html", metavar="FILE", help="write the report as one self-contained page, and print the answer"
+        "--open", action="store_true", help="open the page in the browser (without --html: a temporary file)"
     )
-    group.add_argument(
-        "--open", action="store_true", help="open that page in the browser; without --html a temporary file"
-    )
-    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
-    group.add_argument("-v", "--verbose", action="store_true", help="show every slow row and every known fact")
+    group.add_argument("--json", action="store_true", help="print JSON, identical in every language")
+    group.add_argument("-v", "--verbose", action="store_true", help="list every slow iteration and every known fact")
     add_layout(group)
 
 
 def add_layout(parser: argparse._ActionsContainer) -> None:
     """Width and colours of a report."""
-    parser.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
+    parser.add_argument("--no-color", action="store_true", help="plain text (also: set NO_COLOR)")
     width = bounded(int, "number of columns", lambda width: width >= 1)
-    parser.add_argument("--width", type=width, metavar="N", help="columns of the report (else the terminal's, or 80)")
+    parser.add_argument(
+        "--width", type=width, metavar="N", help="width of the report in columns (default: the terminal's, or 80)"
+    )
 
 
 def writer_of(args: argparse.Namespace) -> TerminalWriter:

@@ -115,7 +115,7 @@ def of_stage(runs: Sequence[Run], stage: Stage | None, source: str) -> list[Run]
     if not found:
         known = ", ".join(dict.fromkeys(run.stage for run in runs if run.stage is not None)) or "-"
         raise InputError(
-            "{path}: holds no run of stage {stage}; its stages: {known}", path=source, stage=stage, known=known
+            "{path}: has no run of stage {stage}; its stages: {known}", path=source, stage=stage, known=known
         )
     return found
 

@@ -17,27 +17,27 @@ from nanopace.literals import Value, shown
 KNOBS: Mapping[str, Knob] = {
     knob.name: knob
     for knob in (
-        Knob("out_dir", "out", "the directory of the run whose model shall write", may_be_empty=False),
+        Knob("out_dir", "out", "directory of the run whose model to use", may_be_empty=False),
         Knob(
             "init_from",
             "resume",
             "the model in out_dir (resume), or gpt2, gpt2-medium, gpt2-large, gpt2-xl",
             may_be_empty=False,
         ),
-        Knob("start", "", "what to go on from, or FILE:prompt.txt (else a new document)"),
-        Knob("num_samples", 10, "samples, one after another", least=1),
-        Knob("max_new_tokens", 500, "tokens per sample at most", least=1),
-        Knob("temperature", 0.8, "0: always the likeliest token", least=0),
-        Knob("top_k", 200, "of the N likeliest tokens; 0: of all", least=0),
+        Knob("start", "", "the prompt, or FILE:prompt.txt (default: start a new document)"),
+        Knob("num_samples", 10, "number of samples", least=1),
+        Knob("max_new_tokens", 500, "maximum tokens per sample", least=1),
+        Knob("temperature", 0.8, "0 always picks the most likely token", least=0),
+        Knob("top_k", 200, "sample from the N most likely tokens; 0: from all", least=0),
         Knob("seed", 1337, "the same seed gives the same text", least=0),
-        Knob("device", "", "cpu, cuda, cuda:1 or mps (else the best there is)", may_be_empty=False),
+        Knob("device", "", "cpu, cuda, cuda:1 or mps (default: the best available)", may_be_empty=False),
         Knob(
             "dtype",
             "float32",
-            "of the products on a CUDA card; bfloat16 and float16 are slower, one token at a time",
+            "precision of matrix products on a CUDA card; bfloat16 and float16 are slower at one token at a time",
             choices=("float32", "bfloat16", "float16"),
         ),
-        Knob("compile", False, "accepted, but not needed: a KV cache makes sampling fast"),
+        Knob("compile", False, "accepted but not needed: a KV cache makes sampling fast"),
     )
 }
 _OTHER_SPELLINGS = {"start": "--prompt", "num_samples": "--num"}
@@ -49,12 +49,12 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
         "--model",
         action=KeepOrder,
         metavar="MODEL",
-        help="an out_dir, one checkpoint in it, nanoGPT's ckpt.pt, a Hugging Face directory of a GPT-2; or a config "
-        "file, which ends in .py: read, never executed, the later file or flag wins. --model may be left out",
+        help="an out_dir, a checkpoint in it, a nanoGPT ckpt.pt, or a Hugging Face GPT-2 directory; or a config file "
+        "(.py), which is read, never executed. --model may be left out; later files and flags win",
     )
     for knob in KNOBS.values():
         flags = [f"--{knob.name}", *filter(None, [_OTHER_SPELLINGS.get(knob.name)])]
-        default = "" if knob.default in ("", False) else f" (default {knob.default})"
+        default = "" if knob.default in ("", False) else f" (default: {knob.default})"
         parser.add_argument(
             *flags,
             dest=knob.name,
@@ -62,7 +62,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
             metavar=type(knob.default).__name__.upper(),
             help=knob.why + default,
         )
-    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
+    parser.add_argument("--download", action="store_true", help="download the GPT-2 that --init_from names, if needed")
     parser.set_defaults(in_order=())
 
 
@@ -103,7 +103,7 @@ def find_weights(args: argparse.Namespace) -> Path:
         return find_model(args.init_from, args.download)
     if not os.path.exists(args.out_dir):
         raise UsageError(
-            "--out_dir={out_dir}: there is no such directory; name the out_dir of a run, or a model",
+            "--out_dir={out_dir}: no such directory; name the out_dir of a run, or a model",
             out_dir=args.out_dir,
         )
     return Path(args.out_dir)

@@ -22,9 +22,9 @@ __all__ = ["is_trace", "show_traces"]
 def show_traces(paths: Sequence[str], others: Sequence[str], args: argparse.Namespace, words: Words) -> int:
     """What the GPUs of each did, as text or JSON."""
     if others:
-        raise UsageError("{path}: a log and a trace are explained apart; name one kind at a time", path=others[0])
+        raise UsageError("{path}: logs and traces are explained separately; name one kind at a time", path=others[0])
     if getattr(args, "html", None) is not None:
-        raise UsageError("--html: there is no page of a trace; open {path} in https://ui.perfetto.dev", path=paths[0])
+        raise UsageError("--html: a trace has no page; open {path} in https://ui.perfetto.dev", path=paths[0])
     summaries = []
     for path in paths:
         found = summarise(read_trace(path))

@@ -124,7 +124,7 @@ class Clock:
     def phase(self, name: str) -> Phase:
         """optimizer (a part of the step), compile, startup, logging or other."""
         if name not in (*_PARTS, *_SPANS, "compile"):
-            self._warn("phase", f"no phase is called {name!r}; its time is in 'other'")
+            self._warn("phase", f"unknown phase {name!r}; its time counts as 'other'")
             name = "other"
         return Phase(self, name)
 
@@ -256,7 +256,7 @@ class Clock:
         try:
             self._book.open(self._path, self._resume, facts, self._in_trouble, self._give_up)
         except OSError as error:
-            self._warn("off", f"{self._path}: {reason_of(error)}; the clock is off, and training goes on")
+            self._warn("off", f"{self._path}: {reason_of(error)}; the clock is off, and training continues")
             self._turn_off()
 
     def _finish(self, reason: str | None) -> None:
@@ -300,7 +300,7 @@ class Clock:
         self._warn("disk", text)
 
     def _give_up(self, error: Exception) -> None:
-        self._warn("off", f"the clock is off, and training goes on: {type(error).__name__}: {error}")
+        self._warn("off", f"the clock is off, and training continues: {type(error).__name__}: {error}")
         self._turn_off()
 
     def _turn_off(self) -> None:

@@ -15,10 +15,12 @@ from collections.abc import Sequence
 
 from nanopace.errors import reason_of
 from nanopace.sources.text import clean
-from nanopace.views.terminal.writer import columns, fit_encoding
+from nanopace.views.terminal.writer import columns, fit_encoding, wrap
 from nanopace.wording.printable import clean as printable
 
 PREFIX = "# nanopace: "  # before every comment: no trainer begins a row like this
+_CONTINUED = "#   "  # before the other lines of a long one
+_TOO_NARROW = 20  # columns: words would have to be broken
 PATIENCE_S = 1.0  # that a comment waits for the end of a line on a terminal, or behind a progress bar
 _LONGEST_TAIL = 4096  # bytes of a line without its end that are looked at
 _COLOURS = {"": "36", "alert": "1;31"}
@@ -55,7 +57,7 @@ class Printer:
 
     def comment(self, text: str, style: str = "") -> None:
         """A line of ours, as soon as the trainer's line has ended."""
-        line = PREFIX + printable(text)
+        line = "\n".join(self._wrapped(PREFIX + printable(text)))
         line = fit_encoding(line.replace("\u00a0", " "), self._encoding)
         if self._color:
             line = f"\x1b[{_COLOURS[style]}m{line}\x1b[0m"
@@ -64,6 +66,17 @@ class Printer:
                 self._waiting_since = time.monotonic()
             self._comments.append(line.encode(self._encoding or "utf-8", "replace") + b"\n")
             self._flush(time.monotonic())
+
+    def _wrapped(self, line: str) -> list[str]:
+        """A terminal would break it in the middle of a word. What follows is a comment, too."""
+        try:
+            width = os.get_terminal_size(self._fd).columns - 1 if self._terminal else 0
+        except OSError:
+            return [line]
+        if width < _TOO_NARROW or columns(line) <= width:
+            return [line]
+        first, *rest = wrap(line, width - len(_CONTINUED))
+        return [first, *(_CONTINUED + each for each in rest)]
 
     def show(self, footer: Sequence[str]) -> None:
         """Draw these lines below everything; and see to comments that have waited long enough."""

@@ -19,11 +19,11 @@ _SAVING = "600"  # seconds that a process may take to save after a Ctrl-C
 def launch(count: int, device: str | None, arguments: Sequence[str]) -> int:
     """Run `nanopace` with these arguments in `count` processes, and return their exit code. The first one speaks."""
     if "RANK" in os.environ:
-        raise UsageError("--gpus={count}: torchrun has started these processes already; leave it out", count=count)
+        raise UsageError("--gpus={count}: torchrun has already started these processes; leave out --gpus", count=count)
     cards = torch.cuda.device_count()
     if device != "cpu" and count > cards:
         raise UsageError(
-            "--gpus={count}: torch finds {cards} CUDA cards here; --device=cpu tries it out without any",
+            "--gpus={count}: torch finds {cards} CUDA cards here; use --device=cpu to try it without any",
             count=count,
             cards=cards,
         )

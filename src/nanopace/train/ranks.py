@@ -141,7 +141,7 @@ def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[
         yield
         return
     if backend == "nccl" and device.type != "cuda":
-        raise UsageError("--backend=nccl: needs a card for each process; on {device} it is gloo", device=device)
+        raise UsageError("--backend=nccl: needs a card for each process; use gloo on {device}", device=device)
     card = device if device.type == "cuda" else None
     import_module("torch.distributed.nn.functional")  # imported later, its functions would hold the group by default
     dist.init_process_group(
@@ -162,8 +162,8 @@ def joined(ranks: Ranks, device: torch.device, backend: str | None) -> Iterator[
         if "peer" not in str(error).lower() and not isinstance(error, dist.DistError):
             raise
         raise UsageError(
-            "another process of this run is gone; --init_from=resume goes on from the last checkpoint, "
-            "and torchrun --max-restarts=3 does so by itself"
+            "another process of this run has died; --init_from=resume continues from the last checkpoint, and "
+            "torchrun --max-restarts=3 does so automatically"
         ) from None
     _leave()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nanopace.errors import UsageError
+from nanopace.errors import Message, UsageError
 from nanopace.ledger import LedgerWriter, NoteEvent, RollbackEvent
 from nanopace.train.checkpoint.layout import Saved, newest_intact
 from nanopace.train.loop.loop import Loop
@@ -48,9 +48,12 @@ class Rollbacks:
         step = 0 if saved is None else saved.step
         path = None if saved is None else str(saved.path)
         self._ledger.append(RollbackEvent(step, failed_at, path, again.data_offset))
-        text = (
-            f"step {failed_at}: {STREAK} steps in a row were not finite; back to {path or 'the beginning'}, "
-            "and on with another order of the data"
+        text = Message(
+            "step {step}: {count} steps in a row were NaN or infinite; going back to {path}, and on with the data in "
+            "another order",
+            step=failed_at,
+            count=STREAK,
+            path=path or Message("the beginning"),
         )
         self._ledger.append(NoteEvent(text, failed_at))
         return again
@@ -69,14 +72,14 @@ def diverged(out_dir: Path, loop: Loop, failed_at: int) -> UsageError:
         path = loop.save_evidence(out_dir, failed_at)
     except OSError as error:
         return UsageError(
-            "step {step}: the loss is not finite, again and again, and the evidence could not be saved: {reason}; "
-            "try a lower --learning_rate, more --warmup_iters or --grad_clip=0.5",
+            "step {step}: the loss keeps becoming NaN or infinite, and the evidence could not be saved: {reason};"
+            " try a lower --learning_rate, more --warmup_iters or --grad_clip=0.5",
             step=failed_at,
             reason=error.strerror or error,
         )
     return UsageError(
-        "{path}: the evidence is there: the loss is not finite, again and again, at step {step}; "
-        "try a lower --learning_rate, more --warmup_iters or --grad_clip=0.5",
+        "step {step}: the loss keeps becoming NaN or infinite; the evidence is in {path}; try a lower "
+        "--learning_rate, more --warmup_iters or --grad_clip=0.5",
         path=path,
         step=failed_at,
     )

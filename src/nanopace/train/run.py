@@ -203,20 +203,20 @@ def _out_of_memory(plan: RunPlan, *, halvable: bool) -> UsageError:
     config = plan.config
     if halvable:
         return UsageError(
-            "--batch_size={batch_size}: the card's memory is full; halve it and double --gradient_accumulation_steps",
+            "--batch_size={batch_size}: out of memory; halve it and double --gradient_accumulation_steps",
             batch_size=config.batch_size,
         )
     fitting = released_batch(config, plan.shape, plan.machine, plan.kernels.value)
     if fitting is not None:
         return UsageError(
-            "--batch_size={batch_size}: memory is full, also with one sequence at a time; with "
-            "--batch_size={fitting} --gradient_accumulation_steps=1 no gradients are kept, and it should fit",
+            "--batch_size={batch_size}: out of memory, even with one sequence at a time; --batch_size={fitting} "
+            "--gradient_accumulation_steps=1 keeps no gradients and should fit",
             batch_size=config.batch_size,
             fitting=fitting,
         )
     return UsageError(
-        "--batch_size={batch_size}: memory is full, also with one sequence at a time; "
-        "a smaller model or a shorter --block_size needs less",
+        "--batch_size={batch_size}: out of memory, even with one sequence at a time; use a smaller model or a "
+        "shorter --block_size",
         batch_size=config.batch_size,
     )
 
@@ -232,7 +232,7 @@ def _last_checkpoint(plan: RunPlan, loop: Loop | None, *, all_here: bool) -> tup
     unsaved, newest = (None, None) if loop is None else (loop.checkpoints.unsaved, loop.checkpoints.newest)
     if unsaved is None and not plan.claim.lost:
         return newest or (None if plan.resumed is None else plan.resumed.path), None
-    failure = f"{plan.out_dir}: another training has it by now" if unsaved is None else str(unsaved)
+    failure = f"{plan.out_dir}: another training run has taken it" if unsaved is None else str(unsaved)
     if loop is not None and all_here and plan.ranks.first and not loop.checkpoints.rescued:
         saved, _ = newest_intact(plan.claim.run_dir)  # as it is now: others may have been there
         newest = None if saved is None else saved.path

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from nanopace.errors import NanopaceError, UsageError
+from nanopace.errors import Message, NanopaceError, UsageError
 from nanopace.run import Fact
 from nanopace.wording import labels, numbers
 from nanopace.wording.advice import ADVICE_COST
@@ -119,11 +119,25 @@ class Words:
 
         return self._say(BY_ITERATION, {})
 
+    def help(self, text: str) -> str:
+        """A text of --help or of argparse, which puts the values in itself."""
+        return self._catalog.gettext(text)
+
     def error(self, error: NanopaceError) -> str:
         """The message of an error, on one line and safe to print."""
-        values = {name: self.error(v) if isinstance(v, NanopaceError) else v for name, v in error.values.items()}
-        message = self._catalog.gettext(error.template).format(**values)
-        return one_line(message)
+        return one_line(self._translated(error))
+
+    def message(self, text: str) -> str:
+        """What the trainer reports, on one line and safe to print; a text that is no `Message` as it is."""
+        return one_line(self._translated(text) if isinstance(text, Message) else text)
+
+    def _translated(self, said: Message | NanopaceError) -> str:
+        """In whose values may be others."""
+        values = {
+            name: self._translated(value) if isinstance(value, (Message, NanopaceError)) else value
+            for name, value in said.values.items()
+        }
+        return self._catalog.gettext(said.template).format(**values)
 
     def _say(self, sentence: Sentence, values: Mapping[str, object]) -> str:
         template = sentence.choose(values)
@@ -203,6 +217,10 @@ class Words:
     def number(self, x: float | None, digits: int | None = None) -> str:
         """A number with `digits` after the point, or with as few as it needs."""
         return UNKNOWN if x is None else numbers.decimal(x, self._form, digits)
+
+    def significant(self, x: float | None, digits: int = 3) -> str:
+        """A number with that many significant digits: 0.0412, 6.01, 169."""
+        return UNKNOWN if x is None else numbers.significant(x, self._form, digits)
 
     def loss(self, x: float | None, error: float | None = None) -> str:
         """A loss, with its standard error where that is known: 3.2841 ±0.0031."""

@@ -70,13 +70,13 @@ def test_runs_do_for_configs_where_they_say_theirs(
     }
     (configs / "silent.log").write_text("iter 0: loss 4.2, time 12.00ms, mfu 1.00%\n" * 3)
     assert main(["ablate", "a", "silent.log"]) == 2
-    assert "silent.log: does not say its config" in capsys.readouterr().err
+    assert "silent.log: does not contain its config" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (Outcome(failure="memory", seconds=1), "memory was full in the run with"),
+        (Outcome(failure="memory", seconds=1), "ran out of memory"),
         (Outcome(failure="time", seconds=1), "took longer than --timeout 600 s"),
         (Outcome(failure="error", seconds=1, said="the disk is full"), "failed: the disk is full"),
     ],
@@ -97,7 +97,7 @@ def test_what_is_in_the_way_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     for flags, expected in (
         (["--keep=full"], "full: is not empty"),
         (["--keep=a.py"], "a.py: cannot be written"),
-        (["--together=n_embd,width"], "--together: width is no knob"),
+        (["--together=n_embd,width"], "--together: unknown knob width"),
     ):
         assert main(["ablate", "a.py", "b.py", *flags]) == 2
         assert expected in capsys.readouterr().err

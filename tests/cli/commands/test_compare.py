@@ -82,7 +82,7 @@ def test_each_run_has_its_settings(write_log: WriteLog, tmp_path: Path, capsys: 
 
 def test_a_letter_needs_a_run(write_log: WriteLog, capsys: Capture) -> None:
     logs = [str(write_log("a.log")), str(write_log("b.log"))]
-    assert "C: there is no such run; there are A, B" in complaint(capsys, *logs, "--set", "C.batch_size=8")
+    assert "C: no such run; the runs are A, B" in complaint(capsys, *logs, "--set", "C.batch_size=8")
 
 
 def test_a_bad_log_ends_the_comparison(write_log: WriteLog, capsys: Capture) -> None:
@@ -168,7 +168,7 @@ def test_a_stage_that_one_log_alone_has_is_named_and_left_out(write_speedrun: Wr
 
 def test_stages_of_one_log_are_no_pair(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
     message = complaint(capsys, write_speedrun("a.log", BASE, MID))
-    assert "two runs of one stage" in message
+    assert "two runs of the same stage" in message
     assert "a.log (base), a.log (mid)" in message
 
 
@@ -182,14 +182,14 @@ def test_other_trainers_are_compared_with_base_training(
 def test_one_stage_can_be_chosen(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
     a, b = write_speedrun("a.log", BASE, MID), write_speedrun("b.log", BASE, MID)
     assert compared(capsys, a, b, "--stage", "mid")["a"]["name"] == "a.log (mid)"
-    assert "holds no run of stage sft; its stages: base, mid" in complaint(capsys, a, b, "--stage", "sft")
+    assert "has no run of stage sft; its stages: base, mid" in complaint(capsys, a, b, "--stage", "sft")
 
 
 def test_letters_are_places_in_a_stage(write_speedrun: WriteSpeedrun, capsys: Capture) -> None:
     a, b = write_speedrun("a.log", BASE, MID), write_speedrun("b.log", BASE, MID)
     for stage in compared(capsys, a, b, "--set", "B.n_head=6", "--set", "A.n_head=4")["stages"]:
         assert [(change["knob"], change["a"], change["b"]) for change in stage["changed"]] == [("n_head", 4, 6)]
-    assert "there is no such run; there are A, B" in complaint(capsys, a, b, "--set", "C.n_head=6")
+    assert "no such run; the runs are A, B" in complaint(capsys, a, b, "--set", "C.n_head=6")
 
 
 def test_a_page_holds_one_stage_and_says_how_to_get_the_others(

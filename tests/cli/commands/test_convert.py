@@ -34,7 +34,7 @@ def source(tmp_path: Path) -> str:
 def test_it_says_what_it_wrote(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "hf"
     assert main(["convert", source, str(target)]) == 0
-    assert capsys.readouterr() == (f"{target} is written: 3,256 parameters, step 1,234\n", "")
+    assert capsys.readouterr() == (f"Wrote {target}: 3,256 parameters, step 1,234\n", "")
     assert form_of(target) == "huggingface"
 
 
@@ -59,10 +59,14 @@ def test_what_is_left_behind_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     save(tmp_path / "bytes", tokenizer=bytes_tokenizer())
     save(tmp_path / "none", replace(SHAPE, activation="gelu_tanh"))
     for source, target, said in [
-        ("bytes", "hf", "Hugging Face has no tokenizer of the kind bytes, and only the weights are written"),
-        ("bytes", "a.pt", "a ckpt.pt has no place for the tokenizer of the kind bytes"),
-        ("none", "hf2", "the tokenizer is not known, and none is written"),
-        ("none", "b.pt", "this model approximates GELU, and nanoGPT does not: its logits there differ by about 0.001"),
+        ("bytes", "hf", "Hugging Face has no bytes tokenizer, so only the weights are written"),
+        ("bytes", "a.pt", "a ckpt.pt cannot hold the bytes tokenizer"),
+        ("none", "hf2", "the tokenizer is unknown, so none is written"),
+        (
+            "none",
+            "b.pt",
+            "this model approximates GELU and nanoGPT does not, so its logits differ there by about 0.001",
+        ),
     ]:
         assert main(["convert", str(tmp_path / source), str(tmp_path / target)]) == 0
         assert f"nanopace: {said}\n" in capsys.readouterr().err
@@ -78,7 +82,7 @@ def test_averages_that_are_left_out_are_said(tmp_path: Path, capsys: pytest.Capt
     weights = Pretrained(path=tmp_path, shape=SHAPE, weights=model.state_dict(), optimizer=moments)
     save_nanogpt(tmp_path / "a.pt", weights)
     assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "x"), "--to", "huggingface"]) == 0
-    assert "the optimizer's averages are left out: training would start them anew" in capsys.readouterr().err
+    assert "the optimizer state is left out; training would start without it" in capsys.readouterr().err
     for target, form in (("b.pt", "nanogpt"), ("y", "nanopace")):
         assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / target), "--to", form]) == 0
         assert "averages" not in capsys.readouterr().err
@@ -88,10 +92,10 @@ def test_averages_that_are_left_out_are_said(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nothing", "x.pt"], "nothing: there is no such file or directory"),
+        (["nothing", "x.pt"], "nothing: no such file or directory"),
         (["text.pt", "x.pt"], "text.pt: is not a file of torch.save, or is damaged"),
         (["bomb.pt", "x.pt"], "bomb.pt: holds more than weights: it calls posix.system"),
-        (["out", "text.pt"], "text.pt: is there already; --force overwrites it"),
+        (["out", "text.pt"], "text.pt: already exists; --force overwrites it"),
         (["out", "x", "--to", "gguf"], "argument --to: invalid choice: 'gguf'"),
         (["out"], "the following arguments are required: TARGET (nanopace convert --help)"),
     ],

@@ -64,7 +64,7 @@ def test_a_card_that_others_use_and_that_is_slow(
     assert main(["doctor"]) == 1
     said = capsys.readouterr().out
     assert "warn  NVIDIA H200, 20 of 140 GB free" in said
-    assert "look at nvidia-smi" in said
+    assert "check nvidia-smi" in said
     assert "warn  large bfloat16 matrix products reach 212 TFLOP/s" in said
 
 
@@ -88,4 +88,4 @@ def test_torch_that_cannot_answer(
 
 def test_a_disk_that_is_not_there(capsys: Capture) -> None:
     assert main(["doctor", "--out_dir=nowhere"]) == 2
-    assert capsys.readouterr().err == "nanopace: --out_dir nowhere: there is no such directory\n"
+    assert capsys.readouterr().err == "nanopace: --out_dir nowhere: no such directory\n"

@@ -318,4 +318,4 @@ def test_one_stage_of_several(write_speedrun: Callable[..., str], capsys: pytest
     assert "speedrun.log (base)" not in out
     assert "speedrun.log (mid)" in out
     assert main(["explain", "--stage", "rl", log]) == 2
-    assert "holds no run of stage rl; its stages: base, mid" in capsys.readouterr().err
+    assert "has no run of stage rl; its stages: base, mid" in capsys.readouterr().err

@@ -134,11 +134,11 @@ def test_ways_to_write_a_share(share: str, write: Callable[..., str], capsys: Ca
         (["a.log", "b.log", "--slower", "100%"], "--slower must be a share"),
         (["a.log", "--min-mfu", "40"], "--min-mfu must be a share such as 1% or 0.01, not '40'"),
         (["a.log", "--max-overhead", "five"], "--max-overhead must be a share"),
-        (["a.log", "b.log", "--max-step-ratio", "5%"], "argument --max-step-ratio: invalid ratio value: '5%'"),
+        (["a.log", "b.log", "--max-step-ratio", "5%"], "argument --max-step-ratio: invalid ratio: '5%'"),
         (["-", "-", "--slower", "1%"], "-: standard input can be read only once"),
         (["a.log", "none.log", "--slower", "1%"], "none.log: no such file"),
-        (["a.log", "two.log", "--slower", "1%"], "two.log: holds 2 runs, and gate takes one"),
-        (["logs", "a.log", "--slower", "1%"], "logs: holds 2 logs, and gate takes one"),
+        (["a.log", "two.log", "--slower", "1%"], "two.log: has 2 runs, but gate takes one"),
+        (["logs", "a.log", "--slower", "1%"], "logs: has 2 logs, but gate takes one"),
         (["a.log", "a.log", "--slower", "1%", "--gpu", "40700"], "40700"),
     ],
 )
@@ -166,10 +166,10 @@ def test_stages(write_speedrun: Callable[..., str], capsys: Capture) -> None:
     both = write_speedrun("both.log", {"stage": "base"}, {"stage": "mid"})
     base, mid = write_speedrun("base.log", {"stage": "base"}), write_speedrun("mid.log", {"stage": "mid"})
     assert main(["gate", both, base, "--slower", "1%"]) == 2
-    assert "holds 2 runs, and gate takes one; --stage picks one" in capsys.readouterr().err
+    assert "has 2 runs, but gate takes one; use --stage" in capsys.readouterr().err
     assert main(["gate", both, base, "--slower", "1%", "--stage", "base"]) in (0, 3)
     assert main(["gate", mid, base, "--slower", "1%"]) == 2
-    assert "NEW and BASE are of different stages" in capsys.readouterr().err
+    assert "NEW and BASE are from different stages" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -142,11 +142,11 @@ def test_choices() -> None:
 def test_mistakes(capsys: Capture) -> None:
     assert complaint(capsys, "none.txt").startswith("none.txt: no such file, and no corpus of that name")
     assert complaint(capsys, "finweb-edu") == "finweb-edu: no such corpus; did you mean fineweb-edu?"
-    assert complaint(capsys, "python", "a.txt").startswith("python: a corpus with a name is prepared alone")
-    assert complaint(capsys, texts("a.jsonl"), "--files=2") == "--files is for the corpora that have a name"
+    assert complaint(capsys, "python", "a.txt").startswith("python: a named corpus is prepared on its own")
+    assert complaint(capsys, texts("a.jsonl"), "--files=2") == "--files works only with named corpora"
     assert complaint(capsys, "a.jsonl", "--tokenizer=words").startswith("--tokenizer words: there are")
     assert complaint(capsys, "a.jsonl", "--vocab_size=500").startswith("--vocab_size belongs to")
-    assert "invalid number value: '0'" in complaint(capsys, "a.jsonl", "--shard_tokens=0")
+    assert "invalid number: '0'" in complaint(capsys, "a.jsonl", "--shard_tokens=0")
     Path("b.jsonl").write_text('{"text": "x"}\n{"txt": "x"}\n')
     assert complaint(capsys, "b.jsonl").startswith("b.jsonl: line 2 has no 'text'")
     assert "File name too long; mend that" in complaint(capsys, "a.jsonl", f"--out={'x' * 300}")
@@ -224,7 +224,7 @@ def test_lines_when_piped(capsys: Capture, monkeypatch: pytest.MonkeyPatch, serv
     assert main(["prepare", "shakespeare", "--tokenizer=chars"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("downloading 1/1: 0 MB, ")
-    assert any(line.startswith("making the tokenizer: 2 / 2 MB, ") for line in lines)
+    assert any(line.startswith("building the tokenizer: 2 / 2 MB, ") for line in lines)
     assert lines[-1].startswith("tokenizing: 2 / 2 MB, ")
     assert re.fullmatch(r"tokenizing: 2 / 2 MB, [\d.]+ MB/s, 2.1M tokens, 0\sms left", lines[-1])
     assert "\x1b" not in "".join(lines)
@@ -241,7 +241,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal)
     assert main(["prepare", texts("a.jsonl"), "--tokenizer=chars"]) == 0
     shown = terminal.getvalue()
-    assert "making the tokenizer" in shown
+    assert "building the tokenizer" in shown
     assert "tokenizing" in shown
     assert "━" in shown
 
@@ -267,6 +267,6 @@ def test_ctrl_c_and_going_on() -> None:
         if process.returncode:
             break
     assert process.returncode == 130
-    assert err == "Interrupted: the same command goes on where it was.\n"
+    assert err == "Interrupted. Run the same command again to continue.\n"
     assert subprocess.run(command, check=False, capture_output=True, env=unmeasured()).returncode == 0
     assert open_corpus(Path("data/a")).train.tokens > 1_000_000

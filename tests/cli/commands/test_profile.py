@@ -28,9 +28,9 @@ def test_a_window_of_steps_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--steps=0"], "argument --steps: invalid number of steps value: '0'"),
-        (["--trace=trace.txt"], "--trace trace.txt: must end with .json or .json.gz"),
-        (["--trace=no/such/trace.json"], "--trace no/such/trace.json: there is no such directory"),
+        (["--steps=0"], "argument --steps: invalid number of steps: '0'"),
+        (["--trace=trace.txt"], "--trace trace.txt: must end in .json or .json.gz"),
+        (["--trace=no/such/trace.json"], "--trace no/such/trace.json: no such directory"),
         (["--batch_size=0"], "--batch_size: must be int >= 1, not '0'"),
     ],
 )

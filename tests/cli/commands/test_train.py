@@ -52,7 +52,7 @@ def test_a_run_from_a_config_file_to_its_report(room: Path, capsys: pytest.Captu
     rows = row.findall(said)
     assert rows == [str(n) for n in range(0, 21, 2)]
     assert len(re.findall(r"^step \d+: .*val loss [\d.]+, time [\d.]+ms", said, re.MULTILINE)) == 3
-    assert "  device: cpu: asked for" in said
+    assert "  device: cpu: as requested" in said
     assert "Where the time went" in said
     assert "– forward and backward" in said
     assert "finished after 21 steps" in said
@@ -72,8 +72,8 @@ def test_stopped_politely_it_saves_and_says_how_to_go_on(room: Path, number: sig
     rest, _ = process.communicate(timeout=60)
     said += rest
     assert process.returncode == 130
-    assert "finishing the step and saving" in said
-    found = re.search(r"interrupted after (\d+) steps; go on with: (nanopace train .*)", said)
+    assert "Saving after this step. Press Ctrl-C again to quit now" in said
+    found = re.search(r"interrupted after (\d+) steps; resume with: (nanopace train .*)", said)
     assert found is not None
     assert found[2] == "nanopace train --init_from=resume --out_dir=out"
     assert (room / "out" / "checkpoints" / f"step-{int(found[1]):08d}").is_dir()
@@ -172,7 +172,7 @@ def test_a_run_that_ends_before_its_first_row_is_no_error(
         patch.setattr(Stepper, "warm_up", lambda _: signal.raise_signal(signal.SIGINT))
         assert main(["train", "--dataset=tiny", *TINY]) == 130
     said = capsys.readouterr()
-    assert "interrupted after 0 steps; nothing is saved" in said.out
+    assert "interrupted after 0 steps; nothing was saved" in said.out
     assert re.search(r"^no report: out/ledger\.jsonl: .*no row", said.out, re.MULTILINE)
     assert not said.err
     assert main(["train", "--dataset=tiny", *TINY, "--max_iters=0"]) == 0

@@ -70,7 +70,7 @@ def test_what_is_in_the_way_is_said(capsys: pytest.CaptureFixture[str], monkeypa
         (["train.py", "--keep=train.py"], "train.py: cannot be written"),
         (["train.py", "--budget=soon"], "--budget must be a time such as 90s or 5m, not 'soon'"),
         (["train.py", "--write=train.py"], "--write train.py: is there already"),
-        (["train.py", "--overwrite"], "--overwrite is for --write FILE"),
+        (["train.py", "--overwrite"], "--overwrite needs --write FILE"),
         (["bad.py"], "n_embd must be a multiple of n_head"),
         (["none.py"], "none.py"),
     ):

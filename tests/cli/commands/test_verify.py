@@ -43,8 +43,8 @@ def test_all_is_whole(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(out, capsys) == (
         0,
         [
-            f"step 5  {bytes_of(5)}  whole; the best: val loss 3.2500",
-            f"step 1,000  {bytes_of(1000)}  whole",
+            f"step 5  {bytes_of(5)}  intact; the best: val loss 3.2500",
+            f"step 1,000  {bytes_of(1000)}  intact",
             f"{out}/ledger.jsonl: 1 events, 1 damaged line",
         ],
     )
@@ -65,7 +65,7 @@ def test_damage_is_named(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_bytes(data)
     code, lines = said(out, capsys)
     assert code == 2
-    assert lines[0].endswith("whole; the best: val loss 3.2500")
+    assert lines[0].endswith("intact; the best: val loss 3.2500")
     assert lines[1].endswith(f"{path}: is damaged: its checksum does not match")
     (path.parent / "state.json").unlink()
     code, lines = said(out, capsys)
@@ -76,7 +76,7 @@ def test_damage_is_named(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"nanopace: {tmp_path}: no checkpoint is here\n"
+    assert capsys.readouterr().err == f"nanopace: {tmp_path}: no checkpoint here\n"
     assert main(["verify", str(tmp_path / "nowhere")]) == 2
 
 

@@ -18,12 +18,14 @@ from rich.console import Console
 from nanopace.cli.display import live as display_live
 from nanopace.cli.display.live import LiveDisplay
 from nanopace.version import __version__
+from nanopace.wording.catalog import words
 
 from ..conftest import unmeasured
 from ..sample_events import checkpoint, evaluation, introduction, outcome, step
 from ..screen import Screen
 
 ROOT = Path(__file__).resolve().parents[3]
+SHOWN, HIDDEN = b"\x1b[?25h", b"\x1b[?25l"
 
 
 class Terminal(io.StringIO):
@@ -48,7 +50,7 @@ def begin(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin
 
     def begin() -> LiveDisplay:
         console = Console(file=terminal, force_terminal=True, width=100, height=30, color_system=None)
-        displays.append(LiveDisplay(console))
+        displays.append(LiveDisplay(console, words()))
         return displays[-1]
 
     yield begin
@@ -70,12 +72,15 @@ def test_the_log_scrolls_above_the_display(terminal: Terminal, begin: Begin) -> 
     for iteration in range(200):
         display.event(step(iteration))
     display.event(evaluation())
-    wait_for(lambda: "±0.0031 at 250" in terminal.screen().lines[-1])
+    wait_for(lambda: "±0.003 at 250" in terminal.screen().lines[-1])
     lines = terminal.screen().lines
     assert lines[0] == f"nanopace {__version__} train: out, 65,536 tokens a step, steps 0 to 2000"
     assert [line[:8] for line in lines[2:5]] == ["iter 0: ", "iter 100", "step 250"]
-    assert [line[:8] for line in lines[5:]] == ["step 199", "now: tra", "forward+", "loss 3.2"]
-    assert terminal.screen().cursor_shown  # while it runs: whoever is killed cannot bring it back
+    assert lines[5].startswith("  ")  # the rest of the evaluation
+    assert [line[:8] for line in lines[6:]] == ["step 199", "now: tra", "forward+", "loss 3.2"]
+    assert not terminal.screen().cursor_shown
+    display.close()
+    assert terminal.screen().cursor_shown
 
 
 def test_in_the_end_only_the_log_is_left(terminal: Terminal, begin: Begin) -> None:
@@ -91,7 +96,7 @@ def test_in_the_end_only_the_log_is_left(terminal: Terminal, begin: Begin) -> No
     display.finished(outcome(utilisation=0.5, measured_tflops=600.0))
     display.close()
     lines = terminal.screen().lines
-    starts = ["before", "nanopa", "iter 0", "iter 1", "iter 2", "saved ", "a note", "the us", "finish"]
+    starts = ["before", "nanopa", "iter 0", "iter 1", "iter 2", "saved ", "a note", "a typi", "finish"]
     assert [line[:6] for line in lines] == starts
     assert terminal.screen().cursor_shown
 
@@ -171,6 +176,8 @@ import contextlib, signal, sys, time
 from nanopace.cli.display.display import display_for
 from nanopace.ledger import StepEvent
 from nanopace.train.listener import Introduction
+from nanopace.train.loop.interrupt import Interrupt
+from nanopace.wording.catalog import words
 
 def handle(*_):
     if "twice" in told:
@@ -180,9 +187,11 @@ def handle(*_):
 
 told = []
 signal.signal(signal.SIGINT, handle)
-display = display_for(sys.stdout)
+display = display_for(sys.stdout, words())
 with display if "with" in sys.argv else contextlib.nullcontext():
     display.started(Introduction(out_dir="out", first_step=0, last_step=10**6, tokens_per_step=8))
+    if "loop" in sys.argv:
+        Interrupt(display.note).__enter__()
     for iteration in range(10**6):
         display.event(StepEvent(iteration, 1.0, loss=3.0, tokens=8, lr=1e-3))
         time.sleep(0.001)
@@ -192,10 +201,7 @@ with display if "with" in sys.argv else contextlib.nullcontext():
 @pytest.mark.parametrize("how", ["with", "without"])
 def test_ctrl_c_on_a_real_terminal_leaves_it_as_it_was(how: str) -> None:
     ours, theirs = pty.openpty()
-    environment = unmeasured() | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, how], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT
-    )
+    process = started_on(theirs, how)
     os.close(theirs)
     written = read_until(ours, b"iter 50:")
     process.send_signal(signal.SIGINT)
@@ -210,6 +216,89 @@ def test_ctrl_c_on_a_real_terminal_leaves_it_as_it_was(how: str) -> None:
     assert "KeyboardInterrupt" in screen.lines
     assert how == "without" or screen.lines[-1] == "KeyboardInterrupt"
     assert not any(line.startswith(("step ", "now:")) for line in screen.lines)
+
+
+def started_on(theirs: int, *how: str) -> subprocess.Popen[bytes]:
+    environment = unmeasured() | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *how], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT
+    )
+
+
+def test_a_process_that_is_ended_leaves_the_cursor_shown() -> None:
+    ours, theirs = pty.openpty()
+    process = started_on(theirs)
+    os.close(theirs)
+    written = read_until(ours, b"iter 50:")
+    assert written.count(HIDDEN) == 1
+    assert SHOWN not in written
+    process.send_signal(signal.SIGTERM)
+    written = read_until(ours, None)
+    os.close(ours)
+    assert process.wait(30) == -signal.SIGTERM
+    assert written.rstrip().endswith(SHOWN)
+
+
+@pytest.mark.parametrize("how", ["alone", "loop"])
+def test_ctrl_z_brings_the_cursor_back_and_fg_hides_it(how: str) -> None:
+    """Also where the loop handles Ctrl-Z, to stop its clock."""
+    ours, theirs = pty.openpty()
+    process = started_on(theirs, how)
+    os.close(theirs)
+    read_until(ours, b"iter 50:")
+    process.send_signal(signal.SIGTSTP)
+    written = read_until(ours, SHOWN)
+    assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+    process.send_signal(signal.SIGCONT)
+    written = read_until(ours, HIDDEN)
+    assert SHOWN not in written
+    process.send_signal(signal.SIGTERM)
+    if how == "loop":  # the first one only asks
+        read_until(ours, b"Saving after this step.")
+        process.send_signal(signal.SIGTERM)
+    assert SHOWN in read_until(ours, None)
+    os.close(ours)
+    process.wait(30)
+
+
+def test_what_takes_a_while_is_said_and_goes_when_there_is_more_to_say(terminal: Terminal, begin: Begin) -> None:
+    display = begin()
+    display.waiting("Loading PyTorch ...")
+    assert terminal.screen().lines == ["Loading PyTorch ..."]
+    display.waiting("Preparing the run ...")
+    assert terminal.screen().lines == ["Preparing the run ..."]
+    display.note("a note")
+    assert terminal.screen().lines == ["a note"]
+    display.waiting("more")
+    display.started(introduction(choices={}))
+    display.finished(outcome())
+    assert [line[:6] for line in terminal.screen().lines] == ["a note", "nanopa", "finish"]
+
+
+def test_one_that_fails_while_it_waits_leaves_an_empty_line(terminal: Terminal, begin: Begin) -> None:
+    with begin() as display:
+        display.waiting("Loading PyTorch ...")
+    assert terminal.screen().lines == [""]
+
+
+@pytest.mark.slow
+def test_something_is_there_within_a_second(tmp_path: Path) -> None:
+    """Of the real command, long before torch is."""
+    ours, theirs = pty.openpty()
+    environment = unmeasured() | {"TERM": "xterm-256color", "COLUMNS": "60", "LINES": "30", "LANG": "C.UTF-8"}
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nanopace", "train", "--init_from=resume"],
+        stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=tmp_path,
+    )  # fmt: skip
+    os.close(theirs)
+    written = read_until(ours, b"Loading PyTorch ...")
+    took = time.monotonic() - began
+    written += read_until(ours, None)
+    os.close(ours)
+    assert process.wait(60) == 2
+    assert Screen(written.decode()).lines[0].startswith("nanopace: out: no checkpoint to resume from")
+    assert took < 1.0
 
 
 def read_until(file: int, mark: bytes | None) -> bytes:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nanopace.cli.display import log_lines
 from nanopace.version import __version__
+from nanopace.wording.catalog import words
 
 from ..sample_events import checkpoint, evaluation, introduction, outcome, step
 
@@ -22,9 +23,9 @@ NANOGPT_EVALUATION = re.compile(r"^step (\d+): train loss ([\d.]+), val loss ([\
 
 
 def test_the_introduction() -> None:
-    assert list(log_lines.introduction(introduction())) == [
+    assert list(log_lines.introduction(introduction(), words())) == [
         f"nanopace {__version__} train: out, 65,536 tokens a step, steps 0 to 2000",
-        "  device: cpu: no CUDA card was found",
+        "  device: cpu: found no CUDA card",
     ]
 
 
@@ -69,6 +70,24 @@ def test_a_row_on_a_narrow_terminal(width: int, ends: str) -> None:
     fitted = log_lines.fitting_row(row, width)
     assert fitted.endswith(ends)
     assert row.startswith(fitted)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            "  dtype: float32: as in nanoGPT on a CPU; torch finds nothing else",
+            "  dtype: float32: as in nanoGPT on a\n    CPU; torch finds nothing else",
+        ),
+        (
+            "interrupted after 812 steps; resume with: nanopace train --init_from=resume --out_dir=out",
+            "interrupted after 812 steps; resume\n  with:\n  nanopace train --init_from=resume --out_dir=out",
+        ),
+        ("could not save", "could not save"),
+    ],
+)
+def test_a_line_on_a_narrow_terminal(line: str, shown: str) -> None:
+    assert log_lines.wrapped(line, 40) == shown
 
 
 @pytest.mark.parametrize(
@@ -131,39 +150,39 @@ def test_a_checkpoint(count: int, size: str) -> None:
         ({"wall_ms": 97_385_400.0, "energy_kwh": 18.25}, "finished after 2000 steps in 27 h 3 min 5 s, 18.250 kWh"),
         (
             {"reason": "interrupted", "iteration": 812},
-            "interrupted after 812 steps; go on with: nanopace train --init_from=resume --out_dir=out",
+            "interrupted after 812 steps; resume with: nanopace train --init_from=resume --out_dir=out",
         ),
-        ({"reason": "interrupted", "iteration": 3, "checkpoint": None}, "interrupted after 3 steps; nothing is saved"),
+        ({"reason": "interrupted", "iteration": 3, "checkpoint": None}, "interrupted after 3 steps; nothing was saved"),
     ],
 )
 def test_the_end(known: dict[str, Any], line: str) -> None:
-    assert log_lines.outcome(outcome(**known), "out") == line
+    assert log_lines.outcome(outcome(**known), "out", words()) == line
 
 
-@pytest.mark.parametrize(("peak", "shown"), [(0.029771, "0.0298"), (58.44, "58.4"), (789.6, "790"), (2250.4, "2250")])
+@pytest.mark.parametrize(("peak", "shown"), [(0.029771, "0.0298"), (58.44, "58.4"), (789.6, "790"), (2250.4, "2,250")])
 def test_the_share_of_what_was_measured_has_a_line_of_its_own(peak: float, shown: str) -> None:
-    (line,) = log_lines.utilisation(outcome(utilisation=0.5412, measured_tflops=peak))
-    assert line == f"the usual step does 54.1% of the {shown} TFLOP/s that nanopace tune measured here"
-    assert not [*log_lines.utilisation(outcome())]
-    assert not [*log_lines.utilisation(outcome(measured_tflops=peak))]  # no step was done
+    (line,) = log_lines.utilisation(outcome(utilisation=0.5412, measured_tflops=peak), words())
+    assert line == f"a typical step reaches 54.1% of the {shown} TFLOP/s that nanopace tune measured here"
+    assert not [*log_lines.utilisation(outcome(), words())]
+    assert not [*log_lines.utilisation(outcome(measured_tflops=peak), words())]  # no step was done
 
 
 def test_what_rows_leave_out_is_said_where_it_is_to_be_seen() -> None:
-    (line,) = log_lines.left_out(outcome(logging=0.0934))
-    assert line == "the rows leave out logging, which took 9.3% on top of their times"
-    assert not [*log_lines.left_out(outcome(logging=0.0099))]
+    (line,) = log_lines.left_out(outcome(logging=0.0934), words())
+    assert line == "the times above leave out logging, which took 9.3% on top of them"
+    assert not [*log_lines.left_out(outcome(logging=0.0099), words())]
 
 
 @given(st.text(min_size=1).filter(str.isprintable))
 def test_the_way_to_go_on_can_be_pasted_into_a_shell(out_dir: str) -> None:
-    line = log_lines.outcome(outcome(reason="interrupted"), out_dir)
-    command = shlex.split(line.partition("go on with: ")[2])
+    line = log_lines.outcome(outcome(reason="interrupted"), out_dir, words())
+    command = shlex.split(line.partition("resume with: ")[2])
     assert command == ["nanopace", "train", "--init_from=resume", f"--out_dir={out_dir}"]
 
 
 def test_a_name_breaks_no_line_and_moves_no_cursor() -> None:
     odd = "a\nb\x1b[2Jc"
-    lines = [*log_lines.introduction(introduction(out_dir=odd, choices={odd: odd}))]
-    lines += [log_lines.saved(checkpoint(path=odd)), log_lines.outcome(outcome(reason="interrupted"), odd)]
+    lines = [*log_lines.introduction(introduction(out_dir=odd, choices={odd: odd}), words())]
+    lines += [log_lines.saved(checkpoint(path=odd)), log_lines.outcome(outcome(reason="interrupted"), odd, words())]
     assert len(lines) == 4
     assert all(line.isprintable() for line in lines)

@@ -18,6 +18,7 @@ from nanopace.run import Checkpoint, Evaluation, Fact, GpuUse, Run
 from nanopace.sources.build import RunBuilder
 from nanopace.sources.formats.table import NANOPACE
 from nanopace.train.listener import Introduction, Outcome
+from nanopace.wording.catalog import words
 
 Read = Callable[..., list[Run]]
 
@@ -51,7 +52,7 @@ def print_run(
     wall_s: float = 1200.0,
 ) -> str:
     """A process of `nanopace train` on an H200: steps of 1100 ms, an evaluation of 800 ms and a save every 250."""
-    lines = PlainLines(out)
+    lines = PlainLines(out, words())
     lines.started(
         SameMfu(
             out_dir="runs/out, 2",

@@ -175,7 +175,7 @@ def test_a_best_that_cannot_be_used(run: Run, how: str) -> None:
         said += "the checkpoints here are of steps 201"
     else:
         (checkpoint(out, step) / "model.safetensors").write_bytes(b"")
-        said = f"step-{step:08d}: is the best checkpoint, but cannot be used: .*model.safetensors: is damaged: 0 bytes"
+        said = f"step-{step:08d}: is the best checkpoint but cannot be used: .*model.safetensors: is damaged: 0 bytes"
     with pytest.raises(InputError, match=said):
         choose(out, "best")
     chosen = choose(out)
@@ -266,11 +266,11 @@ def test_a_new_run_is_told_of_a_best_that_cannot_be_used(run: Run, finished: Run
     [
         (
             "scratch",
-            "--which=best: there is no run to choose a checkpoint of; name one: --init_from=out --out_dir=other",
+            "--which=best: there is no run to choose a checkpoint from; name one: --init_from=out --out_dir=other",
         ),
         (
             "resume",
-            "--which=best and --init_from=resume exclude each other: resuming always goes on from the last checkpoint; "
+            "--which=best and --init_from=resume cannot be combined: a run is always resumed from its last checkpoint; "
             "to start a new run from another one: --init_from=out/checkpoints/step-00000150 --out_dir=other",
         ),
     ],

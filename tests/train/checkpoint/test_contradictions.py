@@ -71,7 +71,7 @@ def test_weights_that_are_none(tmp_path: Path) -> None:
     put(directory, "model.safetensors", weights)
     assert verified(directory).weights().keys() == model.state_dict().keys()
     put(directory, "optimizer.safetensors", {"exp_avg.transformer.wte.weight": torch.zeros(3)})
-    with pytest.raises(InputError, match=r"optimizer\.safetensors: does not belong to the weights beside it"):
+    with pytest.raises(InputError, match=r"optimizer\.safetensors: does not belong to the weights next to it"):
         verified(directory)
 
 
@@ -98,11 +98,11 @@ def test_files_that_are_none(tmp_path: Path, files: object) -> None:
     ("version", "said"),
     [
         (2, r"was written by a newer nanopace \(9{60}\); update"),
-        (0, "nanopace cannot be what it says"),
-        (-1, "nanopace cannot be what it says"),
-        (True, "nanopace cannot be what it says"),
-        ("1", "nanopace cannot be what it says"),
-        (1.0, "nanopace cannot be what it says"),
+        (0, "nanopace is impossible"),
+        (-1, "nanopace is impossible"),
+        (True, "nanopace is impossible"),
+        ("1", "nanopace is impossible"),
+        (1.0, "nanopace is impossible"),
     ],
 )
 def test_a_version_that_is_none(tmp_path: Path, version: object, said: str) -> None:
@@ -128,11 +128,11 @@ def test_what_a_state_says_of_training(tmp_path: Path) -> None:
 def test_a_tokenizer_of_other_weights(tmp_path: Path) -> None:
     directory, _ = save(tmp_path, 2)
     rewrite(directory, tokenizer="another")
-    with pytest.raises(InputError, match=r"tokenizer\.json: does not belong to the weights beside it"):
+    with pytest.raises(InputError, match=r"tokenizer\.json: does not belong to the weights next to it"):
         verified(directory)
     small = replace(SHAPE, vocab_size=256)
     write_weights(directory, small, GPT(small).state_dict(), step=2, config={}, tokenizer=bytes_tokenizer())
-    with pytest.raises(InputError, match=r"tokenizer\.json: does not belong to the weights beside it"):
+    with pytest.raises(InputError, match=r"tokenizer\.json: does not belong to the weights next to it"):
         verified(directory)
 
 

@@ -110,7 +110,7 @@ def test_a_full_disk(corpus: Path, small_disk: Path) -> None:
     check_survived(out, told, "No space left on device")
     notes = [each for each in told.all("note") if "ledger.jsonl" in each]
     assert len(notes) == 2
-    assert "No space left on device; training goes on" in notes[0]
+    assert "No space left on device; training continues" in notes[0]
     assert "is written again; nothing is missing" in notes[1]
 
 
@@ -285,7 +285,7 @@ def test_damaged_checkpoints_do_not_push_out_whole_ones(
     notes = told.all("note")
     assert len(notes) == 3
     assert "step-00000021" in notes[0]
-    assert all("its checksum does not match; going on from" in each and "step-00000010" in each for each in notes)
+    assert all("its checksum does not match; resuming from" in each and "step-00000010" in each for each in notes)
     assert [each.iteration for each in told.all("checkpoint")] == [12, 16, 20, 24, 25]
     assert removals == [(5, [12, 10]), (10, [16, 12]), (12, [20, 16]), (16, [24, 20])]
     assert [path.name for path in checkpoint_directories(out)][:2] == ["step-00000025", "step-00000024"]

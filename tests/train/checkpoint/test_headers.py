@@ -60,7 +60,7 @@ def test_the_weights_are_those_of_the_model(shape: ModelShape) -> None:
     averages = {name: torch.empty(size, device="meta") for name, size in state_shapes(shape).items()}
     check_averages(path, averages, shape)
     for changed in ({}, {**averages, "more": torch.empty(1)}, {name: torch.empty(9) for name in averages}):
-        with pytest.raises(InputError, match="x: does not belong to the weights beside it"):
+        with pytest.raises(InputError, match="x: does not belong to the weights next to it"):
             check_averages(path, changed, shape)
     with pytest.raises(InputError, match="is not a GPT-2: it lacks the tables" if shape is GPT2 else "x: "):
         check_weights(path, {}, shape)

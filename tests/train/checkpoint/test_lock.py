@@ -85,15 +85,15 @@ def test_what_happened_to_a_directory_is_told_once(tmp_path: Path) -> None:
         shutil.rmtree(out)
         claim.writable_dir()
         claim.writable_dir()
-        assert claim.news() == [f"{out} was removed or renamed while training ran; it goes on in a new {out}"]
+        assert claim.news() == [f"{out} was removed or renamed during training, which continues in a new {out}"]
         shutil.rmtree(out)
         with Claim(out) as other:
             out.mkdir()
             other.take()
             assert claim.writable_dir() == tmp_path / "out.lost-2"
             assert claim.news() == [
-                f"{out} is another training's: it was removed or renamed while this one ran. This one writes nothing "
-                f"more there, and goes on in {tmp_path / 'out.lost-2'}"
+                f"{out} now belongs to another training run: it was removed or renamed while this one ran. This one "
+                f"writes nothing more there, and continues in {tmp_path / 'out.lost-2'}"
             ]
         shutil.rmtree(tmp_path / "out.lost-2")
         assert claim.writable_dir() == tmp_path / "out.lost-2"

@@ -126,13 +126,13 @@ def test_what_cannot_go_on_gets_another_name(tmp_path: Path) -> None:
     note = prepared(tmp_path)
     damage = f"{tmp_path / 'checkpoints' / 'step-00000001' / 'model.safetensors'}: is damaged: 0 bytes where "
     assert note is not None
-    assert note.startswith(f"{tmp_path}: no checkpoint is whole ({damage}")
-    assert note.endswith("; training begins anew, and what was there is kept as ledger-2.jsonl, checkpoints-2")
+    assert note.startswith(f"{tmp_path}: no checkpoint is intact ({damage}")
+    assert note.endswith("; training starts over, and what was there is kept as ledger-2.jsonl, checkpoints-2")
     assert names(tmp_path) == [LOCK_FILE, "checkpoints", "checkpoints-1", "checkpoints-2", "ledger-2.jsonl"]
     assert names(tmp_path / "checkpoints") == []
     (tmp_path / "best.json").touch()
     assert prepared(tmp_path) == (
-        f"{tmp_path}: no checkpoint was saved here; training begins anew, and what was there is kept as best-3.json"
+        f"{tmp_path}: no checkpoint was saved here; training starts over, and what was there is kept as best-3.json"
     )
     assert (tmp_path / "checkpoints").is_dir()
 
@@ -243,7 +243,7 @@ OUTCOMES: dict[Callable[[Path, Path], None], dict[str, str | int | list[str]]] =
     others: {"plain": [], "resume": "no checkpoint is here to resume from", "overwrite": []},
     ledger_only: {"plain": KEPT, "resume": KEPT, "overwrite": []},
     partial: {"plain": KEPT, "resume": KEPT, "overwrite": []},
-    damaged: {"plain": [*KEPT, "best-1.json", "checkpoints-1"], "resume": "no checkpoint is whole", "overwrite": []},
+    damaged: {"plain": [*KEPT, "best-1.json", "checkpoints-1"], "resume": "no checkpoint is intact", "overwrite": []},
     whole: {"plain": "holds a run", "resume": 2, "overwrite": []},
     whole_and_damaged: {"plain": "holds a run", "resume": 1, "overwrite": []},
 }
@@ -277,7 +277,7 @@ def test_what_a_start_does_in_a_directory(
     first = outcome if isinstance(outcome, int) else 0
     assert list(told.losses) == list(range(first, 4))
     assert len(events(out, "resume")) == (first > 0)
-    notes = [each for each in told.all("note") if "begins anew" in each]
+    notes = [each for each in told.all("note") if "starts over" in each]
     if isinstance(outcome, list) and outcome:
         (note,) = notes
         assert note.endswith(", ".join(outcome))

@@ -149,7 +149,7 @@ def test_what_cannot_be_removed_is_told_once(tmp_path: Path, monkeypatch: pytest
             one.save(1, 2)
             promptly(one.saver._idle.wait)
             assert one.saver.notes() == [
-                "could not remove old checkpoints: No space left on device; training goes on and tries again"
+                "could not remove old checkpoints: No space left on device; training continues and tries again"
             ]
             one.save(3, 4)
             promptly(one.saver._idle.wait)

@@ -128,7 +128,7 @@ def test_who_lost_the_directory_writes_beside_it(start: Start, tmp_path: Path, h
     assert (seeds(beside), seeds_of_ledger(beside)) == ({1}, [1])
     assert newest_intact(beside)[0] is not None
     notes = [json.loads(line) for line in (beside / "ledger.jsonl").read_text().splitlines() if '"note"' in line]
-    assert len([each for each in notes if "is another training's" in each.get("text", "")]) == 1
+    assert len([each for each in notes if "now belongs to another training run" in each.get("text", "")]) == 1
 
 
 @pytest.mark.parametrize("how", [remove, rename])

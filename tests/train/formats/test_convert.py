@@ -77,7 +77,7 @@ def test_nanogpt_s_out_dir_is_its_ckpt(source: Path) -> None:
 def test_a_place_without_weights(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no checkpoint is here, neither nanopace's nor nanoGPT's nor Hugging Face's"):
         open_pretrained(tmp_path)
-    with pytest.raises(InputError, match="none: there is no such file or directory"):
+    with pytest.raises(InputError, match="none: no such file or directory"):
         open_pretrained(tmp_path / "none")
 
 
@@ -111,7 +111,7 @@ def test_nothing_is_overwritten_unless_it_is_said(target: str, form: str, source
 def test_force_does_not_cost_anybody_other_files(form: str, source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "model", to=form)
     (tmp_path / "model" / "thesis.tex").write_text("years of work")
-    with pytest.raises(NanopaceError, match=r"model: is not overwritten, because it holds thesis\.tex"):
+    with pytest.raises(NanopaceError, match=r"model: will not be overwritten, because it contains thesis\.tex"):
         convert(source, tmp_path / "model", to=form, force=True)
     assert (tmp_path / "model" / "thesis.tex").exists()
 
@@ -126,10 +126,10 @@ def test_an_empty_directory_is_a_place(form: str, source: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("target", "form", "said"),
     [
-        ("out", "nanogpt", r"out: is a directory; nanoGPT's form is a file, such as .*out/ckpt\.pt"),
-        ("nowhere/x.pt", "nanogpt", "nowhere: there is no such directory"),
-        ("out/ckpt.pt", "huggingface", r"ckpt\.pt: is a file; this form is a directory"),
-        ("out/ckpt.pt", "nanopace", r"ckpt\.pt: is a file; this form is a directory"),
+        ("out", "nanogpt", r"out: is a directory; nanoGPT's format is a file, such as .*out/ckpt\.pt"),
+        ("nowhere/x.pt", "nanogpt", "nowhere: no such directory"),
+        ("out/ckpt.pt", "huggingface", r"ckpt\.pt: is a file; this format is a directory"),
+        ("out/ckpt.pt", "nanopace", r"ckpt\.pt: is a file; this format is a directory"),
     ],
 )
 def test_a_target_of_the_wrong_kind(target: str, form: str, said: str, source: Path, tmp_path: Path) -> None:

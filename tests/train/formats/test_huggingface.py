@@ -222,7 +222,7 @@ def test_a_file_that_was_cut_off(keep: int, exported: Path) -> None:
 def test_a_pickle_that_is_no_table(exported: Path) -> None:
     (exported / "model.safetensors").unlink()
     torch.save([torch.zeros(3)], exported / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"pytorch_model\.bin: is no table of weights"):
+    with pytest.raises(InputError, match=r"pytorch_model\.bin: is not a table of weights"):
         load_huggingface(exported)
     torch.save({"wte.weight": 3, "lm_head.weight": 4}, exported / "pytorch_model.bin")
     with pytest.raises(InputError, match=r"hf: transformer\.wte\.weight is not a weight"):

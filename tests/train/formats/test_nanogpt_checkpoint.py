@@ -107,7 +107,7 @@ def test_something_else_is_told_apart(content: object, said: str, tmp_path: Path
         ({**MODEL_ARGS, "n_layer": 10**9}, "says n_layer = 1000000000, but its weights have 2"),
         ({**MODEL_ARGS, "bias": False}, "says bias = False, but its weights have True"),
         ({**MODEL_ARGS, "vocab_size": 50304}, "says vocab_size = 50304, but its weights have 300"),
-        ("n_layer=2", "n_head must divide n_embd: None heads, and the weights are 16 wide"),
+        ("n_layer=2", "n_head must divide n_embd: None heads, but the weights are 16 wide"),
     ],
 )
 def test_arguments_that_are_not_the_weights(model_args: object, said: str, tmp_path: Path) -> None:

@@ -169,7 +169,9 @@ def test_it_is_saved_as_one_of_ours_and_goes_on_as_that(out: Path, expected: dic
     assert [each.name for each in checkpoint_directories(out)] == ["step-00000013", "step-00000010"]
     _, told = resume(out, max_iters=LAST)
     assert told.losses == pytest.approx({step: expected[step] for step in (13, 14)}, abs=2e-6)
-    assert told.all("note") == [f"going on from {out}/checkpoints/step-00000013, step 13: {out}/ckpt.pt is at 10"]
+    assert told.all("note") == [
+        f"resuming from {out}/checkpoints/step-00000013 at step 13; {out}/ckpt.pt is at step 10"
+    ]
     assert events(out, "resume")[-1]["checkpoint"] == f"{out}/checkpoints/step-00000013"
 
 
@@ -188,7 +190,7 @@ def test_of_both_the_further_one_is_taken(begun: tuple[Path, dict[int, float]], 
     _, told = resume(out)
     assert told.losses == pytest.approx(expected, abs=2e-6)
     assert told.all("note")[0] == (
-        f"going on from {out}/ckpt.pt, step 10: {out}/checkpoints/step-00000007 is at 7; "
+        f"resuming from {out}/ckpt.pt at step 10; {out}/checkpoints/step-00000007 is at step 7; "
         "move ckpt.pt away to go on from that one"
     )
 
@@ -201,7 +203,7 @@ def test_a_damaged_one_is_named_and_ours_goes_on(begun: tuple[Path, dict[int, fl
     assert list(told.losses) == [4, 5]
     assert told.all("note") == [
         f"{out}/ckpt.pt: is not a file of torch.save, or is damaged; "
-        f"going on from {out}/checkpoints/step-00000004 instead"
+        f"resuming from {out}/checkpoints/step-00000004 instead"
     ]
 
 
@@ -276,20 +278,20 @@ def test_another_optimizer_cannot_go_on(
         resume(tmp_path)
     assert str(raised.value) == (
         f"{tmp_path}/ckpt.pt: its optimizer is not nanoGPT's AdamW over these weights, so its run cannot go on; "
-        f"--init_from={tmp_path}/ckpt.pt begins a new run with its weights"
+        f"--init_from={tmp_path}/ckpt.pt starts a new run from its weights"
     )
     assert [each.name for each in tmp_path.iterdir()] == ["ckpt.pt"]
 
 
 def test_without_its_iteration_it_cannot_go_on(begun: tuple[Path, dict[int, float]], tmp_path: Path) -> None:
     placed(begun[0], tmp_path, iter_num="many")
-    with pytest.raises(InputError, match=r"ckpt\.pt: has no iter_num, so its run cannot go on; --init_from="):
+    with pytest.raises(InputError, match=r"ckpt\.pt: has no iter_num, so its run cannot be resumed; --init_from="):
         resume(tmp_path)
 
 
 def test_a_shorter_context_is_refused(out: Path) -> None:
     """nanoGPT cuts the table and then fails in AdamW, whose averages are still long."""
-    with pytest.raises(ConfigError, match="block_size cannot change in a run that goes on: it is 16, not 8"):
+    with pytest.raises(ConfigError, match="block_size cannot change when a run is resumed: it is 16, not 8"):
         resume(out, block_size=8)
 
 
@@ -305,19 +307,19 @@ def test_a_config_file_does_not_change_the_shape(out: Path, expected: dict[int, 
     told = Recorder()
     train(Asked(given={**knobs, "max_iters": 11}, files=("config.py",)), listener=told)
     assert told.all("note")[0] == (
-        f"{out}/ckpt.pt: keeps its shape, whatever the config file says: n_layer=2 and not 6, block_size=16 and not 64"
+        f"{out}/ckpt.pt: keeps its shape, whatever the config file says: n_layer=2, not 6, block_size=16, not 64"
     )
     again = Recorder()
     train(Asked(given={**knobs, "max_iters": LAST}, files=("config.py",)), listener=again)
     assert "step-00000012: keeps its shape" in again.all("note")[1]
     assert told.losses | again.losses == pytest.approx(expected, abs=2e-6)
     flags = Asked(given=knobs, files=("config.py",), flags=frozenset({"n_layer"}))
-    with pytest.raises(ConfigError, match="n_layer cannot change in a run that goes on: it is 2, not 6"):
+    with pytest.raises(ConfigError, match="n_layer cannot change when a run is resumed: it is 2, not 6"):
         train(flags, listener=Recorder())
 
 
 def test_it_is_finished(out: Path) -> None:
-    with pytest.raises(NanopaceError, match=r"ckpt\.pt: the run is finished after 10 steps; a larger --max_iters"):
+    with pytest.raises(NanopaceError, match=r"ckpt\.pt: the run already finished after 10 steps; a larger --max_iters"):
         resume(out, max_iters=9)
 
 

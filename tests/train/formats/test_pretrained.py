@@ -73,7 +73,9 @@ def test_a_model_without_layers_is_told_what_it_lacks() -> None:
 
 @pytest.mark.parametrize("n_head", [None, 0, -2, 3, 32, "2", True, 2.0])
 def test_the_number_of_heads_must_be_possible(n_head: object) -> None:
-    with pytest.raises(InputError, match=r"ckpt\.pt: n_head must divide n_embd: .* heads, and the weights are 16 wide"):
+    with pytest.raises(
+        InputError, match=r"ckpt\.pt: n_head must divide n_embd: there are .* heads, but the weights are 16 wide"
+    ):
         shape_of(PATH, tiny_weights().weights, n_head=n_head, dropout=0.0)
 
 

@@ -117,7 +117,7 @@ def test_it_learns_what_a_run_learns_that_keeps_its_gradients(corpus: Path, tmp_
     norms = [[each["grad_norm"] for each in events(tmp_path / name, "step")] for name in ("released", "kept")]
     assert norms[0] == pytest.approx(norms[1], rel=1e-2)
     first = events(tmp_path / "released", "run")[0]
-    assert first["choices"]["memory"] == "attention, averages, gradients: asked for"
+    assert first["choices"]["memory"] == "attention, averages, gradients: as requested"
 
 
 def test_it_goes_on_from_its_checkpoint_as_if_nothing_had_been(corpus: Path, tmp_path: Path) -> None:

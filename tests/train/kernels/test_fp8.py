@@ -219,7 +219,7 @@ def test_a_card_that_has_them_and_a_run_that_fits() -> None:
         ("dropout=0.1", {}, {"dropout": 0.1}, 1),
         ("bias=True", {}, {"bias": True}, 1),
         ("this run has 2 processes", {}, {}, 2),
-        ("n_embd must be a multiple of 16 with fp8=True: 24 is not", {}, {"n_embd": 24}, 1),
+        ("with fp8=True, n_embd must be a multiple of 16, not 24 is not", {}, {"n_embd": 24}, 1),
     ],
 )
 def test_what_it_cannot_go_with(said: str, config: dict[str, Any], shape: dict[str, Any], ranks: int) -> None:

@@ -202,7 +202,7 @@ def test_hanging_up_saves(tmp_path: Path) -> None:
         process.send_signal(signal.SIGHUP)
         said, _ = process.communicate(timeout=60)
         assert process.returncode == 130
-    assert "finishing the step and saving" in said
+    assert "Saving after this step. Press Ctrl-C again to quit now" in said
     assert_saved_where_it_stopped(tmp_path)
 
 

@@ -107,7 +107,7 @@ def test_a_run_whose_last_step_is_not_saved_did_not_finish(command: list[str], s
     assert last.startswith("trained 15 steps, but step 15 could not be saved (")
     assert "No space left on device" in last
     assert "the newest whole checkpoint is of step 12" in last
-    assert last.endswith(f"go on with: nanopace train --init_from=resume --out_dir={small_disk / 'out'}")
+    assert last.endswith(f"resume with: nanopace train --init_from=resume --out_dir={small_disk / 'out'}")
     assert "finished" not in done.stdout
     assert names(small_disk / "out" / "checkpoints") == ["step-00000008", "step-00000012"]
 
@@ -141,7 +141,7 @@ def test_an_interrupted_run_that_cannot_be_saved(
         started.send_signal(number)
         said, _ = started.communicate(timeout=LONGEST)
     assert started.returncode == 1, said
-    assert "and nothing is saved (" in said.splitlines()[-1], said
+    assert "but nothing was saved (" in said.splitlines()[-1], said
     assert names(small_disk / "out" / "checkpoints") == []
 
 
@@ -156,7 +156,7 @@ def test_one_more_ctrl_c_ends_the_attempts(command: list[str]) -> None:
         started.send_signal(signal.SIGINT)
         said, _ = started.communicate(timeout=LONGEST)
     assert started.returncode == 1, said
-    assert "nothing is saved" in said
+    assert "nothing was saved" in said
 
 
 class Mended(Recorder):

@@ -135,7 +135,7 @@ def test_when_nothing_is_left_to_halve(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation: bool
 ) -> None:
     Memory(monkeypatch, 0, after=2, evaluation=evaluation)
-    with pytest.raises(UsageError, match="--batch_size=12: memory is full, also with one sequence") as raised:
+    with pytest.raises(UsageError, match="--batch_size=12: out of memory, even with one sequence") as raised:
         run(corpus, tmp_path / "out", **PLAIN)
     assert "\n" not in str(raised.value)
     assert events(tmp_path / "out", "end")[-1]["reason"] == "out_of_memory"

@@ -103,7 +103,7 @@ def test_ours_are_taken_where_nothing_is_against_it(recipe: str) -> None:
     [
         ("on a cpu", {}, {}, CPU, 1),
         ("on a mps", {}, {}, torch.device("mps"), 1),
-        ("as asked for", {"fused": False}, {}, CARD, 1),
+        ("as requested", {"fused": False}, {}, CARD, 1),
         ("with several processes", {}, {}, CARD, 2),
         ("with several processes", {"parallel": "fsdp"}, {}, CARD, 1),
         ("for heads of 5", {}, {"recipe": "fast", "n_embd": 10, "n_head": 2}, CARD, 1),

@@ -104,7 +104,7 @@ def test_a_resumed_run_is_the_same_run(shared_corpus: Path, tmp_path: Path) -> N
 
 
 def test_a_run_keeps_its_recipe(trained: Path, shared_corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="recipe cannot change in a run that goes on: it is fast, not gpt2"):
+    with pytest.raises(ConfigError, match="recipe cannot change when a run is resumed: it is fast, not gpt2"):
         resume(trained, recipe="gpt2", max_iters=12)
     with pytest.raises(ConfigError, match="without cannot change in a run that goes on"):
         resume(trained, without="rope", max_iters=12)
@@ -164,7 +164,9 @@ def test_its_weights_travel_but_not_to_gpt2(trained: Path, shared_corpus: Path, 
     first, second = (open_pretrained(each).model().logits(tokens) for each in (trained, tmp_path / "copy"))
     assert torch.equal(first, second)
     for target, form in ((tmp_path / "ckpt.pt", "nanogpt"), (tmp_path / "hub", "huggingface")):
-        with pytest.raises(InputError, match=f"recipe=fast and no GPT-2, which is all that {form} can hold") as error:
+        with pytest.raises(
+            InputError, match=f"recipe=fast model, not a GPT-2, which is all that {form} can hold"
+        ) as error:
             convert(trained, target)
         assert "\n" not in str(error.value)
         assert not target.exists()
@@ -180,7 +182,7 @@ def test_a_new_run_begins_with_its_weights(trained: Path, shared_corpus: Path, t
     )
     assert verified(checkpoint_directories(tmp_path / "out")[0]).shape.recipe == "fast"
     assert listener.losses[0] < 4.0  # a fresh model has 5.6
-    with pytest.raises(ConfigError, match=r"recipe is fast in .*, and cannot be gpt2"):
+    with pytest.raises(ConfigError, match=r"recipe is fast in .* and cannot be gpt2"):
         train(
             Asked(given={**given, "recipe": "gpt2", "out_dir": str(tmp_path / "b")}, files=("config.py",)),
             listener=listener,
@@ -275,8 +277,8 @@ def test_knobs_that_nobody_named_are_the_recipes(shared_corpus: Path, decides: b
 RATES = "learning_rate = 1e-3\nmin_lr = 1e-4\nbeta2 = 0.99\ngrad_clip = 0.5\nwarmup_iters = 7\nlr_decay_iters = 60\n"
 SMALL = "n_layer = 1\nn_head = 2\nn_embd = 16\nmax_iters = 60\ndataset = 'corpus'\ndecay_lr = False\n"
 NOT_USED = (
-    "not those of the config, which are another recipe's; as flags they count: decay_lr=False, learning_rate=0.001, "
-    "min_lr=0.0001, beta2=0.99, grad_clip=0.5, warmup_iters=7, lr_decay_iters=60"
+    "not the config's, which belong to another recipe; pass them as flags to use them: decay_lr=False, "
+    "learning_rate=0.001, min_lr=0.0001, beta2=0.99, grad_clip=0.5, warmup_iters=7, lr_decay_iters=60"
 )
 
 

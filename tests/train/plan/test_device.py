@@ -39,7 +39,7 @@ def two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_card_is_taken_where_there_is_one() -> None:
     machine = find_machine(None)
     assert machine.device == torch.device("cuda", 0)
-    assert machine.reason == "NVIDIA GeForce RTX 4070 was found"
+    assert machine.reason == "found NVIDIA GeForce RTX 4070"
     assert machine.card is not None
     assert machine.peak_flops("bfloat16") == machine.card.bf16_tflops * 1e12  # type: ignore[operator]
     assert (machine.memory_gb, machine.sms, machine.uuid) == (12, 46, "GPU-1")
@@ -77,7 +77,7 @@ def test_an_unknown_card_stays_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert find_machine(None).reason == "no CUDA card was found"
+    assert find_machine(None).reason == "found no CUDA card"
     with pytest.raises(UsageError, match="--device=cuda: torch finds no CUDA card here; --device=cpu"):
         find_machine("cuda")
     with pytest.raises(UsageError, match="torch finds no Apple GPU here"):
@@ -87,20 +87,20 @@ def test_without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
             find_machine(word)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert find_machine(None).device.type == "mps"
-    assert find_machine("mps").reason == "asked for"
+    assert find_machine("mps").reason == "as requested"
 
 
 @pytest.mark.usefixtures("two_cards")
 def test_precision_and_compiler_are_chosen_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     for decides in (True, False):
         assert pick_dtype(CARD, None, machine_decides=decides)[0] == "bfloat16"
-    assert pick_dtype(CARD, "float16", machine_decides=False) == ("float16", "asked for")
+    assert pick_dtype(CARD, "float16", machine_decides=False) == ("float16", "as requested")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
     scaled = "the card has no bfloat16; losses are scaled"
     assert pick_dtype(CARD, None, machine_decides=False) == ("float16", scaled)
     assert pick_compile(CARD, None)[0]
     assert not pick_compile(CPU, None)[0]
-    assert pick_compile(CPU, True) == (True, "asked for")
+    assert pick_compile(CPU, True) == (True, "as requested")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_precision_on_a_cpu(has: tuple[str, ...], decided: str, monkeypatch: pyt
     for name in has[:1]:
         assert f"this CPU has {name}" in by_machine[1]
         assert f"--dtype=bfloat16 is usually faster on this one: it has {name}" in as_nanogpt[1]
-    assert pick_dtype(CPU, "bfloat16", machine_decides=False) == ("bfloat16", "asked for")
+    assert pick_dtype(CPU, "bfloat16", machine_decides=False) == ("bfloat16", "as requested")
     apple = Machine(torch.device("mps"), "")
     assert pick_dtype(apple, None, machine_decides=True) == ("float32", "as nanoGPT on this device")
 

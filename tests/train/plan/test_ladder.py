@@ -29,25 +29,28 @@ def picked(
 
 
 def test_as_little_as_fits() -> None:
-    assert picked(batch_size=20) == ((), "all is kept: it takes about 8.0 of 12.0 GiB")
+    assert picked(batch_size=20) == ((), "everything is kept: it takes about 8.0 of 12.0 GiB")
     steps, why = picked(batch_size=40)
     assert steps == ("activation",)
     assert why == "activation: about 10.3 of 12.0 GiB, and 13.1 without activation"
 
 
 def test_eight_bits_are_counted() -> None:
-    assert picked(batch_size=20, fp8=True) == ((), "all is kept: it takes about 8.1 of 12.0 GiB")
+    assert picked(batch_size=20, fp8=True) == ((), "everything is kept: it takes about 8.1 of 12.0 GiB")
 
 
 def test_what_is_asked_for_is_done() -> None:
-    assert picked(batch_size=8, memory="averages, hidden") == (("hidden", "averages"), "hidden, averages: asked for")
-    assert picked(batch_size=400, memory="") == ((), "all is kept: asked for")
+    assert picked(batch_size=8, memory="averages, hidden") == (("hidden", "averages"), "hidden, averages: as requested")
+    assert picked(batch_size=400, memory="") == ((), "everything is kept: as requested")
 
 
 def test_what_is_not_known_or_cannot_be_is_left() -> None:
     unknown = Machine(torch.device("cuda", 0), "a card")
-    assert picked(unknown, batch_size=400)[1] == "all is kept: how much memory there is, is unknown"
-    assert picked(batch_size=400, kernels="compiled") == ((), "all is kept: only our own kernels can do without")
+    assert picked(unknown, batch_size=400)[1] == "everything is kept: the amount of memory is unknown"
+    assert picked(batch_size=400, kernels="compiled") == (
+        (),
+        "everything is kept: only our own kernels can save memory",
+    )
 
 
 def test_gradients_are_released_where_a_step_is_one_micro_batch() -> None:

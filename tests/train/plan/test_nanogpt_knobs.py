@@ -87,7 +87,7 @@ def test_a_flag_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(asked)
     assert with_defaults_but(plan, **{name: other})
     left = ", ".join(f"{each}={default}" for each, (default, _) in TRAINING.items() if each != name)
-    assert plan.reasons["defaults"] == f"nanoGPT's for the rest: {left}"
+    assert plan.reasons["defaults"] == f"nanoGPT's for everything else: {left}"
     assert plan.reasons["dataset"] == "openwebtext: nanoGPT's default"
     assert plan.reasons["compile"].startswith("False: on a CPU")
     assert plan.reasons["dtype"].startswith("float32: as nanoGPT on a CPU; --dtype=bfloat16 is usually faster")

@@ -16,7 +16,7 @@ from nanopace.train.plan.device import Machine, pick_kernels
 from nanopace.train.plan.ladder import pick_steps
 from nanopace.train.plan.settings import choose_settings, pick_eval_train, shape_of
 
-CPU = Machine(torch.device("cpu"), "no CUDA card was found")
+CPU = Machine(torch.device("cpu"), "found no CUDA card")
 
 
 def card(name: str, memory_gb: float) -> Machine:
@@ -49,7 +49,7 @@ def test_a_config_leaves_nanogpts_defaults(small: Corpus) -> None:
     assert (plan.config.n_layer, plan.config.batch_size, plan.config.max_iters) == (12, 12, 600_000)
     assert (plan.config.device, plan.config.dtype, plan.config.compile) == ("cpu", "float32", False)
     assert plan.config.vocab_size == 257
-    assert plan.reasons["device"] == "cpu: no CUDA card was found"
+    assert plan.reasons["device"] == "cpu: found no CUDA card"
     assert plan.reasons["vocab_size"] == "257: the corpus's own"
     assert "n_layer" not in plan.reasons
 
@@ -110,7 +110,7 @@ def test_a_card_is_filled_as_far_as_its_kernels_go(
     plan = choose_settings(asked, large, machine, machine_decides=True)
     config = plan.config
     assert (config.n_layer, config.n_embd, config.dtype) == (12, 768, "bfloat16")
-    assert plan.reasons["batch_size"] == f"{batch_size}: {fitting} would fit into {memory_gb} GiB"
+    assert plan.reasons["batch_size"] == f"{batch_size}: {fitting} would fit in {memory_gb} GiB"
     assert config.batch_size == batch_size
     assert config.tokens_per_iteration == 1 << 19
     assert config.max_iters * config.tokens_per_iteration == pytest.approx(4 * 60e6, rel=0.02)

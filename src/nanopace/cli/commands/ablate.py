@@ -1,6 +1,6 @@
-"""Which knob did it: run what lies between two configs, and say what each knob did to the speed, and to the loss.
+"""Find out which knob makes the difference between two configs: what each does to the speed, and to the loss.
 
-Every combination of the knobs in which they differ is a short run of its own, several times, in a shuffled order.
+Every combination of the knobs in which they differ is trained briefly, several times, in a shuffled order.
 """
 
 from __future__ import annotations
@@ -24,23 +24,27 @@ _count = bounded(int, "number", lambda count: 0 < count < 10**9)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="a config file (.py), or a run that says its config")
-    parser.add_argument("b", metavar="B", help="another one")
-    group = parser.add_argument_group("the runs")
-    group.add_argument("--steps", type=_count, default=20, metavar="N", help="of each run (20)")
-    group.add_argument("--repeats", type=_count, default=3, metavar="N", help="of each combination (3)")
-    group.add_argument("--loss", type=_count, metavar="N", help="also the validation loss after N steps")
+    parser.add_argument("a", metavar="A", help="a config file (.py), or a run whose log has its config")
+    parser.add_argument("b", metavar="B", help="the one to compare it with")
+    group = parser.add_argument_group("runs")
+    group.add_argument("--steps", type=_count, default=20, metavar="N", help="steps per run (default: 20)")
+    group.add_argument("--repeats", type=_count, default=3, metavar="N", help="runs per combination (default: 3)")
+    group.add_argument("--loss", type=_count, metavar="N", help="also measure the validation loss after N steps")
     group.add_argument(
-        "--orders", type=_count, default=8, metavar="N", help="that are drawn, with five knobs or more (8)"
+        "--orders", type=_count, default=8, metavar="N", help="orders to draw with five knobs or more (default: 8)"
     )
     group.add_argument(
-        "--together", action="append", default=[], metavar="KNOB,KNOB", help="change these at once; may be repeated"
+        "--together",
+        action="append",
+        default=[],
+        metavar="KNOB,KNOB",
+        help="change these knobs together; may be repeated",
     )
-    group.add_argument("--timeout", type=_count, default=600, metavar="S", help="seconds that a run may take (600)")
-    group.add_argument("--keep", metavar="DIR", help="keep the runs here, and go on from what is there")
-    group = parser.add_argument_group("the answer")
+    group.add_argument("--timeout", type=_count, default=600, metavar="S", help="seconds a run may take (default: 600)")
+    group.add_argument("--keep", metavar="DIR", help="keep the runs here, and continue from those already there")
+    group = parser.add_argument_group("output")
     group.add_argument("--html", metavar="FILE", help="write one self-contained page instead of printing a report")
-    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
+    group.add_argument("--json", action="store_true", help="print JSON, identical in every language")
     add_language(group)
     add_layout(group)
 
@@ -76,7 +80,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     together = [[name.strip() for name in each.split(",")] for each in args.together]
     unknown = [name for each in together for name in each if name not in KNOBS]
     if unknown:
-        raise UsageError("--together: {knob} is no knob", knob=unknown[0])
+        raise UsageError("--together: unknown knob {knob}", knob=unknown[0])
     return make_plan(
         _knobs(args.a),
         _knobs(args.b),
@@ -100,7 +104,7 @@ def _knobs(path: str) -> Mapping[str, Value]:
     run = open_run(path)
     known = {name: fact.value for name, fact in run.facts.items() if name in KNOBS and fact.origin != "inferred"}
     if not {"batch_size", "block_size", "n_layer", "n_embd"} <= known.keys():
-        raise UsageError("{path}: does not say its config; give the config file, which ends in .py", path=path)
+        raise UsageError("{path}: does not contain its config; pass the config file (.py) instead", path=path)
     return known
 
 
@@ -115,9 +119,7 @@ def _measured(plan: Plan, args: argparse.Namespace, words: Words) -> list[Tried]
     if not failed.worked:
         changed = ", ".join(sorted(tried[-1].changed)) or "A.py"
         if failed.failure == "memory":
-            raise UsageError(
-                "memory was full in the run with B's {knobs}: nothing can be said without it", knobs=changed
-            )
+            raise UsageError("the run with B's {knobs} ran out of memory; without it there is no answer", knobs=changed)
         if failed.failure == "time":
             raise UsageError(
                 "the run with B's {knobs} took longer than --timeout {seconds} s", knobs=changed, seconds=args.timeout

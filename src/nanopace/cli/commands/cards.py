@@ -1,4 +1,4 @@
-"""List the graphics cards that are known, or show one of them with the source of its figures."""
+"""List the graphics cards nanopace knows, or show one with the source of its figures."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _listed(words: Words) -> str:
         [
             *(f"{row[0]:{name}}  {row[1]:>{memory}}  {row[2]:>{width}} {row[3]}".rstrip() for row in rows),
             "",
-            words.text("TFLOP/s: dense, in the arithmetic named behind it, accumulated in FP32"),
-            words.text("~: computed from processors and clock, not read in a data sheet"),
+            words.text("TFLOP/s: dense, in the number format shown, accumulated in FP32"),
+            words.text("~: computed from processors and clock, not taken from a data sheet"),
         ]
     )
 

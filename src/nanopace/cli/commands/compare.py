@@ -1,7 +1,7 @@
-"""Compare runs with the first of them: which is better, at equal tokens and at equal time, and why.
+"""Compare runs with the first one: which is better at equal tokens and at equal time, and why.
 
-A trainer with several stages, such as nanochat, has several runs in a log. Only runs of one stage are compared: the
-base training of one log with the base training of the others.
+The log of a trainer with several stages, such as nanochat, holds several runs. Only runs of the same stage are
+compared: the base training of one log with the base training of the others.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         nargs="+",
         metavar="LOG",
-        help="two logs or more, or one that holds several runs; a directory, or - for standard input. "
-        "The runs are called A, B, C ... in this order, in each stage of a trainer that has several",
+        help="two or more logs, or one that holds several runs; a directory, or - for standard input. Runs are called "
+        "A, B, C ... in this order, separately for each stage of a trainer that has several",
     )
     add_stage(parser)
-    group = parser.add_argument_group("what the logs do not say; for one run with its letter, else for all")
+    group = parser.add_argument_group("facts missing from the logs, for the run whose letter you put first, or for all")
     group.add_argument("--config", metavar="[A=]FILE", action="append", default=[], help="a nanoGPT config file")
-    group.add_argument("--set", metavar="[A.]KNOB=VALUE", action="append", default=[], help="such as B.batch_size=8")
-    group.add_argument("--gpu", metavar="[A=]NAME", action="append", default=[], help='such as "4070" or "B=4090"')
+    group.add_argument(
+        "--set", metavar="[A.]KNOB=VALUE", action="append", default=[], help="set a knob, such as B.batch_size=8"
+    )
+    group.add_argument(
+        "--gpu", metavar="[A=]NAME", action="append", default=[], help='the card that ran, such as "4070" or "B=4090"'
+    )
     add_pattern(group, "[A=]REGEX")
     add_output(parser)
 
@@ -94,7 +98,7 @@ class Lettered:
         for letter in sorted(self.letters):
             if _LETTERS.index(letter) >= runs:
                 known = ", ".join(_LETTERS[:runs])
-                raise UsageError("{letter}: there is no such run; there are {known}", letter=letter, known=known)
+                raise UsageError("{letter}: no such run; the runs are {known}", letter=letter, known=known)
 
 
 def _split(text: str, mark: str) -> tuple[str, str]:
@@ -117,7 +121,7 @@ def _read(sources: Sequence[str], settings: Lettered, stage: Stage | None) -> St
         own = settings.of(_letter(len(members)))
         if own != used:
             if source == "-":
-                raise UsageError("-: the runs of standard input cannot have settings of their own")
+                raise UsageError("-: runs read from standard input cannot have settings of their own")
             run = read_runs(source, own)[index]
         members.append(run)
     return list(staged.items())
@@ -134,9 +138,9 @@ def _letter(index: int) -> str:
 
 def _no_pair(logs: Sequence[str], staged: Staged) -> UsageError:
     if len(staged) == 1:
-        return UsageError("compare needs two runs, and {logs} holds one", logs=" ".join(logs))
+        return UsageError("compare needs two runs, but {logs} has only one", logs=" ".join(logs))
     names = ", ".join(run.name for _, runs in staged for run in runs)
-    return UsageError("compare needs two runs of one stage, and there is one of each: {names}", names=names)
+    return UsageError("compare needs two runs of the same stage, but there is only one of each: {names}", names=names)
 
 
 def _compared(runs: Sequence[Run]) -> list[Comparison]:

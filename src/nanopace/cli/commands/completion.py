@@ -1,7 +1,9 @@
-"""Print a script that completes commands and flags in a shell.
+"""Print a shell completion script for commands and flags.
 
-bash:  nanopace completion bash > ~/.local/share/bash-completion/completions/nanopace
-zsh:   nanopace completion zsh > ~/.zsh/completions/_nanopace, with fpath+=~/.zsh/completions before compinit
+  bash: nanopace completion bash > ~/.local/share/bash-completion/completions/nanopace
+  zsh: nanopace completion zsh > ~/.zsh/completions/_nanopace
+
+For zsh, put fpath+=~/.zsh/completions before compinit.
 """
 
 from __future__ import annotations
@@ -14,8 +16,7 @@ from nanopace.cli.main import COMMANDS, Command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="whose script")
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="the shell to print it for")
 
 
 def run(args: argparse.Namespace) -> int:

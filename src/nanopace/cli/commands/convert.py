@@ -1,4 +1,4 @@
-"""Take a model's weights to nanoGPT or Hugging Face, or from there; nothing in a file is ever executed."""
+"""Convert a model's weights to or from nanoGPT or Hugging Face. Nothing in a file is ever executed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         type=Path,
         metavar="SOURCE",
-        help="an out_dir or one checkpoint in it, nanoGPT's ckpt.pt, or a Hugging Face directory of a GPT-2",
+        help="an out_dir or a checkpoint in it, a nanoGPT ckpt.pt, or a Hugging Face GPT-2 directory",
     )
     parser.add_argument("target", type=Path, metavar="TARGET", help="what to write: a ckpt.pt, or a directory")
     parser.add_argument(
         "--to",
         choices=("nanogpt", "huggingface", "nanopace"),
-        help="the form to write (else nanogpt if TARGET ends in .pt, and huggingface if not)",
+        help="output format (default: nanogpt if TARGET ends in .pt, else huggingface)",
     )
     add_which(parser)
-    parser.add_argument("--force", action="store_true", help="replace a TARGET that an earlier conversion wrote")
+    parser.add_argument("--force", action="store_true", help="replace a TARGET written by an earlier conversion")
     add_language(parser)
 
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"nanopace: {clean(line)}", file=sys.stderr)
     parameters = sum(each.numel() for name, each in pretrained.weights.items() if name != "lm_head.weight")
     said = words.text(
-        "{path} is written: {parameters} parameters, {which}",
+        "Wrote {path}: {parameters} parameters, {which}",
         path=args.target,
         parameters=words.count(parameters),
         which=which_line(chosen, words) if chosen else words.text("step {step}", step=words.count(pretrained.step)),
@@ -61,14 +61,12 @@ def _left_behind(pretrained: Pretrained, form: str, words: Words) -> Iterator[st
     """What the other form has no place for."""
     tokenizer = pretrained.tokenizer
     if tokenizer is None:
-        yield words.text("the tokenizer is not known, and none is written")
+        yield words.text("the tokenizer is unknown, so none is written")
     elif form == "huggingface" and tokenizer.kind not in ("gpt2", "bpe"):
-        yield words.text(
-            "Hugging Face has no tokenizer of the kind {kind}, and only the weights are written", kind=tokenizer.kind
-        )
+        yield words.text("Hugging Face has no {kind} tokenizer, so only the weights are written", kind=tokenizer.kind)
     elif form == "nanogpt" and tokenizer.kind != "gpt2":
-        yield words.text("a ckpt.pt has no place for the tokenizer of the kind {kind}", kind=tokenizer.kind)
+        yield words.text("a ckpt.pt cannot hold the {kind} tokenizer", kind=tokenizer.kind)
     if form == "nanogpt" and pretrained.shape.activation != "gelu":
-        yield words.text("this model approximates GELU, and nanoGPT does not: its logits there differ by about 0.001")
+        yield words.text("this model approximates GELU and nanoGPT does not, so its logits differ there by about 0.001")
     if form == "huggingface" and pretrained.optimizer is not None:
-        yield words.text("the optimizer's averages are left out: training would start them anew")
+        yield words.text("the optimizer state is left out; training would start without it")

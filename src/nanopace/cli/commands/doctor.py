@@ -1,6 +1,6 @@
-"""Check what training needs on this machine: versions, card, driver, compiler, disk, memory, and what holds it back.
+"""Check whether this machine is ready to train: versions, card, driver, compiler, disk, memory, and what slows it down.
 
-Every line says what was found, and where something is wrong, what to do. The exit code is 1 where training would fail.
+Every line says what was found and, if something is wrong, how to fix it. The exit status is 1 if training would fail.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class Line(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--out_dir", metavar="DIR", type=Path, default=Path(), help="where checkpoints will go, to time that disk"
     )
@@ -54,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     if not args.out_dir.is_dir():
-        raise InputError("--out_dir {path}: there is no such directory", path=args.out_dir)
+        raise InputError("--out_dir {path}: no such directory", path=args.out_dir)
     states = []
     for line in _lines(args.out_dir, words):
         print(f"{_MARKS[line.state]}  {line.text}", flush=True)
@@ -120,9 +119,9 @@ def _torch(found: Mapping[str, Any], _: Words) -> Line:
 
 def _no_card(found: Mapping[str, Any], words: Words) -> Line:
     if found["cuda"]:
-        said = words.text("no CUDA card answers: look at nvidia-smi, and at CUDA_VISIBLE_DEVICES")
+        said = words.text("no CUDA card responds: check nvidia-smi and CUDA_VISIBLE_DEVICES")
     else:
-        said = words.text("this torch is built for the CPU alone; on a card, install one for CUDA")
+        said = words.text("this torch is built for the CPU only; to use a card, install a CUDA build")
     return Line("warn", said)
 
 
@@ -136,7 +135,7 @@ def _card(found: Mapping[str, Any], words: Words) -> Line:
         parts.append(words.text("driver {version}", version=found["driver"]))
     busy = found["memory_gb"] - found["free_gb"] > _BUSY_GB
     if busy:
-        parts.append(words.text("another process uses the rest; look at nvidia-smi"))
+        parts.append(words.text("another process is using the rest; check nvidia-smi"))
     return Line("warn" if busy else "ok", ", ".join(parts))
 
 

@@ -1,4 +1,4 @@
-"""Say what each slow row of a training log is, what it costs, and what to change."""
+"""Explain the slow iterations in a training log: what each one is, what it costs, and what to change."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         nargs="+",
         metavar="LOG",
-        help="a log, a directory of logs, or - for standard input; or a trace of torch.profiler",
+        help="a log, a directory of logs, a torch.profiler trace, or - for standard input",
     )
-    group = parser.add_argument_group("what the log does not say")
-    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file; it is read, never executed")
-    group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob, such as batch_size=8")
+    group = parser.add_argument_group("facts missing from the log")
+    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
     group.add_argument(
-        "--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090" (nanopace cards lists them)'
+        "--set", metavar="KNOB=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
+    )
+    group.add_argument(
+        "--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090" (see nanopace cards)'
     )
     add_pattern(group)
     add_stage(parser)

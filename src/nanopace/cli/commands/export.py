@@ -1,8 +1,10 @@
-"""Hand a run over to other tools: to a tracker, as a table, or as a trace.
+"""Export a run to other tools: to a tracker, as a table, or as a trace.
 
-nanopace export train.log --to tensorboard     a nanoGPT log becomes a TensorBoard run
-nanopace export out --to csv --out run.csv     every row and every evaluation, with the wall clock
-nanopace export out --to perfetto              what the wall clock was spent on, for ui.perfetto.dev
+  nanopace export train.log --to tensorboard  turns a nanoGPT log into a TensorBoard run
+  nanopace export out --to csv --out run.csv  writes every iteration and evaluation, with wall-clock times
+  nanopace export out --to perfetto           shows where the wall-clock time went, in ui.perfetto.dev
+
+It takes every log that nanopace explain reads.
 """
 
 from __future__ import annotations
@@ -26,16 +28,22 @@ _TRACKERS = ("tensorboard", "trackio", "wandb", "mlflow")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("log", metavar="RUN", help="a log, an out_dir, or - for standard input")
-    parser.add_argument("--to", required=True, choices=(*_TRACKERS, *_SUFFIXES), help="for which tool")
+    parser.add_argument("--to", required=True, choices=(*_TRACKERS, *_SUFFIXES), help="the tool to export to")
     parser.add_argument(
-        "--out", metavar="PATH", type=Path, help="where the file goes (else here, named after the log; - prints it)"
+        "--out",
+        metavar="PATH",
+        type=Path,
+        help="output file (default: named after the log, in this directory; - prints it)",
     )
-    parser.add_argument("--project", metavar="NAME", default="nanopace", help="of a tracker (default nanopace)")
-    group = parser.add_argument_group("what the log does not say")
-    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file; it is read, never executed")
-    group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob, such as batch_size=8")
+    parser.add_argument(
+        "--project", metavar="NAME", default="nanopace", help="project in the tracker (default: nanopace)"
+    )
+    group = parser.add_argument_group("facts missing from the log")
+    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
+    group.add_argument(
+        "--set", metavar="KNOB=VALUE", action="append", default=[], help="set a knob, such as batch_size=8"
+    )
     add_stage(parser)
     add_language(parser)
 
@@ -103,7 +111,7 @@ def _write(out: Path, data: bytes) -> None:
 
     try:
         if out.exists():
-            raise InputError("--out {path}: already exists, and is not overwritten", path=out)
+            raise InputError("--out {path}: already exists and will not be overwritten", path=out)
         with atomic_file(out, durable=False) as file:
             file.write(data)
     except OSError as error:

@@ -1,8 +1,9 @@
-"""Whether a run may pass, for CI and cron: an exit status, and a sentence for each check.
+"""Check a run in CI or cron: one exit status, and one sentence per check.
 
-Exit status: 0 if every check passes, 1 if one fails, 3 if none fails and one cannot tell, 2 for an error. "Slower" goes
-by the rows, the drift and the noise of both runs: it is surely slower, and perhaps by as much as --slower allows; "not
-slower" is surely below that.
+Exit status: 0 if every check passes, 1 if one fails, 3 if none fails but one is inconclusive, 2 on an error.
+
+"Slower" takes the rows, the drift and the noise of both runs into account: the new run is certainly slower, and may be
+slower by as much as --slower allows. "Not slower" means certainly below that.
 """
 
 from __future__ import annotations
@@ -29,31 +30,39 @@ _ratio = bounded(float, "ratio", lambda ratio: 0 < ratio <= 1000)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("new", metavar="NEW", help="the run to judge: a log, a directory that holds one, or -")
-    parser.add_argument("base", metavar="BASE", nargs="?", help="the run that it is compared with")
-    group = parser.add_argument_group("what is checked")
+    parser.add_argument("new", metavar="NEW", help="the run to check: a log, a directory with one log, or -")
+    parser.add_argument("base", metavar="BASE", nargs="?", help="the run to compare it with")
+    group = parser.add_argument_group("checks")
     group.add_argument(
-        "--slower", metavar="SHARE", type=_share("--slower"), help="than BASE by so much, such as 1%% or 0.01"
+        "--slower",
+        metavar="SHARE",
+        type=_share("--slower"),
+        help="fail if NEW is slower than BASE by this much, such as 1%% or 0.01",
     )
-    group.add_argument("--max-step-ratio", metavar="X", type=_ratio, help="time of a step over that of BASE, as 1.05")
     group.add_argument(
-        "--min-mfu", metavar="SHARE", type=_share("--min-mfu"), help="of the card that ran NEW, such as 40%%"
+        "--max-step-ratio", metavar="X", type=_ratio, help="fail if a step takes more than X times as long as in BASE"
+    )
+    group.add_argument(
+        "--min-mfu",
+        metavar="SHARE",
+        type=_share("--min-mfu"),
+        help="fail if the mfu of NEW, by the card that ran it, is below this, such as 40%%",
     )
     group.add_argument(
         "--max-overhead",
         metavar="SHARE",
         type=_share("--max-overhead"),
-        help="of the time of NEW for evaluations and checkpoints, such as 5%%",
+        help="fail if evaluations and checkpoints take more than this share of NEW's time, such as 5%%",
     )
-    group = parser.add_argument_group("what the logs do not say")
-    group.add_argument("--config", metavar="FILE", help="a nanoGPT config file of both; it is read, never executed")
-    group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob of both runs")
+    group = parser.add_argument_group("facts missing from the logs")
+    group.add_argument("--config", metavar="FILE", help="the nanoGPT config file of both runs (read, never executed)")
+    group.add_argument("--set", metavar="KNOB=VALUE", action="append", default=[], help="set a knob of both runs")
     group.add_argument("--gpu", metavar="NAME", help='the card that ran, such as "4070" or "2x 4090"')
     add_pattern(group)
     add_stage(parser)
-    group = parser.add_argument_group("the answer")
+    group = parser.add_argument_group("output")
     add_language(group)
-    group.add_argument("--json", action="store_true", help="print JSON, the same in every language")
+    group.add_argument("--json", action="store_true", help="print JSON, identical in every language")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     runs = [_read(source, settings, args.stage, words) for source in (args.new, args.base) if source is not None]
     if len({run.stage for run in runs if run.stage is not None}) > 1:
         raise UsageError(
-            "NEW and BASE are of different stages ({stages})", stages=", ".join(str(r.stage) for r in runs)
+            "NEW and BASE are from different stages ({stages})", stages=", ".join(str(r.stage) for r in runs)
         )
     gate = _judged(runs, limits)
     if args.json:
@@ -114,11 +123,11 @@ def _read(argument: str, settings: Settings, stage: Stage | None, words: Words) 
     """The one run that an argument stands for."""
     source, *others = find_sources([argument], words, settings.patterns)
     if others:
-        raise UsageError("{path}: holds {count} logs, and gate takes one", path=argument, count=1 + len(others))
+        raise UsageError("{path}: has {count} logs, but gate takes one", path=argument, count=1 + len(others))
     run, *more = of_stage(read_runs(source, settings), stage, source)
     if more:
         raise UsageError(
-            "{path}: holds {count} runs, and gate takes one; --stage picks one of several stages",
+            "{path}: has {count} runs, but gate takes one; use --stage to pick a stage",
             path=argument,
             count=1 + len(more),
         )

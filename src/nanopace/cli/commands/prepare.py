@@ -1,4 +1,4 @@
-"""Make a corpus to train on: of a name, or of text, JSONL, parquet and zip files, directories and patterns."""
+"""Prepare a corpus for training: a named one, or your own text, JSONL, parquet and zip files, directories and globs."""
 
 from __future__ import annotations
 
@@ -28,18 +28,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from nanopace.corpus.download.named import CORPORA
 
     listed = "\n".join(f"  {name:12}  {corpus.about}" for name, corpus in CORPORA.items())
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = f"names:\n{listed}\n\nInterrupted and started again, it goes on where it was."
-    parser.add_argument("sources", nargs="+", metavar="NAME|PATH", help="one of the names below, or files of your own")
-    parser.add_argument("--out", metavar="DIR", type=Path, help="where it goes (else data/ and its name)")
-    parser.add_argument("--name", help="what it is called (else as its files are)")
+    parser.epilog = f"names:\n{listed}\n\nIf interrupted, run the same command again to continue."
+    parser.add_argument("sources", nargs="+", metavar="NAME|PATH", help="one of the names below, or your own files")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="output directory (default: data/NAME)")
+    parser.add_argument("--name", help="name of the corpus (default: taken from its files)")
     parser.add_argument("--tokenizer", help="gpt2 (default), bytes, chars, or bpe, which is trained on the corpus")
-    parser.add_argument("--vocab_size", metavar="N", type=_count, help=f"entries of a bpe (default {_VOCAB_SIZE})")
-    parser.add_argument("--val_fraction", metavar="F", type=float, help="share for validation (else by the size)")
-    parser.add_argument("--shard_tokens", metavar="N", type=_count, help="tokens in a file (default 100,000,000)")
-    parser.add_argument("--text_field", metavar="NAME", help="where rows of JSONL and parquet have their text (text)")
-    parser.add_argument("--files", metavar="N", type=_count, help="of a corpus with a name, only the first N files")
-    parser.add_argument("--restart", action="store_true", help="throw away what is there and start anew")
+    parser.add_argument(
+        "--vocab_size", metavar="N", type=_count, help=f"vocabulary size of a bpe tokenizer (default: {_VOCAB_SIZE})"
+    )
+    parser.add_argument(
+        "--val_fraction", metavar="F", type=float, help="fraction for validation (default: depends on the size)"
+    )
+    parser.add_argument("--shard_tokens", metavar="N", type=_count, help="tokens per file (default: 100,000,000)")
+    parser.add_argument(
+        "--text_field", metavar="NAME", help="field with the text in JSONL and parquet rows (default: text)"
+    )
+    parser.add_argument("--files", metavar="N", type=_count, help="only the first N files of a named corpus")
+    parser.add_argument("--restart", action="store_true", help="discard what is there and start over")
     add_language(parser)
 
 
@@ -49,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
     words = words_of(args)
     if args.name is not None and re.search(r"[/\\]|^\.+$", args.name):
-        raise UsageError("--name {name}: is a path; say with --out where it goes", name=args.name)
+        raise UsageError("--name {name}: is a path; use --out to choose the directory", name=args.name)
     name = _corpus_name(args)
     recipe = _recipe(args, name or args.name or _name_of(args.out, args.sources))
     check_tokenizer(recipe)
@@ -59,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
             files = _files(args, name, directory, on_progress)
             summary = prepare(files, directory, recipe, restart=args.restart, on_progress=on_progress)
     except KeyboardInterrupt:
-        print(words.text("Interrupted: the same command goes on where it was."), file=sys.stderr)
+        print(words.text("Interrupted. Run the same command again to continue."), file=sys.stderr)
         raise
     _show(summary, words)
     return 0
@@ -72,10 +77,12 @@ def _corpus_name(args: argparse.Namespace) -> str | None:
     known = [source for source in args.sources if source in CORPORA]
     if not known:
         if args.files is not None:
-            raise UsageError("--files is for the corpora that have a name")
+            raise UsageError("--files works only with named corpora")
         return None
     if len(args.sources) > 1:
-        raise UsageError("{name}: a corpus with a name is prepared alone; write ./{name} for a file", name=known[0])
+        raise UsageError(
+            "{name}: a named corpus is prepared on its own; for a file of that name, write ./{name}", name=known[0]
+        )
     name: str = known[0]
     return name
 

@@ -1,7 +1,8 @@
-"""Profile some steps of a training, and say what the GPU computed and what it waited for.
+"""Profile a few steps of a training run, and show what the GPU computed and what it waited for.
 
-nanopace profile config/train_gpt2.py --batch_size=8 --steps 10
-The trace stays beside it, for https://ui.perfetto.dev; `nanopace explain` reads it again, or anybody else's.
+  nanopace profile config/train_gpt2.py --batch_size=8 --steps 10
+
+The trace is kept, for https://ui.perfetto.dev. `nanopace explain` can read it again, or any other torch.profiler trace.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _AFTER = 3  # steps behind the window: the card works on some while they are rep
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     count = bounded(int, "number of steps", lambda steps: 1 <= steps <= 1000)
-    parser.add_argument("--steps", type=count, default=10, metavar="N", help="in the window (default 10)")
-    parser.add_argument("--skip", type=count, default=10, metavar="N", help="steps before it (default 10)")
+    parser.add_argument("--steps", type=count, default=10, metavar="N", help="steps to profile (default: 10)")
+    parser.add_argument("--skip", type=count, default=10, metavar="N", help="steps to run first (default: 10)")
     parser.add_argument(
         "--trace",
         type=Path,
         default=Path("trace.json.gz"),
         metavar="FILE",
-        help="where it goes (default trace.json.gz)",
+        help="where to write the trace (default: trace.json.gz)",
     )
     add_layout(parser)
     train.add_knobs(parser)
@@ -45,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     asked = train.read_asked(args)
     if args.trace.suffix not in (".json", ".gz"):
-        raise InputError("--trace {path}: must end with .json or .json.gz", path=args.trace)
+        raise InputError("--trace {path}: must end in .json or .json.gz", path=args.trace)
     if not args.trace.absolute().parent.is_dir():
-        raise InputError("--trace {path}: there is no such directory", path=args.trace)
+        raise InputError("--trace {path}: no such directory", path=args.trace)
     with tempfile.TemporaryDirectory() as out_dir:
         last = args.skip + args.steps + _AFTER
         forced = {"out_dir": out_dir, "max_iters": last, "eval_interval": _NEVER, "eval_iters": 1, "save_interval": -1}
@@ -63,8 +64,10 @@ def _train(asked: Asked, args: argparse.Namespace) -> None:
     from nanopace.cli.display.prepare_progress import PrepareProgress
 
     words = words_of(args)
-    with needs_torch("profile"), PrepareProgress(words) as preparing, display_for(sys.stderr) as display:
+    with needs_torch("profile"), PrepareProgress(words) as preparing, display_for(sys.stderr, words) as display:
+        display.waiting(words.text("Loading PyTorch ..."))
         from nanopace.train.profiling import Profiled
         from nanopace.train.run import train as train_model
 
+        preparing.before = lambda: display.waiting("")
         train_model(asked, listener=Profiled(display, args.trace, args.skip, args.steps), preparing=preparing)

@@ -1,6 +1,6 @@
-"""Recommend what to train on a card, and how: what fits, the fastest sensible micro-batch, how long, to which loss.
+"""Recommend what to train on a card, and how: what fits, the fastest sensible micro-batch, how long, to what loss.
 
-No GPU is needed. Figures are expectations with a range; hardware/measured.csv has the measurements they rest on.
+No GPU is needed. The figures are estimates with a range, based on the measurements in hardware/measured.csv.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ _figure = bounded(float, "figure", lambda figure: 1e-3 <= figure < 1e5)  # TFLOP
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what is asked")
-    group.add_argument("--gpu", metavar="NAME", help='a card, such as 4070; several side by side: "4070,4080,4090"')
+    group = parser.add_argument_group("what to train, and on which card")
+    group.add_argument("--gpu", metavar="NAME", help='a card, such as 4070, or several to compare: "4070,4080,4090"')
     group.add_argument(
         "--model", metavar="MODEL", help="gpt2, gpt2-medium, 774M, 1.5B or n_layer=12,n_head=12,n_embd=768"
     )
     group.add_argument(
-        "--tokens", metavar="N", help="to train on, such as 10B; else 20 for each parameter, at most 16 passes"
+        "--tokens", metavar="N", help="tokens to train on, such as 10B (default: 20 per parameter, at most 16 epochs)"
     )
-    group.add_argument("--batch", metavar="TOKENS", help="tokens a step; else 524288, in a short run fewer")
-    group.add_argument("--dataset", metavar="NAME", default="fineweb-edu", help="the folder under data/ (fineweb-edu)")
+    group.add_argument("--batch", metavar="TOKENS", help="tokens per step (default: 524288, fewer in a short run)")
+    group.add_argument(
+        "--dataset", metavar="NAME", default="fineweb-edu", help="folder under data/ (default: fineweb-edu)"
+    )
     group.add_argument("--peak-tflops", metavar="X", type=_figure, help="dense bf16 peak of a card that is not listed")
     group.add_argument("--memory", metavar="GB", type=_figure, help="memory of a card that is not listed")
-    add_answer(parser, "a config file, for nanopace train and for nanoGPT")
+    add_answer(parser, "write a config file for nanopace train and nanoGPT")
 
 
 def run(args: argparse.Namespace) -> int:
     words = words_of(args)
     cards = _cards(args)
     if args.write is not None and len(cards) > 1:
-        raise UsageError("--write writes the config of one card, and {cards} are given", cards=len(cards))
+        raise UsageError("--write writes the config for one card, but {cards} are given", cards=len(cards))
     check_answer(args)
     answers = [_answer(card, args) for card in cards]
     if args.json:
@@ -102,7 +104,7 @@ def _cards(args: argparse.Namespace) -> list[Card]:
     if not named and not by_hand:
         raise UsageError("--gpu NAME is needed, such as --gpu 4070; nanopace cards lists all")
     if len(named) > 1 and by_hand:
-        raise UsageError("--peak-tflops and --memory are of one card, and --gpu names {cards}", cards=len(named))
+        raise UsageError("--peak-tflops and --memory describe one card, but --gpu names {cards}", cards=len(named))
     if len(named) > _MOST_CARDS:
         raise UsageError("--gpu: at most {most} cards side by side, not {cards}", most=_MOST_CARDS, cards=len(named))
     if by_hand:
@@ -115,7 +117,7 @@ def _find(name: str) -> Card:
 
     count, single = split_count(name)
     if count > 1:
-        raise UsageError("--gpu {name}: name one card, without a number", name=name)
+        raise UsageError("--gpu {name}: name a single card, without a count", name=name)
     try:
         return find_card(single)
     except UnknownCard as error:
@@ -127,7 +129,8 @@ def _find(name: str) -> Card:
                 name=name,
             ) from None
         raise UnknownCard(
-            "{name}: no such card in the table; near it are {near}; or give its figures: --peak-tflops 58 --memory 12",
+            "{name}: no such card in the table; similar names: {near}; or give its figures: --peak-tflops 58 "
+            "--memory 12",
             name=name,
             near=near,
         ) from None
@@ -149,5 +152,5 @@ def _by_hand(name: str | None, args: argparse.Namespace) -> Card:
         return known._replace(bf16_tflops=peak, memory_gb=known.memory_gb if memory is None else memory)
     if peak is None or memory is None:
         missing = "--peak-tflops" if peak is None else "--memory"
-        raise UsageError("{missing} is needed, too, for a card that is not in the table", missing=missing)
+        raise UsageError("a card that is not in the table also needs {missing}", missing=missing)
     return given_card(name or f"{peak:g} TFLOP/s", peak, memory)

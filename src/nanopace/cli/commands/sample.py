@@ -1,4 +1,4 @@
-"""Let a model write: text that follows a prompt, shown as it comes."""
+"""Generate text that continues a prompt, and print it as it is produced."""
 
 from __future__ import annotations
 
@@ -42,15 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=bounded(float, "share", lambda share: 0 < share <= 1),
         metavar="P",
         default=1.0,
-        help="of the likeliest tokens that have this chance together (default 1: of all)",
+        help="sample from the most likely tokens that together have this probability (default: 1, all)",
     )
     group.add_argument(
         "--tokenizer",
         metavar="WHERE",
-        help="gpt2, bytes, or a directory with a tokenizer.json or meta.pkl, if the model brings none",
+        help="gpt2, bytes, or a directory with a tokenizer.json or meta.pkl, if the model has none",
     )
     group.add_argument(
-        "--no-cache", action="store_true", help="read everything anew for each token: slow, and in float32 the same"
+        "--no-cache",
+        action="store_true",
+        help="recompute everything for each token: slow; the text is the same in float32",
     )
     add_language(parser)
 
@@ -149,15 +151,15 @@ def _tokenizer(asked: str | None, pretrained: Pretrained) -> Tokenizer:
     else:
         found = known[asked]() if asked in known else load_tokenizer(Path(asked))
         if found is None:
-            raise UsageError("--tokenizer {asked}: no tokenizer.json or meta.pkl is there", asked=asked)
+            raise UsageError("--tokenizer {asked}: no tokenizer.json or meta.pkl there", asked=asked)
     if found is None:
         raise InputError(
-            "{path}: brings no tokenizer; name one with --tokenizer, such as the corpus it was trained on",
+            "{path}: has no tokenizer; name one with --tokenizer, such as the corpus it was trained on",
             path=pretrained.path,
         )
     if found.vocab_size > pretrained.shape.vocab_size:
         raise InputError(
-            "{path}: has {model} token ids, and its tokenizer {tokenizer}; they do not belong together",
+            "{path}: has {model} token ids, but its tokenizer has {tokenizer}; they do not belong together",
             path=pretrained.path,
             model=pretrained.shape.vocab_size,
             tokenizer=found.vocab_size,

@@ -1,9 +1,11 @@
-"""Train a GPT, and end with the report of where the time went.
+"""Train a GPT, and finish with a report of where the time went.
 
-nanoGPT's config files and flags work as they are, and what they leave open has nanoGPT's defaults:
-nanopace train config/train_gpt2.py --batch_size=8
-Where neither a config nor a knob says anything of model, batch or schedule, the machine decides them, each with its
-reason. With --auto it also decides what configs and knobs leave open.
+nanoGPT's configs and flags work unchanged, and whatever they leave open gets nanoGPT's defaults:
+
+  nanopace train config/train_gpt2.py --batch_size=8
+
+If no config and no knob sets the model, the batch or the schedule, nanopace chooses them for this machine and gives its
+reasons. With --auto, it also chooses whatever configs and knobs leave open.
 """
 
 from __future__ import annotations
@@ -35,27 +37,30 @@ NOT_SAVED = 1  # also where it was interrupted: whoever goes on in out_dir would
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "nanopace train [CONFIG ...] [KNOBS]"
-    parser.add_argument("--download", action="store_true", help="fetch the GPT-2 that --init_from names, if need be")
-    parser.add_argument("--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: processes)")
+    parser.add_argument("--download", action="store_true", help="download the GPT-2 that --init_from names, if needed")
     parser.add_argument(
-        "--log_to", metavar="TRACKERS", help="send the figures to these, too: wandb, tensorboard, trackio, mlflow"
+        "--gpus", metavar="N", help="train on N cards of this machine (with --device=cpu: in N processes)"
     )
-    parser.add_argument("--no-report", action="store_true", help="end without the report")
+    parser.add_argument(
+        "--log_to",
+        metavar="TRACKERS",
+        help="also send metrics to wandb, tensorboard, trackio or mlflow (separate several by commas)",
+    )
+    parser.add_argument("--no-report", action="store_true", help="skip the report at the end")
     add_knobs(parser)
 
 
 def add_knobs(parser: argparse.ArgumentParser) -> None:
     """Configs and knobs, as nanoGPT takes them; `read_asked` reads them."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "--config",
         action=KeepOrder,
         metavar="CONFIG",
-        help="a nanoGPT config file; --config may be left out. Read, never executed; the later file or flag wins",
+        help="a nanoGPT config file (read, never executed); --config may be left out; later files and flags win",
     )
     parser.set_defaults(in_order=())
     add_language(parser)
-    parser.add_argument("--auto", action="store_true", help="the machine decides what configs and knobs leave open")
+    parser.add_argument("--auto", action="store_true", help="let nanopace choose whatever configs and knobs leave open")
     knobs = parser.add_argument_group("knobs")
     for knob in KNOBS.values():
         shown = knob.why.replace("%", "%%")
@@ -82,9 +87,12 @@ def run(args: argparse.Namespace) -> int:
 
     drop_what_is_lost()  # the exit code is training's: what counts is on the disk
     out = sys.stdout if speaks else open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, to the end of the process
-    with needs_torch("train"), PrepareProgress(words) as preparing, display_for(out) as display:
+    with needs_torch("train"), PrepareProgress(words) as preparing, display_for(out, words) as display:
+        display.waiting(words.text("Loading PyTorch ..."))
         from nanopace.train.run import train
 
+        display.waiting(words.text("Preparing the run ..."))
+        preparing.before = lambda: display.waiting("")
         listener = _tracked(display, args.log_to, given) if speaks else display
         for note in asked.notes:
             listener.note(note)
@@ -108,7 +116,7 @@ def _report(ledger: str, words: Words) -> None:
     try:
         diagnosis = diagnose(open_run(ledger))
     except NanopaceError as error:
-        print(f"no report: {error}", flush=True)
+        print(words.text("no report: {reason}", reason=words.error(error)), flush=True)
     else:
         print_report([diagnosis], words, out=sys.stdout)
 
@@ -157,7 +165,7 @@ def _download(init_from: str) -> None:
         from nanopace.train.formats.hub import find_model, is_of_the_hub
 
         if not is_of_the_hub(init_from):
-            raise UsageError("--download: init_from={init_from} is nothing to download", init_from=init_from)
+            raise UsageError("--download: init_from={init_from} is not something to download", init_from=init_from)
         find_model(init_from, download=True)
 
 

@@ -1,6 +1,6 @@
-"""The fastest setting of a config on this machine: short trials, within a time budget.
+"""Find the fastest settings for a config on this machine with short trials, within a time budget.
 
-A step keeps its tokens, and so the loss stays what it is. Without a config it is what `nanopace train` would train.
+The tokens per step stay the same, and so does the loss. Without a config, it tunes what `nanopace train` would train.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", metavar="CONFIG", help="a config file; else what nanopace train chooses")
-    group = parser.add_argument_group("the trials")
-    group.add_argument("--budget", default="3m", metavar="TIME", help="for all of them, such as 90s or 5m (3m)")
-    group.add_argument("--keep", metavar="DIR", help="keep the trials here, and go on from what is there")
-    add_answer(parser, "the chosen config")
+    parser.add_argument(
+        "config", nargs="?", metavar="CONFIG", help="a config file (default: what nanopace train chooses)"
+    )
+    group = parser.add_argument_group("trials")
+    group.add_argument(
+        "--budget", default="3m", metavar="TIME", help="time for all trials, such as 90s or 5m (default: 3m)"
+    )
+    group.add_argument("--keep", metavar="DIR", help="keep the trials here, and continue from those already there")
+    add_answer(parser, "write the chosen config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Check every checkpoint of a run: that each file is what was written, and that they belong together."""
+"""Check every checkpoint of a run: that each file is intact, and that the files belong together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST_LINE = 1 << 20  # bytes, a thousand times that of an event
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="OUT", help="an out_dir, or one checkpoint in it")
-    parser.add_argument("--which", metavar="WHICH", help="only this one: best, last or a step")
+    parser.add_argument("--which", metavar="WHICH", help="check only this one: best, last or a step")
     add_language(parser)
 
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _line(verdict: Verdict, words: Words) -> str:
     name = verdict.path.name if verdict.step is None else words.text("step {step}", step=words.count(verdict.step))
-    said = words.text("whole") if verdict.wrong is None else words.error(verdict.wrong)
+    said = words.text("intact") if verdict.wrong is None else words.error(verdict.wrong)
     best = "" if verdict.best is None else words.text("; the best: val loss {loss}", loss=words.loss(verdict.best))
     return f"{name}  {size(verdict.bytes)}  {said}{best}"
 

@@ -1,4 +1,4 @@
-"""Pass a training's lines through, and say under them what they leave out: slow rows, time left, alerts."""
+"""Pass a training log through as it grows, and comment on it: slow iterations, time left, alerts."""
 
 from __future__ import annotations
 
@@ -38,26 +38,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "       nanopace watch [options] --log FILE -- COMMAND ..."
     )
     parser.add_argument(
-        "words", nargs="*", metavar="LOG", help="a log that grows, or a directory: its newest; else standard input"
+        "words",
+        nargs="*",
+        metavar="LOG",
+        help="a growing log, or a directory: its newest log (default: standard input)",
     )
     parser.add_argument(
-        "--log", metavar="FILE", help="start COMMAND with its output going to FILE, and follow that: the safest way"
+        "--log", metavar="FILE", help="start COMMAND, send its output to FILE, and follow that: the safest way"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="do not print the lines, only what is said of them")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only the comments, not the log itself")
     seconds = bounded(float, "number of seconds", lambda seconds: 0 < seconds <= _LONGEST_SILENCE)
     parser.add_argument(
-        "--silent", type=seconds, metavar="SECONDS", help="alert when no line has come for so long (else by its rows)"
+        "--silent",
+        type=seconds,
+        metavar="SECONDS",
+        help="alert after this long without a line (default: depends on the pace of the run)",
     )
-    group = parser.add_argument_group("what the log does not say")
-    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file; it is read, never executed")
+    group = parser.add_argument_group("facts missing from the log")
+    group.add_argument("--config", metavar="FILE", help="the run's nanoGPT config file (read, never executed)")
     group.add_argument(
-        "--set", metavar="KNOB=VALUE", action="append", default=[], help="a knob, such as max_iters=5000"
+        "--set", metavar="KNOB=VALUE", action="append", default=[], help="set a knob, such as max_iters=5000"
     )
     group.add_argument(
-        "--gpu", metavar="NAME", help='the card that runs, such as "4070" or "2x 4090" (nanopace cards lists them)'
+        "--gpu", metavar="NAME", help='the card in use, such as "4070" or "2x 4090" (see nanopace cards)'
     )
     add_pattern(group)
-    group = parser.add_argument_group("a page in the browser")
+    group = parser.add_argument_group("a live page in the browser")
     group.add_argument(
         "--web", action="store_true", help="serve a live page of the log, or of every run in a directory"
     )
@@ -70,14 +76,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--price", metavar="PRICE", help="what an hour or a kWh costs, such as 0.35, '$2.49/h' or '0.30 EUR/kWh'"
     )
-    group = parser.add_argument_group("who else is told, of alerts and of the end")
+    group = parser.add_argument_group("notifications, for alerts and at the end")
     group.add_argument(
-        "--notify", metavar="COMMAND", help="a program to run, without a shell; NANOPACE_MESSAGE and others say why"
+        "--notify",
+        metavar="COMMAND",
+        help="program to run, without a shell; NANOPACE_MESSAGE and other variables say why",
     )
-    group.add_argument("--webhook", metavar="URL", help="where to post JSON, such as a web hook of Slack or Discord")
-    group = parser.add_argument_group("the answer")
+    group.add_argument("--webhook", metavar="URL", help="where to post JSON, such as a Slack or Discord webhook")
+    group = parser.add_argument_group("output")
     add_language(group)
-    group.add_argument("--no-color", action="store_true", help="plain text (also: NO_COLOR in the environment)")
+    group.add_argument("--no-color", action="store_true", help="plain text (also: set NO_COLOR)")
 
 
 def run(args: argparse.Namespace) -> int:

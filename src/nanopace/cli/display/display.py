@@ -12,16 +12,16 @@ from nanopace.cli.streams import new_losses
 from nanopace.ledger import Event, StepEvent
 from nanopace.train.listener import Introduction
 from nanopace.views.terminal.writer import fit_encoding
-from nanopace.wording.printable import one_line
 
 if TYPE_CHECKING:
     from nanopace.cli.display.live import LiveDisplay
     from nanopace.train.listener import Outcome
+    from nanopace.wording.catalog import Words
 
 _DUMB = ("dumb", "unknown")
 
 
-def display_for(stdout: TextIO) -> LiveDisplay | PlainLines:
+def display_for(stdout: TextIO, words: Words) -> LiveDisplay | PlainLines:
     """The live display where it can be shown and rich is there to show it. Use it in a `with`, which ends it."""
     if stdout.isatty() and os.environ.get("TERM", "").lower() not in _DUMB:
         try:
@@ -29,21 +29,22 @@ def display_for(stdout: TextIO) -> LiveDisplay | PlainLines:
 
             from nanopace.cli.display.live import LiveDisplay
         except ImportError:
-            return PlainLines(stdout)
-        return LiveDisplay(Console(file=stdout, highlight=False))
-    return PlainLines(stdout)
+            return PlainLines(stdout, words)
+        return LiveDisplay(Console(file=stdout, highlight=False), words)
+    return PlainLines(stdout, words)
 
 
 class Display:
     """A listener that makes a line of everything worth one. `_log` brings it to the screen."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: Words) -> None:
+        self._words = words
         self._intro = Introduction(out_dir="", first_step=0, last_step=0, tokens_per_step=0)
         self._iteration = 0
 
     def started(self, intro: Introduction) -> None:
         self._intro, self._iteration = intro, intro.first_step
-        for line in log_lines.introduction(intro):
+        for line in log_lines.introduction(intro, self._words):
             self._log(line)
 
     def phase(self, name: str) -> None:
@@ -54,15 +55,18 @@ class Display:
             self._iteration = event.iteration
             if log_lines.is_worth_a_row(event, self._intro.log_interval):
                 self._log(event)
-        elif (line := log_lines.of_event(event)) is not None:
+        elif (line := log_lines.of_event(event, self._words)) is not None:
             self._log(line)
 
     def note(self, text: str) -> None:
-        self._log(one_line(text))
+        self._log(self._words.message(text))
 
     def finished(self, outcome: Outcome) -> None:
-        for line in log_lines.ending(outcome, self._intro.out_dir):
+        for line in log_lines.ending(outcome, self._intro.out_dir, self._words):
             self._log(line)
+
+    def waiting(self, text: str) -> None:
+        """What takes a while, before there is anything to report; '' ends it. Only the live display shows it."""
 
     def close(self) -> None:
         """Clear away what does not scroll."""
@@ -91,8 +95,8 @@ class Display:
 class PlainLines(Display):
     """Every line is written at once: a log that is followed is never behind."""
 
-    def __init__(self, out: TextIO) -> None:
-        super().__init__()
+    def __init__(self, out: TextIO, words: Words) -> None:
+        super().__init__(words)
         self._out = out
         self._waiting: deque[str] = deque()
         self._printing = False

@@ -6,41 +6,45 @@ lock; `frame` makes the lines, a few times a second, in another thread.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from nanopace.cli.display.log_lines import rough_duration
 from nanopace.ledger import EvalEvent, Event, StepEvent
 from nanopace.train.listener import Introduction
 from nanopace.views.terminal.status_lines import Losses, Piece, cut, fitting
-from nanopace.wording.catalog import words
+from nanopace.wording.template import label
+
+if TYPE_CHECKING:
+    from nanopace.wording.catalog import Words
 
 PHASES: Mapping[str, str] = {
-    "startup": "start-up",
-    "compile": "compile",
-    "data": "data",
-    "step": "forward+backward",
-    "optimizer": "optimizer",
-    "evaluation": "evaluation",
-    "checkpoint": "checkpoint",
-    "logging": "logging",
-    "suspend": "suspended",
-    "other": "other",
+    "startup": label("start-up"),
+    "compile": label("compiling"),
+    "data": label("data"),
+    "step": label("forward+backward"),
+    "optimizer": label("optimizer"),
+    "evaluation": label("evaluation"),
+    "checkpoint": label("checkpoint"),
+    "logging": label("logging"),
+    "suspend": label("suspended"),
+    "other": label("other"),
 }
-_NOW = {**PHASES, "step": "training"}
+_NOW = {**PHASES, "step": label("training")}
 _LEAST_SHARE = 0.0005  # what would be shown as 0.0%
 _RECENT = 16  # steps that the rate is of
 _NARROWEST_BAR, _WIDEST_BAR = 8, 60
 _NARROWEST_CURVE, _WIDEST_CURVE = 8, 60
-_ENGLISH = words()  # as the lines above the display are
+_SCALE = 20  # columns for the lowest and the highest loss, and for the spaces around them
 
 
 class State:
     """What the loop reported so far, as far as it is shown."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, words: Words, clock: Callable[[], float] = time.monotonic) -> None:
+        self._words, self._clock = words, clock
         self._intro: Introduction | None = None
         self._phase = ""
         self._step: StepEvent | None = None
@@ -85,19 +89,20 @@ class State:
             [(fitting(self._where_the_time_goes(), width), "dim")],
             self._loss(width),
         ]
-        return [cut(line, width) for line in lines if any(text for text, _ in line)]
+        plain = ([(text.replace("\u00a0", " "), style) for text, style in line] for line in lines)
+        return [cut(line, width) for line in plain if any(text for text, _ in line)]
 
     def _progress(self, width: int) -> list[Piece]:
         if self._intro is None:
             return []
-        last = self._intro.last_step
+        words, last = self._words, self._intro.last_step
         at = self._intro.first_step if self._step is None else self._step.iteration
         done = (at + (self._step is not None)) / (last + 1)
         left = self._seconds_left(last - at)
-        before, after = (
-            f"step {at:,} of {last:,}",
-            [f"{done:.0%}", *([] if left is None else [f"{rough_duration(left)} left"])],
-        )
+        before = words.text("step {step} of {last}", step=words.count(at), last=words.count(last))
+        after = [words.percent(done, 0)]
+        if left is not None:
+            after.append(words.text("{time} left", time=words.duration(max(left, 1.0))))
         room = min(_WIDEST_BAR, width - len(before) - len(", ".join(after)) - 2)
         if room < _NARROWEST_BAR:
             return [(fitting([before, *after], width), "")]
@@ -112,30 +117,53 @@ class State:
         return steps * (self._clock() - then) / (self._step.iteration - iteration)
 
     def _rate(self) -> list[str]:
-        parts = [f"now: {_NOW.get(self._phase, self._phase)}"] if self._phase else []
+        words = self._words
+        parts = [words.text("now: {phase}", phase=self._called(_NOW, self._phase))] if self._phase else []
         if self._step is not None and (recent := list(self._recent)) and sum(recent) > 0:
             ms = sum(recent) / len(recent)
-            parts += [f"{_ENGLISH.si(round(1000 * (self._step.tokens or 0) / ms))} tok/s", f"{ms:.2f} ms a step"]
+            parts.append(f"{_short(1000 * (self._step.tokens or 0) / ms, words)} tok/s")
+            parts.append(words.text("{ms} ms/step", ms=words.significant(ms)))
             mfu = None if self._intro is None else self._intro.mfu(self._step)
             if mfu is not None:
-                parts.append(f"mfu {100 * mfu:.2f}%")
+                parts.append(f"mfu {words.significant(100 * mfu)}%")
         if self._skipped:
-            parts.append(f"{self._skipped} skipped")
+            parts.append(words.text("{count} skipped", count=self._skipped))
         return parts
 
     def _where_the_time_goes(self) -> list[str]:
         """The largest first: what does not fit matters least."""
         shares = sorted(dict(self._shares).items(), key=lambda item: -item[1])
-        return [f"{PHASES.get(phase, phase)} {share:.1%}" for phase, share in shares if share >= _LEAST_SHARE]
+        return [
+            f"{self._called(PHASES, phase)} {self._words.percent(share)}"
+            for phase, share in shares
+            if share >= _LEAST_SHARE
+        ]
 
     def _loss(self, width: int) -> list[Piece]:
-        if self._step is None:
+        """The curve has its own scale, so its lowest and its highest value stand beside it."""
+        if self._step is None or self._step.loss is None:
             return []
-        before, after = f"loss {self._step.loss:.4f}", ""
-        if self._evaluation is not None:
-            found = self._evaluation
-            after = f"val {found.val:.4f} ±{found.val_error:.4f} at {found.iteration:,}"
-        room = min(_WIDEST_CURVE, width - len(before) - len(after) - 2)
-        if room < _NARROWEST_CURVE:
+        words, found = self._words, self._evaluation
+        before, after = f"loss {words.significant(self._step.loss)}", ""
+        if found is not None:
+            digits = min(4, max(2, -math.floor(math.log10(found.val_error)))) if found.val_error else 4
+            value = f"{words.number(found.val, digits)} ±{words.number(found.val_error, digits)}"
+            after = words.text("val {loss} at {step}", loss=value, step=words.count(found.iteration))
+        room = min(_WIDEST_CURVE, width - len(before) - len(after) - _SCALE)
+        bars, low, high = self._losses.curve(max(1, room))
+        if room < _NARROWEST_CURVE or not bars:
             return [(fitting(filter(None, (before, after)), width), "")]
-        return [(f"{before} ", ""), (self._losses.drawn(room), "cyan"), (f" {after}".rstrip(), "")]
+        scale = words.text("{low} to {high}", low=words.significant(low), high=words.significant(high))
+        return [(f"{before} ", ""), (bars, "cyan"), (f" {scale}", "dim"), (after and f"  {after}", "")]
+
+    def _called(self, names: Mapping[str, str], phase: str) -> str:
+        """A phase in the language; one that nobody knows has its own name."""
+        return self._words.text(names[phase]) if phase in names else phase
+
+
+def _short(count: float, words: Words) -> str:
+    """A rate in three digits: 389k."""
+    scaled = count = float(f"{count:.3g}")
+    while scaled >= 1000:
+        scaled /= 1000
+    return words.si(round(count), digits=2 if scaled < 10 else 1 if scaled < 100 else 0)

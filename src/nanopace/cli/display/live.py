@@ -1,7 +1,7 @@
 """The live display: a few lines at the bottom of the terminal, and the log scrolling above them.
 
 The loop's thread only keeps what it reports. Another one writes, four times a second, whatever the rate of the
-steps: mostly while the loop waits for the card, so that nobody waits for a terminal.
+steps: mostly while the loop waits for the card, so that nobody waits for a terminal. The cursor is hidden meanwhile.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from rich.live import Live
 from rich.segment import ControlType
 from rich.text import Text
 
+from nanopace.cli.display.cursor import Cursor
 from nanopace.cli.display.display import Display
 from nanopace.cli.display.frame import State
-from nanopace.cli.display.log_lines import fitting_row
+from nanopace.cli.display.log_lines import fitting_row, wrapped
 from nanopace.views.terminal.writer import fit_encoding
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from nanopace.ledger import Event, StepEvent
     from nanopace.train.listener import Introduction, Outcome
+    from nanopace.wording.catalog import Words
 
 EVERY_S = 0.25
 
@@ -33,10 +35,12 @@ EVERY_S = 0.25
 class LiveDisplay(Display):
     """A listener. What the loop calls takes no lock: a note may come from a signal handler in the middle of a call."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__()
+    def __init__(self, console: Console, words: Words) -> None:
+        super().__init__(words)
         self._console = console
-        self._state = State()
+        self._cursor = Cursor(console.file)
+        self._waiting = False  # the cursor is behind a line that says what takes a while
+        self._state = State(words)
         self._lines: deque[str | StepEvent] = deque()  # to be printed above the display
         self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False, transient=True)
         self._drawn_width = 0  # of the terminal, when it was last drawn
@@ -47,11 +51,18 @@ class LiveDisplay(Display):
     def started(self, intro: Introduction) -> None:
         self._state.started(intro)
         super().started(intro)
-        self._live.start()
-        # The cursor stays: a process that is killed has nobody to bring it back.
-        self._console.show_cursor(True)
         atexit.register(self.close)
+        self._cursor.guard()
+        self._live.start()
         self._thread.start()
+
+    def waiting(self, text: str) -> None:
+        if self._waiting:
+            self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
+        self._waiting = bool(text)
+        if text:
+            self._console.print(Text(self._shown(text), "dim"), end="", soft_wrap=True)
+        self._console.file.flush()
 
     def phase(self, name: str) -> None:
         self._state.phase(name)
@@ -70,7 +81,10 @@ class LiveDisplay(Display):
         if self._thread.ident is not None:
             self._thread.join()
         self._print_lines()
+        if self._waiting:
+            self.waiting("")
         self._live.stop()
+        self._cursor.release()
         atexit.unregister(self.close)
 
     def _refresh(self) -> None:
@@ -87,11 +101,13 @@ class LiveDisplay(Display):
     def _print_lines(self) -> bool:
         """Print the waiting lines, and redraw the display below them. Returns whether there were any."""
         self._gather_broken_lines()
-        lines = []
+        lines, width = [], self._console.width - 1
         while self._lines:
             line = self._lines.popleft()
-            lines.append(line if isinstance(line, str) else fitting_row(self._row(line), self._console.width))
+            lines.append(wrapped(line if isinstance(line, str) else fitting_row(self._row(line), width), width))
         if lines:
+            if self._waiting:
+                self.waiting("")
             self._console.print(Text("\n".join(map(self._shown, lines))), soft_wrap=True)
         return bool(lines)
 

@@ -2,8 +2,10 @@
 
 What nanoGPT prints comes first in a line, in its own form; what is more comes behind it. What is not the same has
 another name: a training loss of the past steps is never where a script would take it for nanoGPT's second pass.
-Evaluations and checkpoints have their own lines with their own times. They are the same in every language, and
-sources/formats/nanopace_log.py reads them.
+Evaluations and checkpoints have their own lines with their own times.
+
+What sources/formats/nanopace_log.py reads is the same in every language: the first line, the name and the value of each
+choice, rows, evaluations, checkpoints, and how it ended. Reasons, notes and what to do next are in the user's.
 """
 
 from __future__ import annotations
@@ -11,26 +13,33 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from nanopace.ledger import CheckpointEvent, EvalEvent, Event, NoteEvent, StepEvent
 from nanopace.train.listener import Introduction, Outcome
 from nanopace.version import __version__
+from nanopace.views.terminal.writer import columns, wrap
 from nanopace.wording.printable import one_line
 
+if TYPE_CHECKING:
+    from nanopace.wording.catalog import Words
+
 _OF_NANOGPT = 3  # loss, time and mfu
+_COMMAND = ": nanopace "  # before a command that can be copied
+_TOO_NARROW = 20  # columns: words would have to be broken
 _WORTH_SAYING = 0.01  # of logging on top of the steps' times
 
 
-def introduction(intro: Introduction) -> Iterator[str]:
+def introduction(intro: Introduction, words: Words) -> Iterator[str]:
     yield (
         f"nanopace {__version__} train: {one_line(intro.out_dir)}, {intro.tokens_per_step:,} tokens a step, "
         f"steps {intro.first_step} to {intro.last_step}"
     )
     for name, choice in intro.choices.items():
-        yield f"  {one_line(name)}: {one_line(choice)}"
+        yield f"  {one_line(name)}: {words.message(choice)}"
 
 
-def of_event(event: Event) -> str | None:
+def of_event(event: Event, words: Words) -> str | None:
     """The line of an event other than a step; None where it has none."""
     match event:
         case EvalEvent():
@@ -38,7 +47,7 @@ def of_event(event: Event) -> str | None:
         case CheckpointEvent():
             return saved(event)
         case NoteEvent():
-            return one_line(event.text)
+            return words.message(event.text)
     return None
 
 
@@ -62,11 +71,22 @@ def is_worth_a_row(event: StepEvent, log_interval: int) -> bool:
 
 
 def fitting_row(row: str, width: int) -> str:
-    """A row for a terminal: what does not fit behind nanoGPT's own three figures is left out, and not broken."""
+    """A row for a terminal: what does not fit behind nanoGPT's own three figures is left out."""
     parts = row.split(", ")
     while len(parts) > _OF_NANOGPT and len(", ".join(parts)) > width:
         parts.pop()
     return ", ".join(parts)
+
+
+def wrapped(line: str, width: int) -> str:
+    """A line for a terminal, which would break it in the middle of a word. A command to be copied stays whole."""
+    if columns(line) <= width or width < _TOO_NARROW:
+        return line
+    said, command, rest = line.partition(_COMMAND)
+    margin = len(line) - len(line.lstrip()) + 2
+    lines = wrap(said.lstrip() + command[:1], width - margin)
+    lines += [command[2:] + rest] if command else []
+    return " " * (margin - 2) + ("\n" + " " * margin).join(lines)
 
 
 def tokens_per_second(event: StepEvent) -> float:
@@ -106,64 +126,81 @@ def saved(event: CheckpointEvent) -> str:
     return f"saved {one_line(event.path or '')}, {times}, {size(event.bytes or 0)}"
 
 
-def ending(end: Outcome, out_dir: str) -> Iterator[str]:
+def ending(end: Outcome, out_dir: str, words: Words) -> Iterator[str]:
     """The last lines of a run."""
-    yield from utilisation(end)
-    yield from left_out(end)
-    yield outcome(end, out_dir)
+    yield from utilisation(end, words)
+    yield from left_out(end, words)
+    yield outcome(end, out_dir, words)
 
 
-def outcome(end: Outcome, out_dir: str) -> str:
+def outcome(end: Outcome, out_dir: str, words: Words) -> str:
     if end.failure is not None:
-        return _unsaved(end, out_dir)
+        return one_line(_unsaved(end, out_dir, words))
     if end.reason == "finished":
         energy = "" if end.energy_kwh is None else f", {kwh(end.energy_kwh)}"
         return f"finished after {end.iteration} steps in {duration(end.wall_ms / 1000)}{energy}"
-    if end.checkpoint is None:
-        return f"{end.reason} after {end.iteration} steps; nothing is saved"
-    return f"{end.reason} after {end.iteration} steps; go on with: {_go_on(out_dir)}"
+    next_step = words.text("nothing was saved") if end.checkpoint is None else _go_on(out_dir, words)
+    return f"{end.reason} after {end.iteration} steps; {next_step}"
 
 
-def _unsaved(end: Outcome, out_dir: str) -> str:
+def _unsaved(end: Outcome, out_dir: str, words: Words) -> str:
     """out_dir does not hold the last step: which one is the newest, where it is, and what to do."""
     interrupted = end.reason == "interrupted"
-    done = f"{'interrupted after' if interrupted else 'trained'} {end.iteration} steps"
+    done = f"interrupted after {end.iteration} steps"
+    if not interrupted:
+        done = words.text("trained {count} steps", count=end.iteration)
     if end.checkpoint is None or end.out_dir is None:
-        return one_line(
-            f"{done}, and nothing is saved ({end.failure}); before you train anew, make room there or choose another "
-            "--out_dir, and name a --rescue_dir on another disk"
+        return words.text(
+            "{done}, but nothing was saved ({reason}); before you train again, make room there or choose another "
+            "--out_dir, and name a --rescue_dir on another disk",
+            done=done,
+            reason=end.failure,
         )
     newest = int(end.checkpoint.rpartition("-")[2])
     if newest == end.iteration:
-        return one_line(
-            f"{done}; step {newest} is not in {out_dir} ({end.failure}), but saved as {end.checkpoint}; "
-            + (
-                f"go on with: {_go_on(end.out_dir)}"
-                if interrupted
-                else f"that is the run's directory now: {end.out_dir}"
-            )
+        next_step = words.text("the run's directory is now {path}", path=end.out_dir)
+        return words.text(
+            "{done}; step {step} is not in {out_dir} ({reason}), but saved as {path}; {next}",
+            done=done,
+            step=str(newest),
+            out_dir=out_dir,
+            reason=end.failure,
+            path=end.checkpoint,
+            next=_go_on(end.out_dir, words) if interrupted else next_step,
         )
-    return one_line(
-        f"{done}, but step {end.iteration} could not be saved ({end.failure}); the newest whole checkpoint is of step "
-        f"{newest}, {end.checkpoint}; make room, then go on with: {_go_on(end.out_dir)}"
+    return words.text(
+        "{done}, but step {step} could not be saved ({reason}); the newest intact checkpoint is step {newest}, {path}; "
+        "make room, then {next}",
+        done=done,
+        step=str(end.iteration),
+        reason=end.failure,
+        newest=str(newest),
+        path=end.checkpoint,
+        next=_go_on(end.out_dir, words),
     )
 
 
-def _go_on(out_dir: str) -> str:
-    return one_line(shlex.join(["nanopace", "train", "--init_from=resume", f"--out_dir={out_dir}"]))
+def _go_on(out_dir: str, words: Words) -> str:
+    command = shlex.join(["nanopace", "train", "--init_from=resume", f"--out_dir={out_dir}"])
+    return words.text("resume with: {command}", command=one_line(command))
 
 
-def utilisation(end: Outcome) -> Iterator[str]:
+def utilisation(end: Outcome, words: Words) -> Iterator[str]:
     """The share of the measured peak, if there is one. The mfu of the rows is of the data sheet's peak."""
     if end.utilisation is not None and end.measured_tflops is not None:
-        peak = f"{end.measured_tflops:.0f}" if end.measured_tflops >= 100 else f"{end.measured_tflops:.3g}"
-        yield f"the usual step does {end.utilisation:.1%} of the {peak} TFLOP/s that nanopace tune measured here"
+        yield words.text(
+            "a typical step reaches {share} of the {peak} that nanopace tune measured here",
+            share=words.percent(end.utilisation),
+            peak=words.tflops(end.measured_tflops),
+        ).replace("\u00a0", " ")
 
 
-def left_out(end: Outcome) -> Iterator[str]:
+def left_out(end: Outcome, words: Words) -> Iterator[str]:
     """nanoGPT's times contain its logging, and ours do not: say so where it makes a difference."""
     if end.logging > _WORTH_SAYING:
-        yield f"the rows leave out logging, which took {end.logging:.1%} on top of their times"
+        yield words.text(
+            "the times above leave out logging, which took {share} on top of them", share=words.percent(end.logging)
+        ).replace("\u00a0", " ")
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
@@ -174,11 +211,6 @@ def duration(seconds: float) -> str:
     if seconds < 59.95:
         return f"{max(0.0, seconds):.1f} s"
     return " ".join(_in_units(seconds, {"h": 3600, "min": 60, "s": 1}))
-
-
-def rough_duration(seconds: float) -> str:
-    """Two units at most: in a live display more would only flicker."""
-    return " ".join(_in_units(seconds, {"d": 86400, "h": 3600, "min": 60, "s": 1})[:2])
 
 
 def _in_units(seconds: float, units: Mapping[str, int]) -> list[str]:

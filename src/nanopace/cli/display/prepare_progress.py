@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nanopace.cli.display.progress_bar import WithBar, bar_of_bytes
@@ -24,9 +25,13 @@ class PrepareProgress(WithBar):
         self._stage: str | None = None
         self._began = (0.0, 0)  # of this stage: when, and with how many bytes done before
         self._last_line = 0.0
+        self.before: Callable[[], None] | None = None  # called before the first line
 
     def __call__(self, status: Status) -> None:
         now = time.monotonic()
+        if self.before is not None:
+            self.before()
+            self.before = None
         if status.stage != self._stage:
             self._stage = status.stage
             self._began = now, status.done
@@ -41,7 +46,7 @@ class PrepareProgress(WithBar):
     def _called(self, status: Status) -> str:
         texts = {
             "download": self._words.text("downloading"),
-            "tokenizer": self._words.text("making the tokenizer"),
+            "tokenizer": self._words.text("building the tokenizer"),
             "tokens": self._words.text("tokenizing"),
         }
         return f"{texts[status.stage]} {status.which}".rstrip()

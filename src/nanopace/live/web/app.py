@@ -24,7 +24,9 @@ from nanopace.wording.catalog import words
 from nanopace.wording.numbers import LANGUAGES
 
 TICK_S = 0.5
-FORGET_S = 30.0  # after which a page that nobody has open is not kept up to date: between a page and its line is a moment
+FORGET_S = (
+    30.0  # after which a page that nobody has open is not kept up to date: between a page and its line is a moment
+)
 STILL_HERE_S = 15.0  # from one sign of life to the next, where nothing is new
 MOST_LISTENERS = 500
 

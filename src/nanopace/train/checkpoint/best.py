@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nanopace.errors import InputError
+from nanopace.errors import InputError, Message
 from nanopace.files import read_object, write_durably
 from nanopace.train.checkpoint.layout import (
     CHECKPOINTS,
@@ -90,9 +90,10 @@ def _agrees(written: Best, of_state: Best | None, newest: int, there: Container[
 
 def _warning(out_dir: Path, protected: Iterable[int]) -> str:
     steps = ", ".join(map(str, sorted(protected)))
-    return (
-        f"{out_dir / BEST} does not say for certain which checkpoint is the best; those that may be are not removed: "
-        f"of step {steps}"
+    return Message(
+        "{path} does not say for certain which checkpoint is the best; the candidates are not removed: step {steps}",
+        path=out_dir / BEST,
+        steps=steps,
     )
 
 

@@ -49,7 +49,7 @@ def choose(out_dir: Path, which: str = "") -> Chosen:
     """'best', 'last' or a step; '': the best if the run's config says always_save_checkpoint=False, else the last."""
     step, steps, best = step_of_which(which), _steps(out_dir), best_of(out_dir)
     if not steps:
-        raise InputError("{path}: no checkpoint is here", path=out_dir)
+        raise InputError("{path}: no checkpoint here", path=out_dir)
     chosen = partial(Chosen, asked=bool(which), evaluated=best is not None, newest=steps[-1])
     available_best = best if best is not None and best[0] in steps else None
     if step is not None:
@@ -123,7 +123,7 @@ def _verified_best(directory: Path) -> Saved:
         return verified(directory)
     except InputError as error:
         raise InputError(
-            "{path}: is the best checkpoint, but cannot be used: {reason}", path=directory, reason=error
+            "{path}: is the best checkpoint but cannot be used: {reason}", path=directory, reason=error
         ) from None
 
 

@@ -57,4 +57,4 @@ def check_weights(path: Path, weights: Mapping[str, Tensor], said: ModelShape) -
 def check_averages(path: Path, averages: Mapping[str, Tensor], said: ModelShape) -> None:
     """These are the optimizer state of a model of this shape."""
     if {name: each.shape for name, each in averages.items()} != state_shapes(said):
-        raise InputError("{path}: does not belong to the weights beside it", path=path)
+        raise InputError("{path}: does not belong to the weights next to it", path=path)

@@ -221,7 +221,7 @@ def _check_contents(saved: Saved) -> None:
 def _check_tokenizer(saved: Saved) -> None:
     tokenizer = load_tokenizer(saved.path)
     if tokenizer is None or tokenizer.hash != saved.tokenizer_hash or tokenizer.vocab_size > saved.shape.vocab_size:
-        raise InputError("{path}: does not belong to the weights beside it", path=saved.path / TOKENIZER_FILE)
+        raise InputError("{path}: does not belong to the weights next to it", path=saved.path / TOKENIZER_FILE)
 
 
 def read_state(directory: Path) -> dict[str, Any]:
@@ -245,16 +245,14 @@ def read_state(directory: Path) -> dict[str, Any]:
         raise InputError("{path}: is damaged: its checksum does not match", path=path)
     field = "nanopace" if type(version) is not int or version < 1 else wrong_field(state)
     if field is not None:
-        raise InputError(
-            "{path}: is not the state of a checkpoint: {field} cannot be what it says", path=path, field=field
-        )
+        raise InputError("{path}: is not the state of a checkpoint: its {field} is impossible", path=path, field=field)
     return state
 
 
 def _verify(directory: Path, name: str, expected: Mapping[str, Any], on_bytes: OnBytes | None) -> None:
     path = directory / name
     if not _PLAIN_NAME.fullmatch(name):
-        raise InputError("{path}: a checkpoint's files lie in its own directory", path=path)
+        raise InputError("{path}: a checkpoint's files must be in its own directory", path=path)
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size != expected["bytes"]:
@@ -281,7 +279,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO):
-            raise InputError("{path}: a checkpoint's files lie in its own directory", path=path) from None
+            raise InputError("{path}: a checkpoint's files must be in its own directory", path=path) from None
         raise InputError("{path}: cannot be read: {reason}", path=path, reason=error.strerror) from None
 
 

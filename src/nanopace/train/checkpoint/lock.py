@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nanopace.errors import InputError, UsageError
+from nanopace.errors import InputError, Message, UsageError
 from nanopace.files import make_directory, open_own
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.layout import checkpoint_directories
@@ -64,7 +64,8 @@ class Claim:
             ) from None
         if handle is None:
             raise UsageError(
-                "--out_dir={out_dir}: another training is running in it; wait for its end, or choose another --out_dir",
+                "--out_dir={out_dir}: another training run is using it; wait until it ends, or choose another "
+                "--out_dir",
                 out_dir=self._out_dir,
             )
 
@@ -110,7 +111,9 @@ class Claim:
         self._hold(handle)
         if not same and not self.lost:
             self._news.append(
-                f"{self.run_dir} was removed or renamed while training ran; it goes on in a new {self.run_dir}"
+                Message(
+                    "{path} was removed or renamed during training, which continues in a new {path}", path=self.run_dir
+                )
             )
         return True
 
@@ -120,8 +123,12 @@ class Claim:
         before, self.run_dir = self.run_dir, next(name for name in names if not os.path.lexists(name))
         self._lock_id = None
         self._news.append(
-            f"{before} is another training's: it was removed or renamed while this one ran. This one writes nothing "
-            f"more there, and goes on in {self.run_dir}"
+            Message(
+                "{path} now belongs to another training run: it was removed or renamed while this one ran. This one "
+                "writes nothing more there, and continues in {new}",
+                path=before,
+                new=self.run_dir,
+            )
         )
 
     def _hold(self, handle: int) -> None:

@@ -87,7 +87,7 @@ def _joined(name: str, parts: Sequence[_Part]) -> Tensor:
         behind = part.offsets == ((end, *[0] * (len(size) - 1)) if size else ())
         if not fits or not behind or (not size and part is not first):
             raise InputError(
-                "{path}: its part of {name} does not fit to those in the files beside it", path=part.path, name=name
+                "{path}: its part of {name} does not fit those in the files next to it", path=part.path, name=name
             )
         end += size[0] if size else 0
     shape = (end, *first.tensor.shape[1:]) if first.tensor.dim() else ()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from nanopace.errors import InputError, NanopaceError, UsageError
+from nanopace.errors import InputError, Message, NanopaceError, UsageError
 from nanopace.files import make_directory, remove_parts, sync_directory
 from nanopace.ledger.file import LEDGER_FILE
 from nanopace.train.checkpoint.best import BEST
@@ -38,7 +38,7 @@ def refuse_linked_checkpoints(out_dir: Path) -> None:
     folder = out_dir / CHECKPOINTS
     if folder.is_symlink():
         raise UsageError(
-            "{path}: is a link, and training would remove checkpoints behind it that may be another run's; "
+            "{path}: is a link, and training would remove checkpoints behind it that may belong to another run; "
             "remove the link, or name the directory itself with --out_dir",
             path=folder,
         )
@@ -50,11 +50,13 @@ def check_rescue(rescue_dir: str, out_dir: Path) -> None:
         return
     place = Path(rescue_dir)
     if os.path.realpath(place) == os.path.realpath(out_dir):
-        raise UsageError("--rescue_dir={path}: is --out_dir; name a directory on another disk", path=rescue_dir)
+        raise UsageError(
+            "--rescue_dir={path}: is the same as --out_dir; name a directory on another disk", path=rescue_dir
+        )
     nearest = next(each for each in (place, *place.absolute().parents) if os.path.lexists(each))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise UsageError(
-            "--rescue_dir={path}: cannot be written; name a directory that can, on another disk", path=rescue_dir
+            "--rescue_dir={path}: is not writable; name a writable directory on another disk", path=rescue_dir
         )
 
 
@@ -63,7 +65,7 @@ def check_free(out_dir: Path) -> Sequence[NanopaceError]:
     saved, refused = newest_intact(out_dir)
     if saved is not None:
         raise UsageError(
-            "--out_dir={out_dir}: holds a run; --init_from=resume goes on with it, --overwrite=True replaces it",
+            "--out_dir={out_dir}: already holds a run; --init_from=resume continues it, --overwrite=True replaces it",
             out_dir=out_dir,
         )
     return refused
@@ -102,8 +104,18 @@ def _set_aside(out_dir: Path, refused: Sequence[NanopaceError]) -> str | None:
     (out_dir / CHECKPOINTS).mkdir(exist_ok=True)
     sync_directory(out_dir)
     kept = ", ".join(_numbered(name, number) for name in there)
-    why = f"no checkpoint is whole ({'; '.join(map(str, refused))})" if refused else "no checkpoint was saved here"
-    return f"{out_dir}: {why}; training begins anew, and what was there is kept as {kept}"
+    if not refused:
+        return Message(
+            "{path}: no checkpoint was saved here; training starts over, and what was there is kept as {kept}",
+            path=out_dir,
+            kept=kept,
+        )
+    return Message(
+        "{path}: no checkpoint is intact ({reasons}); training starts over, and what was there is kept as {kept}",
+        path=out_dir,
+        reasons="; ".join(map(str, refused)),
+        kept=kept,
+    )
 
 
 def _numbered(name: str, number: int) -> str:

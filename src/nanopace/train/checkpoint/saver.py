@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from nanopace.corpus.tokenizers.tokenizer import Tokenizer
-from nanopace.errors import InputError
+from nanopace.errors import InputError, Message
 from nanopace.train.checkpoint.best import BEST, Best, KnownBest, known_best, write_best
 from nanopace.train.checkpoint.layout import CHECKPOINTS, MODEL, OPTIMIZER, checkpoint_directories, step_of, verified
 from nanopace.train.checkpoint.lock import Claim
@@ -279,7 +279,12 @@ class Checkpointer:
             self._prune()
         except Exception as error:  # as above
             if not self._prune_failed:
-                self._notes.put(f"could not remove old checkpoints: {_reason(error)}; training goes on and tries again")
+                self._notes.put(
+                    Message(
+                        "could not remove old checkpoints: {reason}; training continues and tries again",
+                        reason=_reason(error),
+                    )
+                )
             self._prune_failed = True
 
     def _prune(self) -> None:

@@ -34,7 +34,7 @@ def find_checkpoints(path: Path, which: str = "") -> Sequence[Path]:
         return [path]
     found = checkpoint_directories(path)[::-1]
     if not found:
-        raise InputError("{path}: no checkpoint is here", path=path)
+        raise InputError("{path}: no checkpoint here", path=path)
     if step is not None:
         return [directory_of(path, step)]
     return [directory_of_best(path)] if which == "best" else found[-1:] if which == "last" else found

@@ -50,7 +50,7 @@ def open_pretrained(path: Path, which: str = "") -> Pretrained:
 def form_of(path: Path) -> str:
     """Which of the three it is. A file is nanoGPT's; a directory is told by what lies in it."""
     if not path.exists():
-        raise InputError("{path}: there is no such file or directory", path=path)
+        raise InputError("{path}: no such file or directory", path=path)
     if path.is_file():
         return "nanogpt"
     if (path / STATE).exists() or checkpoint_files.checkpoint_directories(path):
@@ -59,7 +59,7 @@ def form_of(path: Path) -> str:
         return "huggingface"
     if (path / NANOGPT_FILE).exists():
         return "nanogpt"
-    raise InputError("{path}: no checkpoint is here, neither nanopace's nor nanoGPT's nor Hugging Face's", path=path)
+    raise InputError("{path}: no checkpoint here, neither nanopace's nor nanoGPT's nor Hugging Face's", path=path)
 
 
 def convert(source: Path, target: Path, *, to: str | None = None, which: str = "", force: bool = False) -> Pretrained:
@@ -69,7 +69,7 @@ def convert(source: Path, target: Path, *, to: str | None = None, which: str = "
     pretrained = open_pretrained(source, which)
     if form != "nanopace" and pretrained.shape.recipe != "gpt2":
         raise InputError(
-            "{path}: is a model of recipe={recipe} and no GPT-2, which is all that {form} can hold; --to nanopace "
+            "{path}: is a recipe={recipe} model, not a GPT-2, which is all that {form} can hold; --to nanopace "
             "keeps it as it is",
             path=pretrained.path,
             recipe=pretrained.shape.recipe,
@@ -93,20 +93,20 @@ def check_target(target: Path, form: str, force: bool) -> None:
     """Complain before anything is read. Nothing is overwritten that conversions do not write."""
     if form == "nanogpt":
         if target.is_dir():
-            raise UsageError("{path}: is a directory; nanoGPT's form is a file, such as {path}/ckpt.pt", path=target)
+            raise UsageError("{path}: is a directory; nanoGPT's format is a file, such as {path}/ckpt.pt", path=target)
         if not target.parent.is_dir():
-            raise UsageError("{path}: there is no such directory", path=target.parent)
+            raise UsageError("{path}: no such directory", path=target.parent)
         there = target.exists()
     else:
         if target.exists() and not target.is_dir():
-            raise UsageError("{path}: is a file; this form is a directory", path=target)
+            raise UsageError("{path}: is a file; this format is a directory", path=target)
         there = target.is_dir() and any(target.iterdir())
     if there and not force:
-        raise UsageError("{path}: is there already; --force overwrites it", path=target)
+        raise UsageError("{path}: already exists; --force overwrites it", path=target)
     if there and form != "nanogpt":
         others = sorted(entry.name for entry in target.iterdir() if entry.name not in _OWN_FILES[form])
         if others:
-            raise UsageError("{path}: is not overwritten, because it holds {name}", path=target, name=others[0])
+            raise UsageError("{path}: will not be overwritten, because it contains {name}", path=target, name=others[0])
 
 
 def _load_nanopace(path: Path, which: str) -> Pretrained:

@@ -33,7 +33,7 @@ def find_model(name: str, download: bool = False) -> Path:
         if Path(name).exists():
             return Path(name)
         raise UsageError(
-            "--init_from={name}: there is no such file or directory, and of the hub only {known} are known by name",
+            "--init_from={name}: no such file or directory; the models known by name are {known}",
             name=name,
             known=", ".join(_NAMES),
         )
@@ -46,8 +46,8 @@ def find_model(name: str, download: bool = False) -> Path:
     if Path(name).exists():
         return Path(name)  # something else of this name: whoever reads it says what it is
     raise UsageError(
-        "--init_from={name}: is neither in ./{short} nor in the Hugging Face cache; fetch it with --download, or with: "
-        "{command}",
+        "--init_from={name}: is neither in ./{short} nor in the Hugging Face cache; get it with --download, or "
+        "with: {command}",
         name=name,
         short=short,
         command=f"hf download {_OWNER}/{short} {' '.join(_FILES)} --local-dir {short}",

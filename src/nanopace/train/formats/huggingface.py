@@ -143,7 +143,7 @@ def read_safetensors(path: Path) -> Iterator[tuple[str, object]]:
 def _pickled(path: Path) -> Iterator[tuple[str, object]]:
     content = read_torch_file(path)
     if not isinstance(content, dict):
-        raise InputError("{path}: is no table of weights", path=path)
+        raise InputError("{path}: is not a table of weights", path=path)
     yield from ((str(name), each) for name, each in content.items())
 
 

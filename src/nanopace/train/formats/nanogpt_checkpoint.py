@@ -35,7 +35,7 @@ def load_nanogpt(path: Path) -> Pretrained:
     """What a ckpt.pt holds. Its optimizer is None where it is not AdamW's over these weights."""
     checkpoint = read_torch_file(path)
     if not isinstance(checkpoint, dict) or not {"model", "model_args"} <= checkpoint.keys():
-        raise InputError("{path}: is not nanoGPT's checkpoint: it has no model and model_args", path=path)
+        raise InputError("{path}: is not a nanoGPT checkpoint: it has no model and model_args", path=path)
     arguments, config = _plain(checkpoint["model_args"]), _plain(checkpoint.get("config"))
     weights = tied(path, _named_weights(path, checkpoint["model"]))
     dropout, activation = arguments.get("dropout"), config.pop("activation", "gelu")
@@ -111,7 +111,7 @@ def _best(step: int, loss: object) -> tuple[int, float] | None:
 
 def _named_weights(path: Path, model: object) -> dict[str, Tensor]:
     if not isinstance(model, dict) or not all(isinstance(name, str) for name in model):
-        raise InputError("{path}: is not nanoGPT's checkpoint: its model is no table of weights", path=path)
+        raise InputError("{path}: is not a nanoGPT checkpoint: its model is not a table of weights", path=path)
     return only_weights(path, ((name.removeprefix(_COMPILED), each) for name, each in model.items()))
 
 

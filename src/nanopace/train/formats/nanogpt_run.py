@@ -46,13 +46,14 @@ def open_nanogpt_run(path: Path) -> SavedByNanoGPT:
     found = load_nanogpt(path)
     if found.optimizer is None:
         raise InputError(
-            "{path}: its optimizer is not nanoGPT's AdamW over these weights, so its run cannot go on; "
-            "--init_from={path} begins a new run with its weights",
+            "{path}: its optimizer is not nanoGPT's AdamW over these weights, so its run cannot be resumed; "
+            "--init_from={path} starts a new run from its weights",
             path=path,
         )
     if found.step == 0:
         raise InputError(
-            "{path}: has no iter_num, so its run cannot go on; --init_from={path} begins a new run with its weights",
+            "{path}: has no iter_num, so its run cannot be resumed; --init_from={path} starts a new run from its "
+            "weights",
             path=path,
         )
     _check_knobs(found)

@@ -94,7 +94,7 @@ def tied(path: Path, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if table is None:
         raise InputError("{path}: is not a GPT-2: it has no weight named {name}", path=path, name=TOKENS)
     if head is not None and not _same(head, table):
-        raise InputError("{path}: {a} and {b} differ, and in a GPT-2 they are one", path=path, a=TOKENS, b=HEAD)
+        raise InputError("{path}: {a} and {b} differ, but in a GPT-2 they are the same", path=path, a=TOKENS, b=HEAD)
     return {**weights, HEAD: table}
 
 

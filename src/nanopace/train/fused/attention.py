@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from nanopace.errors import Message
 from nanopace.train.kernels.timing import card_ms
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.private_torch import gradients_of
@@ -30,12 +31,12 @@ _TOKENS = 1 << 16  # per trial: enough to fill a card
 def pick_attention(shape: ModelShape, batch_size: int, device: torch.device, dtype: torch.dtype) -> str:
     """Leave only the fastest kernel switched on, beside the plain one for whatever it does not take, and say why."""
     if device.type != "cuda":
-        return "torch's own choice: on this device there is one kernel"
+        return Message("torch's own choice: this device has only one kernel")
     question = _question(shape, batch_size, device, dtype)
     known = recall(_TOPIC, question)
     if known is not None and known.partition(":")[0] in _SWITCHES:
         _switch_on(known.partition(":")[0], "math")
-        return f"{known}, measured before"
+        return Message("{kernel}, measured before", kernel=known)
     found = _measured(shape, batch_size, device, dtype)
     remember(_TOPIC, question, found)
     _switch_on(found.partition(":")[0], "math")
@@ -67,7 +68,7 @@ def _measured(shape: ModelShape, batch_size: int, device: torch.device, dtype: t
         return "math: no fused kernel takes this shape"
     best = min(times, key=lambda name: times[name])
     others = ", ".join(f"{name} {ms:.2f} ms" for name, ms in times.items() if name != best)
-    return f"{best}: {times[best]:.2f} ms a layer" + (f" ({others})" if others else "")
+    return f"{best}: {times[best]:.2f} ms per layer" + (f" ({others})" if others else "")
 
 
 def _switch_on(*kept: str) -> None:

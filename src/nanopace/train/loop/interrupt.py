@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Any
 
+from nanopace.errors import Message
+
 ECHO_S = 1.0  # within this time a signal is passed on
 HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
@@ -45,7 +47,7 @@ class Interrupt:
             self._before[each] = signal.signal(each, self._handle)
         if HANGUP is not None and signal.getsignal(HANGUP) == signal.SIG_DFL:
             self._before[HANGUP] = signal.signal(HANGUP, self._handle)
-        if hasattr(signal, "SIGTSTP") and signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
+        if hasattr(signal, "SIGTSTP") and signal.getsignal(signal.SIGTSTP) not in (signal.SIG_IGN, None):
             self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._stop)
         return self
 
@@ -60,9 +62,14 @@ class Interrupt:
             raise KeyboardInterrupt  # checkpoints are whole at every moment, so nothing is lost
         self._asked_at, self.asked = self._clock(), True
         self._echoed = self._echoed or number == HANGUP
-        self._note("finishing the step and saving; once more leaves at once, with the last checkpoint whole")
+        self._note(Message("Saving after this step. Press Ctrl-C again to quit now; the last checkpoint is intact."))
 
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        """Ctrl-Z. This very thread stops itself, and all others with it, so that it knows when it went on."""
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-Z. This very thread stops itself, and all others with it, so that it knows when it went on; or a display
+        does so, which first brings the cursor back."""
+        display = self._before[signal.SIGTSTP]
         with self._paused():
-            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+            if callable(display):
+                display(number, frame)
+            else:
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)

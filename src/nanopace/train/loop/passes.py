@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
+from nanopace.errors import Message
 from nanopace.train.out_of_memory import attempt, make_room
 
 if TYPE_CHECKING:
@@ -121,7 +122,11 @@ class FusedPasses:
         if attempt(lambda: self._capture(graph, count)) is None:
             return None  # no room for it
         self._graph, self._recorded = graph, (tokens.shape, count)
-        return f"a micro-step is a CUDA graph: launching its kernels took {launching:.1f} of {running:.1f} ms"
+        return Message(
+            "each micro-step runs as a CUDA graph: launching its kernels took {launching} of {running} ms",
+            launching=f"{launching:.1f}",
+            running=f"{running:.1f}",
+        )
 
     def _run(self, tokens: Tensor, targets: Tensor, count: int) -> Tensor:
         return self._model.gradients(tokens, targets, 1 / count)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nanopace.errors import Message
 from nanopace.ledger import CheckpointEvent, NoteEvent
 from nanopace.train.checkpoint.best import BEST
 from nanopace.train.clock.step_events import LAST_SAVE, Bookkeeper
@@ -92,7 +93,11 @@ class CheckpointManager:
         if failure.path.name != BEST:
             self.unsaved = failure
         if not self._failed:
-            text = f"could not save {failure}; training goes on and tries again at the next save"
+            text = Message(
+                "could not save {path}: {reason}; training continues, and the next save tries again",
+                path=failure.path,
+                reason=failure.reason,
+            )
             self._parts.ledger.append(NoteEvent(text, iteration))
         self._failed = True
 

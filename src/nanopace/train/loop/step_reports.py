@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nanopace.errors import Message
 from nanopace.ledger import NoteEvent, StepEvent
 from nanopace.train.clock.clock import Moment
 from nanopace.train.clock.step_events import Bookkeeper
@@ -110,13 +111,19 @@ class StepReports:
             self._note_fault(step.iteration, loss, norm)
 
     def _note_fault(self, iteration: int, loss: float, norm: float) -> None:
-        kept = "the weights stay as they were"
+        known = {"step": iteration, "loss": f"{loss:.4f}", "norm": f"{norm:.2f}", "count": self.watch.skipped}
         if self._parts.release is not None and math.isfinite(loss):  # each layer learns of those behind it alone
-            kept = "but for layers behind the one whose gradient is not finite"
-        text = (
-            f"step {iteration}: loss {loss:.4f}, gradient norm {norm:.2f}: left out, {kept} "
-            f"(skipped so far: {self.watch.skipped})"
-        )
+            text = Message(
+                "step {step}: loss {loss}, gradient norm {norm}: skipped, except by the layers behind the one whose "
+                "gradient is not finite (skipped so far: {count})",
+                **known,
+            )
+        else:
+            text = Message(
+                "step {step}: loss {loss}, gradient norm {norm}: skipped, the weights stay as they were "
+                "(skipped so far: {count})",
+                **known,
+            )
         self._parts.ledger.append(NoteEvent(text, iteration))
 
     def _time(self, iteration: int) -> _StepTime:

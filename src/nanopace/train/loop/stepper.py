@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from nanopace.errors import Message
 from nanopace.ledger import EvalEvent, MicroBatchEvent, NoteEvent
 from nanopace.train.clock.step_events import ALONE, Bookkeeper
 from nanopace.train.loop.evaluate import Evaluator
@@ -156,7 +157,10 @@ class Stepper:
                     raise FullError
                 self.micro_batch = less
             else:
-                self._note(step, f"step {step}: memory is full; from now on '{saving}' is computed once more")
+                self._note(
+                    step,
+                    Message("step {step}: out of memory; from now on '{part}' is recomputed", step=step, part=saving),
+                )
             parts.clock.mark("other", step)
             fits = self._fits()
             parts.clock.mark("compile" if config.compile else "other", step, "smaller micro-batches")
@@ -166,8 +170,15 @@ class Stepper:
         parts.ledger.append(MicroBatchEvent(step, self.micro_batch, accumulation, where))
         self._note(
             step,
-            f"step {step}: memory is full; from now on {accumulation} micro-batches of {self.micro_batch} instead of "
-            f"{config.gradient_accumulation_steps} of {config.batch_size}: the same tokens, the same loss",
+            Message(
+                "step {step}: out of memory; from now on {count} micro-batches of {size} instead of {before} of "
+                "{batch_size}: the same tokens, the same loss",
+                step=step,
+                count=accumulation,
+                size=self.micro_batch,
+                before=config.gradient_accumulation_steps,
+                batch_size=config.batch_size,
+            ),
         )
 
     def evaluate(self, step: int, evaluator: Evaluator) -> EvalEvent:
@@ -183,7 +194,12 @@ class Stepper:
                 raise FullError
             accumulation = self._config.gradient_accumulation_steps * self._config.batch_size // self.micro_batch
             self._parts.ledger.append(MicroBatchEvent(step, batch_size, accumulation, "evaluation"))
-            self._note(step, f"step {step}: memory is full; evaluations go on in batches of {batch_size}")
+            self._note(
+                step,
+                Message(
+                    "step {step}: out of memory; evaluations continue in batches of {size}", step=step, size=batch_size
+                ),
+            )
         return done
 
     def _give_up_if_sharded(self, done: object) -> None:

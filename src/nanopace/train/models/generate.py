@@ -111,7 +111,7 @@ def _pick(logits: Tensor, temperature: float, top_k: int | None, top_p: float, g
         ranked = torch.where((before < top_p) | (top_p >= 1), ranked, 0.0)  # the likeliest one always stays
         chances = torch.zeros_like(logits).scatter(0, candidates, ranked)
     if not bool(chances.sum() > 0):  # NaN is not
-        raise InputError("the model's answers are not numbers: its training has diverged")
+        raise InputError("the model's outputs are not finite numbers: its training has diverged")
     return int(torch.multinomial(chances, 1, generator=generator))
 
 

@@ -36,7 +36,7 @@ def shape_of(
     (vocab_size, n_embd), (block_size, _) = (table.shape for table in tables if table is not None)
     if not isinstance(n_head, int) or isinstance(n_head, bool) or n_head < 1 or n_embd % n_head:
         raise InputError(
-            "{path}: n_head must divide n_embd: {n_head} heads, and the weights are {n_embd} wide",
+            "{path}: n_head must divide n_embd: there are {n_head} heads, but the weights are {n_embd} wide",
             path=path,
             n_head=shown(n_head),
             n_embd=n_embd,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from nanopace.config import TrainConfig
+from nanopace.errors import Message
 from nanopace.hardware.memory import largest_fused_micro_batch, largest_micro_batch
 from nanopace.train.models.gpt2 import ModelShape
 
@@ -24,12 +25,12 @@ def pick_eval_batch(shape: ModelShape, batch_size: int, device: torch.device) ->
     """Sequences in an evaluation's batch, and why. A card is fastest when it is full, and what training's activations
     take is free meanwhile; larger batches only leave a CPU's caches."""
     if device.type == "cpu":
-        return batch_size, "as in training, a CPU gains nothing from more"
+        return batch_size, Message("as in training; a CPU gains nothing from more")
     training = 36 * shape.n_embd * shape.n_layer + 8 * shape.vocab_size  # bytes per token: see hardware/memory.py
     evaluating = 40 * shape.n_embd + 6 * shape.vocab_size  # one layer's, and logits in two precisions
     fitting, enough = int(batch_size * training / evaluating), _SATURATING // shape.block_size
     if batch_size >= min(fitting, enough):
-        return batch_size, "as in training"
+        return batch_size, Message("as in training")
     if enough <= fitting:
-        return enough, "more do not make a card any faster"
-    return fitting, "as many as fit where training's activations were"
+        return enough, Message("more would not make the card any faster")
+    return fitting, Message("as many as fit where training keeps its activations")

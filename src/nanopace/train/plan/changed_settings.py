@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nanopace.config import KNOBS, TrainConfig, knobs_of
+from nanopace.errors import Message
 from nanopace.literals import Value, shown
 from nanopace.train.checkpoint.layout import Saved
 
@@ -16,23 +17,24 @@ _OF_THE_PROCESS = (*knobs_of("call"), "device")
 
 def differences(saved: Saved, config: TrainConfig) -> dict[str, str]:
     """Two lines: on the position in the data, and on everything else."""
-    data = "; ".join(_of_the_data(saved, config))
+    data = Message.joined("; ", _of_the_data(saved, config))
     others = set(KNOBS).difference(_OF_A_STEP, _OF_THE_ORDER, _OF_THE_PROCESS)
     changed = _changed(saved, config, [name for name in KNOBS if name in others])
-    listed = ", ".join(f"{name} {shown(was)} -> {shown(getattr(config, name))}" for name, was in changed.items())
-    lines = {"data": data, "changed since the checkpoint": listed}
+    lines = {"data": data, "changed since the checkpoint": _listed(changed, config)}
     return {name: line for name, line in lines.items() if line}
 
 
 def _of_the_data(saved: Saved, config: TrainConfig) -> Iterator[str]:
-    for names, what in (
-        (_OF_A_STEP, f"the data goes on after the {saved.windows:,} windows that were read"),
-        (_OF_THE_ORDER, "the data goes on in another order, and windows of this epoch may come again"),
-    ):
+    read = Message("the data continues after the {windows} windows already read", windows=f"{saved.windows:,}")
+    order = Message("the data continues in another order, and windows of this epoch may come again")
+    for names, what in ((_OF_A_STEP, read), (_OF_THE_ORDER, order)):
         changed = _changed(saved, config, names)
         if changed:
-            said = (f"{name} is {getattr(config, name)} now and was {was}" for name, was in changed.items())
-            yield f"{', '.join(said)}: {what}"
+            yield Message.joined(": ", (_listed(changed, config), what))
+
+
+def _listed(changed: Mapping[str, Value], config: TrainConfig) -> str:
+    return ", ".join(f"{name} {shown(was)} -> {shown(getattr(config, name))}" for name, was in changed.items())
 
 
 def _changed(saved: Saved, config: TrainConfig, names: Sequence[str]) -> dict[str, Value]:

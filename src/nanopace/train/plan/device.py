@@ -12,7 +12,7 @@ from importlib.util import find_spec
 import torch
 
 from nanopace.config import TrainConfig
-from nanopace.errors import CardError, ConfigError, UsageError
+from nanopace.errors import CardError, ConfigError, Message, UsageError
 from nanopace.hardware.cards import Card, find_card
 from nanopace.knob_values import memory_bytes
 from nanopace.train.models.gpt2 import ModelShape
@@ -71,14 +71,14 @@ def limited(machine: Machine, memory_limit: str) -> Machine:
         return machine
     if machine.device.type != "cuda":
         raise UsageError(
-            "--memory_limit={limit}: only a CUDA card's memory can be limited, and this run is on {device}",
+            "--memory_limit={limit}: only a CUDA card's memory can be limited, but this run is on {device}",
             limit=memory_limit,
             device=machine.device,
         )
     free, total = torch.cuda.mem_get_info(machine.device)
     if most > total:
         raise UsageError(
-            "--memory_limit={limit}: is more than the {memory_gb:.1f} GiB of the card",
+            "--memory_limit={limit}: is more than the card's {memory_gb:.1f} GiB",
             limit=memory_limit,
             memory_gb=total / GIB,
         )
@@ -86,7 +86,7 @@ def limited(machine: Machine, memory_limit: str) -> Machine:
     context = min(_LARGEST_CONTEXT, max(0, total - free - torch.cuda.memory_reserved(machine.device)))
     if most <= context:
         raise UsageError(
-            "--memory_limit={limit}: CUDA alone takes {context_gb:.2f} GiB; allow some GiB more",
+            "--memory_limit={limit}: CUDA alone takes {context_gb:.2f} GiB; allow a few GiB more",
             limit=memory_limit,
             context_gb=context / GIB,
         )
@@ -97,10 +97,10 @@ def limited(machine: Machine, memory_limit: str) -> Machine:
 def _pick(wanted: str | None) -> tuple[torch.device, str]:
     if wanted is None:
         if torch.cuda.is_available():
-            return torch.device("cuda", 0), f"{torch.cuda.get_device_name(0)} was found"
+            return torch.device("cuda", 0), Message("found {card}", card=torch.cuda.get_device_name(0))
         if torch.backends.mps.is_available():
-            return torch.device("mps"), "no CUDA card, but Apple's GPU was found"
-        return torch.device("cpu"), "no CUDA card was found"
+            return torch.device("mps"), Message("found no CUDA card, but an Apple GPU")
+        return torch.device("cpu"), Message("found no CUDA card")
     try:
         device = torch.device(wanted)
     except RuntimeError:
@@ -119,32 +119,34 @@ def _pick(wanted: str | None) -> tuple[torch.device, str]:
             raise UsageError("--device={device}: torch finds no Apple GPU here", device=wanted)
     elif device.type != "cpu":
         raise _no_device(wanted)
-    return device, "asked for"
+    return device, Message("as requested")
 
 
 def _no_device(wanted: str) -> UsageError:
-    return UsageError("--device={device}: is no device; there are cuda, cuda:1, cpu and mps", device=wanted)
+    return UsageError("--device={device}: unknown device; use cuda, cuda:1, cpu or mps", device=wanted)
 
 
 def pick_dtype(machine: Machine, wanted: str | None, *, machine_decides: bool) -> tuple[str, str]:
     """The precision of the matrix products. Weights, norms and the optimizer stay in float32."""
     kind = machine.device.type
     if wanted == "float16" and kind == "cpu":
-        return "float32", "in place of float16, as nanoGPT does on a CPU, where float16 takes many times as long"
+        return "float32", Message("instead of float16, as in nanoGPT: float16 is many times slower on a CPU")
     if wanted is not None:
-        return wanted, "asked for"
+        return wanted, Message("as requested")
     if kind == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):
-            return "bfloat16", "the card has it, and it needs no loss scaling"
-        return "float16", "the card has no bfloat16; losses are scaled"
+            return "bfloat16", Message("the card supports it, and it needs no loss scaling")
+        return "float16", Message("the card has no bfloat16, so losses are scaled")
     if kind != "cpu":
-        return "float32", "as nanoGPT on this device"
+        return "float32", Message("as in nanoGPT on this device")
     has = _bfloat16_instructions()
     if has is None:
-        return "float32", "as nanoGPT on a CPU; torch finds neither avx512_bf16 nor amx here"
+        return "float32", Message("as in nanoGPT on a CPU; torch finds neither avx512_bf16 nor amx here")
     if machine_decides:
-        return "bfloat16", f"this CPU has {has}, and is usually faster with it than in float32"
-    return "float32", f"as nanoGPT on a CPU; --dtype=bfloat16 is usually faster on this one: it has {has}"
+        return "bfloat16", Message("this CPU has {has}, which is usually faster than float32", has=has)
+    return "float32", Message(
+        "as in nanoGPT on a CPU; --dtype=bfloat16 is usually faster on this one, which has {has}", has=has
+    )
 
 
 def _bfloat16_instructions() -> str | None:
@@ -164,46 +166,52 @@ def autocast(config: TrainConfig, device: torch.device) -> AbstractContextManage
 
 def pick_compile(machine: Machine, wanted: bool | None) -> tuple[bool, str]:
     if wanted is not None:
-        return wanted, "asked for"
+        return wanted, Message("as requested")
     if machine.device.type == "cuda":
-        return True, "fewer and larger kernels"
-    return False, "on a CPU it gains little, and needs a C++ compiler"
+        return True, Message("fewer, larger kernels")
+    return False, Message("gains little on a CPU, and needs a C++ compiler")
 
 
 def set_tf32(machine: Machine) -> str:
     """float32 products through the tensor cores: nanoGPT's choice, too."""
     if machine.device.type != "cuda":
-        return "does not apply"
+        return Message("does not apply")
     if torch.cuda.get_device_capability(machine.device)[0] < 8:
-        return "off: the card has none"
+        return Message("off: the card does not support it")
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
-    return "on: what is left in float32 is not worth full precision"
+    return Message("on: what is left in float32 does not need full precision")
 
 
 def pick_kernels(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> tuple[str, str]:
     """'fused', 'compiled' or 'eager', and why. Ours take what most people train, and no more."""
     if not config.compile:
-        return "eager", "nothing is compiled"
+        return "eager", Message("nothing is compiled")
     reasons = list(_against_ours(config, shape, device, ranks))
     if reasons:
-        return "compiled", f"torch.compile, {reasons[0]}"
-    return "fused", "kernels of our own around torch's matrix products and attention"
+        return "compiled", Message("torch.compile, {reason}", reason=reasons[0])
+    return "fused", Message("our own kernels around torch's matrix products and attention")
 
 
 def _against_ours(config: TrainConfig, shape: ModelShape, device: torch.device, ranks: int) -> dict[str, str]:
     """Why our kernels cannot be taken, each reason with the setting that it is about."""
     head = shape.n_embd // shape.n_head
     against = {
-        f"on a {device.type}": (device.type != "cuda", f"device={device.type}"),
-        "as asked for": (not config.fused, "fused=False"),
-        "with several processes": (ranks > 1 or config.parallel == "fsdp", f"parallel={config.parallel}"),
-        f"for heads of {head}": (shape.recipe != "gpt2" and head % 2 == 1, f"n_head={shape.n_head}"),
-        f"in {config.dtype}": (config.dtype != "bfloat16", f"dtype={config.dtype}"),
-        f"for {shape.activation}": (shape.activation != "gelu", f"activation={shape.activation}"),
-        "with dropout": (shape.dropout > 0, f"dropout={shape.dropout}"),
-        "with biases": (shape.bias, "bias=True"),
-        "without triton": (find_spec("triton") is None, "no triton"),
+        Message("on device {device}", device=device.type): (device.type != "cuda", f"device={device.type}"),
+        Message("as requested"): (not config.fused, "fused=False"),
+        Message("with several processes"): (ranks > 1 or config.parallel == "fsdp", f"parallel={config.parallel}"),
+        Message("for heads of width {head}", head=head): (
+            shape.recipe != "gpt2" and head % 2 == 1,
+            f"n_head={shape.n_head}",
+        ),
+        Message("in {dtype}", dtype=config.dtype): (config.dtype != "bfloat16", f"dtype={config.dtype}"),
+        Message("for {activation}", activation=shape.activation): (
+            shape.activation != "gelu",
+            f"activation={shape.activation}",
+        ),
+        Message("with dropout"): (shape.dropout > 0, f"dropout={shape.dropout}"),
+        Message("with biases"): (shape.bias, "bias=True"),
+        Message("without triton"): (find_spec("triton") is None, "no triton"),
     }
     return {reason: setting for reason, (holds, setting) in against.items() if holds}
 
@@ -218,25 +226,25 @@ def check_fp8(config: TrainConfig, shape: ModelShape, device: torch.device, rank
         return
     if not has_fp8(device):
         raise ConfigError(
-            "fp8=True needs a card that multiplies in 8 bits, Ada, Hopper or later, and {device} does not; "
-            "leave fp8=False",
+            "fp8=True needs a card that multiplies in 8 bits (Ada, Hopper or later), and {device} does not; use "
+            "fp8=False",
             device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         )
     if ranks > 1:
         raise ConfigError(
-            "fp8=True needs our own kernels, which train on one card, and this run has {ranks} processes; "
-            "leave fp8=False",
+            "fp8=True needs our own kernels, which train on one card, but this run has {ranks} processes; use "
+            "fp8=False",
             ranks=ranks,
         )
     if shape.n_embd % 16:
         raise ConfigError(
-            "n_embd must be a multiple of 16 with fp8=True: {n_embd} is not one; or leave fp8=False",
+            "with fp8=True, n_embd must be a multiple of 16, not {n_embd}; or use fp8=False",
             n_embd=shape.n_embd,
         )
     against = list(_against_ours(config, shape, device, ranks).values()) if config.compile else ["compile=False"]
     if against:
         raise ConfigError(
-            "fp8=True and {setting} exclude each other: 8 bits are part of our own kernels, which do not take that; "
-            "change one of them",
+            "fp8=True and {setting} cannot be combined: 8-bit products are part of our own kernels, which do not "
+            "support that; change one of them",
             setting=against[0],
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nanopace.config import TrainConfig
+from nanopace.errors import Message
 from nanopace.hardware.memory import GIB, climb, fused_peak_bytes
 from nanopace.knob_values import memory_steps
 from nanopace.memory_ladder import keeps_gradients, taken
@@ -22,22 +23,26 @@ def pick_steps(
 ) -> tuple[tuple[str, ...], str]:
     """The memory steps, and why. `micro_batch`: sequences, if it is known that batch_size does not fit."""
     if kernels != "fused":
-        return (), "all is kept: only our own kernels can do without"
+        return (), Message("everything is kept: only our own kernels can save memory")
     asked = memory_steps(config.memory)
     single = config.gradient_accumulation_steps == 1 and micro_batch in (None, config.batch_size)
     if asked is not None:
         asked = tuple(each.name for each in taken(asked) if single or each.keeps_gradients)
-        return asked, f"{', '.join(asked) or 'all is kept'}: asked for"
+        what = ", ".join(asked) or Message("everything is kept")
+        return asked, Message.joined(": ", (what, Message("as requested")))
     if machine.memory_gb is None:
-        return (), "all is kept: how much memory there is, is unknown"
+        return (), Message("everything is kept: the amount of memory is unknown")
     size = (shape.n_layer, shape.n_embd, shape.vocab_size, shape.block_size, config.batch_size)
     steps = climb(*size, machine.memory_gb, recipe=shape.recipe, fp8=config.fp8, single=single)
     peak = fused_peak_bytes(*size, steps, recipe=shape.recipe, fp8=config.fp8)
-    need = f"{peak / GIB:.1f} of {machine.memory_gb:.1f} GiB"
+    need = {"need": f"{peak / GIB:.1f}", "memory": f"{machine.memory_gb:.1f}"}
     if not steps:
-        return steps, f"all is kept: it takes about {need}"
+        return steps, Message("everything is kept: it takes about {need} of {memory} GiB", **need)
     before = fused_peak_bytes(*size, steps[:-1], recipe=shape.recipe, fp8=config.fp8) / GIB
-    return steps, f"{', '.join(steps)}: about {need}, and {before:.1f} without {steps[-1]}"
+    takes = Message(
+        "takes about {need} of {memory} GiB, and {more} without {last}", more=f"{before:.1f}", last=steps[-1], **need
+    )
+    return steps, Message.joined(": ", (", ".join(steps), takes))
 
 
 def released_batch(config: TrainConfig, shape: ModelShape, machine: Machine, kernels: str) -> int | None:

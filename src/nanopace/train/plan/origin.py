@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from nanopace.config import KNOBS, Asked, knobs_of
-from nanopace.errors import ConfigError, InputError, UsageError
+from nanopace.errors import ConfigError, InputError, Message, UsageError
 from nanopace.files import read_beginning
 from nanopace.knob_values import left_out
 from nanopace.ledger.events import RunEvent
@@ -48,27 +48,39 @@ def find_saved(out_dir: Path, listener: Listener) -> Saved:
     if saved is None and refused and not newer:
         raise refused[0]  # nanoGPT's, which says what to do
     for error in refused:
-        listener.note(str(error) if saved is None else f"{error}; going on from {saved.path} instead")
+        said = Message.joined("", (str(error),))
+        if saved is not None:
+            said = Message("{error}; resuming from {path} instead", error=error, path=saved.path)
+        listener.note(said)
     if saved is None:
         if refused:
             raise InputError(
-                "{path}: no checkpoint is whole, see above what is wrong with each; leave out --init_from=resume to "
-                "begin anew: what is there is kept under another name",
+                "{path}: no checkpoint is intact; what is wrong with each is listed above; leave out "
+                "--init_from=resume to start over: what is there is kept under another name",
                 path=out_dir,
             )
         raise InputError(
-            "{path}: no checkpoint is here to resume from; leave out --init_from=resume to begin a run here, or name "
-            "the --out_dir of one",
+            "{path}: no checkpoint to resume from; leave out --init_from=resume to start a run here, or name the "
+            "--out_dir of one",
             path=out_dir,
         )
     if ours is not None and theirs is not None:
         behind = theirs if saved is ours else ours
-        advice = "" if saved is ours else f"; move {NANOGPT_FILE} away to go on from that one"
-        listener.note(f"going on from {saved.path}, step {saved.step:,}: {behind.path} is at {behind.step:,}{advice}")
+        which = {"path": saved.path, "step": f"{saved.step:,}", "other": behind.path, "behind": f"{behind.step:,}"}
+        if saved is ours:
+            note = Message("resuming from {path} at step {step}; {other} is at step {behind}", **which)
+        else:
+            note = Message(
+                "resuming from {path} at step {step}; {other} is at step {behind}; to resume from that one, move "
+                "{file} away",
+                file=NANOGPT_FILE,
+                **which,
+            )
+        listener.note(note)
     if not saved.has_averages:
         raise InputError(
-            "{path}: holds weights alone and cannot go on; --init_from={path} with another --out_dir begins a run with "
-            "them",
+            "{path}: holds only weights and cannot be resumed; --init_from={path} with another --out_dir starts a"
+            " run from them",
             path=saved.path,
         )
     return saved
@@ -90,7 +102,7 @@ def settings_of(saved: Saved, asked: Asked, machine: Machine) -> dict[str, Value
     for name, (has, wanted) in other_shape(saved, asked).items():
         if not asked.files or name in asked.flags:
             raise ConfigError(
-                "{knob} cannot change in a run that goes on: it is {has}, not {wanted}",
+                "{knob} cannot change when a run is resumed: it is {has}, not {wanted}",
                 knob=name,
                 has=has,
                 wanted=wanted,
@@ -155,12 +167,13 @@ def check_which(asked: Asked, init_from: str) -> None:
         return
     if init_from == "scratch":
         raise UsageError(
-            "--which={which}: there is no run to choose a checkpoint of; name one: --init_from=out --out_dir=other",
+            "--which={which}: there is no run to choose a checkpoint from; name one: --init_from=out --out_dir=other",
             which=which,
         )
     raise UsageError(
-        "--which={which} and --init_from=resume exclude each other: resuming always goes on from the last checkpoint; "
-        "to start a new run from another one: --init_from=out/checkpoints/step-00000150 --out_dir=other",
+        "--which={which} and --init_from=resume cannot be combined: a run is always resumed from its last "
+        "checkpoint; to start a new run from another one: --init_from=out/checkpoints/step-00000150 "
+        "--out_dir=other",
         which=which,
     )
 
@@ -170,7 +183,7 @@ def find_pretrained(init_from: str, which: str, listener: Listener) -> Pretraine
     pretrained = open_pretrained(find_model(init_from), which)
     if pretrained.chosen is not None:
         for error in pretrained.chosen.passed_over:
-            listener.note(f"{error}; starting from {pretrained.path} instead")
+            listener.note(Message("{error}; starting from {path} instead", error=error, path=pretrained.path))
     return pretrained
 
 
@@ -181,7 +194,7 @@ def fitted_settings(pretrained: Pretrained, given: Mapping[str, Value]) -> dict[
         shorter = name == "block_size" and isinstance(wanted, int) and wanted < pretrained.shape.block_size
         if wanted is not None and wanted != has and not shorter:
             raise ConfigError(
-                "{knob} is {has} in {path}, and cannot be {wanted}",
+                "{knob} is {has} in {path} and cannot be {wanted}",
                 knob=name,
                 has=has,
                 path=pretrained.path,

@@ -157,7 +157,7 @@ def _dataset(asked: Mapping[str, Value], *, machine_decides: bool) -> str:
         except InputError:
             raise UsageError(
                 "{dataset}: nanoGPT's default dataset is not here; name yours with --dataset, make this one with "
-                "nanopace prepare {dataset}, or let the machine choose with --auto",
+                "nanopace prepare {dataset}, or let nanopace choose with --auto",
                 dataset=dataset,
             ) from None
     return dataset
@@ -181,20 +181,20 @@ def _check_source(plan: RunPlan) -> None:
     ours = corpus.tokenizer and corpus.tokenizer.hash
     if theirs and ours and theirs != ours:
         raise InputError(
-            "{corpus}: was made with another tokenizer than {path}; prepare it with that one",
+            "{corpus}: was made with a different tokenizer than {path}; prepare it with that one",
             corpus=corpus.directory,
             path=source.path,
         )
     if isinstance(source, Saved) and not config.eval_only:
         if source.state.get("corpus", plan.fingerprint) != plan.fingerprint:
             raise InputError(
-                "{corpus}: is not the data that {path} was trained on; a run goes on with the same data",
+                "{corpus}: is not the data that {path} was trained on; a run can only be resumed on the same data",
                 corpus=corpus.directory,
                 path=source.path,
             )
         if source.step > config.max_iters:
             raise UsageError(
-                "{path}: the run is finished after {steps} steps; a larger --max_iters goes on",
+                "{path}: the run already finished after {steps} steps; raise --max_iters to continue it",
                 path=source.path,
                 steps=source.step,
             )

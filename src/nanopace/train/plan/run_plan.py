@@ -11,6 +11,7 @@ import torch
 
 from nanopace.config import TrainConfig
 from nanopace.corpus.shards.corpus import Corpus
+from nanopace.errors import Message
 from nanopace.train.checkpoint.layout import Saved
 from nanopace.train.checkpoint.lock import Claim
 from nanopace.train.formats.pretrained import Pretrained
@@ -88,15 +89,18 @@ class RunPlan:
         chosen = self.source.chosen if isinstance(self.source, Pretrained) else None
         resumed = None if self.config.eval_only else self.resumed
         no_samples = self.config.sample_interval > 0 and self.corpus.tokenizer is None
+        evaluated = self.eval_batch.value
         return {
             **({} if chosen is None else {"init_from": f"{chosen.saved.path}: {chosen}"}),
             **self.config_reasons,
             "tf32": self.tf32,
             "attention": self.attention,
-            "kernels": f"{self.kernels.value}: {self.kernels.reason}",
+            "kernels": Message.joined(": ", self.kernels),
             "memory": self.memory_steps.reason,
-            "evaluation": f"{self.eval_batch.value} sequences at a time: {self.eval_batch.reason}",
+            "evaluation": Message(
+                "{count} sequences at a time: {reason}", count=evaluated, reason=self.eval_batch.reason
+            ),
             **({} if resumed is None else differences(resumed, self.config)),
             **({"fp8": self.fp8.reason} if self.config.fp8 else {}),
-            **({"samples": "none: the corpus has no tokenizer"} if no_samples else {}),
+            **({"samples": Message("none: the corpus has no tokenizer")} if no_samples else {}),
         }

@@ -17,7 +17,7 @@ import torch
 from nanopace.config import KNOBS, TrainConfig, knobs_of
 from nanopace.corpus.download.named import EMBEDDED
 from nanopace.corpus.shards.corpus import Corpus
-from nanopace.errors import ConfigError
+from nanopace.errors import ConfigError, Message
 from nanopace.literals import Value
 from nanopace.train.models.gpt2 import ModelShape
 from nanopace.train.models.recipes import new_model, recipe_defaults
@@ -31,6 +31,7 @@ _CPU_SECONDS = 105  # of training: with the start and some samples, about two mi
 _EPOCHS = 4  # reading a text more often than that teaches little
 _LARGE_CORPUS = 50_000_000  # tokens: below, a GPT-2 would learn it by heart
 _EVALUATIONS = 5
+_HIGHER_RATE = Message("small models take a higher rate than GPT-2")
 _MICRO_BATCHES = (64, 32, 16, 8, 4, 2, 1)
 _MICRO_STEP = 3  # forward passes that one takes as long as: backward is two
 _UNNOTICED = 0.01  # of the steps: a second pass that adds less is made
@@ -83,10 +84,10 @@ def choose_settings(
     return Settings(
         config,
         {
-            "device": f"{machine.device}: {machine.reason}",
+            "device": Message.joined(": ", (str(machine.device), machine.reason)),
             **_card(machine, config.dtype),
             **_recipe(config.recipe, passed_over or {}),
-            **{name: f"{value}: {reason}" for name, (value, reason) in open_ones.items()},
+            **{name: Message.joined(": ", (str(value), reason)) for name, (value, reason) in open_ones.items()},
             **_defaults(asked.keys() | chosen.keys()),
         },
     )
@@ -95,16 +96,19 @@ def choose_settings(
 def pick_dataset(*, machine_decides: bool) -> tuple[str, str]:
     """The dataset if nobody names one."""
     if machine_decides:
-        return EMBEDDED, "the source of this Python, which needs no download"
-    return str(KNOBS["dataset"].default), "nanoGPT's default"
+        return EMBEDDED, Message("the source code of this Python, which needs no download")
+    return str(KNOBS["dataset"].default), Message("nanoGPT's default")
 
 
 def _recipe(recipe: str, passed_over: Mapping[str, Value]) -> dict[str, str]:
     """What the user has to know of a recipe other than nanoGPT's, and of a config written for another one."""
-    lines = {} if recipe == "gpt2" else {"recipe": f"{recipe}: nanoGPT cannot load this model"}
+    lines: dict[str, str] = {}
+    if recipe != "gpt2":
+        lines["recipe"] = Message.joined(": ", (recipe, Message("nanoGPT cannot load this model")))
     if passed_over:
-        lines["rates"] = (
-            f"not those of the config, which are another recipe's; as flags they count: {_listed(passed_over)}"
+        lines["rates"] = Message(
+            "not the config's, which belong to another recipe; pass them as flags to use them: {rates}",
+            rates=_listed(passed_over),
         )
     return lines
 
@@ -112,7 +116,7 @@ def _recipe(recipe: str, passed_over: Mapping[str, Value]) -> dict[str, str]:
 def _defaults(already_set: Set[str]) -> dict[str, str]:
     """One line for all knobs of the model and the optimizer that are not set elsewhere."""
     left = {name: knob.default for name, knob in KNOBS.items() if knob.asks_for_a_training and name not in already_set}
-    return {"defaults": f"nanoGPT's for the rest: {_listed(left)}"} if left else {}
+    return {"defaults": Message("nanoGPT's for everything else: {knobs}", knobs=_listed(left))} if left else {}
 
 
 def _listed(knobs: Mapping[str, Value]) -> str:
@@ -126,15 +130,17 @@ def pick_eval_train(config: TrainConfig) -> tuple[str, str]:
     may be larger than training's, and so cheaper.
     """
     if config.eval_only:
-        return "full", "an evaluation alone has no steps to tell of"
+        return "full", Message("an evaluation alone has no training steps to report")
     if config.eval_target_error:
-        return "steps", "a second pass takes as long as eval_target_error asks for; --eval_train=full makes it"
+        return "steps", Message("a second pass takes as long as eval_target_error demands; --eval_train=full runs it")
     between = min(config.eval_interval, max(1, config.max_iters)) * config.gradient_accumulation_steps
     share = config.eval_iters / (_MICRO_STEP * between)
     shown = f"{share:.0%}" if share >= 0.1 else f"{100 * share:.2g}%"
     if share < _UNNOTICED:
-        return "full", f"the second pass adds about {shown} to the steps"
-    return "steps", f"a second pass would add about {shown}; --eval_train=full prints nanoGPT's train loss"
+        return "full", Message("the second pass adds about {share} to the steps", share=shown)
+    return "steps", Message(
+        "a second pass would add about {share}; --eval_train=full prints nanoGPT's train loss", share=shown
+    )
 
 
 def _card(machine: Machine, dtype: str) -> dict[str, str]:
@@ -142,7 +148,10 @@ def _card(machine: Machine, dtype: str) -> dict[str, str]:
     if machine.name is None:
         return {}
     peak = machine.peak_flops(dtype)
-    return {"gpu": f"{machine.name}: " + ("unknown peak" if peak is None else f"{peak / 1e12:.0f} TFLOP/s in {dtype}")}
+    if peak is None:
+        return {"gpu": Message.joined(": ", (machine.name, Message("unknown peak")))}
+    known = Message("{tflops} TFLOP/s in {dtype}", tflops=f"{peak / 1e12:.0f}", dtype=dtype)
+    return {"gpu": Message.joined(": ", (machine.name, known))}
 
 
 def shape_of(config: TrainConfig, activation: str) -> ModelShape:
@@ -177,14 +186,14 @@ def _check_shape(config: TrainConfig, *, on_cpu: bool) -> None:
 def _check(config: TrainConfig, corpus: Corpus, ranks: int) -> None:
     if config.gradient_accumulation_steps % ranks:
         raise ConfigError(
-            "gradient_accumulation_steps must be a multiple of the number of processes, "
-            "which share its micro-batches: {steps} is not one of {ranks}",
+            "gradient_accumulation_steps must be a multiple of the number of processes, which share its "
+            "micro-batches: {steps} is not a multiple of {ranks}",
             steps=config.gradient_accumulation_steps,
             ranks=ranks,
         )
     if corpus.vocab_size is not None and config.vocab_size < corpus.vocab_size:
         raise ConfigError(
-            "vocab_size must be at least {least}, the vocabulary of {corpus}: {vocab_size} is less",
+            "vocab_size must be at least {least}, the vocabulary size of {corpus}, not {vocab_size}",
             least=corpus.vocab_size,
             corpus=corpus.directory,
             vocab_size=config.vocab_size,
@@ -193,10 +202,10 @@ def _check(config: TrainConfig, corpus: Corpus, ranks: int) -> None:
 
 def _vocabulary(corpus: Corpus) -> tuple[int, str]:
     if corpus.vocab_size is None:
-        return _GPT2_VOCABULARY, "the corpus does not say; as nanoGPT, we take it for GPT-2's"
+        return _GPT2_VOCABULARY, Message("the corpus does not say; like nanoGPT, we assume GPT-2's")
     if corpus.tokenizer is not None and corpus.tokenizer.kind == "gpt2":
-        return _GPT2_VOCABULARY, f"GPT-2's {corpus.vocab_size}, rounded up to a multiple of 64"
-    return corpus.vocab_size, "the corpus's own"
+        return _GPT2_VOCABULARY, Message("GPT-2's {size}, rounded up to a multiple of 64", size=corpus.vocab_size)
+    return corpus.vocab_size, Message("the corpus's own")
 
 
 def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ranks: int) -> Chosen:
@@ -216,17 +225,22 @@ def _on_a_card(asked: Mapping[str, Value], corpus: Corpus, machine: Machine, ran
     accumulation = ranks * max(1, round(most / batch_size / ranks))
     tokens = int(asked.get("gradient_accumulation_steps", accumulation)) * batch_size * block_size
     steps = max(200, _EPOCHS * corpus.train.tokens // tokens)
-    memory = "an unknown amount of memory" if machine.memory_gb is None else f"{machine.memory_gb:.0f} GiB"
-    why = f"for {corpus.train.tokens / 1e6:.1f}M training tokens"
-    by_heart = f"hardly a token is seen more than {_EPOCHS} times" if large else "so little text is soon known by heart"
-    rate = (6e-4, "nanoGPT's, for GPT-2") if large else (1e-3, "a small model takes a higher rate than GPT-2")
+    fits = Message("the amount of memory is unknown")
+    if machine.memory_gb is not None:
+        fits = Message("{count} would fit in {memory} GiB", count=fitting, memory=f"{machine.memory_gb:.0f}")
+    why = Message("for {tokens}M training tokens", tokens=f"{corpus.train.tokens / 1e6:.1f}")
+    by_heart = Message("so little text is soon learned by heart")
+    if large:
+        by_heart = Message("hardly any token is seen more than {times} times", times=_EPOCHS)
+    rate = (6e-4, Message("nanoGPT's, for GPT-2")) if large else (1e-3, _HIGHER_RATE)
+    step = Message("{tokens} tokens per step", tokens=f"{accumulation * batch_size * block_size:,}")
     return {
         **{name: (value, why) for name, value in shape.items()},
         "dropout": (dropout, by_heart),
-        "batch_size": (batch_size, f"{fitting} would fit into {memory}"),
-        "gradient_accumulation_steps": (accumulation, f"{accumulation * batch_size * block_size:,} tokens a step"),
+        "batch_size": (batch_size, fits),
+        "gradient_accumulation_steps": (accumulation, step),
         **_rates(asked, *rate),
-        **_schedule(asked, int(steps), f"the training tokens {_EPOCHS} times"),
+        **_schedule(asked, int(steps), Message("{times} passes over the training tokens", times=_EPOCHS)),
     }
 
 
@@ -240,16 +254,20 @@ def _on_a_cpu(asked: Mapping[str, Value], ranks: int) -> Chosen:
     accumulation = int(asked.get("gradient_accumulation_steps", ranks))
     steps = max(20, int(_CPU_SECONDS * ranks / (step_seconds * accumulation)))
     return {
-        **{name: (value, "small enough for a CPU") for name, value in shape.items()},
-        "batch_size": (batch_size, "small, for more steps in the same time"),
+        **{name: (value, Message("small enough for a CPU")) for name, value in shape.items()},
+        "batch_size": (batch_size, Message("small, for more steps in the same time")),
         "gradient_accumulation_steps": (
             ranks,
-            "one micro-batch for each process" if ranks > 1 else "one micro-batch, for more steps",
+            Message("one micro-batch per process") if ranks > 1 else Message("one micro-batch, for more steps"),
         ),
-        **_rates(asked, 3e-3, "a small model takes a higher rate than GPT-2"),
-        "eval_iters": (25, "few, so that an evaluation is short"),
-        "log_interval": (10, "enough to see it learn"),
-        **_schedule(asked, steps, f"about two minutes at {step_seconds * 1000:.0f} ms a step, measured"),
+        **_rates(asked, 3e-3, _HIGHER_RATE),
+        "eval_iters": (25, Message("few, to keep evaluations short")),
+        "log_interval": (10, Message("enough to watch it learn")),
+        **_schedule(
+            asked,
+            steps,
+            Message("about two minutes at {ms} ms per step, as measured", ms=f"{step_seconds * 1000:.0f}"),
+        ),
     }
 
 
@@ -261,14 +279,17 @@ def _partial_config(asked: Mapping[str, Value], chosen: Mapping[str, Value]) -> 
 
 def _rates(asked: Mapping[str, Value], peak: float, why: str) -> Chosen:
     lowest = float(f"{float(asked.get('learning_rate', peak)) / 10:.6g}")
-    return {"learning_rate": (peak, why), "min_lr": (lowest, "a tenth of learning_rate")}
+    return {"learning_rate": (peak, why), "min_lr": (lowest, Message("a tenth of learning_rate"))}
 
 
 def _by_recipe(asked: Mapping[str, Value], chosen: Chosen) -> Chosen:
     """The recipe's own defaults; none for gpt2."""
     recipe = str(asked.get("recipe", KNOBS["recipe"].default))
     max_iters = asked.get("max_iters", chosen.get("max_iters", (KNOBS["max_iters"].default, ""))[0])
-    return {name: (value, f"recipe {recipe}") for name, value in recipe_defaults(recipe, int(max_iters)).items()}
+    return {
+        name: (value, Message("recipe {recipe}", recipe=recipe))
+        for name, value in recipe_defaults(recipe, int(max_iters)).items()
+    }
 
 
 def _schedule(asked: Mapping[str, Value], steps: int, why: str) -> Chosen:
@@ -276,9 +297,9 @@ def _schedule(asked: Mapping[str, Value], steps: int, why: str) -> Chosen:
     most = int(asked.get("max_iters", steps))
     return {
         "max_iters": (steps, why),
-        "lr_decay_iters": (max(1, most), "the end of the run"),
-        "warmup_iters": (min(100, most // 10), "a tenth of the run, and no more than 100"),
-        "eval_interval": (max(1, most // _EVALUATIONS), "a fifth of the run"),
+        "lr_decay_iters": (max(1, most), Message("the end of the run")),
+        "warmup_iters": (min(100, most // 10), Message("a tenth of the run, at most 100")),
+        "eval_interval": (max(1, most // _EVALUATIONS), Message("a fifth of the run")),
     }
 
 

@@ -22,8 +22,8 @@ def check_size(
     weights = _FLOAT * parameters(n_layer, n_embd, vocab_size, block_size)
     if weights > memory:
         raise ConfigError(
-            "n_layer={n_layer}, n_embd={n_embd}, vocab_size={vocab_size}, block_size={block_size}: "
-            "the weights take {needed} GiB, and this computer has {memory}",
+            "n_layer={n_layer}, n_embd={n_embd}, vocab_size={vocab_size}, block_size={block_size}: the weights "
+            "take {needed} GiB, but this computer has {memory}",
             n_layer=n_layer,
             n_embd=n_embd,
             vocab_size=vocab_size,
@@ -35,8 +35,8 @@ def check_size(
     step = _TOKEN * accumulation * batch_size * (block_size + 1)
     if max(micro_batch, step) > memory:
         raise ConfigError(
-            "batch_size={batch_size}, block_size={block_size}, gradient_accumulation_steps={accumulation}: "
-            "a step takes more than {needed} GiB, and this computer has {memory}",
+            "batch_size={batch_size}, block_size={block_size}, gradient_accumulation_steps={accumulation}: a step"
+            " takes more than {needed} GiB, but this computer has {memory}",
             batch_size=batch_size,
             block_size=block_size,
             accumulation=accumulation,

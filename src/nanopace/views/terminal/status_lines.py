@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 
-from nanopace.views.terminal.sparkline import sparkline
+from nanopace.views.terminal.sparkline import LEVELS
 
 Piece = tuple[str, str]  # a text and its style
+_ENOUGH = 40  # points of a curve
 
 
 class Losses:
@@ -37,9 +39,20 @@ class Losses:
         """Iterations and losses so far."""
         return list(self._points)
 
-    def drawn(self, width: int) -> str:
-        points = self.points
-        return sparkline([at for at, _ in points], [loss for _, loss in points], [None] * len(points), width).bars
+    def curve(self, width: int) -> tuple[str, float, float]:
+        """The curve on a scale of its own, its lowest and its highest loss.
+
+        Once there is enough to see, the first tenth is left out: it falls so far that the rest would be flat.
+        """
+        shown = [loss for _, loss in self.points]
+        shown = shown[len(shown) // 10 :] if len(shown) >= _ENOUGH else shown
+        count = min(width, len(shown))
+        edges = [len(shown) * number // max(1, count) for number in range(count + 1)]
+        means = [sum(shown[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
+        low, high = min(means, default=0.0), max(means, default=0.0)
+        top = len(LEVELS) - 1
+        bars = (round(top * (mean - low) / (high - low)) if high > low else top // 2 for mean in means)
+        return "".join(LEVELS[bar] for bar in bars), low, high
 
 
 def fitting(parts: Iterable[str], width: int) -> str:
