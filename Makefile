@@ -13,7 +13,7 @@ PIP := PIP_CONSTRAINT=$(VERSIONS) $(INSTALL)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test every-test coverage test-quick test-analyst check dist format catalogs outputs configs examples lock fuzz mutate bench-gpu docs clean
+.PHONY: help demo test every-test coverage test-quick test-analyst check dist format catalogs outputs pictures configs examples lock fuzz mutate bench-gpu docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ outputs: $(VENV)/.dev ## renew the output that README and docs show
 
 docs: $(VENV)/.dev ## build the documentation into site/; a dead link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pictures: $(VENV)/.dev ## make the pictures of the README anew, light and dark
+	$(BIN)/python tools/pictures.py
 
 configs: $(VENV)/.analyst ## write the ready configs of common cards anew, as `nanopace recommend` has them
 	$(BIN)/python tools/configs.py

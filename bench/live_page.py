@@ -217,12 +217,9 @@ def leak(directory: Path) -> bool:
             held.append({each["name"]: each["value"] for each in cdp.send("Performance.getMetrics")["metrics"]})
     server.should_exit = True
 
-    def shown(name: str, scale: float = 1.0) -> str:
-        return " then ".join(f"{each[name] * scale:.1f}" if scale != 1.0 else f"{each[name]:.0f}" for each in held)
-
-    print(
-        f"leak    100 changes, then 400 more: heap {shown('JSHeapUsedSize', 1e-6)} MB, nodes {shown('Nodes')}, listeners {shown('JSEventListeners')}"
-    )
+    for name, unit in (("JSHeapUsedSize", 1e6), ("Nodes", 1.0), ("JSEventListeners", 1.0)):
+        first, last = (each[name] / unit for each in held)
+        print(f"leak    {name}: {first:,.1f} after 100 changes, {last:,.1f} after 400 more")
     return (
         held[1]["JSEventListeners"] <= 1.2 * held[0]["JSEventListeners"] and held[1]["Nodes"] <= 1.5 * held[0]["Nodes"]
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlencode
 
-from nanopace.diagnosis.result import Diagnosis
+from nanopace.diagnosis.result import Ahead, Diagnosis
 from nanopace.live.web.alerts import Alert
 from nanopace.live.web.followed import Followed, State
 from nanopace.live.web.library import Key
@@ -69,7 +69,7 @@ def _facts(run: Diagnosis, state: State, price: Price | None, words: Words) -> I
         last = words.text("{at} of {last}", at=last, last=words.count(ahead.max_iters))
     yield words.text("iteration"), last
     if ahead.eta_s and state in ("running", "silent"):
-        yield words.text("time left"), words.duration(ahead.eta_s)
+        yield words.text("time left"), _left(ahead, words)
     losses = [loss for loss in run.curves.row_loss if loss is not None]
     if losses:
         yield words.text("training loss"), words.number(losses[-1], 3)
@@ -82,6 +82,14 @@ def _facts(run: Diagnosis, state: State, price: Price | None, words: Words) -> I
     if energy is not None:
         yield words.text("energy"), f"{words.number(energy, 2)} kWh"
     yield from _cost(run, energy, price, words)
+
+
+def _left(ahead: Ahead, words: Words) -> str:
+    left = words.duration(ahead.eta_s)
+    if ahead.eta_low_s is None or ahead.eta_high_s is None:
+        return left
+    low, high = words.duration(ahead.eta_low_s), words.duration(ahead.eta_high_s)
+    return left if low == high else words.text("{time} ({low} to {high})", time=left, low=low, high=high)
 
 
 def _cost(run: Diagnosis, energy: float | None, price: Price | None, words: Words) -> Iterable[tuple[str, str]]:
