@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import importlib
 import os
 import re
 import shlex
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from nanopace.cli.main import COMMANDS, Parser, _top_parser
+from nanopace.cli.main import COMMANDS, make_parser, make_top_parser
 from nanopace.cli.main import main as nanopace
 from nanopace.cli.ordered_flags import spelled_out
 from nanopace.clock.clock import Clock
@@ -81,16 +80,13 @@ def last_of(command: str) -> list[str]:
 def parse(words: list[str]) -> argparse.Namespace | None:
     """What our own parser makes of a command line; None where it only shows help."""
     try:
-        top = _top_parser().parse_args(words)
+        top = make_top_parser().parse(words)
         if top.command is None:
             return None
         assert top.command in COMMANDS, f"{top.command}: no such command"
-        module = importlib.import_module(f"nanopace.cli.commands.{top.command}")
-        parser = Parser(prog=top.command, allow_abbrev=False)
-        module.add_arguments(parser)
-        parser.may_be_empty = frozenset(getattr(module, "MAY_BE_EMPTY", ()))
-        flag = getattr(module, "WORDS_ARE", None)
-        return parser.parse_args([*spelled_out(top.rest, flag, parser)] if flag else top.rest)
+        parser, command = make_parser(top.command)
+        flag = getattr(command, "WORDS_ARE", None)
+        return parser.parse([*spelled_out(top.rest, flag, parser)] if flag else top.rest)
     except SystemExit:  # --help, --version
         return None
 
