@@ -79,7 +79,7 @@ def test_nothing_is_left_or_no_end_is_known() -> None:
 def test_the_interval_is_of_the_pace_now_and_of_the_mean(eta_s: float) -> None:
     """Stretches of 1, 1, 2 and 2 s an iteration: 40 more take 60 s at their mean."""
     low, high = eta_interval(eta_s, 40, [0, 10, 20, 30, 40], [9.0, 19.0, 29.0, 49.0, 69.0], 10)
-    error = math.log(2) / math.sqrt(3) + FLOOR
+    error = math.log(2) / math.sqrt(3) / 2 + FLOOR
     assert low == pytest.approx(min(eta_s, 60) * math.exp(-error / 2))
     assert high == pytest.approx(max(eta_s, 60) * math.exp(error))
 

@@ -3,11 +3,11 @@
 The run so far is cut into stretches of whole evaluation intervals, at most 20 of them. With s, the standard deviation
 of the logarithms of their paces, the error is taken to be
 
-    w = (s + 0.02) * (left / seen)^(1/4)
+    w = (s / 2 + 0.015) * (left / seen)^(1/4)
 
 so that it grows with what is left and shrinks with what was seen. The time left is forecast at the pace of the last
 rows; the run may also return to its mean pace. The interval goes from the lower of these two times exp(-w / 2) to the
-higher times exp(w): runs become slower more often than faster. 0.02 is for what a run that was steady so far may still
+higher times exp(w): runs become slower more often than faster. 0.015 is for what a run that was steady so far may still
 meet. The constants were chosen on one half of the logs of bench/eta.py and tested on the other
 (docs/experiments/forecast.md).
 """
@@ -28,7 +28,7 @@ from nanopace.run import Rows, Run
 
 STRETCHES = 20
 FEWEST = 3  # stretches: of fewer, nothing is known of how the pace varies
-FLOOR = 0.02
+FLOOR = 0.015
 GROWS = 0.25
 
 
@@ -104,7 +104,7 @@ def eta_interval(
     logs = [math.log(pace) for pace in paces]
     mean = sum(logs) / len(logs)
     spread = math.sqrt(sum((each - mean) ** 2 for each in logs) / (len(logs) - 1))
-    error = (spread + FLOOR) * (remaining / (iterations[-1] - iterations[0])) ** GROWS
+    error = (spread / 2 + FLOOR) * (remaining / (iterations[-1] - iterations[0])) ** GROWS
     mean_s = remaining * sum(paces) / len(paces)
     return min(eta_s, mean_s) * math.exp(-error / 2), max(eta_s, mean_s) * math.exp(error)
 
