@@ -42,6 +42,7 @@ class Commentary:
         self._words, self._say = words, say
         self.on_cpu = False
         self.is_scheduled = False  # the pace changes because the trainer is told to change it
+        self.elsewhere = False  # the trainer is not set by nanoGPT's knobs
         self.watches_loss = False  # the trainer reports its own spikes
         self.slow_rows = 0  # for no reason that the log names
         self._told_not_finite = -1
@@ -216,7 +217,9 @@ class Commentary:
             return  # steps that compute nothing are quicker, and that is no news of the card
         code = "memory_spill" if ratio >= SPILL_RATIO and not self.on_cpu else "level_shift"
         numbers = {"iteration": iteration, "before_ms": before_ms, "after_ms": after_ms, "change_share": ratio - 1}
-        said = self._words.finding(code, {**numbers, "ratio": ratio})
+        said = self._words.finding(
+            code, {**numbers, "ratio": ratio, "elsewhere": self.elsewhere and code == "memory_spill"}
+        )
         self._say(Comment(said, "slower" if ratio > 1 else None, iteration))
 
     # --- losses ------------------------------------------------------------------------------------------------------

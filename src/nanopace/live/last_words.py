@@ -60,18 +60,21 @@ def last_words(diagnosis: Diagnosis, close: Close, words: Words, told: Ending | 
         yield _end(diagnosis, close.exit_code, words)
 
 
-def of_ending(ending: Ending | None, last: int, words: Words) -> Comment | None:
-    """An ending that is worth an alert, as the log says it."""
+def of_ending(ending: Ending | None, last: int, words: Words, *, elsewhere: bool) -> Comment | None:
+    """An ending that is worth an alert, as the log says it; `elsewhere` where nanoGPT's knobs do not set the trainer."""
     if ending is None or ending not in _SENTENCES:
         return None
     event: Event = ending if ending != "finished" else "ended"
-    return Comment(words.finding(_SENTENCES[ending], {"last_iteration": last}), event, last)
+    numbers = {"last_iteration": last, "elsewhere": elsewhere and ending == "out_of_memory"}
+    return Comment(words.finding(_SENTENCES[ending], numbers), event, last)
 
 
 def _end(diagnosis: Diagnosis, exit_code: int | None, words: Words) -> Comment:
     """As the log says, or before its time, or unknown."""
+    from nanopace.sources.formats.registry import find_format
+
     last, ending = diagnosis.source.last_iteration, diagnosis.source.ending
-    bad = of_ending(ending, last, words)
+    bad = of_ending(ending, last, words, elsewhere=not find_format(diagnosis.source.format).nanogpt_knobs)
     if bad is not None:
         return bad
     if ending == "finished":

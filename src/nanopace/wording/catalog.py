@@ -32,7 +32,7 @@ def pick_language(flag: str | None, environ: Mapping[str, str]) -> str:
         language = _language_of(flag)
         if language not in LANGUAGES:
             raise UsageError(
-                "--lang {lang}: unknown language; known are {known}", lang=flag, known=", ".join(LANGUAGES)
+                "--lang {lang}: unknown language; choose from {known}", lang=flag, known=", ".join(LANGUAGES)
             )
         return language
     locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "")
@@ -77,6 +77,10 @@ class Words:
             from nanopace.wording.other_trainers import ELSEWHERE
 
             return self._say(ELSEWHERE[code], values)
+        if code == "mfu_unknown" and isinstance(missing := values.get("missing"), str):
+            knobs = [name for name in missing.split(", ") if name != "gpu"]
+            if "gpu" in missing.split(", "):  # no config file names the card
+                values = {**values, "flag": "--gpu NAME", "knobs": ", ".join(knobs) or None}
         return self._say(SENTENCES[code], values)
 
     def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:
@@ -152,13 +156,21 @@ class Words:
         """The kind of an origin, without its reason."""
         return self.text(labels.ORIGINS[code])
 
-    def cause(self, code: str) -> str:
-        """A cause of a slow row."""
-        return self.text(labels.CAUSES[code])
+    def cause(self, code: str, format: str | None = None) -> str:
+        """A cause of a slow row; in a log of that format, where it is known."""
+        return self.text(self._without_compiling(code, format) or labels.CAUSES[code])
 
-    def phase(self, code: str) -> str:
-        """A phase of the wall clock, such as training, evaluation or suspended."""
-        return self.text(labels.PHASES[code])
+    def phase(self, code: str, format: str | None = None) -> str:
+        """A phase of the wall clock, such as training, evaluation or suspended; in a log of that format."""
+        return self.text(self._without_compiling(code, format) or labels.PHASES[code])
+
+    def _without_compiling(self, code: str, format: str | None) -> str | None:
+        """The label for a trainer that never compiles; None where the usual one is right."""
+        if format is None or code not in labels.WITHOUT_COMPILING:
+            return None
+        from nanopace.sources.formats.registry import find_format
+
+        return None if find_format(format).compiles else labels.WITHOUT_COMPILING[code]
 
     def part(self, code: str) -> str:
         """A part of training or of start-up: data, forward_backward, optimizer, startup or compile."""
