@@ -96,6 +96,8 @@ class Words:
         """Why a knob has the value that is recommended."""
         from nanopace.wording.reasons import REASONS  # only who recommends pays for it
 
+        if isinstance(steps := values.get("steps"), str):
+            values = {**values, "steps": ", ".join(map(self.memory_step, steps.split(", ")))}
         return self._say(REASONS[code], values)
 
     def note(self, code: str, values: Mapping[str, object]) -> str:
@@ -103,6 +105,12 @@ class Words:
         from nanopace.wording.reasons import NOTES
 
         return self._say(NOTES[code], values)
+
+    def memory_step(self, name: str) -> str:
+        """What a step of the memory ladder does without."""
+        from nanopace.wording.reasons import MEMORY_STEPS
+
+        return self.text(MEMORY_STEPS[name])
 
     def link(self, code: str) -> str:
         """How cards reach each other."""

@@ -70,7 +70,7 @@ REASONS: Mapping[str, Sentence] = {
     "compile_apple": say("torch.compile targets other GPUs"),
     "save_interval": say("at most {lost_s} of work is lost if the run stops; written in the background")
     | say("with every evaluation; written in the background"),
-    "memory": say("uses only the memory steps it needs, here: {steps}"),
+    "memory": say("saves only as much memory as needed, here: {steps}"),
     "recipe": say("same as nanoGPT; 'fast' reaches the same loss sooner, but is not a GPT-2"),
 }
 
@@ -144,4 +144,13 @@ NOTES: Mapping[str, Sentence] = {
 LINKS: Mapping[str, str] = {
     "nvlink": label("NVLink at 100 to 300 GB/s"),
     "host": label("host memory at 4 to 12 GB/s"),
+}
+
+# What each step of the memory ladder does without.
+MEMORY_STEPS: Mapping[str, str] = {
+    "activation": label("GELU output recomputed"),
+    "hidden": label("MLP hidden layer recomputed"),
+    "attention": label("attention recomputed"),
+    "averages": label("AdamW averages in 16 bits"),
+    "gradients": label("no gradients kept"),
 }

@@ -61,7 +61,7 @@ def _figures(words: Words, *, several: bool) -> list[tuple[str, Callable[[Recomm
         (words.text("memory"), lambda found: f"{words.number(found.memory_gb)}\u00a0GB"),
         (words.text("model"), lambda found: found.model.name),
         (words.text("micro-batch"), lambda found: f"{found.batch_size} × {found.accumulation}"),
-        (words.text("largest: nothing saved / all / nanoGPT"), largest),
+        (words.text("largest: all kept / all saved / nanoGPT"), largest),
         (words.text("tokens/s, nanopace"), lambda found: middle(found.tokens_per_s, words.si)),
         (words.text("range"), lambda found: span(found.tokens_per_s, words.si, words)),
         (words.text("tokens/s, nanoGPT"), lambda found: middle(found.nanogpt_tokens_per_s, words.si)),
