@@ -44,7 +44,7 @@ def test_explain(log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) ->
     assert (found["source"]["rows"], found["step"]["median_ms"]) == (40, 101.0)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
     assert main(["explain", "-", f"--pattern={ROW}"]) == 0
-    assert "read by --pattern" in capsys.readouterr().out
+    assert "read with --pattern" in capsys.readouterr().out
     assert len(open_run(log, pattern=ROW).rows) == 40
 
 

@@ -196,7 +196,7 @@ def test_a_started_command_outlives_control_c(here: Path) -> None:
     shell.interrupt()
     code, _, err = shell.wait()
     assert code == 0
-    assert "nanopace explain train.log tells more." in (here / "out.log").read_text()
+    assert "For more: nanopace explain train.log" in (here / "out.log").read_text()
     pid = re.search(r"The training goes on as process (\d+)\.", err)
     assert pid is not None
     os.kill(int(pid[1]), 0)
@@ -324,7 +324,7 @@ def _on_terminal(command: str, until: str) -> Iterator[str]:
         (["watch", "--log", "no/x.log", "--", "true"], "--log no/x.log: cannot be written: No such file or directory"),
         (["watch", ""], "argument LOG: is empty"),
         (["watch", "x.log", "--gpu", "potato"], "potato: "),
-        (["watch", "x.log", "--notify", "no-such-program"], "--notify no-such-program: there is no such program"),
+        (["watch", "x.log", "--notify", "no-such-program"], "--notify no-such-program: no such program"),
         (["watch", "x.log", "--webhook", "ftp://x/secret"], "--webhook: must be an address that begins with https://"),
         (["watch", "x.log", "--silent", "-1"], "argument --silent: invalid number of seconds value: '-1'"),
     ],

@@ -23,5 +23,5 @@ def test_its_rows_are_explained_as_they_come(behind: bool) -> None:
         lines += [f"eval {i - behind} {3 + 1 / (1 + i)}"] if evaluated else []
         lines.append(f"{i} -> {3 + 5 / (1 + i / 40):.4f} in {ms:.2f}")
     heard.lines(lines)
-    assert "Iteration 50 is not slow training: evaluation 4.00 s, the step 100 ms." in heard.texts
+    assert "Iteration 50 is slow, but not because of training: evaluation 4.00 s, the step 100 ms." in heard.texts
     assert heard.alerts == [("stall", 70)]

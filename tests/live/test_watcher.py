@@ -30,7 +30,7 @@ def test_a_healthy_training_has_its_start_its_evaluations_and_its_status() -> No
 
 HAPPENINGS = [
     ({"took": {60: 30_100.0}}, ("stall", 60), "Iteration 60 took 30.1 s instead of 100 ms, for no reason that the log"),
-    ({"took": {60: 300.0}}, None, "Iteration 60 took 0.30 s instead of 100 ms, for no reason that the log names."),
+    ({"took": {60: 300.0}}, None, "Iteration 60 took 0.30 s instead of 100 ms, for no reason the log shows."),
     ({"losses": {70: "nan", 71: "nan"}}, ("nan", 70), "The loss is NaN or infinite at iteration 70."),
     ({"losses": {70: "9.9000"}}, ("spike", 70), "The loss jumped at iteration 70, to 9.9000: "),
     ({"losses": {70: "9.9", 71: "9.95", 80: "9.99"}}, ("spike", 70), "The loss jumped at iteration 70, to 9.9000: "),
@@ -119,8 +119,8 @@ def test_a_longer_evaluation_than_before_is_an_alert() -> None:
     heard.lines(rows(160, 201, took={200: 60_000.0}))
     assert heard.alerts == [("stall", 200)]
     assert heard.texts[-1] == (
-        "Iteration 200 is not slow training: evaluation + checkpoint 1 min 4 s, the step 100 ms. "
-        "The ones before took 4.00 s."
+        "Iteration 200 is slow, but not because of training: evaluation + checkpoint 1 min 4 s, the step 100 ms. "
+        "Earlier ones took 4.00 s."
     )
 
 
@@ -129,7 +129,7 @@ def test_slow_rows_without_end_are_not_said_without_end() -> None:
     heard.lines(rows(0, 150, took=dict.fromkeys(range(20, 150, 6), 180.0)), each_s=0.5)
     said = [text for text in heard.texts if "for no reason" in text]
     assert len(said) == 3
-    assert said[1].endswith("8 more rows were slow since the last word.")
+    assert said[1].endswith("8 more rows have been slow since the last comment.")
 
 
 def test_the_status_comes_every_five_minutes_and_after_evaluations_but_not_without_rows() -> None:
@@ -269,7 +269,7 @@ def test_a_finished_log_is_over_when_it_rests() -> None:
 def test_a_restart_is_told_and_its_rows_are_judged_anew() -> None:
     heard = Heard()
     heard.lines([*rows(0, 70), "Resuming training from out", *rows(50, 100, took={51: 900.0})])
-    assert "Training goes on from iteration 50; it had come to 69 before." in heard.texts
+    assert "Training resumes at iteration 50; it had reached 69 before." in heard.texts
     assert heard.alerts == []
 
 
@@ -336,7 +336,7 @@ def test_rows_that_are_held_back_until_an_evaluation_show_how_far_it_is() -> Non
     heard.lines(ahead[20:])
     (status,) = heard.texts
     assert status.startswith("iteration 3")
-    assert status.endswith(" left without the evaluations, 100.0 ms a step")
+    assert status.endswith(" left without the evaluations, 100.0 ms per step")
     heard.lines([f"step:{at}/1000 train_loss:nan train_time:{100 * at - 90}ms step_avg:95.00ms" for at in (61, 62)])
     heard.wait(2)
     assert heard.alerts == [("nan", 61)], "at once"

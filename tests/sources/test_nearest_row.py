@@ -21,9 +21,7 @@ def refused(text: str) -> str:
 
 def test_the_line_that_is_nearest() -> None:
     said = refused("hello\nthe loss was 3\nepoch 4 has loss 2.5000 and took 3.5 s\nepoch 5 has loss 2.4\n")
-    assert said == (
-        "log: no line with a step and a time; the nearest is line 3: epoch 4 has loss 2.5000 and took 3.5 s"
-    )
+    assert said == ("log: no line has a step and a time; the closest is line 3: epoch 4 has loss 2.5000 and took 3.5 s")
 
 
 NEAR = "epoch 5 has loss 2.4 "

@@ -19,7 +19,7 @@ Print = Callable[..., str]
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "log: is empty; known are the logs of nanoGPT, nanochat, nanopace"),
+        (b"", "log: is empty; supported: logs from nanoGPT, nanochat, nanopace"),
         (b"\n", "no training log"),
         (bytes(range(256)) * 9, "a binary file"),
         (b"dear diary, iter is a word\n", "no training log in it; known are the logs of nanoGPT, nanochat, nanopace"),

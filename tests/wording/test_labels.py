@@ -76,7 +76,7 @@ def test_a_format_is_called_as_its_trainer_unless_it_has_a_label() -> None:
 
 def test_an_origin_tells_how_it_was_inferred() -> None:
     inferred = run.Fact(500, "inferred", "row_spacing")
-    assert words("en").origin(inferred) == "inferred: from the spacing of the rows"
+    assert words("en").origin(inferred) == "inferred: from the row spacing"
     assert words("en").origin(run.Fact(500, "config file")) == "from the config file"
     assert len({words(language).origin(inferred) for language in LANGUAGES}) == len(LANGUAGES)
 

@@ -145,7 +145,7 @@ def _card(report: Report) -> str:
         return words.text("GPU: {text}", text=report.sentence(odd))
     if mfu.steady_printed is not None and mfu.printed_peak_tflops is not None:
         return words.text(
-            "GPU: the printed {share} is relative to {peak}, not to your card; pass --gpu NAME.",
+            "GPU: {share} is relative to {peak}, not to your card; pass --gpu NAME.",
             share=words.mfu(mfu.steady_printed),
             peak=words.tflops(mfu.printed_peak_tflops),
         )

@@ -20,6 +20,7 @@ from nanopace.wording.numbers import FIXED, LANGUAGES
 from nanopace.wording.printable import one_line
 from nanopace.wording.sentences import SENTENCES
 from nanopace.wording.template import Sentence
+from nanopace.wording.utilisation import CARD_UNKNOWN
 
 LOCALE = Path(__file__).parent / "locale"
 MOST_DIGITS = 6  # more than a figure has otherwise, where two must differ
@@ -77,10 +78,10 @@ class Words:
             from nanopace.wording.other_trainers import ELSEWHERE
 
             return self._say(ELSEWHERE[code], values)
-        if code == "mfu_unknown" and isinstance(missing := values.get("missing"), str):
-            knobs = [name for name in missing.split(", ") if name != "gpu"]
-            if "gpu" in missing.split(", "):  # no config file names the card
-                values = {**values, "flag": "--gpu NAME", "knobs": ", ".join(knobs) or None}
+        missing = str(values.get("missing")).split(", ")
+        if code == "mfu_unknown" and "gpu" in missing:
+            knobs = ", ".join(name for name in missing if name != "gpu")
+            return self._say(CARD_UNKNOWN, {"knobs": knobs or None, "flag": "--gpu NAME"})
         return self._say(SENTENCES[code], values)
 
     def advice_cost(self, code: str, values: Mapping[str, object]) -> str | None:

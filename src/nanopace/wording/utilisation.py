@@ -42,11 +42,8 @@ UTILISATION: Mapping[str, Sentence] = {
     ),
     "ran_on_cpu": say("The run used a CPU. The mfu measures how well a GPU is used, so there is none."),
     "mfu_unknown": say(
-        "The card's utilisation cannot be computed without {knobs} and the card. Pass --config FILE or --set "
-        "NAME=VALUE, and {flag}."
-    )
-    | say("The card's utilisation cannot be computed: the card is unknown. Pass {flag}.")
-    | say("The card's utilisation cannot be computed; unknown: {missing}. Pass --config FILE or --set NAME=VALUE."),
+        "The card's utilisation cannot be computed; unknown: {missing}. Pass --config FILE or --set NAME=VALUE."
+    ),
     "mfu_over_100": say(
         "An mfu of {steady_printed} is possible: the trainer divides by {printed_peak_tflops} whatever the card, and "
         "this one reached {achieved_tflops}."
@@ -137,3 +134,9 @@ UTILISATION: Mapping[str, Sentence] = {
         "from the batch and dt. Until 26 October 2025, nanochat left the accumulation out of its tok/sec."
     ),
 }
+
+# Instead of "mfu_unknown" where the card is missing: no config file names it.
+CARD_UNKNOWN = say(
+    "The card's utilisation cannot be computed without {knobs} and the card. Pass --config FILE or --set NAME=VALUE, "
+    "and {flag}."
+) | say("The card's utilisation cannot be computed: the card is unknown. Pass {flag}.")

@@ -140,7 +140,7 @@ def test_choices() -> None:
 
 
 def test_mistakes(capsys: Capture) -> None:
-    assert complaint(capsys, "none.txt").startswith("none.txt: no such file, and no corpus of that name")
+    assert complaint(capsys, "none.txt").startswith("none.txt: there is no file or corpus of that name")
     assert complaint(capsys, "finweb-edu") == "finweb-edu: no such corpus; did you mean fineweb-edu?"
     assert complaint(capsys, "python", "a.txt").startswith("python: a corpus with a name is prepared alone")
     assert complaint(capsys, texts("a.jsonl"), "--files=2") == "--files is for the corpora that have a name"

@@ -34,19 +34,19 @@ def test_the_answer_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     for title in (
         "Largest micro-batch in 12 GB",
         "What to expect",
-        "One card, and several",
-        "Settings, and why",
+        "One card and several",
+        "Settings and reasons",
         "Notes",
     ):
         assert f"\n{title}\n" in out
-    assert "Models that could be trained" not in out
+    assert "Models that fit" not in out
     assert "  nanoGPT                                      21\n" in out
 
 
 def test_without_a_model_all_of_them_are_considered(capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, "--gpu", "4070")
     assert out.startswith("RTX 4070 (12 GB): gpt2-medium,")
-    table = out.split("Models that could be trained\n")[1].split("\n\n")[0].splitlines()
+    table = out.split("Models that fit\n")[1].split("\n\n")[0].splitlines()
     assert [line.split()[0] for line in table[1:]] == ["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"]
     assert table[-1].endswith("does not fit")
 
@@ -55,7 +55,7 @@ def test_several_cards_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, "--gpu", "4070,4080, 4090", "--model", "gpt2", "--tokens", "10B")
     header = out.split("Side by side\n")[1].splitlines()[0]
     assert [name in header for name in ("RTX 4070", "RTX 4080", "RTX 4090")] == [True] * 3
-    assert "Settings, and why" not in out
+    assert "Settings and reasons" not in out
     assert out.count("an estimate for web text") == 1
 
 
@@ -96,7 +96,16 @@ KEYS = [
     *("version", "card", "memory_gb", "peak_tflops", "card_class", "measured", "model", "parameters", "dataset"),
     *("dataset_tokens", "epochs", "effective_tokens", "enough_tokens", "enough_iters", "tokens", "tokens_per_step"),
     *("max_iters", "rungs", "batch_size", "accumulation", "ladder"),
-    *("memory_bytes", "nanogpt_fits", "tokens_per_s", "nanogpt_tokens_per_s", "step_s", "seconds", "kwh", "together"),
+    *(
+        "memory_bytes",
+        "nanogpt_fits",
+        "tokens_per_s",
+        "nanogpt_tokens_per_s",
+        "step_s",
+        "seconds",
+        "kwh",
+        "together",
+    ),
     *("loss", "perplexity", "loss_unknown", "evaluation_share", "nanogpt_evaluation_share", "knobs", "models"),
 ]
 
@@ -110,9 +119,9 @@ def test_repeated_text_is_in_the_headline(capsys: pytest.CaptureFixture[str]) ->
     many = ("--gpu", "4070", "--model", "gpt2", "--dataset", "shakespeare", "--tokens", "2B")
     said = headline(shown(capsys, *many))
     assert said.endswith(
-        "6,624 passes over shakespeare are worth 16.4 passes over fresh text: more than about 40 teach nothing, and "
-        "the model will overfit. --tokens 4833280 is enough: 16 passes, 1,180 steps. Loss at the end: unknown, since "
-        "the scaling laws do not describe overfitting."
+        "6,624 passes over shakespeare are worth 16.4 passes over fresh text: beyond about 40, nothing more is "
+        "learned and the model overfits. --tokens 4833280 is enough: 16 passes, 1,180 steps. Final loss: unknown, "
+        "since the scaling laws do not describe overfitting."
     )
     advised = json.loads(shown(capsys, *many[:-1], "4833280", "--json"))
     assert (advised["max_iters"], round(advised["epochs"], 1)) == (1180, 16.0)
@@ -163,7 +172,7 @@ def test_several_cards_only_where_one_was_measured(
     asked = ("--gpu", card, "--model", "gpt2-medium", "--lang", language)
     out = shown(capsys, *asked)
     assert "DDP" not in out
-    alone = {"en": "One card, and several", "de": "Eine Karte und mehrere"}.get(language)
+    alone = {"en": "One card and several", "de": "Eine Karte und mehrere"}.get(language)
     assert alone is None or alone not in out
     found = json.loads(shown(capsys, *asked, "--json"))
     assert [each["count"] for each in found["together"]] == [1]
@@ -272,7 +281,7 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
         (["--gpu", "8x H100 PCIe"], "--gpu 8x H100 PCIe: name one card, without a number"),
         (["--gpu", "4070", "--model", "gpt2-xl"], "take --model gpt2-large, or a card with 23 GB and more"),
         (["--gpu", "4070", "--model", "gpt9"], "--model 'gpt9': unknown"),
-        (["--gpu", "4070", "--tokens", "1000"], "--tokens 1,000: less than one sequence of 1024 tokens; give more"),
+        (["--gpu", "4070", "--tokens", "1000"], "--tokens 1,000: less than one sequence of 1024 tokens; increase it"),
         (["--gpu", "4070", "--tokens", "1M", "--batch", "2M"], "--tokens 1,000,000: less than one step of 1,998,848"),
         (["--gpu", "4070", "--tokens", "many"], "--tokens must be a number of tokens such as 10B"),
         (["--gpu", "4070", "--batch", "12"], "--batch 12: less than one sequence"),

@@ -293,7 +293,7 @@ def test_an_embedded_corpus_that_was_interrupted(small_library: list[int]) -> No
 
 
 def test_other_corpora_are_found_and_never_made(small_library: list[int], rows: list[Path]) -> None:
-    with pytest.raises(InputError, match="shakespeare: no such corpus; make it with: nanopace prepare shakespeare"):
+    with pytest.raises(InputError, match="shakespeare: no such corpus; create it with: nanopace prepare shakespeare"):
         ensure("shakespeare")
     prepare(rows, Path("data/rows"), BYTES)
     assert ensure("rows") == Path("data/rows")

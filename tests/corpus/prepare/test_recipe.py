@@ -14,7 +14,7 @@ from nanopace.errors import InputError, UsageError
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"tokenizer": "words"}, "--tokenizer words: there are gpt2, bytes, chars, bpe"),
+        ({"tokenizer": "words"}, "--tokenizer words: unknown; choose from gpt2, bytes, chars, bpe"),
         ({"vocab_size": 500}, "--vocab_size belongs to --tokenizer bpe"),
         ({"val_fraction": 0.0}, "--val_fraction must be between 0 and 1, not 0.0"),
         ({"val_fraction": 1.0}, "--val_fraction must be between 0 and 1"),

@@ -290,7 +290,7 @@ def test_a_corpus_is_found_by_path_and_by_name(nanogpt: Path, monkeypatch: pytes
     assert find_corpus(str(nanogpt)) == nanogpt
     (nanogpt / "data").mkdir()
     monkeypatch.chdir(nanogpt)
-    with pytest.raises(InputError, match="shakespeare: no such corpus; make it with: nanopace prepare shakespeare"):
+    with pytest.raises(InputError, match="shakespeare: no such corpus; create it with: nanopace prepare shakespeare"):
         find_corpus("shakespeare")
     (nanogpt / "shakespeare").mkdir()  # somebody's texts: no tokens in it
     (nanogpt / "data" / "shakespeare").mkdir()
