@@ -56,7 +56,7 @@ def test_what_is_wrong_is_said_before_the_log_is_read(tmp_path: Path, capsys: Ca
 
 def test_a_directory_is_refused(log: Path, capsys: Capture) -> None:
     said = complaint(capsys, "explain", str(log.parent), "--pattern", ROW)
-    assert said == f"--pattern reads a file, and {log.parent} is a directory"
+    assert said == f"--pattern reads a file, but {log.parent} is a directory"
 
 
 def test_compare_by_letter(log: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -83,7 +83,7 @@ def test_json_is_the_same_in_every_language(write: Callable[..., str], capsys: C
         "slower:",
         "mfu high enough",
         "overhead too high",
-        "step short enough",
+        "step fast enough",
     )
 
 

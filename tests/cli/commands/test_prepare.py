@@ -145,7 +145,7 @@ def test_mistakes(capsys: Capture) -> None:
     assert complaint(capsys, "python", "a.txt").startswith("python: a corpus with a name is prepared alone")
     assert complaint(capsys, texts("a.jsonl"), "--files=2") == "--files is for the corpora that have a name"
     assert complaint(capsys, "a.jsonl", "--tokenizer=words").startswith("--tokenizer words: there are")
-    assert complaint(capsys, "a.jsonl", "--vocab_size=500").startswith("--vocab_size belongs to")
+    assert complaint(capsys, "a.jsonl", "--vocab_size=500").startswith("--vocab_size is only for")
     assert "invalid number value: '0'" in complaint(capsys, "a.jsonl", "--shard_tokens=0")
     Path("b.jsonl").write_text('{"text": "x"}\n{"txt": "x"}\n')
     assert complaint(capsys, "b.jsonl").startswith("b.jsonl: line 2 has no 'text'")
@@ -177,7 +177,7 @@ def test_the_embedded_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shakespeare(server: FileServer, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     text = b"To be, or not to be.\n" * 100
     server.files["/data/tinyshakespeare/input.txt"] = text
-    assert "is not the file that was asked for" in complaint(capsys, "shakespeare")
+    assert "is not the expected file" in complaint(capsys, "shakespeare")
     monkeypatch.setattr("nanopace.corpus.download.named._SHAKESPEARE", (len(text), hashlib.sha256(text).hexdigest()))
     assert main(["prepare", "shakespeare", "--tokenizer", "chars"]) == 0
     corpus = open_corpus(Path("data/shakespeare"))
@@ -207,7 +207,7 @@ def test_parquet_from_hugging_face(server: FileServer, capsys: Capture, monkeypa
 def test_no_network(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     message = complaint(capsys, "fineweb-edu")
-    assert message.startswith("127.0.0.1 does not give http://127.0.0.1:1/datasets/HuggingFaceFW/fineweb-edu/")
+    assert message.startswith("127.0.0.1 does not serve http://127.0.0.1:1/datasets/HuggingFaceFW/fineweb-edu/")
     assert message.endswith("put the file here yourself: data/download/fineweb-edu/000_00000.parquet")
 
 

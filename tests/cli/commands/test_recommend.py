@@ -128,7 +128,7 @@ def test_repeated_text_is_in_the_headline(capsys: pytest.CaptureFixture[str]) ->
     for language in ("de", "fr", "es"):
         assert "16,4" in headline(shown(capsys, *many, "--lang", language))
     some = headline(shown(capsys, "--gpu", "H200", "--model", "gpt2", "--tokens", "100B"))
-    assert "10 passes over fineweb-edu are worth 7.8 passes over fresh text. Loss at the end: about " in some
+    assert "10 passes over fineweb-edu are worth 7.8 passes over fresh text. Estimated final loss: about " in some
     for few in (("--tokens", "20B"), ("--tokens", "1000B", "--dataset", "mine")):
         assert "passes" not in headline(shown(capsys, "--gpu", "H200", "--model", "gpt2", *few))
 
@@ -138,7 +138,7 @@ def test_repeated_text_is_in_the_config(tmp_path: Path, capsys: pytest.CaptureFi
     shown(capsys, "--gpu", "4070", "--dataset", "shakespeare", "--tokens", "2B", "--write", str(config))
     text = config.read_text()
     assert "passes over shakespeare are worth 16.4 passes over fresh text" in text
-    assert "# Loss at the end: unknown" in text
+    assert "# Final loss: unknown" in text
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_loss_that_no_law_tells_is_unknown(
 ) -> None:
     """It was 58 for 10,000 tokens, and 5.52 for 65 letters, of which ln(65) = 4.17 is to know nothing."""
     out = shown(capsys, "--gpu", "4070", *asked)
-    assert "Loss at the end: unknown, since the scaling laws " in headline(out)
+    assert "Final loss: unknown, since the scaling laws " in headline(out)
     assert "perplexity" not in out
     assert "an estimate" not in out
     found = json.loads(shown(capsys, "--gpu", "4070", *asked, "--json"))
@@ -189,8 +189,8 @@ def test_every_card_has_an_answer_for_shakespeare(card: Card, capsys: pytest.Cap
 def test_what_is_true_of_all_cards_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--gpu", "4070,4090,L4", "--dataset", "shakespeare")
     said = headline(shown(capsys, *asked, "--tokens", "2B"))
-    assert said.count("6,62") == said.count("Loss at the end: unknown") == 1
-    assert headline(shown(capsys, *asked[:2], "--model", "gpt2")).count("Loss at the end: about 3.52") == 3
+    assert said.count("6,62") == said.count("Final loss: unknown") == 1
+    assert headline(shown(capsys, *asked[:2], "--model", "gpt2")).count("Estimated final loss: about 3.52") == 3
 
 
 def test_eight_cards_are_a_row_where_they_are_known_of_any(capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +204,7 @@ def test_what_shakespeare_is_trained_with(tmp_path: Path, capsys: pytest.Capture
     config = tmp_path / "config.py"
     out = shown(capsys, "--gpu", "RTX 3060 12GB", "--dataset", "shakespeare_char", "--write", str(config))
     assert out.startswith("RTX 3060 (12 GB): 6x384, batch_size 32")
-    assert "Our own kernels do without dropout" in out
+    assert "Our own kernels do not support dropout" in out
     assert "nanopace prepare shakespeare --tokenizer chars --name shakespeare_char makes it" in config.read_text()
     read = read_config(config, to_train=True)
     expected = {"n_layer": 6, "block_size": 256, "dropout": 0.2, "always_save_checkpoint": False, "beta2": 0.99}
@@ -265,7 +265,7 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
     assert (read["dataset"], read["batch_size"], read["max_iters"]) == ("mine", 16, 1907)
     again = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert (again.returncode, again.stdout) == (2, "")
-    assert again.stderr == f"nanopace: --write {config}: is there already; --overwrite replaces it\n"
+    assert again.stderr == f"nanopace: --write {config}: already exists; --overwrite replaces it\n"
     assert subprocess.run([*asked, "--overwrite"], capture_output=True, check=False).returncode == 0
 
 
@@ -277,9 +277,9 @@ def test_a_process_of_its_own_writes_a_config(tmp_path: Path) -> None:
         (["--gpu", "4071"], "4071: no such card in the table; near it are NVIDIA GeForce RTX 4070"),
         (["--gpu", "4071"], "--peak-tflops 58 --memory 12"),
         (["--gpu", "xyzzy"], "or give its figures: --peak-tflops 58 --memory 12"),
-        (["--gpu", "3080"], "several cards are called that"),
+        (["--gpu", "3080"], "several cards match"),
         (["--gpu", "8x H100 PCIe"], "--gpu 8x H100 PCIe: name one card, without a number"),
-        (["--gpu", "4070", "--model", "gpt2-xl"], "take --model gpt2-large, or a card with 23 GB and more"),
+        (["--gpu", "4070", "--model", "gpt2-xl"], "use --model gpt2-large, or a card with 23 GB or more"),
         (["--gpu", "4070", "--model", "gpt9"], "--model 'gpt9': unknown"),
         (["--gpu", "4070", "--tokens", "1000"], "--tokens 1,000: less than one sequence of 1024 tokens; increase it"),
         (["--gpu", "4070", "--tokens", "1M", "--batch", "2M"], "--tokens 1,000,000: less than one step of 1,998,848"),

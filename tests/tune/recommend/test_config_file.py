@@ -60,7 +60,7 @@ def test_nanogpt_knows_every_name_or_passes_over_it(card: Card) -> None:
 def test_it_never_replaces_a_file_unasked(tmp_path: Path) -> None:
     target = tmp_path / "config.py"
     target.write_text("batch_size = 3\n")
-    with pytest.raises(InputError, match=r"config.py: is there already; --overwrite replaces it"):
+    with pytest.raises(InputError, match=r"config.py: already exists; --overwrite replaces it"):
         check_target(str(target), overwrite=False)
     with pytest.raises(InputError, match="exists"):  # somebody was quicker, after the check
         write_config(str(target), "batch_size = 4\n", overwrite=False)
