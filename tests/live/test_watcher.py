@@ -362,7 +362,7 @@ def test_text_that_is_no_log() -> None:
     assert heard.said == []
     heard.watcher.finish(Close(closed=True))
     (said,) = heard.texts
-    assert said.startswith("No training log is in these lines; known are the logs of nanoGPT")
+    assert said.startswith("No training log is in these lines; supported: logs from nanoGPT")
 
 
 def test_lines_that_were_left_out_are_told_and_the_figures_that_need_them_are_not() -> None:

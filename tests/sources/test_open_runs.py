@@ -24,7 +24,7 @@ Print = Callable[..., str]
         (bytes(range(256)) * 9, "a binary file"),
         (
             b"dear diary, iter is a word\n",
-            "no training log; supported; known are the logs of nanoGPT, nanochat, nanopace",
+            "no training log; supported: logs from nanoGPT, nanochat, nanopace",
         ),
         (b"step 0: train loss 10.8684, val loss 10.8727\n" * 3, "3 evaluations, but no row"),
         (b"number of parameters: 123.59M\n", "no row with a time yet"),

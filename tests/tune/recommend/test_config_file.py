@@ -71,7 +71,7 @@ def test_it_never_replaces_a_file_unasked(tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
-    for path, said in ((tmp_path, "is a directory"), (tmp_path / "no" / "x.py", "there is no such directory")):
+    for path, said in ((tmp_path, "is a directory"), (tmp_path / "no" / "x.py", "no such directory")):
         with pytest.raises(InputError, match=said):
             check_target(str(path), overwrite=True)
     with pytest.raises(InputError, match=r"--write .*: "):

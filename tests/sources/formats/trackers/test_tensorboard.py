@@ -119,8 +119,8 @@ def test_what_torch_writes(tmp_path: Path) -> None:
     ("data", "said"),
     [
         (file_of(), "without any scalars"),
-        (file_of(scalar("accuracy", 1.0, 1, 1.0)), "surely the training loss by steps; it has accuracy"),
-        (file_of(scalar("loss", 2.0, -1, 1.0)), "by steps; it has loss"),
+        (file_of(scalar("accuracy", 1.0, 1, 1.0)), "certain to be the training loss per step; it has accuracy"),
+        (file_of(scalar("loss", 2.0, -1, 1.0)), "per step; it has loss"),
         (file_of()[:-3], "without any scalars"),
         (b"\x18" + bytes(20) + b"brain.Event:2" + bytes(99), "without any scalars"),
     ],
