@@ -65,12 +65,13 @@ class Words:
 
     def text(self, msgid: str, **values: object) -> str:
         """A text of the catalogue with its values; strings are taken as they are, numbers get the language's form."""
-        return self._catalog.gettext(msgid).format(**{name: self._plain(value) for name, value in values.items()})
+        shown = {name: self._plain(value) for name, value in values.items()}
+        return numbers.of_many(self._catalog.gettext(msgid).format(**shown), self._form)
 
     def plural(self, one: str, many: str, n: int, **values: object) -> str:
         """A text that depends on a number, which is its value {n}."""
         shown = {name: self._plain(value) for name, value in values.items()}
-        return self._catalog.ngettext(one, many, n).format(n=self.count(n), **shown)
+        return numbers.of_many(self._catalog.ngettext(one, many, n).format(n=self.count(n), **shown), self._form)
 
     def finding(self, code: str, values: Mapping[str, object]) -> str:
         """The sentence of a finding, with its numbers in it."""
@@ -151,7 +152,7 @@ class Words:
             a, b = values.get(name), values.get(other)
             if isinstance(a, (int, float)) and isinstance(b, (int, float)):
                 shown[name], shown[other] = self.apart(name, a, b)
-        return said.format(**shown)
+        return numbers.of_many(said.format(**shown), self._form)
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
@@ -265,6 +266,10 @@ class Words:
             if shown[0] != shown[1] or a == b:
                 break
         return shown
+
+    def size(self, x: float | None, unit: str = "GB", digits: int | None = None) -> str:
+        """An amount of memory or data in GB, MB or GiB, with its unit."""
+        return UNKNOWN if x is None else numbers.size(x, self._form, unit, digits)
 
     def flops(self, x: float | None) -> str:
         """An amount of arithmetic: 854.8 MFLOP."""

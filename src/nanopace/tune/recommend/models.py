@@ -98,7 +98,7 @@ def _by_shape(text: str, vocab_size: int | None) -> Model:
         given[name] = int(value)
     missing = [name for name in ("n_layer", "n_head", "n_embd") if name not in given]
     if missing:
-        raise UsageError("--model: {missing} is also required", missing=", ".join(missing))
+        raise UsageError("--model: also requires {missing}", missing=", ".join(missing))
     if given["n_embd"] % given["n_head"]:
         raise UsageError(
             "--model: n_embd must be a multiple of n_head: {n_embd} is not a multiple of {n_head}",
