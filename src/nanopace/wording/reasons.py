@@ -48,7 +48,7 @@ REASONS: Mapping[str, Sentence] = {
     "bias": say("slightly faster without, and no worse"),
     "learning_rate": say("GPT-3's value for {weights} parameters, interpolated between the sizes in its table"),
     "learning_rate_small": say("smaller models tolerate more: {weights} parameters are below GPT-3's table"),
-    "min_lr": say("a tenth of the peak rate"),
+    "min_lr": say("a tenth of learning_rate"),
     "max_iters": say("{tokens} tokens, as requested"),
     "max_iters_chinchilla": say(
         "{tokens} tokens: 20 per parameter, the lowest loss for the compute (Hoffmann et al. 2022)"
