@@ -50,7 +50,7 @@ def test_explain(log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_is_wrong_is_said_before_the_log_is_read(tmp_path: Path, capsys: Capture) -> None:
     said = complaint(capsys, "explain", str(tmp_path / "missing.log"), "--pattern", r"(?P<ms>\d+)")
-    assert said.startswith(r"--pattern (?P<ms>\d+): no group is called iteration")
+    assert said.startswith(r"--pattern (?P<ms>\d+): has no group named iteration")
     assert complaint(capsys, "compare", "a.log", "b.log", "--pattern", "B=(").startswith("--pattern (: missing )")
 
 

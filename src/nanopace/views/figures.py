@@ -156,7 +156,7 @@ def known_facts(report: Report) -> Section:
         blocks.append(
             words.text("Unknown: {missing}. Pass --config FILE or --set NAME=VALUE.", missing=", ".join(missing))
         )
-    return Section("known", words.text("What is known and how"), [*blocks, *report.lines("known")])
+    return Section("known", words.text("What is known, and how"), [*blocks, *report.lines("known")])
 
 
 def facts_table(report: Report) -> Table:

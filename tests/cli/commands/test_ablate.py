@@ -116,5 +116,5 @@ def test_results_of_other_configs_are_not_mixed_in(
     assert main(["ablate", "a.py", "b.py", "--keep=kept"]) == 0
     assert "there is no conclusion" in capsys.readouterr().out.replace("\n", " ")
     assert main(["ablate", "a.py", "b.py", "--keep=kept", "--repeats=4"]) == 2
-    assert "kept: holds other runs" in capsys.readouterr().err
+    assert "kept: contains other runs" in capsys.readouterr().err
     assert (configs / "kept" / "results.jsonl").exists()

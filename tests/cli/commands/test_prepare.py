@@ -144,12 +144,12 @@ def test_mistakes(capsys: Capture) -> None:
     assert complaint(capsys, "finweb-edu") == "finweb-edu: no such corpus; did you mean fineweb-edu?"
     assert complaint(capsys, "python", "a.txt").startswith("python: a corpus with a name is prepared alone")
     assert complaint(capsys, texts("a.jsonl"), "--files=2") == "--files is for the corpora that have a name"
-    assert complaint(capsys, "a.jsonl", "--tokenizer=words").startswith("--tokenizer words: there are")
+    assert complaint(capsys, "a.jsonl", "--tokenizer=words").startswith("--tokenizer words: unknown")
     assert complaint(capsys, "a.jsonl", "--vocab_size=500").startswith("--vocab_size is only for")
     assert "invalid number value: '0'" in complaint(capsys, "a.jsonl", "--shard_tokens=0")
     Path("b.jsonl").write_text('{"text": "x"}\n{"txt": "x"}\n')
     assert complaint(capsys, "b.jsonl").startswith("b.jsonl: line 2 has no 'text'")
-    assert "File name too long; mend that" in complaint(capsys, "a.jsonl", f"--out={'x' * 300}")
+    assert "File name too long; fix that" in complaint(capsys, "a.jsonl", f"--out={'x' * 300}")
     assert not Path("data").exists()
 
 

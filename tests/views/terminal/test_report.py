@@ -43,7 +43,7 @@ def test_the_sections_stand_in_their_order() -> None:
     text = explain()
     headings = [
         *("Where the time went", "Iteration times", "Slow rows", "Throughput", "GPU utilisation (mfu)", "Loss"),
-        *("What is known and how", "Advice"),
+        *("What is known, and how", "Advice"),
     ]
     places = [text.index(f"\n{heading}\n") for heading in headings]
     assert places == sorted(places)

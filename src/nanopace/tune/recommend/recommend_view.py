@@ -126,7 +126,7 @@ def _models(candidates: Sequence[Candidate], words: Words, writer: TerminalWrite
         rate = middle(each.found.tokens_per_s, words.si)
         rows.append((name, size, batch, rate, middle(each.found.seconds, words.duration)))
     head = ("", words.fact("parameters"), words.text("micro-batch"), words.text("tokens/s"), words.text("time"))
-    writer.heading(words.text("Models that fit"))
+    writer.heading(words.text("Models for this card"))
     writer.table(Table(rows, "lrrrr", head))
 
 

@@ -195,4 +195,4 @@ def _open_questions(pair: Pair) -> Section:
             settings = ", ".join(f"{knob}={value}" for knob, value in zip(knobs, values, strict=False))
             blocks.append(Line((settings,), indent=2))
         blocks.append(words.text("To start them: nanopace ablate A B, with the two configs or runs as A and B."))
-    return Section("attribution", words.text("What can be attributed and what cannot"), blocks)
+    return Section("attribution", words.text("What can be attributed, and what cannot"), blocks)

@@ -85,7 +85,7 @@ def headings(words: Words) -> dict[str, str]:
         "hint": words.text("Point at a chart for its values; drag to zoom, double-click to zoom out."),
         "slow": words.text("Every slow row"),
         "clipped": words.text("Axis cropped: the run starts higher."),
-        "facts": words.text("What is known and how"),
+        "facts": words.text("What is known, and how"),
         "curves": words.text("The runs overlaid"),
         "against": words.text("against"),
         "noscript": words.text("The charts need JavaScript. The tables say the same without it."),
