@@ -84,3 +84,15 @@ def test_an_origin_tells_how_it_was_inferred() -> None:
 def test_knobs_keep_their_names() -> None:
     assert words("de").fact("eval_interval") == "eval_interval"
     assert words("de").fact("parameters") == "Parameter"
+
+
+def test_what_never_compiles_has_no_compilation() -> None:
+    assert (words("en").cause("compile"), words("en").phase("startup")) == (
+        "compilation and warm-up",
+        "start-up and compilation",
+    )
+    for name in ("llmc", "llmq", "megatron"):
+        assert words("en").cause("compile", name) == "warm-up"
+        assert words("en").phase("startup", name) == "start-up"
+    assert words("en").cause("compile", "nanogpt") == words("en").cause("compile")
+    assert words("en").phase("evaluation", "llmc") == "evaluation"

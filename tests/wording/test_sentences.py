@@ -121,3 +121,11 @@ def test_what_an_advice_costs() -> None:
     assert "2000 iterations" in cost
     assert english.advice_cost("lower_eval_iters", {"noise_factor": 2.0}) == "the validation loss gets 2x as noisy"
     assert english.advice_cost("nothing_to_change", {"overhead_share": 0.004}) is None
+
+
+def test_a_missing_card_is_asked_for_by_its_flag() -> None:
+    said = words("en").finding("mfu_unknown", {"missing": "gpu"})
+    assert said == "The card's utilisation cannot be computed: the card is unknown. Pass --gpu NAME."
+    both = words("en").finding("mfu_unknown", {"missing": "n_layer, gpu"})
+    assert "without n_layer and the card. Pass --config FILE or --set NAME=VALUE, and --gpu NAME." in both
+    assert "--gpu" not in words("en").finding("mfu_unknown", {"missing": "n_layer, n_head"})
